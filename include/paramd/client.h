@@ -1,0 +1,125 @@
+/* paramd/client.h - the client library: a worker's side of a training job.
+ *
+ *     pd_client *client;
+ *     pd_client_open(&client, &(pd_client_options){ .urls = "tcp://127.0.0.1:7070", .job = "mnist", .rank = 0, .world_size = 4,
+ *                    .rules = (const char *[]){ "* sgd lr=0.1 momentum=0.9", NULL } }, &err);
+ *     pd_client_declare(client, params, n, &err);                  names, shapes
+ *     pd_client_init(client, weights, &err);                       the lowest rank's values; every rank then holds them
+ *     for each step:
+ *         pd_client_push_pull(client, items, n, NULL, &ticket, &err);  gradients out; new weights land in items[i].weights
+ *         pd_client_wait(client, ticket, 0, &err);
+ *     pd_client_leave(client, &err);
+ *     pd_client_close(client);
+ *
+ * A handle has one I/O thread of its own: heartbeats go on during a long backward pass, connections that break are made again
+ * with back-off (also when the server is not up yet), and what was not answered is sent again, the identical bytes;
+ * the server counts it once. No globals. A handle may be used from one thread at a time; different handles are independent.
+ *
+ * Buffers are the caller's: a gradient must not change, and weights must not be read, until the ticket is done. */
+#ifndef PARAMD_CLIENT_H
+#define PARAMD_CLIENT_H
+
+#include "paramd/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pd_client pd_client;
+typedef uint64_t pd_ticket_id;
+
+/* Zero means "take it from the environment, else the default". All text is copied. */
+typedef struct pd_client_options {
+    const char *urls;               /* "tcp://host:port" or "unix:///path", several separated by commas are tried in turn; PARAMD_URL; tcp://127.0.0.1:7070 */
+    const char *job;                /* PARAMD_JOB, else torchrun's TORCHELASTIC_RUN_ID unless that is "none", else "default". "": operator's connection, no job */
+    int         rank;               /* with world_size 0 both come from RANK and WORLD_SIZE, else 0 of 1 */
+    int         world_size;
+    const char *const *options;     /* the job's configuration "name=value" ("nonfinite=reject"), NULL at the end; or NULL */
+    const char *const *rules;       /* "glob optimizer name=value ..." in order, the first that matches a name wins; NULL at the end; or NULL: "* sgd" */
+    const char *label;              /* shown to operators; default "host:pid" */
+    double      deadline;           /* seconds for each call that waits; default 120 */
+    bool        checksum;           /* XXH3 over every frame */
+    uint64_t    nonce;              /* identity of this process; default: random */
+} pd_client_options;
+
+/* Starts the I/O thread and waits until the server has welcomed this worker.
+ * PD_UNAVAILABLE: no server within the deadline. PD_FAILED_PRECONDITION: the job exists with another configuration (names the key).
+ * PD_INVALID_ARGUMENT: an option or rule. */
+int  pd_client_open(pd_client **out, const pd_client_options *options, pd_error *err);
+/* Ends the connection without leaving the job (the server will wait for this rank to come back); frees. Tickets not done are cancelled. Accepts NULL. */
+void pd_client_close(pd_client *client);
+/* Leaves the job for good: waits until the server knows. */
+int  pd_client_leave(pd_client *client, pd_error *err);
+
+/* What the server said in its welcome. */
+typedef struct pd_welcome {
+    uint64_t seed;                  /* of the job */
+    bool     created;
+    int      rank, world_size;
+    uint64_t chunk_elements, max_payload;
+    char     server[64], blas_core[32];
+} pd_welcome;
+const pd_welcome *pd_client_welcome(const pd_client *client);
+
+typedef struct pd_client_param {
+    const char *name;               /* UTF-8, at most 256 bytes */
+    pd_shape    shape;
+    pd_dtype    push_dtype;         /* element type of the gradients handed in; 0: PD_F32 */
+    pd_dtype    pull_dtype;         /* element type of the weights handed out; 0: PD_F32 */
+} pd_client_param;
+
+/* Declares all parameters of the model, once. Every rank declares the same. Parameter i of later calls is params[i].
+ * PD_INVALID_ARGUMENT: a name, shape or hyperparameter (names it). PD_FAILED_PRECONDITION: differs from what other ranks declared.
+ * PD_RESOURCE_EXHAUSTED: over a limit of the server (says which, in bytes). */
+int pd_client_declare(pd_client *client, const pd_client_param *params, size_t n, pd_error *err);
+/* Rounds closed so far of a parameter, as last heard of: where a process that comes back goes on. */
+uint64_t pd_client_step(const pd_client *client, size_t param);
+/* The server has no weights yet and asks this rank for them. */
+bool pd_client_must_init(const pd_client *client);
+
+/* weights[i]: whole tensor of parameter i, in float32 (init) resp. pull_dtype (filled). The rank that must sends them; then every
+ * rank receives the server's present weights into the same buffers. Waits. With pull_dtype other than float32 the
+ * initial values are read as that type too. */
+int pd_client_init(pd_client *client, void *const *weights, pd_error *err);
+
+typedef struct pd_item {
+    size_t      param;
+    const void *gradient;           /* push: whole tensor in push_dtype; NULL: no gradient of this parameter in this step */
+    void       *weights;            /* pull: whole tensor in pull_dtype */
+    int         outcome;            /* out, when done: 0 pulled only, 1 stepped, 2 skipped because not finite, 3 no rank had a gradient */
+    uint64_t    step, version;      /* out: rounds closed; the step that produced the weights */
+} pd_item;
+
+typedef struct pd_push_options {
+    double weight;                  /* number of examples behind the gradient, for aggregate = weighted_mean; 0: 1 unless zero_weight */
+    bool   zero_weight;
+    bool   presummed;               /* the gradient is a sum over its examples */
+    const char *const *hypers;      /* "lr=0.05": values that hold for this step, the same on every rank; NULL at the end; or NULL. Copied */
+} pd_push_options;
+
+/* Queue and return at once; many may be under way. `items` (the array too) and the tensors are borrowed until the ticket is done. Small
+ * tensors of one call travel together, large ones in chunks. Each item belongs to its parameter's next step.
+ * PD_RESOURCE_EXHAUSTED: too many tickets under way. PD_INVALID_ARGUMENT: unknown parameter, or one that already has a push under way. */
+int pd_client_push(pd_client *client, pd_item *items, size_t n, const pd_push_options *options, pd_ticket_id *ticket, pd_error *err);
+int pd_client_push_pull(pd_client *client, pd_item *items, size_t n, const pd_push_options *options, pd_ticket_id *ticket, pd_error *err);
+/* Weights once at least `min_step` rounds are closed; 0: as they are. */
+int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err);
+
+/* Waits for a ticket at most `seconds` (0: the handle's deadline) and forgets it when it is done or failed: then the buffers are the caller's again.
+ * PD_DEADLINE_EXCEEDED from here (text begins "waited"): still under way, wait again. The server's own errors end the ticket: for instance
+ * PD_DEADLINE_EXCEEDED "rank 2 ... has not contributed": the contribution stands, pushing the same again goes on waiting. */
+int pd_client_wait(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err);
+/* Done or failed: pd_client_wait will not block. */
+bool pd_client_ready(const pd_client *client, pd_ticket_id ticket);
+
+/* Waits until every rank of the job has called it as often. */
+int pd_client_barrier(pd_client *client, pd_error *err);
+
+/* Bytes sent and received since open, and times the connection was made. */
+typedef struct pd_client_stats { uint64_t bytes_out, bytes_in, payload_out, payload_in, connects, resent; } pd_client_stats;
+pd_client_stats pd_client_count(const pd_client *client);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

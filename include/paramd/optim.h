@@ -1,0 +1,99 @@
+/* paramd/optim.h - optimizers as a library: what the daemon steps with, usable without it.
+ *
+ * A program that only wants the arithmetic does this:
+ *
+ *     pd_declaration params[2] = { {"w", shape_w, hypers}, {"b", shape_b, hypers} };
+ *     pd_model *model;
+ *     pd_model_new(&model, params, 2, threads, &err);
+ *     for (...) pd_model_step(model, io, &err);        one step of every parameter
+ *     pd_model_free(model);
+ *
+ * The daemon schedules the same pieces itself (server/optim/optim.h). Threads: an object belongs to
+ * the thread that calls; nothing here is global. Results do not depend on the number of threads. */
+#ifndef PARAMD_OPTIM_H
+#define PARAMD_OPTIM_H
+
+#include "paramd/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pd_row pd_row;           /* an optimizer's entry in the table */
+
+/* Rows in the order of the table: 0 … until NULL. */
+const pd_row *pd_optim_at(size_t index);
+/* By name ("sgd"). NULL: no such optimizer. */
+const pd_row *pd_optim_find(const char *name);
+const char   *pd_row_name(const pd_row *row);
+const char   *pd_row_about(const pd_row *row);      /* one line */
+
+typedef enum pd_hyper_type { PD_REAL, PD_INT, PD_FLAG, PD_CHOICE } pd_hyper_type;
+
+/* One hyperparameter of a row. Out-of-range values are refused with name, value and range. */
+typedef struct pd_hyper {
+    const char   *name;             /* upstream's own name */
+    pd_hyper_type type;
+    double        preset;           /* default; of a PD_CHOICE the index, of a PD_FLAG 0 or 1 */
+    double        least, most;      /* inclusive range of PD_REAL and PD_INT */
+    const char   *choices;          /* PD_CHOICE: "none|sgd|adam"; else NULL */
+    const char   *help;             /* one line */
+    bool          per_step;         /* may come with a push or change while the job runs (lr may, a block size may not) */
+} pd_hyper;
+
+const pd_hyper *pd_row_hypers(const pd_row *row, size_t *count);
+
+#define PD_MAX_HYPERS 48
+
+/* A row with values for all its hyperparameters. Plain data: copy it freely. */
+typedef struct pd_hypers {
+    const pd_row *row;
+    double        value[PD_MAX_HYPERS];     /* in the order of pd_row_hypers */
+} pd_hypers;
+
+/* All defaults. */
+void pd_hypers_init(pd_hypers *hypers, const pd_row *row);
+/* Sets one value from text ("lr", "0.05"; flags take yes/no, true/false, 1/0).
+ * PD_NOT_FOUND: the row has no such hyperparameter (the text lists those it has).
+ * PD_INVALID_ARGUMENT: not a value of that type. PD_OUT_OF_RANGE: outside the range. */
+int pd_hypers_set(pd_hypers *hypers, const char *name, const char *value, pd_error *err);
+/* Index in pd_row_hypers, or -1. */
+int pd_hypers_find(const pd_row *row, const char *name);
+/* What concerns several values at once (sgd: nesterov wants momentum > 0 and dampening 0). */
+int pd_hypers_check(const pd_hypers *hypers, pd_error *err);
+/* A value as text that pd_hypers_set reads back to the same bits. Returns `text`. */
+char *pd_hypers_text(const pd_hypers *hypers, int index, char *text, size_t size);
+
+/* What a parameter is, before it has state. */
+typedef struct pd_declaration {
+    const char *name;
+    pd_shape    shape;
+    pd_hypers   hypers;
+} pd_declaration;
+
+typedef struct pd_model pd_model;
+
+/* Plans and allocates the state of `count` parameters, all in their initial state. `threads` >= 1: size of the OpenMP team.
+ * PD_INVALID_ARGUMENT: a declaration that its row refuses (names parameter and reason). PD_NO_MEMORY. */
+int  pd_model_new(pd_model **out, const pd_declaration *params, size_t count, int threads, pd_error *err);
+void pd_model_free(pd_model *model);                    /* accepts NULL */
+
+/* One parameter's part in one step. */
+typedef struct pd_step_io {
+    const float *gradient;          /* aggregated gradient; NULL: none in this step, nothing changes and `after` is not written */
+    const float *before;            /* weights before the step */
+    float       *after;             /* weights after it, written whole; may be `before` itself */
+    const double *hypers;           /* values to use in this step instead of the declared ones, or NULL */
+} pd_step_io;
+
+/* One step of all parameters: io[i] belongs to params[i]. Root tasks run inside the call.
+ * PD_NO_MEMORY: no state has changed. */
+int pd_model_step(pd_model *model, const pd_step_io *io, pd_error *err);
+
+/* Bytes of optimizer state (slots as stored, temporaries not counted). */
+int64_t pd_model_state_bytes(const pd_model *model);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,55 @@
+/* paramd/tensor.h - shapes, element types and borrowed views of tensors.
+ *
+ * All tensors are dense and row-major (the last dimension runs fastest), as numpy, PyTorch and JAX store
+ * them. Sizes are 64-bit: a parameter may have more than 2^31 elements. */
+#ifndef PARAMD_TENSOR_H
+#define PARAMD_TENSOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "paramd/error.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PD_MAX_RANK 8
+
+/* Element types on the wire and in files. The values are the protocol's: never renumber. */
+typedef enum pd_dtype {
+    PD_F32  = 1,
+    PD_F16  = 2,        /* IEEE half */
+    PD_BF16 = 3,        /* upper half of a float32, rounded to nearest even */
+} pd_dtype;
+
+/* Bytes of one element; 0 for a value that is none of the above. */
+size_t pd_dtype_size(pd_dtype dtype);
+/* "float32", "float16", "bfloat16"; "?" for a value that is none of them. */
+const char *pd_dtype_name(pd_dtype dtype);
+/* The reverse; also takes the short forms f32, f16, bf16. PD_INVALID_ARGUMENT: no such type. */
+int pd_dtype_parse(pd_dtype *out, const char *name);
+
+typedef struct pd_shape {
+    int     rank;               /* 0 (a scalar, one element) to PD_MAX_RANK */
+    int64_t dim[PD_MAX_RANK];   /* each >= 0; those past `rank` are 0 */
+} pd_shape;
+
+/* Product of the dimensions. PD_INVALID_ARGUMENT: rank or a dimension out of range, or the product times
+ * 8 bytes does not fit an int64_t. */
+int pd_shape_elements(const pd_shape *shape, int64_t *elements);
+bool pd_shape_equal(const pd_shape *a, const pd_shape *b);
+/* "(128, 784)" into `text` (at least 192 bytes are enough for any shape); returns `text`. */
+char *pd_shape_text(const pd_shape *shape, char *text, size_t size);
+
+/* A borrowed view: whoever made it owns the memory. */
+typedef struct pd_tensor {
+    float   *at;
+    pd_shape shape;
+} pd_tensor;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

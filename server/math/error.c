@@ -1,0 +1,36 @@
+#include "paramd/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+int pd_fail(pd_error *err, int code, const char *format, ...)
+{
+    va_list args;
+
+    if (err == NULL) return code;
+    err->code = code;
+    va_start(args, format);
+    vsnprintf(err->text, sizeof err->text, format, args);
+    va_end(args);
+    return code;
+}
+
+const char *pd_code_name(int code)
+{
+    switch (code) {
+#define NAME_CASE(name, value, text) case value: return #name;
+    PD_ERRORS(NAME_CASE)
+#undef NAME_CASE
+    default: return "UNKNOWN";
+    }
+}
+
+const char *pd_code_text(int code)
+{
+    switch (code) {
+#define TEXT_CASE(name, value, text) case value: return text;
+    PD_ERRORS(TEXT_CASE)
+#undef TEXT_CASE
+    default: return "unknown error";
+    }
+}

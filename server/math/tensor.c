@@ -1,0 +1,70 @@
+#include "paramd/tensor.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    pd_dtype    dtype;
+    size_t      size;
+    const char *name, *brief;
+} dtypes[] = {
+    { PD_F32,  4, "float32",  "f32" },
+    { PD_F16,  2, "float16",  "f16" },
+    { PD_BF16, 2, "bfloat16", "bf16" },
+};
+enum { N_DTYPES = sizeof dtypes / sizeof dtypes[0] };
+
+size_t pd_dtype_size(pd_dtype dtype)
+{
+    for (int i = 0; i < N_DTYPES; i++)
+        if (dtypes[i].dtype == dtype) return dtypes[i].size;
+    return 0;
+}
+
+const char *pd_dtype_name(pd_dtype dtype)
+{
+    for (int i = 0; i < N_DTYPES; i++)
+        if (dtypes[i].dtype == dtype) return dtypes[i].name;
+    return "?";
+}
+
+int pd_dtype_parse(pd_dtype *out, const char *name)
+{
+    for (int i = 0; i < N_DTYPES; i++) {
+        if (strcmp(name, dtypes[i].name) != 0 && strcmp(name, dtypes[i].brief) != 0) continue;
+        *out = dtypes[i].dtype;
+        return PD_OK;
+    }
+    return PD_INVALID_ARGUMENT;
+}
+
+int pd_shape_elements(const pd_shape *shape, int64_t *elements)
+{
+    int64_t n = 1, bytes;
+    bool empty = false;
+
+    if (shape->rank < 0 || shape->rank > PD_MAX_RANK) return PD_INVALID_ARGUMENT;
+    for (int i = 0; i < shape->rank; i++) {
+        if (shape->dim[i] < 0) return PD_INVALID_ARGUMENT;
+        if (shape->dim[i] == 0) empty = true;
+        else if (__builtin_mul_overflow(n, shape->dim[i], &n)) return PD_INVALID_ARGUMENT;
+    }
+    if (__builtin_mul_overflow(n, (int64_t)8, &bytes)) return PD_INVALID_ARGUMENT;
+    *elements = empty ? 0 : n;
+    return PD_OK;
+}
+
+bool pd_shape_equal(const pd_shape *a, const pd_shape *b)
+{
+    return a->rank == b->rank && memcmp(a->dim, b->dim, (size_t)a->rank * sizeof a->dim[0]) == 0;
+}
+
+char *pd_shape_text(const pd_shape *shape, char *text, size_t size)
+{
+    int used = snprintf(text, size, "(");
+
+    for (int i = 0; i < shape->rank && used > 0 && (size_t)used < size; i++)
+        used += snprintf(text + used, size - (size_t)used, i > 0 ? ", %lld" : "%lld", (long long)shape->dim[i]);
+    if (used > 0 && (size_t)used < size) snprintf(text + used, size - (size_t)used, shape->rank == 1 ? ",)" : ")");
+    return text;
+}

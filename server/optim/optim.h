@@ -1,0 +1,69 @@
+/* optim.h - one parameter's optimizer state, and steps as pieces that a scheduler can run in batches.
+ *
+ * Life of a step (single owner thread: the step thread, or whoever calls):
+ *
+ *     pd_optim_begin(optim, io, fact...)      nothing has run yet; count advanced
+ *     do {
+ *         pd_batch_run(list, n, threads)      runs each step's phases as far as they go, all under shared parallel regions
+ *         while ((task = pd_optim_capture(optim)) != NULL) hand it to the root pool   (pd_task_run, then ...)
+ *         pd_optim_deliver(optim, task)       when it is back
+ *     } while (!pd_optim_done(optim))         a step whose due task is out is parked: pd_optim_waits
+ *
+ * Steps of different parameters are independent and may be batched in any company: the bits are the same. */
+#ifndef PD_OPTIM_H
+#define PD_OPTIM_H
+
+#include "row.h"
+
+typedef struct pd_optim pd_optim;
+typedef struct pd_task  pd_task;
+
+/* Folds `survey` of n declarations that share a row into fact[PD_MAX_FACTS], in the order given. Parameters with
+ * another row are passed over. */
+void pd_optim_survey(const pd_row *row, const pd_declaration *params, size_t n, double *fact);
+
+/* Plans and allocates initial state. Copies what it needs of `declaration`. Gives *out.
+ * PD_INVALID_ARGUMENT: refused by the row. PD_NO_MEMORY. */
+int  pd_optim_new(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_error *err);
+void pd_optim_free(pd_optim *optim);                        /* accepts NULL; outstanding tasks must be back */
+
+const pd_plan   *pd_optim_plan(const pd_optim *optim);
+const pd_hypers *pd_optim_hypers(const pd_optim *optim);
+int64_t          pd_optim_count(const pd_optim *optim);     /* steps begun */
+int64_t          pd_optim_elements(const pd_optim *optim);
+int64_t          pd_optim_state_bytes(const pd_optim *optim);
+/* Bytes that a plan's state would need, without allocating: for limits. */
+int64_t          pd_plan_state_bytes(const pd_plan *plan);
+/* Borrowed view of slot i, for checkpoints, status and tests; 0 <= i < plan->n_slots. */
+pd_tensor        pd_optim_slot(const pd_optim *optim, size_t i);
+/* Estimated work of one step in bytes moved and operations, in nanoseconds of one core: for bounded batches. */
+double           pd_optim_cost_ns(const pd_optim *optim);
+
+/* Starts a step. io->gradient must not be NULL; the pointers are borrowed until the step is done.
+ * PD_NO_MEMORY (temporaries): nothing has changed. */
+int  pd_optim_begin(pd_optim *optim, const pd_step_io *io);
+bool pd_optim_done(const pd_optim *optim);                  /* no step under way: all phases have run */
+bool pd_optim_waits(const pd_optim *optim);                 /* parked: a task that is due to be adopted is not back */
+
+/* Runs the phases of n steps under way as far as they go (to the end or to a wait), with one parallel region per phase
+ * over the units of all of them. `threads` >= 1. Parked steps in the list are passed over.
+ * PD_NO_MEMORY (scratch): nothing has run. */
+int  pd_batch_run(pd_optim *const *steps, size_t n, int threads);
+
+/* The next task captured and not handed out yet; NULL: none. Gives: it comes back by pd_optim_deliver or is freed.
+ * PD_NO_MEMORY while copying shows as a task that has failed already. */
+pd_task *pd_optim_capture(pd_optim *optim);
+/* Any thread; pure. Fills the task's result, status and measured cost. */
+void     pd_task_run(pd_task *task);
+/* Takes the task. Adopted now or at its step (count + root_delay), by pd_batch_run. */
+void     pd_optim_deliver(pd_optim *optim, pd_task *task);
+void     pd_task_free(pd_task *task);                       /* accepts NULL */
+double   pd_task_cost(const pd_task *task);                 /* estimated operations: the pool runs the largest first */
+
+typedef struct pd_root_stats {
+    int64_t due, adopted, failed, waits;    /* waits: times a step was parked */
+    double  last_error, last_cost_ms;
+} pd_root_stats;
+pd_root_stats pd_optim_root_stats(const pd_optim *optim);
+
+#endif

@@ -1,0 +1,153 @@
+/* row.h - what an optimizer gives: one row of the table. The row contract.
+ *
+ * A row is pure data and pure functions. It says what state a parameter needs (`plan`), what one step does
+ * (`phases` over units, with a barrier between two phases), what is expensive and goes to the root pool
+ * (`task`), and how a task's result comes back (`adopt`). Threads, memory, rounds, files and the wire are
+ * other people's business: they read the row and never ask its name.
+ *
+ * One step of one parameter, with root delay d:
+ *
+ *     count += 1
+ *     phases[0 .. task_phase)            e.g. statistics
+ *     capture the tasks due at this count        (private copies of their input slots)
+ *     wait for and adopt the tasks captured d steps ago   (d = 0: those just captured)
+ *     phases[task_phase .. n)            e.g. precondition, graft, move
+ *
+ * Whoever runs it (the step thread, a test, another program) runs each phase over all units under one
+ * parallel region; a unit runs on one thread with one BLAS thread. A phase opens no parallel region, computes
+ * no root, allocates nothing, and its result does not depend on which thread runs which unit. */
+#ifndef PD_ROW_H
+#define PD_ROW_H
+
+#include "paramd/optim.h"
+
+#define PD_MAX_PHASES   12
+#define PD_MAX_SLOTS    64      /* slots of a row that are per parameter, plus those per block of one block */
+#define PD_MAX_PARTIALS 8       /* numbers a unit leaves behind in a phase */
+#define PD_MAX_FACTS    8       /* facts that couple the parameters of a job */
+
+/* ---- facts: what the parameters of a job must know of each other before they are planned ---- */
+
+typedef enum pd_fold { PD_FOLD_MAX, PD_FOLD_SUM } pd_fold;
+
+typedef struct pd_fact {
+    const char *name;           /* "largest_block" */
+    pd_fold     fold;           /* how the parameters' values become the job's one; folded in declaration order */
+} pd_fact;
+
+/* ---- plan: blocks, slots, units, tasks of one parameter ---- */
+
+/* A block: a box of the parameter's (possibly merged) shape. */
+typedef struct pd_block {
+    int64_t start[PD_MAX_RANK];
+    int64_t size[PD_MAX_RANK];
+} pd_block;
+
+/* A tensor of state. `block` < 0: belongs to the parameter as a whole; else to that block, and
+ * the slot's name in messages and files is "name.block". */
+typedef struct pd_slot_spec {
+    const char *name;           /* static text */
+    int         block;
+    pd_shape    shape;
+    float       fill;           /* initial value */
+    bool        identity;       /* matrix: fill on the diagonal, zero elsewhere */
+    bool        temporary;      /* lives for one step only: not state, not saved; starts undefined */
+} pd_slot_spec;
+
+/* Recomputation of one block's root: runs on the root pool on copies of slots. */
+typedef struct pd_task_spec {
+    int     block;
+    int     n_inputs, n_outputs;
+    int     input[4];           /* slot indices whose contents are copied at capture */
+    int     output[4];          /* slot indices whose shapes the results have */
+    double  cost;               /* estimated floating-point operations: due tasks run largest first */
+} pd_task_spec;
+
+/* Filled by `plan` through the pd_plan_* functions of plan.h; arrays belong to the plan. */
+typedef struct pd_plan {
+    pd_shape      shape;                    /* the shape that blocks refer to (merged), same elements as declared */
+    pd_block     *blocks;   size_t n_blocks;
+    pd_slot_spec *slots;    size_t n_slots;
+    pd_task_spec *tasks;    size_t n_tasks;
+    int64_t       range_elements;           /* size of a range unit; the last one may be shorter */
+    size_t        scratch_floats;           /* a unit's private scratch memory, largest over the phases */
+    int           root_delay;               /* d */
+} pd_plan;
+
+/* ---- phases ---- */
+
+typedef enum pd_unit_kind {
+    PD_RANGES,              /* runs of elements of the parameter: for element-wise work */
+    PD_BLOCKS,              /* plan->blocks */
+    PD_WHOLE,               /* a single unit */
+} pd_unit_kind;
+
+/* What one call of a phase sees. All pointers are borrowed for the call. */
+typedef struct pd_unit {
+    const pd_plan *plan;
+    const double  *hyper;               /* values in force in this step, in the row's order */
+    const double  *fact;                /* the job's facts, in the row's order */
+    int64_t        count;               /* 1 in the first step; does not advance when a round is skipped */
+    int64_t        index;               /* of this unit among the phase's units */
+    int64_t        n_units;
+    int64_t        first, n;            /* PD_RANGES: elements [first, first + n) */
+    const pd_block *block;              /* PD_BLOCKS */
+    const float   *gradient;            /* the whole parameter's aggregated gradient (declared layout) */
+    const float   *before;              /* the whole parameter's weights before the step */
+    float         *after;               /* and after: some phase must write every element; may alias `before` */
+    float *const  *slot;                /* slot[i] is the tensor of plan->slots[i] */
+    float         *scratch;             /* scratch_floats of this thread's own */
+    double        *partial;             /* out: this unit's numbers, zero on entry */
+    const double (*total)[PD_MAX_PARTIALS]; /* total[phase][k]: earlier phases' partials folded over the units in index order */
+} pd_unit;
+
+typedef struct pd_phase {
+    const char  *name;                          /* "move" */
+    pd_unit_kind kind;
+    void       (*run)(const pd_unit *unit);
+    pd_fold      fold[PD_MAX_PARTIALS];         /* how partial k becomes total[phase][k]; default PD_FOLD_MAX of 0: give it where used */
+    bool       (*skip)(const pd_plan *plan, const double *hyper, int64_t count);   /* true: not in this step; NULL: always runs */
+} pd_phase;
+
+/* ---- tasks ---- */
+
+typedef struct pd_task_view {
+    const pd_plan      *plan;
+    const pd_task_spec *spec;
+    const double       *hyper;              /* values in force when it was captured */
+    const double       *fact;
+    int64_t             count;              /* step of the statistics */
+    const float *const *input;              /* copies, in the order of spec->input */
+    float       *const *output;             /* to be filled, in the order of spec->output */
+    double              error;              /* out: a measure of the result's error (row's own meaning) */
+} pd_task_view;
+
+/* ---- the row ---- */
+
+struct pd_row {
+    const char      *name;                  /* as users write it */
+    const char      *about;                 /* one line */
+    const pd_hyper  *hypers;                /* ends with a NULL name */
+    const pd_fact   *facts;                 /* ends with a NULL name; NULL: none */
+
+    /* What concerns several hyperparameters. NULL: nothing. */
+    int  (*check)(const pd_hypers *hypers, pd_error *err);
+    /* This parameter's value of each fact. NULL where facts is NULL. */
+    void (*survey)(const pd_declaration *declaration, double *fact);
+    /* Fills *plan (empty on entry; freed by the caller also after an error). `fact`: the job's. */
+    int  (*plan)(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);
+
+    pd_phase phases[PD_MAX_PHASES];         /* ends with a NULL run */
+    int      task_phase;                    /* tasks are captured and adopted before this phase */
+
+    /* NULL where there are no tasks. */
+    bool (*due)(const pd_plan *plan, const double *hyper, int64_t count);
+    /* Pure: reads inputs, writes outputs. Error: the result is thrown away and counted, the last good one stays. */
+    int  (*task)(pd_task_view *task);
+    /* Puts a finished result into its slots. NULL: each output is copied over the slot it is shaped after. */
+    void (*adopt)(const pd_task_view *task, float *const *slot);
+};
+
+extern const pd_row *const pd_rows[];       /* table.c: every optimizer the server knows; ends with NULL */
+
+#endif

@@ -1,0 +1,17 @@
+/* rootpool.h - K plain threads at lower priority that run root tasks, the largest first. */
+#ifndef PD_ROOTPOOL_H
+#define PD_ROOTPOOL_H
+
+#include "mailbox.h"
+
+struct pd_task;
+typedef struct pd_rootpool pd_rootpool;
+
+/* Results go to `done` as PD_REQ_TASK requests; the box is borrowed and outlives the pool. Each thread uses one BLAS thread. */
+int  pd_rootpool_start(pd_rootpool **out, int threads, pd_mailbox *done, pd_error *err);
+/* Step thread. Takes the task. Never waits. PD_NO_MEMORY: the task is still the caller's. */
+int  pd_rootpool_submit(pd_rootpool *pool, struct pd_task *task, uint32_t job, uint32_t param);
+/* Finishes what runs, gives back what waits unrun as failed tasks through `done`, joins, frees. Accepts NULL. */
+void pd_rootpool_stop(pd_rootpool *pool);
+
+#endif

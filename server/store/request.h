@@ -1,0 +1,214 @@
+/* request.h - what crosses between the loop thread and the training state: requests in, effects out.
+ *
+ * The loop thread makes a pd_request, posts it, and from then on the step thread owns it and everything it points to;
+ * the step thread makes pd_effects, posts them back, and the loop thread owns those. A buffer or snapshot is owned by one
+ * side at a time; snapshots are immutable and both sides may read them. Nothing here knows sockets or protobuf. */
+#ifndef PD_REQUEST_H
+#define PD_REQUEST_H
+
+#include "paramd/tensor.h"
+
+#define PD_NAME_MAX 256             /* longest name of a job or parameter, without the terminator */
+#define PD_MAX_OPTIONS 64
+
+/* First member of everything that goes through a mailbox. */
+typedef struct pd_mail {
+    struct pd_mail *next;
+} pd_mail;
+
+/* Whom to answer. Never a pointer: the connection may have gone. id 0: nobody waits for an answer. */
+typedef struct pd_ticket {
+    uint64_t conn;                  /* connection's number, never reused */
+    uint64_t id;                    /* request id on that connection */
+} pd_ticket;
+
+/* Payload of one frame, read from a socket straight into memory where it stays until it is reduced. */
+typedef struct pd_buffer {
+    pd_mail  mail;
+    uint64_t conn;                  /* whose share it is charged to */
+    uint64_t charged;               /* bytes charged */
+    size_t   size;                  /* bytes at `at` */
+    uint8_t *at;                    /* 64-byte aligned */
+    unsigned refs;                  /* pieces not reduced yet; owner side only */
+} pd_buffer;
+
+/* A run of elements of one parameter: exactly one chunk of it, or (count 0, absent) the whole parameter's "no gradient". */
+typedef struct pd_piece {
+    uint32_t    param;              /* index in the job */
+    pd_dtype    dtype;
+    bool        absent;             /* this worker has no gradient of this parameter in this step */
+    int64_t     first, count;       /* elements */
+    const void *at;                 /* inside the request's buffer, 64-byte aligned */
+} pd_piece;
+
+/* name=value as text; both owned by the request. */
+typedef struct pd_option { char *name, *value; } pd_option;
+
+typedef struct pd_param_decl {
+    char    *name;
+    pd_shape shape;
+    pd_dtype pull_dtype;            /* element type in which this rank pulls the weights */
+} pd_param_decl;
+
+typedef enum pd_request_kind {
+    PD_REQ_HELLO,           /* a worker joins a job, or comes back */
+    PD_REQ_DECLARE,
+    PD_REQ_INIT,            /* initial weights of some chunks */
+    PD_REQ_PUSH,            /* contributions */
+    PD_REQ_BARRIER,
+    PD_REQ_LEAVE,
+    PD_REQ_LOST,            /* the connection is gone or silent; no ticket */
+    PD_REQ_RELEASED,        /* snapshots that the loop thread no longer reads; no ticket */
+    PD_REQ_TASK,            /* a root task is back; no ticket (posted by the root pool) */
+    PD_REQ_INFO,            /* status, jobs, params, workers */
+    PD_REQ_DROP,            /* an operator ends a job */
+    PD_REQ_DRAIN,           /* no new steps; answered when what is under way has finished */
+} pd_request_kind;
+
+struct pd_snapshot;
+struct pd_task;
+
+typedef struct pd_request {
+    pd_mail         mail;
+    pd_request_kind kind;
+    pd_ticket       ticket;
+    uint32_t        job;                    /* number given by PD_EFF_HELLO; 0 where it is not known yet */
+    uint32_t        rank;
+    union {
+        struct {
+            char      *job_name;
+            char      *label;               /* "host:pid", for the log and for operators */
+            uint32_t   world_size;
+            uint64_t   nonce;
+            pd_option *options; size_t n_options;       /* the job's configuration as this worker has it */
+            char     **rules;   size_t n_rules;         /* "glob optimizer name=value ..."; first match wins */
+        } hello;
+        struct { pd_param_decl *params; size_t n; } declare;
+        struct {                            /* PD_REQ_INIT and PD_REQ_PUSH */
+            pd_piece  *pieces; size_t n;
+            pd_buffer *buffer;              /* NULL when no piece has data */
+            uint64_t   step;                /* PUSH: the step it contributes to */
+            double     weight;              /* PUSH: number of examples; 1 if it does not matter */
+            bool       presummed;           /* PUSH: a sum over its examples, not a mean */
+            pd_option *hypers; size_t n_hypers;         /* PUSH: values that hold for this round */
+        } data;
+        struct { uint64_t sequence; } barrier;
+        struct { char reason[96]; } lost;
+        struct { struct pd_snapshot *first; } released; /* linked by pd_snapshot.next_released */
+        struct { struct pd_task *task; uint32_t param; } task;
+        struct { int what; char *job_name; } info;      /* enum pd_info_what; DROP uses job_name too ("" or NULL: all) */
+        struct { uint64_t deadline_ns; } drain;         /* from now */
+    } u;
+} pd_request;
+
+pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket);  /* zeroed; NULL: out of memory */
+/* Frees the request and all it owns except u.data.buffer, u.released and u.task, which go home by effects. Accepts NULL. */
+void        pd_request_free(pd_request *request);
+
+/* ---- snapshots ---- */
+
+/* Published weights of one parameter at one version. Immutable from pd_store's publication to its release. */
+typedef struct pd_snapshot {
+    uint32_t  job, param;
+    uint64_t  version;                  /* step that produced these weights; 0: initial */
+    int64_t   elements;
+    void     *at[4];                    /* by pd_dtype; NULL where nobody pulls that type; PD_F32 always there; 64-byte aligned */
+    unsigned  store_refs;               /* step thread only */
+    unsigned  board_refs;               /* loop thread only; when it falls to 0 the snapshot is posted back by PD_REQ_RELEASED */
+    struct pd_snapshot *next_released;
+} pd_snapshot;
+
+/* ---- effects ---- */
+
+typedef enum pd_outcome {
+    PD_STEPPED = 1,         /* the optimizer took the step */
+    PD_SKIPPED = 2,         /* the aggregate was not finite (or all weights were zero): counted, nothing changed */
+    PD_NO_GRADIENT = 3,     /* no rank had a gradient */
+} pd_outcome;
+
+typedef struct pd_closed {
+    uint32_t     param;
+    pd_outcome   outcome;   /* 0: publication without a round (initialisation) */
+    uint64_t     step;      /* the round's step */
+    pd_snapshot *snapshot;  /* new weights, or NULL: those published before stand */
+} pd_closed;
+
+typedef struct pd_declared {
+    uint32_t param;         /* index in the job */
+    uint64_t step;          /* closed rounds: the next push is for step + 1 */
+    bool     initialised;
+} pd_declared;
+
+typedef enum pd_info_what { PD_INFO_STATUS, PD_INFO_JOBS, PD_INFO_PARAMS, PD_INFO_WORKERS } pd_info_what;
+
+typedef struct pd_job_info {
+    char     name[PD_NAME_MAX + 1];
+    char     state[16];                 /* gathering, running, lingering */
+    uint32_t world_size, connected;
+    uint64_t params, elements, weight_bytes, state_bytes, held_bytes;
+    uint64_t step_least, step_most;     /* over the parameters */
+    uint64_t contributions, steps, skipped, refused, duplicates;
+} pd_job_info;
+
+typedef struct pd_param_info {
+    char     name[PD_NAME_MAX + 1];
+    char     optimizer[64];
+    pd_shape shape;
+    uint64_t step, version, count, skipped, contributions, state_bytes;
+    bool     initialised;
+    char     missing[128];              /* ranks an open round waits for, "" when none is open: "1,3" */
+} pd_param_info;
+
+typedef struct pd_worker_info {
+    uint32_t rank;
+    char     label[128];
+    char     state[16];                 /* absent, connected, lost, left */
+    uint64_t nonce, step, contributions, held_bytes;    /* step: highest it contributed to */
+} pd_worker_info;
+
+typedef struct pd_info {
+    pd_info_what    what;
+    pd_job_info    *jobs;    size_t n_jobs;     /* STATUS and JOBS */
+    pd_param_info  *params;  size_t n_params;
+    pd_worker_info *workers; size_t n_workers;
+    bool            draining;
+} pd_info;
+void pd_info_free(pd_info *info);
+
+typedef enum pd_effect_kind {
+    PD_EFF_HELLO,           /* welcome: u.hello */
+    PD_EFF_DECLARED,        /* u.declared */
+    PD_EFF_OK,              /* Init, Barrier, Leave, Drop, Drain: done */
+    PD_EFF_ERROR,           /* u.error: that request is refused and has changed nothing */
+    PD_EFF_CLOSED,          /* rounds closed and weights published: u.closed */
+    PD_EFF_TIMED_OUT,       /* open rounds of a job at or below a step are overdue: u.timed_out; contributions stand */
+    PD_EFF_BUFFER,          /* a payload buffer goes home: u.buffer */
+    PD_EFF_FENCED,          /* ticket.conn was superseded by another process at its rank: close it, u.error says why */
+    PD_EFF_JOB_GONE,        /* job's board entries end: waiters get u.error */
+    PD_EFF_INFO,            /* u.info */
+    PD_EFF_TASK,            /* a root task for the pool: u.task (the stepper hands it on; never reaches the loop) */
+    PD_EFF_LOG,             /* a line for the log: u.log */
+} pd_effect_kind;
+
+typedef struct pd_effect {
+    pd_mail        mail;
+    pd_effect_kind kind;
+    pd_ticket      ticket;
+    uint32_t       job;
+    union {
+        struct { uint64_t seed; uint64_t chunk_elements; uint32_t world_size; bool created; } hello;
+        struct { pd_declared *params; size_t n; bool must_init; uint64_t reserve; } declared;  /* reserve: bytes of the rank's largest frame */
+        pd_error error;
+        struct { pd_closed *at; size_t n; } closed;
+        struct { uint64_t step; pd_error error; } timed_out;
+        pd_buffer *buffer;
+        pd_info   *info;
+        struct { struct pd_task *task; uint32_t param; } task;
+        struct { int level; char text[400]; } log;      /* level as syslog's: 3 error, 4 warning, 6 info, 7 debug */
+    } u;
+} pd_effect;
+
+/* Frees the effect and what it owns except buffers, snapshots and tasks. Accepts NULL. */
+void pd_effect_free(pd_effect *effect);
+
+#endif

@@ -1,0 +1,52 @@
+/* store.h - the training state: jobs, parameters, rounds, weights. What happens when a request comes in?
+ *
+ * Step thread. A pure state machine: requests come in with the time, effects come out; no clock, sockets, files,
+ * threads or random numbers, so a test or a simulation drives it like the daemon does. */
+#ifndef PD_STORE_H
+#define PD_STORE_H
+
+#include "request.h"
+
+typedef struct pd_store pd_store;
+
+/* Preset of a job's key, from the daemon's configuration section [job]. One table, job_keys, in job.c. */
+typedef struct pd_job_key {
+    const char *name, *preset, *help;
+} pd_job_key;
+extern const pd_job_key pd_job_keys[];      /* ends with a NULL name */
+
+typedef struct pd_store_config {
+    uint32_t max_jobs;
+    uint32_t max_params;                /* of one job */
+    uint64_t max_total_bytes;           /* weights + accumulators + optimizer state + snapshots of all jobs */
+    uint64_t ingest_bytes;              /* what all ranks together may have in flight */
+    uint64_t chunk_elements;            /* elements of a parameter's chunk: chunk_bytes / 4 */
+    int      threads;                   /* OpenMP team of the step thread */
+    double   batch_ns;                  /* estimated work of one batch: 50 ms */
+    const pd_option *job_presets; size_t n_job_presets;     /* borrowed for the store's life; keys of pd_job_keys */
+} pd_store_config;
+
+/* Checks a value of a job's key: used by --check-config and by Hello. PD_NOT_FOUND, PD_INVALID_ARGUMENT. */
+int pd_job_key_check(const char *name, const char *value, pd_error *err);
+
+int  pd_store_new(pd_store **out, const pd_store_config *config, pd_error *err);
+/* All buffers and snapshots must have come home, or be freed by the caller through the effects drained last. Accepts NULL. */
+void pd_store_free(pd_store *store);
+
+/* Takes `request`. Cheap: validates and files; arithmetic waits for pd_store_work. now_ns: a monotonic clock. */
+void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns);
+/* One batch of bounded work (reductions and optimizer steps), of the next job in turn. True: there is more to do now. */
+bool pd_store_work(pd_store *store, uint64_t now_ns);
+/* Deadlines that have passed (rounds, lingering jobs, drain). */
+void pd_store_tick(pd_store *store, uint64_t now_ns);
+/* When pd_store_tick wants to be called next; UINT64_MAX: no deadline. */
+uint64_t pd_store_next_tick(const pd_store *store);
+
+/* Gives the effects so far, oldest first, linked by mail.next; NULL: none. */
+pd_effect *pd_store_effects(pd_store *store);
+
+/* Bytes now held, for the memory figure and limits. */
+typedef struct pd_store_bytes { uint64_t weights, accumulators, state, snapshots, held; } pd_store_bytes;
+pd_store_bytes pd_store_count_bytes(const pd_store *store);
+
+#endif
