@@ -1,0 +1,73 @@
+#!/bin/bash
+# The arrows between the rings, checked on the source text: who may include what, and how long a file may be.
+# Prints each violation as file:line and exits 1 if there was one.
+set -u
+cd "$(dirname "$0")/.."
+violations=0
+
+complain() { printf '%s\n' "$1"; violations=$((violations + 1)); }
+
+# only PATTERN MAY... : lines matching PATTERN may stand only in files whose path matches one of the MAY expressions.
+only() {
+    local pattern=$1 what=$2 hit file allowed may
+    shift 2
+    while IFS= read -r hit; do
+        file=${hit%%:*}
+        allowed=no
+        for may in "$@"; do [[ $file =~ $may ]] && allowed=yes; done
+        [ $allowed = yes ] || complain "$hit   <- $what belongs in $*"
+    done < <(grep -rnE --include='*.c' --include='*.h' "$pattern" server proto client include)
+}
+
+only '#include <uv\.h>'                       'libuv'          '^server/net/'
+only '#include <pthread\.h>'                  'pthread'        '^server/[a-z]+\.[ch]$' '^client/[a-z]+\.[ch]$' '^client/ctl/'
+only '#include <(cblas|lapacke)\.h>'          'BLAS'           '^server/math/' '^client/example/'
+only '#include <ini\.h>'                      'INI parsing'    '^server/config[a-z_]*\.[ch]$'
+only '#include <jansson\.h>'                  'JSON'           '^proto/safetensors' '^client/ctl/' '^client/example/'
+only '#include "paramd\.pb-c\.h"'             'protobuf'       '^proto/' '^server/net/' '^client/'
+only '#include <protobuf-c/'                  'protobuf'       '^proto/' '^server/net/' '^client/'
+only '#pragma omp parallel'                   'a parallel region' '^server/optim/batch\.c' '^server/optim/optim\.c' '^server/store/'
+only '\bsetenv\(|\bexecv?[a-z]*\('            're-execution'   '^server/main\.c' '^client/ctl/'
+
+# none FOLDERS PATTERN WHAT : the pattern must not occur there at all.
+none() {
+    local hit
+    while IFS= read -r hit; do complain "$hit   <- no $3 in $1"; done < <(grep -rnE --include='*.c' --include='*.h' "$2" $1 2> /dev/null)
+}
+
+none 'server/math server/optim server/store' '\b(fopen|open|openat|read|write|pread|pwrite|unlink|rename|fsync)\(' 'files'
+none 'server/math server/optim server/store' '\b(socket|connect|bind|accept4?|send|sendmsg|recv|recvmsg)\('        'sockets'
+none 'server/math server/optim server/store' '\b(clock_gettime|gettimeofday|time|nanosleep|usleep)\('              'clocks'
+none 'server/math server/optim server/store' '\b(rand|random|getrandom|drand48)\('                                 'randomness'
+none 'server/net'                            '\b(fopen|fprintf\(f|opendir)\('                                      'files on the loop thread'
+none 'server/net'                            'pd_accumulate|pd_convert|pd_batch_run|pd_all_finite|cblas_'          'arithmetic on the loop thread'
+none 'server/math server/optim server/store proto' '#include <pthread\.h>|stdatomic\.h'                            'threads'
+
+# inward FOLDER FORBIDDEN : a ring does not include the headers of rings further out.
+inward() {
+    local header name
+    for header in $2; do
+        name=$(basename "$header")
+        none "$1" "#include \"$name\"" "include of $header (a ring further out)"
+    done
+}
+shopt -s nullglob
+inward server/math  "$(echo server/optim/*.h server/store/*.h server/net/*.h server/*.h proto/*.h client/*.h)"
+inward server/optim "$(echo server/store/*.h server/net/*.h server/*.h proto/*.h client/*.h)"
+inward server/store "$(echo server/net/*.h server/*.h proto/*.h client/*.h)"
+inward proto        "$(echo server/optim/*.h server/store/*.h server/net/*.h server/*.h client/*.h)"
+inward client       "$(echo server/store/*.h server/net/*.h server/*.h)"
+
+# Files stay short enough to be read at once.
+while IFS= read -r file; do
+    lines=$(wc -l < "$file")
+    [ "$lines" -le 600 ] || complain "$file:$lines   <- a file has at most 600 lines"
+done < <(find server proto client include tests -name '*.[ch]')
+
+# Only the folders of the design.
+for entry in */; do
+    case ${entry%/} in server|client|proto|include|tests|deploy|build) ;; *) complain "$entry   <- not a top-level folder of the design" ;; esac
+done
+
+if [ $violations -gt 0 ]; then echo "$violations violations"; exit 1; fi
+echo "layering holds"

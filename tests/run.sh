@@ -1,0 +1,31 @@
+#!/bin/bash
+# Installs what is missing, builds every preset with warnings as errors, runs every test; closes with ctest's summary.
+#   tests/run.sh             everything
+#   tests/run.sh release     only these presets (release, debug, tsan, fuzz)
+# FUZZ_SECONDS: how long the fuzz targets run, together (default 60).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH=/usr/bin:/bin:/usr/sbin:/sbin           # Debian's own tools, whatever else lies on the path
+presets=("$@")
+[ ${#presets[@]} -gt 0 ] || presets=(fuzz tsan debug release)
+
+. deploy/packages.sh
+install_packages build run test
+
+start=$SECONDS
+say() { printf '\n== %s (%d s)\n' "$*" $((SECONDS - start)); }
+
+failed=()
+for preset in "${presets[@]}"; do
+    say "$preset: build"
+    cmake --preset "$preset" > /dev/null
+    cmake --build "build/$preset"
+    say "$preset: test"
+    if [ "$preset" = fuzz ]; then
+        tests/fuzz/run.sh "${FUZZ_SECONDS:-60}" || failed+=(fuzz)
+    else
+        ctest --preset "$preset" --output-on-failure || failed+=("$preset")
+    fi
+done
+
+if [ ${#failed[@]} -gt 0 ]; then printf '\nfailed: %s\n' "${failed[*]}"; exit 1; fi
