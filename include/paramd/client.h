@@ -45,11 +45,11 @@ typedef struct pd_client_options {
 /* Starts the I/O thread and waits until the server has welcomed this worker.
  * PD_UNAVAILABLE: no server within the deadline. PD_FAILED_PRECONDITION: the job exists with another configuration (names the key).
  * PD_INVALID_ARGUMENT: an option or rule. */
-int  pd_client_open(pd_client **out, const pd_client_options *options, pd_error *err);
+PD_API int pd_client_open(pd_client **out, const pd_client_options *options, pd_error *err);
 /* Ends the connection without leaving the job (the server will wait for this rank to come back); frees. Tickets not done are cancelled. Accepts NULL. */
-void pd_client_close(pd_client *client);
+PD_API void pd_client_close(pd_client *client);
 /* Leaves the job for good: waits until the server knows. */
-int  pd_client_leave(pd_client *client, pd_error *err);
+PD_API int pd_client_leave(pd_client *client, pd_error *err);
 
 /* What the server said in its welcome. */
 typedef struct pd_welcome {
@@ -59,7 +59,7 @@ typedef struct pd_welcome {
     uint64_t chunk_elements, max_payload;
     char     server[64], blas_core[32];
 } pd_welcome;
-const pd_welcome *pd_client_welcome(const pd_client *client);
+PD_API const pd_welcome *pd_client_welcome(const pd_client *client);
 
 typedef struct pd_client_param {
     const char *name;               /* UTF-8, at most 256 bytes */
@@ -71,22 +71,23 @@ typedef struct pd_client_param {
 /* Declares all parameters of the model, once. Every rank declares the same. Parameter i of later calls is params[i].
  * PD_INVALID_ARGUMENT: a name, shape or hyperparameter (names it). PD_FAILED_PRECONDITION: differs from what other ranks declared.
  * PD_RESOURCE_EXHAUSTED: over a limit of the server (says which, in bytes). */
-int pd_client_declare(pd_client *client, const pd_client_param *params, size_t n, pd_error *err);
+PD_API int pd_client_declare(pd_client *client, const pd_client_param *params, size_t n, pd_error *err);
 /* Rounds closed so far of a parameter, as last heard of: where a process that comes back goes on. */
-uint64_t pd_client_step(const pd_client *client, size_t param);
+PD_API uint64_t pd_client_step(const pd_client *client, size_t param);
 /* The server has no weights yet and asks this rank for them. */
-bool pd_client_must_init(const pd_client *client);
+PD_API bool pd_client_must_init(const pd_client *client);
 
 /* weights[i]: whole tensor of parameter i, in float32 (init) resp. pull_dtype (filled). The rank that must sends them; then every
  * rank receives the server's present weights into the same buffers. Waits. With pull_dtype other than float32 the
  * initial values are read as that type too. */
-int pd_client_init(pd_client *client, void *const *weights, pd_error *err);
+PD_API int pd_client_init(pd_client *client, void *const *weights, pd_error *err);
 
 typedef struct pd_item {
     size_t      param;
     const void *gradient;           /* push: whole tensor in push_dtype; NULL: no gradient of this parameter in this step */
     void       *weights;            /* pull: whole tensor in pull_dtype */
-    int         outcome;            /* out, when done: 0 pulled only, 1 stepped, 2 skipped because not finite, 3 no rank had a gradient */
+    int         outcome;            /* out, when done: 0 pulled only, 1 stepped, 2 skipped because not finite, 3 no rank had a gradient;
+                                     * negative: this item was refused, an enum pd_code */
     uint64_t    step, version;      /* out: rounds closed; the step that produced the weights */
 } pd_item;
 
@@ -100,24 +101,25 @@ typedef struct pd_push_options {
 /* Queue and return at once; many may be under way. `items` (the array too) and the tensors are borrowed until the ticket is done. Small
  * tensors of one call travel together, large ones in chunks. Each item belongs to its parameter's next step.
  * PD_RESOURCE_EXHAUSTED: too many tickets under way. PD_INVALID_ARGUMENT: unknown parameter, or one that already has a push under way. */
-int pd_client_push(pd_client *client, pd_item *items, size_t n, const pd_push_options *options, pd_ticket_id *ticket, pd_error *err);
-int pd_client_push_pull(pd_client *client, pd_item *items, size_t n, const pd_push_options *options, pd_ticket_id *ticket, pd_error *err);
+PD_API int pd_client_push(pd_client *client, pd_item *items, size_t n, const pd_push_options *options, pd_ticket_id *ticket, pd_error *err);
+PD_API int pd_client_push_pull(pd_client *client, pd_item *items, size_t n, const pd_push_options *options, pd_ticket_id *ticket, pd_error *err);
 /* Weights once at least `min_step` rounds are closed; 0: as they are. */
-int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err);
+PD_API int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err);
 
 /* Waits for a ticket at most `seconds` (0: the handle's deadline) and forgets it when it is done or failed: then the buffers are the caller's again.
- * PD_DEADLINE_EXCEEDED from here (text begins "waited"): still under way, wait again. The server's own errors end the ticket: for instance
- * PD_DEADLINE_EXCEEDED "rank 2 ... has not contributed": the contribution stands, pushing the same again goes on waiting. */
-int pd_client_wait(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err);
+ * PD_DEADLINE_EXCEEDED from here (text begins "waited"): still under way, wait again. The server's own errors end the ticket with the first
+ * of them, once every item is either done or refused (items[i].outcome tells): for instance PD_DEADLINE_EXCEEDED "rank 2 ... has not
+ * contributed": the contribution stands, pushing the same again goes on waiting. PD_NOT_FOUND: no such ticket (or waited for already). */
+PD_API int pd_client_wait(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err);
 /* Done or failed: pd_client_wait will not block. */
-bool pd_client_ready(const pd_client *client, pd_ticket_id ticket);
+PD_API bool pd_client_ready(const pd_client *client, pd_ticket_id ticket);
 
 /* Waits until every rank of the job has called it as often. */
-int pd_client_barrier(pd_client *client, pd_error *err);
+PD_API int pd_client_barrier(pd_client *client, pd_error *err);
 
 /* Bytes sent and received since open, and times the connection was made. */
 typedef struct pd_client_stats { uint64_t bytes_out, bytes_in, payload_out, payload_in, connects, resent; } pd_client_stats;
-pd_client_stats pd_client_count(const pd_client *client);
+PD_API pd_client_stats pd_client_count(const pd_client *client);
 
 #ifdef __cplusplus
 }

@@ -14,6 +14,9 @@
 extern "C" {
 #endif
 
+/* Marks what a shared library exports; everything else stays inside it. */
+#define PD_API __attribute__((visibility("default")))
+
 /* X(name, value, short text) */
 #define PD_ERRORS(X)                                                                    \
     X(OK,                    0, "ok")                                                   \
@@ -50,11 +53,11 @@ typedef struct pd_error {
 
 /* Fills *err (unless NULL) and returns `code`, so that a caller can write
  * `return pd_fail(err, PD_NOT_FOUND, "job %s: no such job", name);`. A text too long is cut. */
-int pd_fail(pd_error *err, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+PD_API int pd_fail(pd_error *err, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* "INVALID_ARGUMENT", and the short text. Never NULL; "UNKNOWN" for a code not in the list. */
-const char *pd_code_name(int code);
-const char *pd_code_text(int code);
+PD_API const char *pd_code_name(int code);
+PD_API const char *pd_code_text(int code);
 
 #ifdef __cplusplus
 }

@@ -25,11 +25,11 @@ typedef enum pd_dtype {
 } pd_dtype;
 
 /* Bytes of one element; 0 for a value that is none of the above. */
-size_t pd_dtype_size(pd_dtype dtype);
+PD_API size_t pd_dtype_size(pd_dtype dtype);
 /* "float32", "float16", "bfloat16"; "?" for a value that is none of them. */
-const char *pd_dtype_name(pd_dtype dtype);
+PD_API const char *pd_dtype_name(pd_dtype dtype);
 /* The reverse; also takes the short forms f32, f16, bf16. PD_INVALID_ARGUMENT: no such type. */
-int pd_dtype_parse(pd_dtype *out, const char *name);
+PD_API int pd_dtype_parse(pd_dtype *out, const char *name);
 
 typedef struct pd_shape {
     int     rank;               /* 0 (a scalar, one element) to PD_MAX_RANK */
@@ -38,10 +38,10 @@ typedef struct pd_shape {
 
 /* Product of the dimensions. PD_INVALID_ARGUMENT: rank or a dimension out of range, or the product times
  * 8 bytes does not fit an int64_t. */
-int pd_shape_elements(const pd_shape *shape, int64_t *elements);
-bool pd_shape_equal(const pd_shape *a, const pd_shape *b);
+PD_API int pd_shape_elements(const pd_shape *shape, int64_t *elements);
+PD_API bool pd_shape_equal(const pd_shape *a, const pd_shape *b);
 /* "(128, 784)" into `text` (at least 192 bytes are enough for any shape); returns `text`. */
-char *pd_shape_text(const pd_shape *shape, char *text, size_t size);
+PD_API char *pd_shape_text(const pd_shape *shape, char *text, size_t size);
 
 /* A borrowed view: whoever made it owns the memory. */
 typedef struct pd_tensor {
