@@ -1,0 +1,49 @@
+#include "oom.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+static atomic_int_least64_t allocations;        /* so far */
+static atomic_int_least64_t failing = -1;       /* number of the one that fails; -1: none */
+
+void oom_arm(int64_t n)
+{
+    atomic_store(&failing, atomic_load(&allocations) + n);
+}
+
+bool oom_disarm(void)
+{
+    int64_t number = atomic_exchange(&failing, -1);
+    return number >= 0 && number < atomic_load(&allocations);
+}
+
+int64_t oom_allocations(void)
+{
+    return atomic_load(&allocations);
+}
+
+static bool fails(void)
+{
+    if (atomic_fetch_add(&allocations, 1) != atomic_load(&failing)) return false;
+    errno = ENOMEM;
+    return true;
+}
+
+/* The linker sends every call of NAME to __wrap_NAME, and __real_NAME is what it was. */
+#define WRAP(type, name, parameters, arguments, failed)     \
+    type __real_##name parameters;                          \
+    type __wrap_##name parameters;                          \
+    type __wrap_##name parameters                           \
+    {                                                       \
+        return fails() ? failed : __real_##name arguments;  \
+    }
+
+WRAP(void *, malloc, (size_t size), (size), NULL)
+WRAP(void *, calloc, (size_t n, size_t size), (n, size), NULL)
+WRAP(void *, realloc, (void *at, size_t size), (at, size), NULL)
+WRAP(void *, aligned_alloc, (size_t alignment, size_t size), (alignment, size), NULL)
+WRAP(int, posix_memalign, (void **at, size_t alignment, size_t size), (at, alignment, size), ENOMEM)
+WRAP(char *, strdup, (const char *text), (text), NULL)
+WRAP(char *, strndup, (const char *text, size_t size), (text, size), NULL)

@@ -1,0 +1,25 @@
+/* oom.h - out of memory as a parameter of a test: makes the n-th allocation fail.
+ *
+ *     for (int64_t n = 0; ; n++) {
+ *         oom_arm(n);                          the n-th allocation from now fails (0: the next), once
+ *         rc = pd_thing_new(&thing);
+ *         if (!oom_disarm()) break;            it did not come so far: everything has been tried
+ *         assert_int_equal(rc, PD_NO_MEMORY);  and nothing has changed
+ *     }
+ *
+ * Works by the linker (--wrap, tests/CMakeLists.txt): every call from our own code and the test to malloc, calloc, realloc,
+ * aligned_alloc, posix_memalign, strdup and strndup is counted, also under the sanitizers; those inside shared libraries (libc, libuv,
+ * jansson ...) are not. Counts the calls of all threads. Cleared by disarm, so let no assertion stand between the two. */
+#ifndef OOM_H
+#define OOM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+void oom_arm(int64_t n);
+/* True: the allocation was asked for, and failed. */
+bool oom_disarm(void);
+/* Allocations of this process so far: to show that something allocates nothing. */
+int64_t oom_allocations(void);
+
+#endif

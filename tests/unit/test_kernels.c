@@ -1,0 +1,217 @@
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "convert.h"
+#include "kernels.h"
+
+enum { N = 5003, K = 9 };       /* not a multiple of any lane or tile */
+
+typedef struct fixture {
+    float    x[K][N], acc[N], other[N];
+    uint16_t h[N], b[N];
+} fixture;
+
+/* Magnitudes over eight decades, so that sums differ in bits when the order does. */
+static float noise(uint32_t *seed)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return ((float)(*seed >> 8) / 8388608.0f - 1.0f) * powf(10.0f, (float)((*seed >> 4) % 9) - 4.0f);
+}
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    uint32_t seed = 7;
+
+    for (int k = 0; k < K; k++)
+        for (int i = 0; i < N; i++) f->x[k][i] = noise(&seed);
+    pd_convert(f->h, PD_F16, f->x[0], PD_F32, N);
+    pd_convert(f->b, PD_BF16, f->x[1], PD_F32, N);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    free(*state);
+    return 0;
+}
+
+static void addends(const fixture *f, pd_addend *x)
+{
+    for (int k = 0; k < K; k++) x[k] = (pd_addend){ f->x[k], PD_F32, k % 3 == 0 ? 1.0f : 0.3f * (float)k };
+}
+
+static float one_element(const pd_addend *x, int k, int i)
+{
+    const uint16_t *h = x[k].at;
+    if (x[k].dtype == PD_F32) return ((const float *)x[k].at)[i];
+    return x[k].dtype == PD_F16 ? pd_f32_from_f16(h[i]) : pd_f32_from_bf16(h[i]);
+}
+
+/* The comment in kernels.h, word for word; volatile forbids the compiler to join what must be rounded apart. */
+static float naive(float start, bool resume, const pd_addend *x, int k, float divisor, int i)
+{
+    volatile float sum = resume ? start : 0, product;
+
+    for (int j = 0; j < k; j++) {
+        product = x[j].weight * one_element(x, j, i);
+        sum = j == 0 && !resume ? product : sum + product;
+    }
+    return divisor == 1.0f ? sum : sum / divisor;
+}
+
+static void check_against_naive(fixture *f, bool resume, const pd_addend *x, int k, float divisor)
+{
+    memcpy(f->other, f->x[K - 1], sizeof f->other);
+    memcpy(f->acc, f->x[K - 1], sizeof f->acc);
+    assert_true(pd_accumulate(f->acc, N, resume, x, k, divisor));
+    for (int i = 0; i < N; i++)
+        assert_int_equal(pd_f32_bits(f->acc[i]), pd_f32_bits(naive(f->other[i], resume, x, k, divisor, i)));
+}
+
+static void sums_in_the_order_given(void **state)
+{
+    fixture *f = *state;
+    pd_addend x[K];
+
+    addends(f, x);
+    for (int k = 0; k < K; k++) {
+        check_against_naive(f, false, x, k, 1.0f);
+        check_against_naive(f, true, x, k, 1.0f);
+    }
+}
+
+static void another_order_gives_other_bits(void **state)
+{
+    fixture *f = *state;
+    pd_addend ab[3] = { { f->x[0], PD_F32, 1 }, { f->x[1], PD_F32, 1 }, { f->x[2], PD_F32, 1 } };
+    pd_addend ba[3] = { ab[2], ab[1], ab[0] };
+
+    pd_accumulate(f->acc, N, false, ab, 3, 1.0f);
+    pd_accumulate(f->other, N, false, ba, 3, 1.0f);
+    assert_memory_not_equal(f->acc, f->other, sizeof f->acc);
+}
+
+static void divides_at_the_end(void **state)
+{
+    fixture *f = *state;
+    pd_addend x[K];
+
+    addends(f, x);
+    check_against_naive(f, false, x, 4, 3.0f);
+    check_against_naive(f, true, x, 1, 7.0f);
+    check_against_naive(f, true, x, 0, 7.0f);
+}
+
+static void reads_halves_and_brains(void **state)
+{
+    fixture *f = *state;
+    pd_addend x[3] = { { f->h, PD_F16, 0.25f }, { f->b, PD_BF16, 1.0f }, { f->x[2], PD_F32, 3.0f } };
+
+    f->h[0] = 0x3c00;                       /* noise may have overflowed there: keep it finite */
+    for (int i = 0; i < N; i++) if ((f->h[i] & 0x7c00) == 0x7c00) f->h[i] = 0;
+    check_against_naive(f, false, x, 3, 1.0f);
+    check_against_naive(f, true, x, 3, 1.0f);
+}
+
+static void cutting_into_calls_changes_no_bit(void **state)
+{
+    fixture *f = *state;
+    pd_addend x[K], part[K];
+
+    addends(f, x);
+    pd_accumulate(f->acc, N, false, x, K, 5.0f);
+    for (int i = 0; i < N; i += 997) {                              /* by elements, and each run by addends */
+        int n = N - i < 997 ? N - i : 997;
+        for (int k = 0; k < K; k++) part[k] = (pd_addend){ (const float *)x[k].at + i, PD_F32, x[k].weight };
+        pd_accumulate(f->other + i, n, false, part, 2, 1.0f);
+        pd_accumulate(f->other + i, n, true, part + 2, 1, 1.0f);
+        pd_accumulate(f->other + i, n, true, part + 3, K - 3, 5.0f);
+    }
+    assert_memory_equal(f->acc, f->other, sizeof f->acc);
+}
+
+static void tells_wherever_a_result_is_not_finite(void **state)
+{
+    fixture *f = *state;
+    pd_addend x[1] = { { f->x[0], PD_F32, 1 } };
+    const int places[] = { 0, 1, 2047, 2048, N - 1 };
+    const float values[] = { INFINITY, -INFINITY, NAN };
+
+    for (size_t p = 0; p < 5; p++)
+        for (size_t v = 0; v < 3; v++) {
+            float kept = f->x[0][places[p]];
+            f->x[0][places[p]] = values[v];
+            assert_false(pd_accumulate(f->acc, N, false, x, 1, 1.0f));
+            assert_false(pd_all_finite(f->x[0], PD_F32, N));
+            f->x[0][places[p]] = kept;
+        }
+    assert_true(pd_accumulate(f->acc, N, false, x, 1, 1.0f));
+}
+
+static void tells_a_sum_that_overflows(void **state)
+{
+    float big[2] = { 3e38f, 1 }, acc[2];
+    pd_addend x[2] = { { big, PD_F32, 1 }, { big, PD_F32, 1 } };
+
+    (void)state;
+    assert_false(pd_accumulate(acc, 2, false, x, 2, 2.0f));
+    assert_true(pd_accumulate(acc, 2, false, x, 1, 2.0f));
+}
+
+static void finds_the_one_short_element_that_is_not_finite(void **state)
+{
+    fixture *f = *state;
+
+    memset(f->h, 0, sizeof f->h);
+    memset(f->b, 0, sizeof f->b);
+    assert_true(pd_all_finite(f->h, PD_F16, N));
+    assert_true(pd_all_finite(f->b, PD_BF16, N));
+    f->h[N - 1] = 0xfc00;
+    f->b[N - 1] = 0x7f81;
+    assert_false(pd_all_finite(f->h, PD_F16, N));
+    assert_false(pd_all_finite(f->b, PD_BF16, N));
+    assert_true(pd_all_finite(f->h, PD_F16, N - 1));
+    f->b[N - 1] = 0x7f7f;                   /* the largest finite one */
+    assert_true(pd_all_finite(f->b, PD_BF16, N));
+}
+
+static void sums_products_in_sixteen_lanes(void **state)
+{
+    fixture *f = *state;
+    const int lengths[] = { 0, 1, 15, 16, 17, 100, N };
+
+    for (size_t l = 0; l < sizeof lengths / sizeof lengths[0]; l++) {
+        double lane[16] = { 0 }, expected;
+        for (int i = 0; i < lengths[l]; i++) {
+            volatile double product = (double)f->x[0][i] * (double)f->x[1][i];
+            lane[i % 16] += product;
+        }
+        for (int i = 0; i < 8; i++) lane[i] += lane[i + 8];
+        expected = ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+        assert_true(pd_dot(f->x[0], f->x[1], lengths[l]) == expected);
+    }
+    assert_true(pd_sum_squares(f->x[0], N) == pd_dot(f->x[0], f->x[0], N));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(sums_in_the_order_given, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(another_order_gives_other_bits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(divides_at_the_end, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(reads_halves_and_brains, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(cutting_into_calls_changes_no_bit, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(tells_wherever_a_result_is_not_finite, set_up, tear_down),
+        cmocka_unit_test(tells_a_sum_that_overflows),
+        cmocka_unit_test_setup_teardown(finds_the_one_short_element_that_is_not_finite, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(sums_products_in_sixteen_lanes, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
