@@ -1,7 +1,8 @@
 /* message.h - packs and unpacks the headers of frames, with hostile input in mind.
  *
- * Unpacking runs with a counting allocator (an arena with a hard budget), refuses unknown fields beyond a few, and the checks
- * that need no state are done here once, for both sides. No globals; owner thread. */
+ * Before anything is unpacked the bytes are walked once along the message's descriptor (no memory, no recursion beyond the
+ * schema's own few levels): unknown fields are counted, text is checked. Unpacking then runs in an arena with a hard budget.
+ * No globals; whoever owns the arena calls. */
 #ifndef PD_MESSAGE_H
 #define PD_MESSAGE_H
 
@@ -9,7 +10,7 @@
 #include "paramd.pb-c.h"
 
 #define PD_ARENA_BUDGET (1024 * 1024)       /* most bytes that one header may make us allocate */
-#define PD_MAX_UNKNOWN  16
+#define PD_MAX_UNKNOWN  16                  /* most unknown fields of a message and all it holds */
 
 /* Method numbers are positions in the service. */
 enum pd_method {
@@ -21,13 +22,14 @@ const char *pd_method_name(unsigned method);
 
 /* Memory that messages are unpacked into; reset and used again for each header. */
 typedef struct pd_arena pd_arena;
-pd_arena *pd_arena_new(size_t budget);              /* NULL: out of memory */
+pd_arena *pd_arena_new(size_t budget);              /* NULL: out of memory. Holds a few KiB at first, grows to at most `budget` */
 void      pd_arena_free(pd_arena *arena);           /* accepts NULL */
 void      pd_arena_reset(pd_arena *arena);          /* what was unpacked into it is gone */
+size_t    pd_arena_bytes(const pd_arena *arena);    /* bytes it holds now: never more than its budget */
 
-/* Unpacks into the arena; *out is valid until it is reset.
- * PD_INVALID_ARGUMENT: not such a message, too many unknown fields, a string with a NUL or that is not UTF-8.
- * PD_RESOURCE_EXHAUSTED: it asks for more than the arena's budget. */
+/* Unpacks into the arena; *out is valid until it is reset. Text fields that were not sent are "", never NULL.
+ * PD_INVALID_ARGUMENT: not such a message, too many unknown fields, text with a NUL or that is not UTF-8 (names the field).
+ * PD_RESOURCE_EXHAUSTED: it asks for more than the arena's budget. PD_NO_MEMORY. */
 int pd_message_unpack(pd_arena *arena, const ProtobufCMessageDescriptor *type, const uint8_t *at, size_t bytes, void **out, pd_error *err);
 /* The request (or reply) of a method. PD_UNIMPLEMENTED: no such method. */
 int pd_request_unpack(pd_arena *arena, unsigned method, const uint8_t *at, size_t bytes, void **out, pd_error *err);
@@ -38,10 +40,11 @@ int pd_reply_unpack(pd_arena *arena, unsigned method, const uint8_t *at, size_t 
  * PD_OUT_OF_RANGE: the header would exceed PD_MAX_HEADER_BYTES. PD_NO_MEMORY. */
 int pd_frame_pack(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request, const ProtobufCMessage *message,
                   const struct iovec *payload, size_t n_payload, uint64_t payload_bytes);
-/* An ERROR frame that answers `request`. */
+/* An ERROR frame that answers `request`. PD_NO_MEMORY travels as RESOURCE_EXHAUSTED; text that is cut inside a character is cut before it. */
 int pd_frame_pack_error(uint8_t **out, size_t *bytes, unsigned method, uint64_t request, int code, const char *text);
 
-/* Reads an Error header back: fills *err (code negative again) and returns err->code. */
+/* Reads an Error header back: fills *err (code negative again) and returns err->code: never PD_OK. A code that is not on the list
+ * becomes PD_UNKNOWN; a header that is no Error, what pd_message_unpack says of it. */
 int pd_message_error(pd_arena *arena, const uint8_t *at, size_t bytes, pd_error *err);
 
 /* ---- pieces: what a payload holds ---- */
@@ -49,12 +52,15 @@ int pd_message_error(pd_arena *arena, const uint8_t *at, size_t bytes, pd_error 
 /* What a side knows of a handle. */
 typedef struct pd_handle_facts { int64_t elements; const char *name; } pd_handle_facts;
 
-/* Checks every piece against the handles, the chunk grid, its dtype and the payload: known handle, exactly one chunk, known dtype, offset a
- * multiple of 64, ascending, not overlapping, inside the payload; absent pieces hold nothing; no piece twice (ascending (handle, first)
- * is not asked for). The text names piece, parameter, what was expected and what came. */
+/* Checks every piece against the handles, the chunk grid, its dtype and the payload: known handle, exactly one chunk, known dtype, its
+ * data where the piece before it ends (pd_piece_end; the first at 0), the payload ending with the last one (its padding to 64 may be
+ * there or not). Absent pieces hold nothing: first, count and offset are 0. No chunk twice, no chunk of a parameter that is also absent; the
+ * pieces may stand in any order of handles. A parameter without elements has one chunk, of 0 elements.
+ * PD_INVALID_ARGUMENT: the text names piece, parameter, what was expected and what came. PD_NO_MEMORY.
+ * Costs O(n) for pieces that ascend by (handle, first), O(n log n) otherwise. chunk_elements >= 1. */
 int pd_pieces_check(Paramd__Piece *const *pieces, size_t n, const pd_handle_facts *handles, size_t n_handles,
                     uint64_t chunk_elements, uint64_t payload_bytes, pd_error *err);
-/* Offset at which the next piece begins after one at `offset` of `bytes`: rounded up to 64. */
+/* Offset at which the next piece begins after one at `offset` of `bytes`: rounded up to 64. UINT64_MAX: does not fit. */
 uint64_t pd_piece_end(uint64_t offset, uint64_t bytes);
 
 #endif

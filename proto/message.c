@@ -1,0 +1,332 @@
+#include "message.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- methods ---- */
+
+static const ProtobufCMethodDescriptor *find_method(unsigned method)
+{
+    const ProtobufCServiceDescriptor *service = &paramd__paramd__descriptor;
+    return method < service->n_methods ? &service->methods[method] : NULL;
+}
+
+const char *pd_method_name(unsigned method)
+{
+    const ProtobufCMethodDescriptor *found = find_method(method);
+    return found != NULL ? found->name : "?";
+}
+
+/* ---- arena ---- */
+
+enum { FIRST_BLOCK_BYTES = 4096 };
+
+/* Blocks are chained while one header is unpacked; a reset makes one of them. */
+typedef struct block {
+    struct block *next;
+    size_t        used, capacity;
+    _Alignas(max_align_t) uint8_t at[];
+} block;
+
+struct pd_arena {
+    ProtobufCAllocator allocator;
+    size_t             budget, held;    /* bytes of all blocks */
+    bool               exhausted;       /* an allocation was refused because of the budget */
+    bool               no_memory;       /* or because there is none */
+    block             *first;
+};
+
+/* Room for `bytes` and, if the budget allows, for as much again as is held. */
+static block *add_block(pd_arena *arena, size_t bytes)
+{
+    size_t least = bytes + sizeof(block), room = arena->budget - arena->held;
+    size_t wish = least > arena->held ? least : arena->held;
+
+    if (least > room) {
+        arena->exhausted = true;
+        return NULL;
+    }
+    if (wish > room) wish = room;
+    block *added = malloc(wish);
+    if (added == NULL) {
+        arena->no_memory = true;
+        return NULL;
+    }
+    *added = (block){ .next = arena->first, .capacity = wish - sizeof(block) };
+    arena->held += wish;
+    return arena->first = added;
+}
+
+static void *arena_alloc(void *data, size_t size)
+{
+    const size_t align = _Alignof(max_align_t);
+    pd_arena *arena = data;
+    block *from = arena->first;
+
+    if (size > arena->budget) {
+        arena->exhausted = true;
+        return NULL;
+    }
+    size = (size + align - 1) / align * align;
+    if (from == NULL || from->capacity - from->used < size) from = add_block(arena, size);
+    if (from == NULL) return NULL;
+    from->used += size;
+    return from->at + from->used - size;
+}
+
+static void arena_keep(void *data, void *at)        /* single pieces are not given back: a reset frees them all */
+{
+    (void)data;
+    (void)at;
+}
+
+static void free_blocks(pd_arena *arena)
+{
+    while (arena->first != NULL) {
+        block *next = arena->first->next;
+        free(arena->first);
+        arena->first = next;
+    }
+    arena->held = 0;
+}
+
+pd_arena *pd_arena_new(size_t budget)
+{
+    pd_arena *arena = calloc(1, sizeof *arena);
+
+    if (arena == NULL) return NULL;
+    arena->allocator = (ProtobufCAllocator){ arena_alloc, arena_keep, arena };
+    arena->budget = budget;
+    if (budget >= FIRST_BLOCK_BYTES && add_block(arena, FIRST_BLOCK_BYTES - sizeof(block)) == NULL) {
+        free(arena);
+        return NULL;
+    }
+    return arena;
+}
+
+void pd_arena_free(pd_arena *arena)
+{
+    if (arena == NULL) return;
+    free_blocks(arena);
+    free(arena);
+}
+
+/* Several blocks become one of their size, so that headers like the last one need no malloc. Without memory for it: none, for now. */
+void pd_arena_reset(pd_arena *arena)
+{
+    size_t held = arena->held;
+
+    if (arena->first != NULL && arena->first->next != NULL) {
+        free_blocks(arena);
+        add_block(arena, held - sizeof(block));
+    }
+    if (arena->first != NULL) arena->first->used = 0;
+    arena->exhausted = arena->no_memory = false;
+}
+
+size_t pd_arena_bytes(const pd_arena *arena)
+{
+    return arena->held;
+}
+
+/* ---- the walk before unpacking ---- */
+
+/* Length of the longest prefix that is UTF-8 without NUL: `bytes` if all of it is. Shortest forms only, no surrogates. */
+static size_t utf8_prefix(const uint8_t *at, size_t bytes)
+{
+    static const struct { uint8_t mask, lead, more; uint32_t least; } forms[] = {
+        { 0x80, 0x00, 0, 0x1 }, { 0xe0, 0xc0, 1, 0x80 }, { 0xf0, 0xe0, 2, 0x800 }, { 0xf8, 0xf0, 3, 0x10000 },
+    };
+    size_t i = 0;
+
+    while (i < bytes) {
+        size_t form = 0;
+        while (form < 4 && (at[i] & forms[form].mask) != forms[form].lead) form++;
+        if (form == 4 || bytes - i <= forms[form].more) return i;
+        uint32_t point = at[i] & (uint8_t)~forms[form].mask;
+        for (size_t k = 1; k <= forms[form].more; k++) {
+            if ((at[i + k] & 0xc0) != 0x80) return i;
+            point = point << 6 | (at[i + k] & 0x3f);
+        }
+        if (point < forms[form].least || point > 0x10ffff || (point >= 0xd800 && point < 0xe000)) return i;
+        i += forms[form].more + 1u;
+    }
+    return i;
+}
+
+typedef struct walk {
+    const uint8_t *at, *end;
+    unsigned       unknown;             /* fields so far, in all levels */
+    pd_error      *err;
+} walk;
+
+/* False: no varint of at most 10 bytes here. */
+static bool read_varint(walk *w, uint64_t *value)
+{
+    *value = 0;
+    for (int shift = 0; shift < 70 && w->at < w->end; shift += 7) {
+        uint8_t byte = *w->at++;
+        *value |= (uint64_t)(byte & 0x7f) << shift;
+        if ((byte & 0x80) == 0) return true;
+    }
+    return false;
+}
+
+/* Steps over one field's value; a length-delimited one is left in *body. False: it does not fit, or is of a form that proto3 has not. */
+static bool read_value(walk *w, unsigned wire_type, const uint8_t **body, size_t *bytes)
+{
+    uint64_t n = 0;
+
+    *body = NULL;
+    *bytes = 0;
+    switch (wire_type) {
+    case PROTOBUF_C_WIRE_TYPE_VARINT: return read_varint(w, &n);
+    case PROTOBUF_C_WIRE_TYPE_64BIT: n = 8; break;
+    case PROTOBUF_C_WIRE_TYPE_32BIT: n = 4; break;
+    case PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED:
+        if (!read_varint(w, &n)) return false;
+        *body = w->at;
+        break;
+    default: return false;
+    }
+    if (n > (uint64_t)(w->end - w->at)) return false;
+    *bytes = (size_t)n;
+    w->at += n;
+    return true;
+}
+
+static int check_text(walk *w, const ProtobufCMessageDescriptor *type, const char *field, const uint8_t *at, size_t bytes)
+{
+    size_t good = utf8_prefix(at, bytes);
+
+    if (good == bytes) return PD_OK;
+    return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s.%s: %s at byte %zu of the text", type->short_name, field,
+                   at[good] == 0 ? "a NUL" : "not UTF-8", good);
+}
+
+static int check_message(walk *w, const ProtobufCMessageDescriptor *type);
+
+static int check_field(walk *w, const ProtobufCMessageDescriptor *type, uint64_t tag)
+{
+    const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field(type, (unsigned)(tag >> 3));
+    const uint8_t *body;
+    size_t bytes;
+
+    if (!read_value(w, tag & 7, &body, &bytes))
+        return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s: field %u is cut or of no known wire type", type->short_name, (unsigned)(tag >> 3));
+    if (field == NULL) {
+        if (++w->unknown > PD_MAX_UNKNOWN)
+            return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s: more than %d unknown fields", type->short_name, PD_MAX_UNKNOWN);
+        return PD_OK;
+    }
+    if (body == NULL) return PD_OK;
+    if (field->type == PROTOBUF_C_TYPE_STRING) return check_text(w, type, field->name, body, bytes);
+    if (field->type != PROTOBUF_C_TYPE_MESSAGE) return PD_OK;
+    walk inner = { .at = body, .end = body + bytes, .unknown = w->unknown, .err = w->err };
+    int rc = check_message(&inner, field->descriptor);
+    w->unknown = inner.unknown;
+    return rc;
+}
+
+/* Recursion ends: no message of the schema holds itself (a test walks the descriptors). */
+static int check_message(walk *w, const ProtobufCMessageDescriptor *type)
+{
+    while (w->at < w->end) {
+        uint64_t tag;
+        if (!read_varint(w, &tag) || tag > UINT32_MAX || tag >> 3 == 0)
+            return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s: expected a field, got bytes that are none", type->short_name);
+        int rc = check_field(w, type, tag);
+        if (rc != PD_OK) return rc;
+    }
+    return PD_OK;
+}
+
+/* ---- unpacking ---- */
+
+int pd_message_unpack(pd_arena *arena, const ProtobufCMessageDescriptor *type, const uint8_t *at, size_t bytes, void **out, pd_error *err)
+{
+    int rc = check_message(&(walk){ .at = at, .end = at + bytes, .err = err }, type);
+    if (rc != PD_OK) return rc;
+
+    void *message = protobuf_c_message_unpack(type, &arena->allocator, bytes, at);
+    if (message != NULL) {
+        *out = message;
+        return PD_OK;
+    }
+    if (arena->exhausted)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s: unpacking %zu bytes of header takes more than %zu: send fewer entries in a frame",
+                       type->short_name, bytes, arena->budget);
+    if (arena->no_memory) return pd_fail(err, PD_NO_MEMORY, "%s: out of memory", type->short_name);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%s: a field does not have its type's wire form", type->short_name);
+}
+
+int pd_request_unpack(pd_arena *arena, unsigned method, const uint8_t *at, size_t bytes, void **out, pd_error *err)
+{
+    const ProtobufCMethodDescriptor *found = find_method(method);
+
+    if (found == NULL) return pd_fail(err, PD_UNIMPLEMENTED, "method %u: only 0 to %d are known", method, PD_METHODS - 1);
+    return pd_message_unpack(arena, found->input, at, bytes, out, err);
+}
+
+int pd_reply_unpack(pd_arena *arena, unsigned method, const uint8_t *at, size_t bytes, void **out, pd_error *err)
+{
+    const ProtobufCMethodDescriptor *found = find_method(method);
+
+    if (found == NULL) return pd_fail(err, PD_UNIMPLEMENTED, "method %u: only 0 to %d are known", method, PD_METHODS - 1);
+    return pd_message_unpack(arena, found->output, at, bytes, out, err);
+}
+
+/* ---- packing ---- */
+
+int pd_frame_pack(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request, const ProtobufCMessage *message,
+                  const struct iovec *payload, size_t n_payload, uint64_t payload_bytes)
+{
+    size_t header_bytes = protobuf_c_message_get_packed_size(message);
+    pd_prefix prefix = {
+        .version = PD_PROTOCOL_VERSION, .flags = flags, .method = (uint16_t)method, .header_bytes = (uint32_t)header_bytes,
+        .payload_bytes = payload_bytes, .request = request,
+    };
+
+    if (header_bytes > PD_MAX_HEADER_BYTES) return PD_OUT_OF_RANGE;
+    uint8_t *frame = malloc(PD_PREFIX_BYTES + header_bytes);
+    if (frame == NULL) return PD_NO_MEMORY;
+    protobuf_c_message_pack(message, frame + PD_PREFIX_BYTES);
+    if ((flags & PD_FLAG_CHECKSUM) != 0
+        && pd_frame_checksum(&prefix.checksum, frame + PD_PREFIX_BYTES, header_bytes, payload, n_payload) != PD_OK) {
+        free(frame);
+        return PD_NO_MEMORY;
+    }
+    pd_prefix_write(frame, &prefix);
+    *out = frame;
+    *bytes = PD_PREFIX_BYTES + header_bytes;
+    return PD_OK;
+}
+
+int pd_frame_pack_error(uint8_t **out, size_t *bytes, unsigned method, uint64_t request, int code, const char *text)
+{
+    char whole[PD_ERROR_TEXT];
+    size_t n = strnlen(text, sizeof whole - 1);
+    Paramd__Error error = PARAMD__ERROR__INIT;
+
+    n = utf8_prefix((const uint8_t *)text, n);
+    memcpy(whole, text, n);
+    whole[n] = '\0';
+    error.code = code == PD_NO_MEMORY ? -PD_RESOURCE_EXHAUSTED : -code;
+    error.text = whole;
+    return pd_frame_pack(out, bytes, method, PD_FLAG_REPLY | PD_FLAG_ERROR, request, &error.base, NULL, 0, 0);
+}
+
+int pd_message_error(pd_arena *arena, const uint8_t *at, size_t bytes, pd_error *err)
+{
+    Paramd__Error *error;
+    int rc = pd_message_unpack(arena, &paramd__error__descriptor, at, bytes, (void **)&error, err);
+
+    if (rc != PD_OK) return rc;
+    for (char *c = error->text; *c != '\0'; c++)
+        if ((unsigned char)*c < ' ') *c = ' ';          /* a text is one line, whatever the peer sent */
+    rc = error->code >= -PD_CANCELLED && error->code <= -PD_UNAUTHENTICATED ? -error->code : PD_UNKNOWN;
+    return pd_fail(err, rc, "%s", error->text);
+}

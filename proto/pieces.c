@@ -1,0 +1,149 @@
+#include "message.h"
+
+#include "paramd/tensor.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+uint64_t pd_piece_end(uint64_t offset, uint64_t bytes)
+{
+    uint64_t end;
+
+    if (__builtin_add_overflow(offset, bytes, &end) || __builtin_add_overflow(end, PD_PAYLOAD_ALIGN - 1, &end)) return UINT64_MAX;
+    return end / PD_PAYLOAD_ALIGN * PD_PAYLOAD_ALIGN;
+}
+
+/* What is checked, and how far the check has come. */
+typedef struct check {
+    const pd_handle_facts *handles;
+    size_t    n_handles;
+    uint64_t  chunk_elements, payload_bytes;
+    uint64_t  end;                      /* where the next piece's data begins */
+    uint64_t  last;                     /* and where that of the last one ended */
+    pd_error *err;
+} check;
+
+static int refuse_absent(const check *c, size_t i, const Paramd__Piece *piece)
+{
+    return pd_fail(c->err, PD_INVALID_ARGUMENT, "piece %zu (%s): an absent piece has first, count and offset 0, got %" PRIu64 ", %" PRIu64 ", %" PRIu64, i,
+                   c->handles[piece->handle].name, piece->first, piece->count, piece->offset);
+}
+
+/* The piece is one chunk of its parameter: the grid says where chunks begin and how long each is. */
+static int check_chunk(const check *c, size_t i, const Paramd__Piece *piece)
+{
+    const pd_handle_facts *facts = &c->handles[piece->handle];
+    uint64_t elements = (uint64_t)facts->elements;
+
+    if (piece->first % c->chunk_elements != 0 || (piece->first >= elements && piece->first != 0))
+        return pd_fail(c->err, PD_INVALID_ARGUMENT, "piece %zu (%s): first element %" PRIu64 ": expected a multiple of %" PRIu64 " below %" PRIu64, i,
+                       facts->name, piece->first, c->chunk_elements, elements);
+    uint64_t left = elements - piece->first, count = left < c->chunk_elements ? left : c->chunk_elements;
+    if (piece->count != count)
+        return pd_fail(c->err, PD_INVALID_ARGUMENT, "piece %zu (%s): %" PRIu64 " elements from %" PRIu64 ": expected the whole chunk, %" PRIu64, i,
+                       facts->name, piece->count, piece->first, count);
+    return PD_OK;
+}
+
+static int check_data(check *c, size_t i, const Paramd__Piece *piece)
+{
+    const char *name = c->handles[piece->handle].name;
+    size_t size = pd_dtype_size((pd_dtype)piece->dtype);
+    uint64_t bytes;
+
+    if (size == 0) return pd_fail(c->err, PD_INVALID_ARGUMENT, "piece %zu (%s): dtype %" PRIu32 ": expected 1 float32, 2 float16 or 3 bfloat16", i, name, piece->dtype);
+    if (piece->offset != c->end)
+        return pd_fail(c->err, PD_INVALID_ARGUMENT, "piece %zu (%s): data at offset %" PRIu64 ": expected %" PRIu64
+                       ", the next multiple of %d after the piece before it", i, name, piece->offset, c->end, PD_PAYLOAD_ALIGN);
+    if (__builtin_mul_overflow(piece->count, size, &bytes) || bytes > c->payload_bytes || piece->offset > c->payload_bytes - bytes)
+        return pd_fail(c->err, PD_INVALID_ARGUMENT, "piece %zu (%s): %" PRIu64 " elements of %zu bytes at offset %" PRIu64 ": the payload ends at %" PRIu64, i,
+                       name, piece->count, size, piece->offset, c->payload_bytes);
+    c->last = piece->offset + bytes;
+    c->end = pd_piece_end(piece->offset, bytes);
+    return PD_OK;
+}
+
+static int check_piece(check *c, size_t i, const Paramd__Piece *piece)
+{
+    if (piece->handle >= c->n_handles)
+        return pd_fail(c->err, PD_INVALID_ARGUMENT, "piece %zu: handle %" PRIu32 ": %zu parameters are declared on this connection", i, piece->handle, c->n_handles);
+    if (piece->absent) return (piece->first | piece->count | piece->offset) == 0 ? PD_OK : refuse_absent(c, i, piece);
+    int rc = check_chunk(c, i, piece);
+    return rc != PD_OK ? rc : check_data(c, i, piece);
+}
+
+/* ---- no chunk twice ---- */
+
+typedef struct place { uint64_t first; uint32_t handle, index; bool absent; } place;
+
+static place place_of(Paramd__Piece *const *pieces, size_t i)
+{
+    return (place){ pieces[i]->first, pieces[i]->handle, (uint32_t)i, pieces[i]->absent };
+}
+
+static int order(const void *left, const void *right)
+{
+    const place *a = left, *b = right;
+
+    if (a->handle != b->handle) return a->handle < b->handle ? -1 : 1;
+    if (a->first != b->first) return a->first < b->first ? -1 : 1;
+    return a->index < b->index ? -1 : a->index > b->index;
+}
+
+/* Neighbours in that order: the same chunk, or a chunk of a parameter that is absent (absent ones have first 0). */
+static int check_neighbours(const place *a, const place *b, const pd_handle_facts *handles, pd_error *err)
+{
+    if (a->handle != b->handle) return PD_OK;
+    if (a->absent != b->absent)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "pieces %" PRIu32 " and %" PRIu32 " (%s): one has data, the other says that there is none",
+                       a->index, b->index, handles[a->handle].name);
+    if (a->first == b->first)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "pieces %" PRIu32 " and %" PRIu32 " (%s): the same chunk, from element %" PRIu64 ", twice",
+                       a->index, b->index, handles[a->handle].name, a->first);
+    return PD_OK;
+}
+
+static int check_sorted(const place *places, size_t n, const pd_handle_facts *handles, pd_error *err)
+{
+    int rc = PD_OK;
+    for (size_t i = 1; i < n && rc == PD_OK; i++) rc = check_neighbours(&places[i - 1], &places[i], handles, err);
+    return rc;
+}
+
+static bool ascends(Paramd__Piece *const *pieces, size_t n)
+{
+    for (size_t i = 1; i < n; i++) {
+        const Paramd__Piece *a = pieces[i - 1], *b = pieces[i];
+        if (a->handle > b->handle || (a->handle == b->handle && (a->first >= b->first || a->absent || b->absent))) return false;
+    }
+    return true;
+}
+
+static int check_distinct(Paramd__Piece *const *pieces, size_t n, const pd_handle_facts *handles, pd_error *err)
+{
+    if (ascends(pieces, n)) return PD_OK;
+    place *places = malloc(n * sizeof *places);
+    if (places == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    for (size_t i = 0; i < n; i++) places[i] = place_of(pieces, i);
+    qsort(places, n, sizeof *places, order);
+    int rc = check_sorted(places, n, handles, err);
+    free(places);
+    return rc;
+}
+
+int pd_pieces_check(Paramd__Piece *const *pieces, size_t n, const pd_handle_facts *handles, size_t n_handles,
+                    uint64_t chunk_elements, uint64_t payload_bytes, pd_error *err)
+{
+    check c = { .handles = handles, .n_handles = n_handles, .chunk_elements = chunk_elements, .payload_bytes = payload_bytes, .err = err };
+
+    assert(chunk_elements >= 1 && n <= UINT32_MAX);
+    for (size_t i = 0; i < n; i++) {
+        int rc = check_piece(&c, i, pieces[i]);
+        if (rc != PD_OK) return rc;
+    }
+    if (payload_bytes != c.last && payload_bytes != c.end)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "payload of %" PRIu64 " bytes: expected %" PRIu64 ", where the data of its %zu pieces ends",
+                       payload_bytes, c.last, n);
+    return check_distinct(pieces, n, handles, err);
+}

@@ -1,0 +1,419 @@
+/* What bytes on a stream become, in whatever portions they come. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "frame.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+enum { MAX_PAYLOAD = 1 << 20, MOST_BYTES = 1 << 19, MOST_SPANS = 8 };
+
+/* A stream under construction, and how it is fed. */
+typedef struct stream {
+    uint8_t bytes[MOST_BYTES];
+    size_t  length;
+} stream;
+
+/* A user that lands payloads in scattered spans, throws some away, stalls now and then, and keeps a digest of all it is told. */
+typedef struct listener {
+    XXH64_state_t *log;
+    uint8_t     *landing;
+    struct iovec spans[MOST_SPANS];
+    size_t       n_spans;
+    bool         discard, scatter;
+    unsigned     stalls_left, headers, frames;
+    int          header_rc, frame_rc;
+} listener;
+
+static uint32_t next_random(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return *state >> 8;
+}
+
+static void append_frame(stream *to, uint16_t method, uint8_t flags, const void *header, size_t header_bytes, const void *payload, size_t payload_bytes)
+{
+    pd_prefix prefix = { .version = 1, .flags = flags, .method = method, .header_bytes = (uint32_t)header_bytes, .payload_bytes = payload_bytes, .request = to->length };
+    struct iovec span = { (void *)(uintptr_t)payload, payload_bytes };
+
+    if ((flags & PD_FLAG_CHECKSUM) != 0) assert_int_equal(pd_frame_checksum(&prefix.checksum, header, header_bytes, &span, 1), PD_OK);
+    assert_true(to->length + PD_PREFIX_BYTES + header_bytes + payload_bytes <= sizeof to->bytes);
+    pd_prefix_write(to->bytes + to->length, &prefix);
+    memcpy(to->bytes + to->length + PD_PREFIX_BYTES, header, header_bytes);
+    memcpy(to->bytes + to->length + PD_PREFIX_BYTES + header_bytes, payload, payload_bytes);
+    to->length += PD_PREFIX_BYTES + header_bytes + payload_bytes;
+}
+
+/* Frames of every kind of size: none, a byte, less and more than what is read ahead. */
+static void append_random_frames(stream *to, unsigned n, uint32_t seed)
+{
+    static const size_t sizes[] = { 0, 1, 39, 63, 512, 513, 4056, 4096, 5000, 20000 };
+    static uint8_t noise[65536];
+
+    for (size_t i = 0; i < sizeof noise; i++) noise[i] = (uint8_t)next_random(&seed);
+    for (unsigned i = 0; i < n; i++) {
+        size_t header = sizes[next_random(&seed) % 10], payload = sizes[next_random(&seed) % 10];
+        uint8_t flags = next_random(&seed) % 2 ? PD_FLAG_CHECKSUM : 0;
+        append_frame(to, (uint16_t)i, flags, noise + next_random(&seed) % 1000, header, noise + next_random(&seed) % 1000, payload);
+    }
+}
+
+static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n)
+{
+    listener *l = arg;
+    size_t left = prefix->payload_bytes, at = 0;
+    (void)header;
+
+    if (l->header_rc != PD_OK) return l->header_rc;
+    if (l->stalls_left > 0) {
+        l->stalls_left--;
+        return PD_UNAVAILABLE;
+    }
+    l->headers++;
+    l->n_spans = 0;
+    while (left > 0) {
+        size_t part = !l->scatter || l->n_spans == MOST_SPANS - 1 ? left : left / 3;      /* the last third may be empty spans */
+        l->spans[l->n_spans] = (struct iovec){ l->discard && l->n_spans % 2 == 1 ? NULL : l->landing + at, part };
+        l->n_spans++;
+        at += part;
+        left -= part;
+    }
+    *spans = l->spans;
+    *n = l->n_spans;
+    return PD_OK;
+}
+
+static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
+{
+    listener *l = arg;
+
+    l->frames++;
+    XXH64_update(l->log, &prefix->request, sizeof prefix->request);
+    XXH64_update(l->log, &prefix->method, sizeof prefix->method);
+    XXH64_update(l->log, header, prefix->header_bytes);
+    for (size_t i = 0; prefix->payload_bytes > 0 && i < l->n_spans; i++)
+        if (l->spans[i].iov_base != NULL) XXH64_update(l->log, l->spans[i].iov_base, l->spans[i].iov_len);
+    return l->frame_rc;
+}
+
+typedef struct fixture {
+    stream     *stream;
+    listener    listener;
+    pd_framer  *framer;
+} fixture;
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+
+    f->stream = calloc(1, sizeof *f->stream);
+    f->listener.landing = malloc(MAX_PAYLOAD);
+    f->listener.log = XXH64_createState();
+    XXH64_reset(f->listener.log, 0);
+    f->framer = pd_framer_new(&(pd_framer_user){ &f->listener, on_header, on_frame }, MAX_PAYLOAD);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+
+    pd_framer_free(f->framer);
+    XXH64_freeState(f->listener.log);
+    free(f->listener.landing);
+    free(f->stream);
+    free(f);
+    return 0;
+}
+
+/* Feeds the stream by reads of at most `most` bytes into at most `max` buffers of `slice` bytes; resumes stalls. `at`: where in the stream to begin. */
+static int feed(fixture *f, size_t from, size_t most, int max, size_t slice)
+{
+    struct iovec iov[8];
+    int rc = PD_OK;
+
+    while (rc == PD_OK && (from < f->stream->length || pd_framer_stalled(f->framer))) {
+        if (pd_framer_stalled(f->framer)) {
+            assert_int_equal(pd_framer_space(f->framer, iov, max, slice), 0);
+            rc = pd_framer_resume(f->framer);
+            continue;
+        }
+        int n = pd_framer_space(f->framer, iov, max, slice);
+        size_t fed = 0, offered = 0;
+        assert_in_range(n, 1, max);
+        for (int i = 0; i < n; i++) {
+            size_t part = iov[i].iov_len;
+            assert_true(part > 0);
+            offered += part;
+            if (part > most - fed) part = most - fed;
+            if (part > f->stream->length - from) part = f->stream->length - from;
+            memcpy(iov[i].iov_base, f->stream->bytes + from, part);
+            from += part;
+            fed += part;
+        }
+        assert_true(offered <= slice);
+        rc = pd_framer_fed(f->framer, fed);
+    }
+    return rc;
+}
+
+/* The digest of all frames of the stream, when it is fed like that. */
+static uint64_t heard(fixture *f, size_t most, int max, size_t slice)
+{
+    XXH64_reset(f->listener.log, 0);
+    assert_int_equal(feed(f, 0, most, max, slice), PD_OK);
+    assert_true(pd_framer_idle(f->framer));
+    return XXH64_digest(f->listener.log);
+}
+
+static void prefix_is_forty_little_endian_bytes(void **state)
+{
+    static const uint8_t expected[PD_PREFIX_BYTES] = {
+        0x50, 0x44, 0x46, 0x31, 1, PD_FLAG_CHECKSUM, 0x02, 0x01, 0x06, 0x05, 0x04, 0x03, 0, 0, 0, 0, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11,
+        0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21, 0x38, 0x37, 0x36, 0x35, 0x34, 0x33, 0x32, 0x31 };
+    pd_prefix prefix = { 1, PD_FLAG_CHECKSUM, 0x0102, 0x03040506, 0x1112131415161718, 0x2122232425262728, 0x3132333435363738 };
+    uint8_t written[PD_PREFIX_BYTES];
+    (void)state;
+
+    pd_prefix_write(written, &prefix);
+    assert_memory_equal(written, expected, sizeof expected);
+}
+
+static void reads_back_the_prefix_it_writes(void **state)
+{
+    pd_prefix prefix = { 1, PD_FLAG_REPLY | PD_FLAG_ERROR | PD_FLAG_CHECKSUM, 7, PD_MAX_HEADER_BYTES, 1u << 20, UINT64_MAX, 42 }, read;
+    uint8_t bytes[PD_PREFIX_BYTES];
+    (void)state;
+
+    pd_prefix_write(bytes, &prefix);
+    assert_int_equal(pd_prefix_read(&read, bytes, 1u << 20, NULL), PD_OK);
+    assert_int_equal(read.version, prefix.version);
+    assert_int_equal(read.flags, prefix.flags);
+    assert_int_equal(read.method, prefix.method);
+    assert_int_equal(read.header_bytes, prefix.header_bytes);
+    assert_int_equal(read.payload_bytes, prefix.payload_bytes);
+    assert_int_equal(read.request, prefix.request);
+    assert_int_equal(read.checksum, prefix.checksum);
+}
+
+/* A good prefix with one byte changed: what is said, and that it names what was wrong. */
+static void assert_refuses(size_t at, uint8_t value, int code, const char *names)
+{
+    pd_prefix prefix = { .version = 1, .header_bytes = 1, .payload_bytes = 1 }, read = { .request = 99 };
+    uint8_t bytes[PD_PREFIX_BYTES];
+    pd_error err;
+
+    pd_prefix_write(bytes, &prefix);
+    bytes[at] = value;
+    assert_int_equal(pd_prefix_read(&read, bytes, 0xffff, &err), code);
+    assert_int_equal(err.code, code);
+    assert_non_null(strstr(err.text, names));
+    assert_int_equal(read.request, 99);
+}
+
+static void refuses_a_stream_that_is_not_frames(void **state) { (void)state; assert_refuses(0, 'G', PD_INVALID_ARGUMENT, "47 44 46 31"); }
+static void refuses_protocol_version_0(void **state) { (void)state; assert_refuses(4, 0, PD_INVALID_ARGUMENT, "version 0"); }
+static void refuses_flags_it_does_not_know(void **state) { (void)state; assert_refuses(5, 8, PD_INVALID_ARGUMENT, "0x08"); }
+static void refuses_reserved_bytes_that_are_set(void **state) { (void)state; assert_refuses(15, 1, PD_INVALID_ARGUMENT, "12 to 15"); }
+static void refuses_a_checksum_without_its_flag(void **state) { (void)state; assert_refuses(39, 1, PD_INVALID_ARGUMENT, "checksum"); }
+static void refuses_a_header_over_64_kib(void **state) { (void)state; assert_refuses(10, 1, PD_RESOURCE_EXHAUSTED, "65537 bytes: at most 65536"); }
+static void refuses_a_payload_over_the_limit(void **state) { (void)state; assert_refuses(18, 1, PD_RESOURCE_EXHAUSTED, "65537 bytes: at most 65535"); }
+static void refuses_a_payload_length_of_all_ones(void **state) { (void)state; assert_refuses(23, 0xff, PD_RESOURCE_EXHAUSTED, "at most 65535"); }
+
+static void hears_the_same_whatever_the_portions(void **state)
+{
+    static const size_t portions[] = { 1, 2, 7, 39, 40, 41, 100, 4095, 4096, 4097, 65536, MOST_BYTES };
+    fixture *f = *state;
+
+    append_random_frames(f->stream, 12, 7);
+    uint64_t expected = heard(f, MOST_BYTES, 8, MOST_BYTES);
+    assert_int_equal(f->listener.frames, 12);
+    for (size_t i = 0; i < sizeof portions / sizeof *portions; i++)
+        for (int max = 1; max <= 4; max++) assert_int_equal(heard(f, portions[i], max, 65536), expected);
+}
+
+static void hears_the_same_from_every_cut_in_two(void **state)
+{
+    fixture *f = *state;
+
+    append_frame(f->stream, 1, PD_FLAG_CHECKSUM, "header", 6, "a payload", 9);
+    append_frame(f->stream, 2, 0, "", 0, "", 0);
+    append_frame(f->stream, 3, 0, "h", 1, "and another one", 15);
+    uint64_t expected = heard(f, MOST_BYTES, 4, 65536);
+    for (size_t cut = 1; cut < f->stream->length; cut++) {
+        size_t whole = f->stream->length;
+        XXH64_reset(f->listener.log, 0);
+        f->stream->length = cut;
+        assert_int_equal(feed(f, 0, cut, 4, 65536), PD_OK);
+        f->stream->length = whole;
+        assert_int_equal(feed(f, cut, MOST_BYTES, 4, 65536), PD_OK);
+        assert_int_equal(XXH64_digest(f->listener.log), expected);
+    }
+}
+
+static void hears_the_same_whatever_spans_and_stalls(void **state)
+{
+    fixture *f = *state;
+    uint32_t random = 3;
+
+    append_random_frames(f->stream, 12, 11);
+    uint64_t expected = heard(f, MOST_BYTES, 8, MOST_BYTES);
+    f->listener.scatter = true;
+    for (int round = 0; round < 40; round++) {
+        f->listener.stalls_left = next_random(&random) % 20;
+        size_t most = 1 + next_random(&random) % 6000, slice = 1 + next_random(&random) % 9000;
+        assert_int_equal(heard(f, most, 1 + (int)(next_random(&random) % 4), slice), expected);
+    }
+}
+
+static void throws_away_what_has_no_place_and_still_checks_it(void **state)
+{
+    fixture *f = *state;
+
+    append_random_frames(f->stream, 12, 13);
+    f->listener.discard = f->listener.scatter = true;
+    uint64_t expected = heard(f, MOST_BYTES, 8, MOST_BYTES);
+    for (size_t most = 1; most < 9000; most = most * 3 + 1) assert_int_equal(heard(f, most, 3, 65536), expected);
+}
+
+static void large_payloads_land_without_a_copy(void **state)
+{
+    fixture *f = *state;
+    struct iovec iov[2];
+
+    append_frame(f->stream, 3, 0, "h", 1, f->listener.landing, 100000);
+    f->stream->length = PD_PREFIX_BYTES + 1;
+    assert_int_equal(feed(f, 0, MOST_BYTES, 1, 65536), PD_OK);
+    assert_int_equal(pd_framer_space(f->framer, iov, 2, 65536), 1);
+    assert_ptr_equal(iov[0].iov_base, f->listener.landing);
+    assert_int_equal(iov[0].iov_len, 65536);
+}
+
+static void small_frames_that_come_together_take_one_read(void **state)
+{
+    fixture *f = *state;
+    struct iovec iov[1];
+
+    for (int i = 0; i < 20; i++) append_frame(f->stream, 7, 0, "beat", 4, "", 0);
+    assert_int_equal(pd_framer_space(f->framer, iov, 1, 65536), 1);
+    assert_true(iov[0].iov_len >= f->stream->length);
+    memcpy(iov[0].iov_base, f->stream->bytes, f->stream->length);
+    assert_int_equal(pd_framer_fed(f->framer, f->stream->length), PD_OK);
+    assert_int_equal(f->listener.frames, 20);
+}
+
+static void a_stalled_frame_waits_with_all_that_came_behind_it(void **state)
+{
+    fixture *f = *state;
+    struct iovec iov[1];
+
+    append_frame(f->stream, 1, 0, "h", 1, "payload", 7);
+    append_frame(f->stream, 2, 0, "h", 1, "", 0);
+    f->listener.stalls_left = 2;
+    pd_framer_space(f->framer, iov, 1, 65536);
+    memcpy(iov[0].iov_base, f->stream->bytes, f->stream->length);
+    assert_int_equal(pd_framer_fed(f->framer, f->stream->length), PD_OK);
+    assert_true(pd_framer_stalled(f->framer));
+    assert_false(pd_framer_idle(f->framer));
+    assert_int_equal(pd_framer_resume(f->framer), PD_OK);
+    assert_true(pd_framer_stalled(f->framer));
+    assert_int_equal(f->listener.frames, 0);
+    assert_int_equal(pd_framer_resume(f->framer), PD_OK);
+    assert_int_equal(f->listener.frames, 2);
+    assert_true(pd_framer_idle(f->framer));
+}
+
+static void a_stream_that_ends_inside_a_frame_was_cut(void **state)
+{
+    fixture *f = *state;
+
+    append_frame(f->stream, 1, 0, "h", 1, "payload", 7);
+    size_t whole = f->stream->length;
+    for (size_t i = 0; i < whole; i++) {
+        assert_int_equal(pd_framer_idle(f->framer), i == 0);
+        f->stream->length = i + 1;
+        assert_int_equal(feed(f, i, 1, 1, 65536), PD_OK);
+    }
+    assert_true(pd_framer_idle(f->framer));
+}
+
+static void every_flipped_bit_breaks_the_checksum_or_the_prefix(void **state)
+{
+    fixture *f = *state;
+
+    append_frame(f->stream, 3, PD_FLAG_CHECKSUM, "head", 4, "payload", 7);
+    for (size_t i = PD_PREFIX_BYTES - 8; i < f->stream->length; i++) {
+        pd_framer *framer = pd_framer_new(&(pd_framer_user){ &f->listener, on_header, on_frame }, MAX_PAYLOAD);
+        pd_framer *kept = f->framer;
+        f->framer = framer;
+        f->stream->bytes[i] ^= 0x10;
+        assert_int_equal(feed(f, 0, MOST_BYTES, 2, 65536), PD_DATA_LOSS);
+        assert_non_null(strstr(pd_framer_error(framer)->text, "checksum"));
+        f->stream->bytes[i] ^= 0x10;
+        f->framer = kept;
+        pd_framer_free(framer);
+    }
+    assert_int_equal(f->listener.frames, 0);
+}
+
+static void an_error_is_final(void **state)
+{
+    fixture *f = *state;
+    struct iovec iov[1];
+
+    append_frame(f->stream, 1, 0, "h", 1, "", 0);
+    append_frame(f->stream, 2, 0, "h", 1, "", 0);
+    f->listener.frame_rc = PD_PERMISSION_DENIED;
+    assert_int_equal(feed(f, 0, MOST_BYTES, 1, 65536), PD_PERMISSION_DENIED);
+    assert_int_equal(f->listener.frames, 1);
+    assert_int_equal(pd_framer_error(f->framer)->code, PD_PERMISSION_DENIED);
+    assert_int_equal(pd_framer_space(f->framer, iov, 1, 65536), 0);
+    assert_int_equal(pd_framer_fed(f->framer, 0), PD_PERMISSION_DENIED);
+    assert_int_equal(pd_framer_resume(f->framer), PD_PERMISSION_DENIED);
+}
+
+static void a_header_that_is_refused_ends_the_stream_before_its_payload(void **state)
+{
+    fixture *f = *state;
+
+    append_frame(f->stream, 1, 0, "h", 1, "payload", 7);
+    f->listener.header_rc = PD_RESOURCE_EXHAUSTED;
+    assert_int_equal(feed(f, 0, MOST_BYTES, 1, 65536), PD_RESOURCE_EXHAUSTED);
+    assert_int_equal(f->listener.frames, 0);
+}
+
+static void largest_header_arrives_whole(void **state)
+{
+    fixture *f = *state;
+    uint8_t *header = malloc(PD_MAX_HEADER_BYTES);
+
+    memset(header, 'x', PD_MAX_HEADER_BYTES);
+    append_frame(f->stream, 1, PD_FLAG_CHECKSUM, header, PD_MAX_HEADER_BYTES, "", 0);
+    uint64_t expected = heard(f, MOST_BYTES, 4, 65536);
+    assert_int_equal(heard(f, 1, 1, 65536), expected);
+    free(header);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(prefix_is_forty_little_endian_bytes), cmocka_unit_test(reads_back_the_prefix_it_writes),
+        cmocka_unit_test(refuses_a_stream_that_is_not_frames), cmocka_unit_test(refuses_protocol_version_0),
+        cmocka_unit_test(refuses_flags_it_does_not_know), cmocka_unit_test(refuses_reserved_bytes_that_are_set),
+        cmocka_unit_test(refuses_a_checksum_without_its_flag), cmocka_unit_test(refuses_a_header_over_64_kib),
+        cmocka_unit_test(refuses_a_payload_over_the_limit), cmocka_unit_test(refuses_a_payload_length_of_all_ones),
+        TEST(hears_the_same_whatever_the_portions), TEST(hears_the_same_from_every_cut_in_two), TEST(hears_the_same_whatever_spans_and_stalls),
+        TEST(throws_away_what_has_no_place_and_still_checks_it), TEST(large_payloads_land_without_a_copy),
+        TEST(small_frames_that_come_together_take_one_read), TEST(a_stalled_frame_waits_with_all_that_came_behind_it),
+        TEST(a_stream_that_ends_inside_a_frame_was_cut), TEST(every_flipped_bit_breaks_the_checksum_or_the_prefix),
+        TEST(an_error_is_final), TEST(a_header_that_is_refused_ends_the_stream_before_its_payload), TEST(largest_header_arrives_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

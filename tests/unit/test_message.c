@@ -1,0 +1,306 @@
+/* What headers become, and what a hostile one can do: nothing. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "message.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int set_up(void **arena)
+{
+    *arena = pd_arena_new(PD_ARENA_BUDGET);
+    return *arena == NULL;
+}
+
+static int tear_down(void **arena)
+{
+    pd_arena_free(*arena);
+    return 0;
+}
+
+static const uint8_t *bytes_of(const char *text)
+{
+    return (const uint8_t *)text;
+}
+
+/* Unpacks `bytes` as the request of `method`, expecting `code` and, in the text, `names`. */
+static void assert_refuses(pd_arena *arena, unsigned method, const void *bytes, size_t n, int code, const char *names)
+{
+    void *out = NULL;
+    pd_error err;
+
+    assert_int_equal(pd_request_unpack(arena, method, bytes, n, &out, &err), code);
+    assert_int_equal(err.code, code);
+    assert_non_null(strstr(err.text, names));
+    assert_null(out);
+}
+
+static void methods_are_numbered_as_the_service_lists_them(void **arena)
+{
+    static const char *const names[PD_METHODS] = {
+        [PD_HELLO] = "Hello", [PD_DECLARE] = "Declare", [PD_INIT] = "Initialise", [PD_PUSH] = "Push", [PD_PULL] = "Pull", [PD_PUSH_PULL] = "PushPull",
+        [PD_BARRIER] = "Barrier", [PD_HEARTBEAT] = "Heartbeat", [PD_LEAVE] = "Leave", [PD_STATUS] = "Status", [PD_LIST] = "List",
+        [PD_OPTIMIZERS] = "Optimizers", [PD_DROP] = "Drop", [PD_DRAIN] = "Drain", [PD_SHUTDOWN] = "Shutdown" };
+    (void)arena;
+
+    assert_int_equal(paramd__paramd__descriptor.n_methods, PD_METHODS);
+    for (unsigned i = 0; i < PD_METHODS; i++) assert_string_equal(pd_method_name(i), names[i]);
+    assert_string_equal(pd_method_name(PD_METHODS), "?");
+}
+
+/* Levels of messages below `type`; fails when there are more than a few, which a message that holds itself has. */
+static void assert_shallow(const ProtobufCMessageDescriptor *type, int levels)
+{
+    assert_true(levels < 8);
+    for (unsigned i = 0; i < type->n_fields; i++)
+        if (type->fields[i].type == PROTOBUF_C_TYPE_MESSAGE) assert_shallow(type->fields[i].descriptor, levels + 1);
+}
+
+static void no_message_holds_itself(void **arena)
+{
+    (void)arena;
+    for (unsigned i = 0; i < PD_METHODS; i++) {
+        assert_shallow(paramd__paramd__descriptor.methods[i].input, 0);
+        assert_shallow(paramd__paramd__descriptor.methods[i].output, 0);
+    }
+}
+
+static void unpacks_the_frame_it_packs(void **arena)
+{
+    Paramd__Option option = PARAMD__OPTION__INIT, *options[] = { &option };
+    Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT, *read;
+    pd_prefix prefix;
+    uint8_t *frame;
+    size_t bytes;
+
+    option.name = (char *)"nonfinite";
+    option.value = (char *)"reject";
+    hello.job = (char *)"größe";
+    hello.nonce = UINT64_MAX;
+    hello.options = options;
+    hello.n_options = 1;
+    assert_int_equal(pd_frame_pack(&frame, &bytes, PD_HELLO, 0, 77, &hello.base, NULL, 0, 1234), PD_OK);
+    assert_int_equal(pd_prefix_read(&prefix, frame, 1234, NULL), PD_OK);
+    assert_int_equal(prefix.version, PD_PROTOCOL_VERSION);
+    assert_int_equal(prefix.request, 77);
+    assert_int_equal(prefix.payload_bytes, 1234);
+    assert_int_equal(prefix.header_bytes, bytes - PD_PREFIX_BYTES);
+    assert_int_equal(pd_request_unpack(*arena, prefix.method, frame + PD_PREFIX_BYTES, prefix.header_bytes, (void **)&read, NULL), PD_OK);
+    assert_string_equal(read->job, "größe");
+    assert_int_equal(read->nonce, UINT64_MAX);
+    assert_int_equal(read->n_options, 1);
+    assert_string_equal(read->options[0]->value, "reject");
+    assert_string_equal(read->label, "");                   /* not sent */
+    free(frame);
+}
+
+static void checksum_covers_header_then_payload(void **arena)
+{
+    Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
+    struct iovec parts[] = { { (void *)(uintptr_t)"pay", 3 }, { (void *)(uintptr_t)"load", 4 } };
+    struct iovec whole = { (void *)(uintptr_t)"payload", 7 };
+    uint64_t expected;
+    pd_prefix prefix;
+    uint8_t *frame;
+    size_t bytes;
+    (void)arena;
+
+    push.step = 5;
+    assert_int_equal(pd_frame_pack(&frame, &bytes, PD_PUSH, PD_FLAG_CHECKSUM, 1, &push.base, parts, 2, 7), PD_OK);
+    assert_int_equal(pd_prefix_read(&prefix, frame, 7, NULL), PD_OK);
+    assert_int_equal(pd_frame_checksum(&expected, frame + PD_PREFIX_BYTES, prefix.header_bytes, &whole, 1), PD_OK);
+    assert_int_equal(prefix.checksum, expected);
+    free(frame);
+}
+
+static void refuses_to_pack_a_header_over_64_kib(void **arena)
+{
+    Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
+    uint8_t *frame = NULL;
+    size_t bytes;
+    (void)arena;
+
+    hello.credentials.len = PD_MAX_HEADER_BYTES;
+    hello.credentials.data = calloc(1, PD_MAX_HEADER_BYTES);
+    assert_int_equal(pd_frame_pack(&frame, &bytes, PD_HELLO, 0, 1, &hello.base, NULL, 0, 0), PD_OUT_OF_RANGE);
+    assert_null(frame);
+    free(hello.credentials.data);
+}
+
+static int unpack_error_frame(pd_arena *arena, int code, const char *text, pd_error *err)
+{
+    uint8_t *frame;
+    size_t bytes;
+
+    assert_int_equal(pd_frame_pack_error(&frame, &bytes, PD_PUSH, 9, code, text), PD_OK);
+    assert_int_equal(frame[5], PD_FLAG_REPLY | PD_FLAG_ERROR);
+    int rc = pd_message_error(arena, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, err);
+    free(frame);
+    return rc;
+}
+
+static void errors_travel_with_code_and_text(void **arena)
+{
+    pd_error err;
+
+    for (int code = PD_CANCELLED; code >= PD_UNAUTHENTICATED; code--) {
+        assert_int_equal(unpack_error_frame(*arena, code, "w: expected this, got that", &err), code);
+        assert_int_equal(err.code, code);
+        assert_string_equal(err.text, "w: expected this, got that");
+    }
+}
+
+static void out_of_memory_travels_as_resource_exhausted(void **arena)
+{
+    assert_int_equal(unpack_error_frame(*arena, PD_NO_MEMORY, "out of memory", NULL), PD_RESOURCE_EXHAUSTED);
+}
+
+static void a_text_cut_inside_a_character_still_travels(void **arena)
+{
+    pd_error err;
+
+    assert_int_equal(unpack_error_frame(*arena, PD_NOT_FOUND, "caf\xc3", &err), PD_NOT_FOUND);
+    assert_string_equal(err.text, "caf");
+}
+
+static void a_code_that_is_not_on_the_list_is_unknown(void **arena)
+{
+    pd_error err;
+
+    assert_int_equal(pd_message_error(*arena, bytes_of("\x08\x63"), 2, &err), PD_UNKNOWN);
+    assert_int_equal(pd_message_error(*arena, bytes_of(""), 0, &err), PD_UNKNOWN);
+    assert_int_equal(pd_message_error(*arena, bytes_of("\x08\x80\x80\x80\x80\xf8\xff\xff\xff\xff\x01"), 11, &err), PD_UNKNOWN);  /* INT32_MIN */
+}
+
+static void an_error_text_is_one_line_whatever_came(void **arena)
+{
+    pd_error err;
+
+    assert_int_equal(pd_message_error(*arena, bytes_of("\x08\x05\x12\x03" "a\nb"), 7, &err), PD_NOT_FOUND);
+    assert_string_equal(err.text, "a b");
+}
+
+static void refuses_a_method_that_is_none(void **arena)
+{
+    assert_refuses(*arena, PD_METHODS, "", 0, PD_UNIMPLEMENTED, "method 15");
+    assert_int_equal(pd_reply_unpack(*arena, 65535, bytes_of(""), 0, &(void *){ NULL }, NULL), PD_UNIMPLEMENTED);
+}
+
+static void refuses_bytes_that_are_no_message(void **arena)
+{
+    assert_refuses(*arena, PD_HELLO, "\xff", 1, PD_INVALID_ARGUMENT, "HelloRequest");
+    assert_refuses(*arena, PD_HELLO, "\x12\x05" "ab", 4, PD_INVALID_ARGUMENT, "field 2");           /* five bytes of text claimed, two there */
+    assert_refuses(*arena, PD_HELLO, "\x12\xff\xff\xff\xff\x0f", 6, PD_INVALID_ARGUMENT, "field 2");
+    assert_refuses(*arena, PD_HELLO, "\x00\x00", 2, PD_INVALID_ARGUMENT, "HelloRequest");           /* field number 0 */
+    assert_refuses(*arena, PD_HELLO, "\x0b", 1, PD_INVALID_ARGUMENT, "field 1");                    /* a group */
+    assert_refuses(*arena, PD_HELLO, "\x10\x01", 2, PD_INVALID_ARGUMENT, "wire form");              /* a number where text belongs */
+}
+
+static void refuses_text_that_is_not_utf8(void **arena)
+{
+    assert_refuses(*arena, PD_HELLO, "\x12\x02" "a\xff", 4, PD_INVALID_ARGUMENT, "HelloRequest.job: not UTF-8 at byte 1");
+    assert_refuses(*arena, PD_HELLO, "\x12\x02\xc0\x80", 4, PD_INVALID_ARGUMENT, "job");            /* NUL in two bytes */
+    assert_refuses(*arena, PD_HELLO, "\x12\x03\xed\xa0\x80", 5, PD_INVALID_ARGUMENT, "job");        /* half of a surrogate pair */
+    assert_refuses(*arena, PD_HELLO, "\x12\x04\xf4\x90\x80\x80", 6, PD_INVALID_ARGUMENT, "job");    /* past U+10FFFF */
+    assert_refuses(*arena, PD_HELLO, "\x12\x02\xe2\x82", 4, PD_INVALID_ARGUMENT, "job");            /* cut */
+    assert_refuses(*arena, PD_HELLO, "\x4a\x01\x80", 3, PD_INVALID_ARGUMENT, "rules");              /* in a repeated field */
+}
+
+static void refuses_text_with_a_nul_at_any_depth(void **arena)
+{
+    assert_refuses(*arena, PD_HELLO, "\x12\x03" "a\0b", 5, PD_INVALID_ARGUMENT, "HelloRequest.job: a NUL at byte 1");
+    assert_refuses(*arena, PD_HELLO, "\x42\x05\x12\x03" "a\0b", 7, PD_INVALID_ARGUMENT, "Option.value: a NUL");
+}
+
+static void takes_a_few_unknown_fields_and_no_more(void **arena)
+{
+    uint8_t bytes[3 * (PD_MAX_UNKNOWN + 1)];
+    void *out;
+
+    for (size_t i = 0; i < sizeof bytes; i += 3) memcpy(bytes + i, "\xf8\x07\x01", 3);     /* field 127 = 1 */
+    assert_int_equal(pd_request_unpack(*arena, PD_HEARTBEAT, bytes, sizeof bytes - 3, &out, NULL), PD_OK);
+    assert_refuses(*arena, PD_HEARTBEAT, bytes, sizeof bytes, PD_INVALID_ARGUMENT, "more than 16 unknown fields");
+}
+
+static void counts_unknown_fields_over_all_levels(void **arena)
+{
+    uint8_t bytes[5 * (PD_MAX_UNKNOWN + 1)];
+
+    for (size_t i = 0; i < sizeof bytes; i += 5) memcpy(bytes + i, "\x12\x03\xf8\x07\x01", 5);     /* wants { field 127 = 1 } */
+    assert_int_equal(pd_request_unpack(*arena, PD_PULL, bytes, sizeof bytes - 5, &(void *){ NULL }, NULL), PD_OK);
+    assert_refuses(*arena, PD_PULL, bytes, sizeof bytes, PD_INVALID_ARGUMENT, "more than 16 unknown fields");
+}
+
+static void empty_submessages_cannot_make_it_hold_more_than_the_budget(void **arena)
+{
+    uint8_t *bytes = malloc(PD_MAX_HEADER_BYTES);
+
+    for (size_t i = 0; i < PD_MAX_HEADER_BYTES; i += 2) memcpy(bytes + i, "\x12\x00", 2);          /* 32,768 wants */
+    assert_refuses(*arena, PD_PULL, bytes, PD_MAX_HEADER_BYTES, PD_RESOURCE_EXHAUSTED, "PullRequest");
+    assert_true(pd_arena_bytes(*arena) <= PD_ARENA_BUDGET);
+    free(bytes);
+}
+
+static void a_large_push_fits_the_budget(void **arena)
+{
+    enum { PIECES = 2000 };
+    Paramd__Piece *pieces = calloc(PIECES, sizeof *pieces), *list[PIECES];
+    Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT, *read;
+    uint8_t *frame;
+    size_t bytes;
+
+    for (uint32_t i = 0; i < PIECES; i++) {
+        list[i] = &pieces[i];
+        paramd__piece__init(list[i]);
+        pieces[i].handle = i;
+        pieces[i].dtype = 1;
+        pieces[i].count = 1024;
+        pieces[i].offset = 4096ull * i;
+    }
+    push.pieces = list;
+    push.n_pieces = PIECES;
+    assert_int_equal(pd_frame_pack(&frame, &bytes, PD_PUSH, 0, 1, &push.base, NULL, 0, 4096ull * PIECES), PD_OK);
+    for (int again = 0; again < 3; again++) {
+        pd_arena_reset(*arena);
+        assert_int_equal(pd_request_unpack(*arena, PD_PUSH, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, (void **)&read, NULL), PD_OK);
+        assert_int_equal(read->n_pieces, PIECES);
+        assert_int_equal(read->pieces[PIECES - 1]->offset, 4096ull * (PIECES - 1));
+    }
+    free(frame);
+    free(pieces);
+}
+
+static void an_idle_arena_holds_a_few_kib(void **arena)
+{
+    assert_true(pd_arena_bytes(*arena) <= 4096);
+}
+
+static void an_arena_goes_on_after_a_refusal(void **arena)
+{
+    void *out;
+
+    empty_submessages_cannot_make_it_hold_more_than_the_budget(arena);
+    pd_arena_reset(*arena);
+    assert_int_equal(pd_request_unpack(*arena, PD_PULL, bytes_of("\x08\x01"), 2, &out, NULL), PD_OK);
+    assert_int_equal(((Paramd__PullRequest *)out)->min_step, 1);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(methods_are_numbered_as_the_service_lists_them), TEST(no_message_holds_itself), TEST(unpacks_the_frame_it_packs),
+        TEST(checksum_covers_header_then_payload), TEST(refuses_to_pack_a_header_over_64_kib), TEST(errors_travel_with_code_and_text),
+        TEST(out_of_memory_travels_as_resource_exhausted), TEST(a_text_cut_inside_a_character_still_travels),
+        TEST(a_code_that_is_not_on_the_list_is_unknown), TEST(an_error_text_is_one_line_whatever_came), TEST(refuses_a_method_that_is_none),
+        TEST(refuses_bytes_that_are_no_message), TEST(refuses_text_that_is_not_utf8), TEST(refuses_text_with_a_nul_at_any_depth),
+        TEST(takes_a_few_unknown_fields_and_no_more), TEST(counts_unknown_fields_over_all_levels),
+        TEST(empty_submessages_cannot_make_it_hold_more_than_the_budget), TEST(a_large_push_fits_the_budget),
+        TEST(an_idle_arena_holds_a_few_kib), TEST(an_arena_goes_on_after_a_refusal),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,268 @@
+/* Which payloads a header may describe. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "message.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK = 100, PIECES = 4 };
+
+static const pd_handle_facts handles[] = { { 250, "kernel" }, { 100, "bias" }, { 0, "nothing" }, { 1, "scalar" } };
+
+/* A good payload, for a test to spoil: two chunks of kernel, bias in bfloat16, scalar absent. */
+typedef struct payload {
+    Paramd__Piece piece[PIECES], *list[PIECES];
+    size_t        n;
+    uint64_t      bytes;
+} payload;
+
+static Paramd__Piece piece_at(uint32_t handle, uint32_t dtype, uint64_t first, uint64_t count, uint64_t offset)
+{
+    Paramd__Piece piece = PARAMD__PIECE__INIT;
+
+    piece.handle = handle;
+    piece.dtype = dtype;
+    piece.first = first;
+    piece.count = count;
+    piece.offset = offset;
+    return piece;
+}
+
+static int set_up(void **state)
+{
+    payload *p = calloc(1, sizeof *p);
+
+    p->piece[0] = piece_at(0, 1, 0, 100, 0);
+    p->piece[1] = piece_at(0, 1, 200, 50, 448);         /* 400 bytes, then the next multiple of 64 */
+    p->piece[2] = piece_at(1, 3, 0, 100, 704);          /* 648 -> 704 */
+    p->piece[3] = piece_at(3, 0, 0, 0, 0);
+    p->piece[3].absent = true;
+    for (int i = 0; i < PIECES; i++) p->list[i] = &p->piece[i];
+    p->n = PIECES;
+    p->bytes = 904;
+    *state = p;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    free(*state);
+    return 0;
+}
+
+static int check(const payload *p, pd_error *err)
+{
+    return pd_pieces_check(p->list, p->n, handles, sizeof handles / sizeof *handles, CHUNK, p->bytes, err);
+}
+
+static void assert_refused(const payload *p, const char *names)
+{
+    pd_error err = { 0 };
+
+    assert_int_equal(check(p, &err), PD_INVALID_ARGUMENT);
+    if (strstr(err.text, names) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, names);
+}
+
+static void takes_chunks_of_several_parameters_and_types(void **state)
+{
+    assert_int_equal(check(*state, NULL), PD_OK);
+}
+
+static void takes_a_payload_with_or_without_the_last_padding(void **state)
+{
+    payload *p = *state;
+
+    p->bytes = 960;
+    assert_int_equal(check(p, NULL), PD_OK);
+    p->bytes = 961;
+    assert_refused(p, "payload of 961 bytes: expected 904");
+    p->bytes = 905;
+    assert_refused(p, "payload of 905 bytes: expected 904");
+}
+
+static void takes_no_pieces_and_no_payload(void **state)
+{
+    payload *p = *state;
+
+    p->n = 0;
+    assert_refused(p, "expected 0");
+    p->bytes = 0;
+    assert_int_equal(check(p, NULL), PD_OK);
+}
+
+static void takes_handles_in_any_order(void **state)
+{
+    payload *p = *state;
+
+    p->piece[0].handle = 1;
+    p->piece[2] = piece_at(0, 3, 100, 100, 704);
+    assert_int_equal(check(p, NULL), PD_OK);
+}
+
+static void takes_the_one_chunk_of_a_parameter_without_elements(void **state)
+{
+    payload *p = *state;
+
+    p->piece[0] = piece_at(2, 1, 0, 0, 0);
+    p->n = 1;
+    p->bytes = 0;
+    assert_int_equal(check(p, NULL), PD_OK);
+    p->piece[0].count = 1;
+    assert_refused(p, "piece 0 (nothing)");
+}
+
+static void refuses_a_handle_that_is_not_declared(void **state)
+{
+    payload *p = *state;
+
+    p->piece[1].handle = 4;
+    assert_refused(p, "piece 1: handle 4: 4 parameters are declared");
+    p->piece[1].handle = UINT32_MAX;
+    assert_refused(p, "4294967295");
+}
+
+static void refuses_a_range_that_is_not_one_chunk(void **state)
+{
+    payload *p = *state;
+
+    p->piece[0].first = 50;
+    assert_refused(p, "piece 0 (kernel): first element 50: expected a multiple of 100 below 250");
+    p->piece[0].first = 300;
+    assert_refused(p, "first element 300");
+    p->piece[0].first = UINT64_MAX / 100 * 100;
+    assert_refused(p, "first element");
+    p->piece[0].first = 0;
+    p->piece[0].count = 99;
+    assert_refused(p, "99 elements from 0: expected the whole chunk, 100");
+    p->piece[0].count = 250;
+    assert_refused(p, "250 elements");
+    p->piece[0].count = 100;
+    p->piece[1].count = 100;
+    assert_refused(p, "piece 1 (kernel): 100 elements from 200: expected the whole chunk, 50");
+}
+
+static void refuses_a_type_it_does_not_know(void **state)
+{
+    payload *p = *state;
+
+    p->piece[0].dtype = 0;
+    assert_refused(p, "piece 0 (kernel): dtype 0: expected 1 float32, 2 float16 or 3 bfloat16");
+    p->piece[0].dtype = 4;
+    assert_refused(p, "dtype 4");
+}
+
+static void refuses_data_that_is_misaligned_overlapping_or_apart(void **state)
+{
+    payload *p = *state;
+
+    p->piece[1].offset = 400;
+    assert_refused(p, "piece 1 (kernel): data at offset 400: expected 448");
+    p->piece[1].offset = 384;
+    assert_refused(p, "offset 384: expected 448");
+    p->piece[1].offset = 512;
+    assert_refused(p, "offset 512: expected 448");
+    p->piece[1].offset = 448;
+    p->piece[0].offset = 64;
+    assert_refused(p, "piece 0 (kernel): data at offset 64: expected 0");
+}
+
+static void refuses_data_past_the_payload(void **state)
+{
+    payload *p = *state;
+
+    p->bytes = 903;
+    assert_refused(p, "piece 2 (bias): 100 elements of 2 bytes at offset 704: the payload ends at 903");
+    p->bytes = 0;
+    assert_refused(p, "piece 0 (kernel)");
+}
+
+static void refuses_an_absent_piece_that_holds_something(void **state)
+{
+    payload *p = *state;
+
+    p->piece[3].count = 1;
+    assert_refused(p, "piece 3 (scalar): an absent piece has first, count and offset 0, got 0, 1, 0");
+}
+
+static void refuses_a_chunk_twice_wherever_it_stands(void **state)
+{
+    payload *p = *state;
+
+    p->piece[2] = piece_at(0, 1, 0, 100, 704);
+    p->bytes = 704 + 400;
+    assert_refused(p, "pieces 0 and 2 (kernel): the same chunk, from element 0, twice");
+    p->piece[0].absent = true;
+    p->piece[0].count = 0;
+    p->list[0] = &p->piece[3];
+    p->piece[3] = p->piece[0];
+    p->list[1] = &p->piece[0];
+    p->n = 2;
+    p->bytes = 0;
+    assert_refused(p, "pieces 0 and 1 (kernel): the same chunk");
+}
+
+static void refuses_a_chunk_of_a_parameter_that_is_absent(void **state)
+{
+    payload *p = *state;
+
+    p->piece[3].handle = 0;
+    assert_refused(p, "and 3 (kernel): one has data, the other says that there is none");
+}
+
+static void what_it_refuses_needs_no_text(void **state)
+{
+    payload *p = *state;
+
+    p->piece[0].handle = 9;
+    assert_int_equal(check(p, NULL), PD_INVALID_ARGUMENT);
+}
+
+static void many_pieces_in_a_bad_order_are_still_checked(void **state)
+{
+    enum { MANY = 5000 };
+    static const pd_handle_facts one = { (int64_t)MANY * CHUNK, "long" };
+    Paramd__Piece *pieces = calloc(MANY, sizeof *pieces), **list = calloc(MANY, sizeof *list);
+    uint64_t end = 0;
+    (void)state;
+
+    for (size_t i = 0; i < MANY; i++) {
+        pieces[i] = piece_at(0, 1, i * 2477 % MANY * CHUNK, CHUNK, end);       /* a permutation */
+        end = pd_piece_end(end, CHUNK * 4);
+        list[i] = &pieces[i];
+    }
+    assert_int_equal(pd_pieces_check(list, MANY, &one, 1, CHUNK, end, NULL), PD_OK);
+    pieces[4321].first = pieces[17].first;
+    assert_int_equal(pd_pieces_check(list, MANY, &one, 1, CHUNK, end, NULL), PD_INVALID_ARGUMENT);
+    free(list);
+    free(pieces);
+}
+
+static void the_end_of_a_piece_is_rounded_up_and_cannot_wrap(void **state)
+{
+    (void)state;
+    assert_int_equal(pd_piece_end(0, 0), 0);
+    assert_int_equal(pd_piece_end(0, 1), 64);
+    assert_int_equal(pd_piece_end(64, 64), 128);
+    assert_int_equal(pd_piece_end(64, 65), 192);
+    assert_true(pd_piece_end(UINT64_MAX - 3, 2) == UINT64_MAX);
+    assert_true(pd_piece_end(64, UINT64_MAX) == UINT64_MAX);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(takes_chunks_of_several_parameters_and_types), TEST(takes_a_payload_with_or_without_the_last_padding), TEST(takes_no_pieces_and_no_payload),
+        TEST(takes_handles_in_any_order), TEST(takes_the_one_chunk_of_a_parameter_without_elements), TEST(refuses_a_handle_that_is_not_declared),
+        TEST(refuses_a_range_that_is_not_one_chunk), TEST(refuses_a_type_it_does_not_know), TEST(refuses_data_that_is_misaligned_overlapping_or_apart),
+        TEST(refuses_data_past_the_payload), TEST(refuses_an_absent_piece_that_holds_something), TEST(refuses_a_chunk_twice_wherever_it_stands),
+        TEST(refuses_a_chunk_of_a_parameter_that_is_absent), TEST(what_it_refuses_needs_no_text),
+        TEST(many_pieces_in_a_bad_order_are_still_checked), TEST(the_end_of_a_piece_is_rounded_up_and_cannot_wrap),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
