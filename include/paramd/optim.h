@@ -59,8 +59,11 @@ void pd_hypers_init(pd_hypers *hypers, const pd_row *row);
 int pd_hypers_set(pd_hypers *hypers, const char *name, const char *value, pd_error *err);
 /* Index in pd_row_hypers, or -1. */
 int pd_hypers_find(const pd_row *row, const char *name);
-/* What concerns several values at once (sgd: nesterov wants momentum > 0 and dampening 0). */
+/* What concerns several values at once (sgd: nesterov wants momentum > 0 and dampening 0). PD_INVALID_ARGUMENT. */
 int pd_hypers_check(const pd_hypers *hypers, pd_error *err);
+/* May one step of a parameter declared with `declared` use `now`? Also refuses a change of what is not per_step, and what
+ * the state does not provide for (sgd: momentum in a step, declared without). Both have the same row. PD_INVALID_ARGUMENT. */
+int pd_hypers_check_step(const pd_hypers *declared, const pd_hypers *now, pd_error *err);
 /* A value as text that pd_hypers_set reads back to the same bits. Returns `text`. */
 char *pd_hypers_text(const pd_hypers *hypers, int index, char *text, size_t size);
 

@@ -13,7 +13,7 @@
 #ifndef PD_OPTIM_H
 #define PD_OPTIM_H
 
-#include "row.h"
+#include "plan.h"
 
 typedef struct pd_optim pd_optim;
 typedef struct pd_task  pd_task;
@@ -25,16 +25,14 @@ void pd_optim_survey(const pd_row *row, const pd_declaration *params, size_t n, 
 /* Plans and allocates initial state. Copies what it needs of `declaration`. Gives *out.
  * PD_INVALID_ARGUMENT: refused by the row. PD_NO_MEMORY. */
 int  pd_optim_new(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_error *err);
-void pd_optim_free(pd_optim *optim);                        /* accepts NULL; outstanding tasks must be back */
+void pd_optim_free(pd_optim *optim);                        /* accepts NULL; also in the midst of a step */
 
 const pd_plan   *pd_optim_plan(const pd_optim *optim);
 const pd_hypers *pd_optim_hypers(const pd_optim *optim);
 int64_t          pd_optim_count(const pd_optim *optim);     /* steps begun */
 int64_t          pd_optim_elements(const pd_optim *optim);
 int64_t          pd_optim_state_bytes(const pd_optim *optim);
-/* Bytes that a plan's state would need, without allocating: for limits. */
-int64_t          pd_plan_state_bytes(const pd_plan *plan);
-/* Borrowed view of slot i, for checkpoints, status and tests; 0 <= i < plan->n_slots. */
+/* Borrowed view of slot i, for checkpoints, status and tests; 0 <= i < plan->n_slots. A temporary one has memory only during a step. */
 pd_tensor        pd_optim_slot(const pd_optim *optim, size_t i);
 /* Estimated work of one step in bytes moved and operations, in nanoseconds of one core: for bounded batches. */
 double           pd_optim_cost_ns(const pd_optim *optim);
@@ -50,19 +48,23 @@ bool pd_optim_waits(const pd_optim *optim);                 /* parked: a task th
  * PD_NO_MEMORY (scratch): nothing has run. */
 int  pd_batch_run(pd_optim *const *steps, size_t n, int threads);
 
-/* The next task captured and not handed out yet; NULL: none. Gives: it comes back by pd_optim_deliver or is freed.
- * PD_NO_MEMORY while copying shows as a task that has failed already. */
+/* The next task captured and not handed out yet, in the order of the plan; NULL: none. Gives: it must come back by pd_optim_deliver, run or
+ * not; only after the optim was freed may it be freed instead. A task owns all it reads, so the optim may be freed while it is out.
+ * Where there was no memory for a task's copies it counts as failed and never shows. */
 pd_task *pd_optim_capture(pd_optim *optim);
-/* Any thread; pure. Fills the task's result, status and measured cost. */
+/* Any thread; pure. Fills the task's result and status. */
 void     pd_task_run(pd_task *task);
-/* Takes the task. Adopted now or at its step (count + root_delay), by pd_batch_run. */
+/* Whoever ran it: how long that took, where there is a clock. */
+void     pd_task_took(pd_task *task, double ms);
+/* Takes the task. One that was not run counts as failed. Adopted at its step (count + root_delay), by pd_batch_run. */
 void     pd_optim_deliver(pd_optim *optim, pd_task *task);
-void     pd_task_free(pd_task *task);                       /* accepts NULL */
+/* Step thread, as all but pd_task_run: it shares the plan with its optim. Accepts NULL. */
+void     pd_task_free(pd_task *task);
 double   pd_task_cost(const pd_task *task);                 /* estimated operations: the pool runs the largest first */
 
 typedef struct pd_root_stats {
-    int64_t due, adopted, failed, waits;    /* waits: times a step was parked */
-    double  last_error, last_cost_ms;
+    int64_t due, adopted, failed, waits;    /* tasks; waits: times a step was parked */
+    double  last_error, last_cost_ms;       /* largest among those adopted last */
 } pd_root_stats;
 pd_root_stats pd_optim_root_stats(const pd_optim *optim);
 

@@ -4,17 +4,21 @@
 
 #include "row.h"
 
+/* Makes the plan of a declaration, without any state: what pd_optim_new does first, and how a limit on bytes is checked before
+ * memory is asked for. Fills *plan; pd_plan_free it. After an error it is empty.
+ * PD_INVALID_ARGUMENT: hyperparameters or a shape that the row refuses. PD_NO_MEMORY. */
+int pd_plan_make(pd_plan *plan, const pd_declaration *declaration, const double *fact, pd_error *err);
+void pd_plan_free(pd_plan *plan);       /* frees the arrays, not the struct; accepts an empty plan */
+
+/* Bytes of state: slots that are not temporary. INT64_MAX where the sum does not fit. */
+int64_t pd_plan_state_bytes(const pd_plan *plan);
+
+/* ---- for rows ---- */
+
 /* Appends; return the index of what was appended or PD_NO_MEMORY. */
 int pd_plan_slot(pd_plan *plan, const pd_slot_spec *spec);
 int pd_plan_task(pd_plan *plan, const pd_task_spec *spec);
-/* Cuts plan->shape into boxes of at most block_size along every dimension, row-major order of boxes; the last along a
- * dimension is smaller where it does not divide (partition.h). */
+/* Cuts plan->shape into boxes of at most block_size along every dimension (partition.h). PD_NO_MEMORY. */
 int pd_plan_blocks(pd_plan *plan, int64_t block_size);
-void pd_plan_free(pd_plan *plan);       /* frees the arrays, not the struct; accepts an empty plan */
-
-/* Copies a block between the parameter's layout and a dense buffer of the block's own shape. */
-int64_t pd_block_elements(const pd_block *block, int rank);
-void pd_block_gather(float *dense, const float *whole, const pd_shape *shape, const pd_block *block);
-void pd_block_scatter(float *whole, const float *dense, const pd_shape *shape, const pd_block *block);
 
 #endif

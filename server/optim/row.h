@@ -22,12 +22,13 @@
 #include "paramd/optim.h"
 
 #define PD_MAX_PHASES   12
-#define PD_MAX_SLOTS    64      /* slots of a row that are per parameter, plus those per block of one block */
 #define PD_MAX_PARTIALS 8       /* numbers a unit leaves behind in a phase */
 #define PD_MAX_FACTS    8       /* facts that couple the parameters of a job */
+#define PD_RANGE_ELEMENTS 65536 /* usual size of a range unit */
 
 /* ---- facts: what the parameters of a job must know of each other before they are planned ---- */
 
+/* Folding begins with the first value and takes the others in order; of no values it is 0. A NaN stays. */
 typedef enum pd_fold { PD_FOLD_MAX, PD_FOLD_SUM } pd_fold;
 
 typedef struct pd_fact {
@@ -63,15 +64,18 @@ typedef struct pd_task_spec {
     double  cost;               /* estimated floating-point operations: due tasks run largest first */
 } pd_task_spec;
 
-/* Filled by `plan` through the pd_plan_* functions of plan.h; arrays belong to the plan. */
+/* Filled by `plan` through the pd_plan_* functions of plan.h; arrays belong to the plan. A row finds `shape` as declared,
+ * range_elements = PD_RANGE_ELEMENTS and the rest empty. */
 typedef struct pd_plan {
     pd_shape      shape;                    /* the shape that blocks refer to (merged), same elements as declared */
+    int64_t       elements;
     pd_block     *blocks;   size_t n_blocks;
     pd_slot_spec *slots;    size_t n_slots;
     pd_task_spec *tasks;    size_t n_tasks;
     int64_t       range_elements;           /* size of a range unit; the last one may be shorter */
     size_t        scratch_floats;           /* a unit's private scratch memory, largest over the phases */
     int           root_delay;               /* d */
+    double        flops;                    /* estimate for one step beyond one pass over gradient, weights and slots: products of matrices */
 } pd_plan;
 
 /* ---- phases ---- */
@@ -96,16 +100,16 @@ typedef struct pd_unit {
     const float   *before;              /* the whole parameter's weights before the step */
     float         *after;               /* and after: some phase must write every element; may alias `before` */
     float *const  *slot;                /* slot[i] is the tensor of plan->slots[i] */
-    float         *scratch;             /* scratch_floats of this thread's own */
+    float         *scratch;             /* scratch_floats of this thread's own, 64-byte aligned */
     double        *partial;             /* out: this unit's numbers, zero on entry */
-    const double (*total)[PD_MAX_PARTIALS]; /* total[phase][k]: earlier phases' partials folded over the units in index order */
+    const double (*total)[PD_MAX_PARTIALS]; /* total[phase][k]: earlier phases' partials folded over the units in index order; 0 of a skipped phase */
 } pd_unit;
 
 typedef struct pd_phase {
     const char  *name;                          /* "move" */
     pd_unit_kind kind;
     void       (*run)(const pd_unit *unit);
-    pd_fold      fold[PD_MAX_PARTIALS];         /* how partial k becomes total[phase][k]; default PD_FOLD_MAX of 0: give it where used */
+    pd_fold      fold[PD_MAX_PARTIALS];         /* how partial k becomes total[phase][k] */
     bool       (*skip)(const pd_plan *plan, const double *hyper, int64_t count);   /* true: not in this step; NULL: always runs */
 } pd_phase;
 
@@ -130,8 +134,8 @@ struct pd_row {
     const pd_hyper  *hypers;                /* ends with a NULL name */
     const pd_fact   *facts;                 /* ends with a NULL name; NULL: none */
 
-    /* What concerns several hyperparameters. NULL: nothing. */
-    int  (*check)(const pd_hypers *hypers, pd_error *err);
+    /* What concerns several hyperparameters, or (`now` of one step against those `declared`) what state there is. NULL: nothing. */
+    int  (*check)(const pd_hypers *declared, const pd_hypers *now, pd_error *err);
     /* This parameter's value of each fact. NULL where facts is NULL. */
     void (*survey)(const pd_declaration *declaration, double *fact);
     /* Fills *plan (empty on entry; freed by the caller also after an error). `fact`: the job's. */
@@ -142,9 +146,11 @@ struct pd_row {
 
     /* NULL where there are no tasks. */
     bool (*due)(const pd_plan *plan, const double *hyper, int64_t count);
-    /* Pure: reads inputs, writes outputs. Error: the result is thrown away and counted, the last good one stays. */
+    /* Pure: reads inputs (all finite), writes outputs. Error, or an output that is not finite: the result is thrown away and counted,
+     * the last good one stays. */
     int  (*task)(pd_task_view *task);
-    /* Puts a finished result into its slots. NULL: each output is copied over the slot it is shaped after. */
+    /* Puts a finished result into its slots: those of its own block only, since tasks are adopted at the same time.
+     * NULL: each output is copied over the slot it is shaped after. */
     void (*adopt)(const pd_task_view *task, float *const *slot);
 };
 

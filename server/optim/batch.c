@@ -1,0 +1,251 @@
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef _OPENMP
+#include <omp.h>
+#else
+#define omp_get_thread_num() 0
+#endif
+
+#include "state.h"
+
+/* Below so much work of a wave (elements) the other threads are not woken: that takes longer. The bits are the same. */
+enum { WORTH_SHARING = 16384 };
+
+/* One step's next piece of work: a phase, or copying or adopting its tasks. A wave runs one piece of each step. */
+typedef struct piece {
+    pd_optim *optim;
+    int64_t   first;                    /* number of its first unit in the wave */
+    int64_t   n_units;
+} piece;
+
+struct pd_batch {
+    int      threads;
+    int64_t  scratch_floats;            /* of each thread */
+    float   *scratch;
+    piece   *pieces;
+    double (*partial)[PD_MAX_PARTIALS]; /* by number of the unit in the wave */
+};
+
+/* ---- memory ---- */
+
+pd_batch *pd_batch_new(pd_optim *const *optims, size_t n, int threads)
+{
+    pd_batch *batch = calloc(1, sizeof *batch);
+    int64_t units = 0, scratch = 0;
+
+    assert(threads >= 1);
+    if (batch == NULL) return NULL;
+    for (size_t i = 0; i < n; i++) {
+        int64_t floats = (int64_t)optims[i]->basis->plan.scratch_floats;
+        units += optims[i]->most_units;
+        if (floats > scratch) scratch = floats;
+    }
+    batch->threads = threads;
+    batch->scratch_floats = pd_floats_padded(scratch);
+    batch->pieces = malloc((n + 1) * sizeof *batch->pieces);
+    batch->partial = malloc((size_t)(units + 1) * sizeof *batch->partial);
+    if (scratch > 0) batch->scratch = pd_floats_new(batch->scratch_floats * threads);
+    if (batch->pieces != NULL && batch->partial != NULL && (scratch == 0 || batch->scratch != NULL)) return batch;
+    pd_batch_free(batch);
+    return NULL;
+}
+
+void pd_batch_free(pd_batch *batch)
+{
+    if (batch == NULL) return;
+    free(batch->scratch);
+    free(batch->pieces);
+    free(batch->partial);
+    free(batch);
+}
+
+/* ---- the way of one step through its stages ---- */
+
+static bool skipped(const pd_optim *optim)
+{
+    const pd_phase *phase = &optim->row->phases[optim->phase];
+    return phase->skip != NULL && phase->skip(&optim->basis->plan, optim->hyper, optim->count);
+}
+
+/* Up to the next phase before `end` that is not skipped. */
+static bool next_phase(pd_optim *optim, int end)
+{
+    while (optim->phase < end && skipped(optim)) optim->phase++;
+    return optim->phase < end;
+}
+
+static bool still_waits(pd_optim *optim)
+{
+    if (pd_tasks_are_back(optim)) return false;
+    if (!optim->parked) optim->stats.waits++;
+    optim->parked = true;
+    return true;
+}
+
+/* Brings a step to its next piece of work. False: it is done, or has to wait. */
+static bool has_work(pd_optim *optim)
+{
+    bool tasks = optim->basis->plan.n_tasks > 0;
+
+    for (;;) switch (optim->stage) {
+    case PD_STAGE_IDLE:
+        return false;
+    case PD_STAGE_EARLY:
+        if (next_phase(optim, tasks ? optim->row->task_phase : optim->n_phases)) return true;
+        optim->stage = tasks ? PD_STAGE_CAPTURE : PD_STAGE_LATE;
+        if (tasks) pd_tasks_prepare(optim);
+        break;
+    case PD_STAGE_CAPTURE:
+        if (optim->n_work > 0) return true;
+        optim->stage = PD_STAGE_WAIT;
+        break;
+    case PD_STAGE_WAIT:
+        if (still_waits(optim)) return false;
+        pd_tasks_collect(optim);
+        optim->stage = PD_STAGE_ADOPT;
+        break;
+    case PD_STAGE_ADOPT:
+        if (optim->n_work > 0) return true;
+        optim->stage = PD_STAGE_LATE;
+        break;
+    case PD_STAGE_LATE:
+        if (next_phase(optim, optim->n_phases)) return true;
+        pd_optim_end(optim);
+        return false;
+    }
+}
+
+static bool in_phase(const pd_optim *optim)
+{
+    return optim->stage == PD_STAGE_EARLY || optim->stage == PD_STAGE_LATE;
+}
+
+static int64_t count_units(const pd_optim *optim)
+{
+    const pd_plan *plan = &optim->basis->plan;
+
+    if (!in_phase(optim)) return (int64_t)optim->n_work;
+    switch (optim->row->phases[optim->phase].kind) {
+    case PD_RANGES: return plan->elements / plan->range_elements + (plan->elements % plan->range_elements != 0);
+    case PD_BLOCKS: return (int64_t)plan->n_blocks;
+    case PD_WHOLE:  return 1;
+    }
+    return 0;
+}
+
+/* In the order of the units, whoever ran them. */
+static void fold_partials(pd_optim *optim, const double (*partial)[PD_MAX_PARTIALS], int64_t n)
+{
+    const pd_phase *phase = &optim->row->phases[optim->phase];
+    double *total = optim->total[optim->phase];
+
+    for (int64_t i = 0; i < n; i++)
+        for (int k = 0; k < PD_MAX_PARTIALS; k++) {
+            double value = partial[i][k];
+            if (i == 0) total[k] = value;
+            else if (phase->fold[k] == PD_FOLD_SUM) total[k] += value;
+            else if (!isnan(total[k]) && !(value <= total[k])) total[k] = value;
+        }
+}
+
+static void finish_work(const pd_batch *batch, const piece *p)
+{
+    pd_optim *optim = p->optim;
+
+    if (optim->stage == PD_STAGE_CAPTURE) {
+        pd_tasks_captured(optim);
+    } else if (optim->stage == PD_STAGE_ADOPT) {
+        pd_tasks_adopted(optim);
+    } else {
+        fold_partials(optim, batch->partial + p->first, p->n_units);
+        optim->phase++;
+    }
+}
+
+/* ---- units, on any thread of the region ---- */
+
+static void run_phase(const pd_batch *batch, const piece *p, int64_t index, int thread)
+{
+    const pd_optim *optim = p->optim;
+    const pd_plan *plan = &optim->basis->plan;
+    const pd_phase *phase = &optim->row->phases[optim->phase];
+    pd_unit unit = {
+        .plan = plan, .hyper = optim->hyper, .fact = optim->basis->fact, .count = optim->count, .index = index, .n_units = p->n_units,
+        .gradient = optim->io.gradient, .before = optim->io.before, .after = optim->io.after, .slot = optim->slot,
+        .partial = batch->partial[p->first + index], .total = (const double (*)[PD_MAX_PARTIALS])optim->total,
+    };
+
+    memset(unit.partial, 0, sizeof batch->partial[0]);
+    if (batch->scratch != NULL) unit.scratch = batch->scratch + thread * batch->scratch_floats;
+    if (phase->kind == PD_BLOCKS) unit.block = &plan->blocks[index];
+    if (phase->kind == PD_RANGES) {
+        unit.first = index * plan->range_elements;
+        unit.n = plan->elements - unit.first < plan->range_elements ? plan->elements - unit.first : plan->range_elements;
+    }
+    phase->run(&unit);
+}
+
+/* The piece that unit number u of the wave belongs to. */
+static const piece *piece_of(const piece *pieces, size_t n, int64_t u)
+{
+    size_t low = 0;
+
+    while (n > 1) {
+        size_t half = n / 2;
+        if (pieces[low + half].first <= u) low += half;
+        n -= half;
+    }
+    return &pieces[low];
+}
+
+static void run_unit(const pd_batch *batch, size_t n_pieces, int64_t u, int thread)
+{
+    const piece *p = piece_of(batch->pieces, n_pieces, u);
+
+    switch (p->optim->stage) {
+    case PD_STAGE_CAPTURE: pd_tasks_copy(p->optim, (size_t)(u - p->first)); break;
+    case PD_STAGE_ADOPT:   pd_tasks_adopt(p->optim, (size_t)(u - p->first)); break;
+    default:               run_phase(batch, p, u - p->first, thread);
+    }
+}
+
+/* ---- waves ---- */
+
+/* One piece of each step that has one. False: no step has. */
+static bool run_wave(pd_batch *batch, pd_optim *const *steps, size_t n)
+{
+    size_t n_pieces = 0;
+    int64_t units = 0, elements = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        int64_t n_units;
+        if (!has_work(steps[i])) continue;
+        n_units = count_units(steps[i]);
+        batch->pieces[n_pieces++] = (piece){ steps[i], units, n_units };
+        units += n_units;
+        elements += steps[i]->basis->plan.elements;
+    }
+    if (n_pieces == 0) return false;
+#pragma omp parallel for schedule(dynamic) num_threads(batch->threads) if (units > 1 && elements > WORTH_SHARING)
+    for (int64_t u = 0; u < units; u++) run_unit(batch, n_pieces, u, omp_get_thread_num());
+    for (size_t i = 0; i < n_pieces; i++) finish_work(batch, &batch->pieces[i]);
+    return true;
+}
+
+void pd_batch_run_steps(pd_batch *batch, pd_optim *const *steps, size_t n)
+{
+    while (run_wave(batch, steps, n)) continue;
+}
+
+int pd_batch_run(pd_optim *const *steps, size_t n, int threads)
+{
+    pd_batch *batch = pd_batch_new(steps, n, threads);
+
+    if (batch == NULL) return PD_NO_MEMORY;
+    pd_batch_run_steps(batch, steps, n);
+    pd_batch_free(batch);
+    return PD_OK;
+}

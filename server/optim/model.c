@@ -1,0 +1,124 @@
+/* model.c - all parameters of a model stepped together by the calling program: include/paramd/optim.h. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state.h"
+
+struct pd_model {
+    pd_optim **optims;              /* by parameter */
+    size_t     n;
+    pd_optim **steps;               /* those under way in one call: room for all */
+    pd_batch  *batch;               /* enough for all of them, so that a step under way cannot fail */
+};
+
+/* ---- facts, once for each row ---- */
+
+typedef struct surveyed {
+    const pd_row *row;
+    double        fact[PD_MAX_FACTS];
+} surveyed;
+
+static const double *facts_of(surveyed *list, size_t *n_list, const pd_row *row, const pd_declaration *params, size_t n)
+{
+    for (size_t i = 0; i < *n_list; i++)
+        if (list[i].row == row) return list[i].fact;
+    list[*n_list].row = row;
+    pd_optim_survey(row, params, n, list[*n_list].fact);
+    return list[(*n_list)++].fact;
+}
+
+static int make_optims(pd_model *model, const pd_declaration *params, pd_error *err)
+{
+    surveyed *list = malloc((model->n + 1) * sizeof *list);
+    size_t n_list = 0;
+    int rc = list == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory") : PD_OK;
+
+    for (size_t i = 0; rc == PD_OK && i < model->n; i++)
+        rc = pd_optim_new(&model->optims[i], &params[i], facts_of(list, &n_list, params[i].hypers.row, params, model->n), err);
+    free(list);
+    return rc;
+}
+
+int pd_model_new(pd_model **out, const pd_declaration *params, size_t count, int threads, pd_error *err)
+{
+    pd_model *model = calloc(1, sizeof *model);
+    int rc = PD_NO_MEMORY;
+
+    if (model == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    model->n = count;
+    model->optims = calloc(count + 1, sizeof *model->optims);
+    model->steps = calloc(count + 1, sizeof *model->steps);
+    if (model->optims == NULL || model->steps == NULL) goto no_memory;
+    if ((rc = make_optims(model, params, err)) != PD_OK) goto fail;
+    if ((model->batch = pd_batch_new(model->optims, count, threads)) == NULL) goto no_memory;
+    *out = model;
+    return PD_OK;
+
+no_memory:
+    rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
+fail:
+    pd_model_free(model);
+    return rc;
+}
+
+void pd_model_free(pd_model *model)
+{
+    if (model == NULL) return;
+    pd_batch_free(model->batch);
+    for (size_t i = 0; model->optims != NULL && i < model->n; i++) pd_optim_free(model->optims[i]);
+    free(model->optims);
+    free(model->steps);
+    free(model);
+}
+
+/* Begins the step of every parameter that has a gradient, or of none: PD_NO_MEMORY. */
+static int begin_all(pd_model *model, const pd_step_io *io, size_t *n_steps)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < model->n; i++) {
+        if (io[i].gradient == NULL) continue;
+        if (pd_optim_begin(model->optims[i], &io[i]) != PD_OK) {
+            while (n > 0) pd_optim_cancel(model->steps[--n]);
+            return PD_NO_MEMORY;
+        }
+        model->steps[n++] = model->optims[i];
+    }
+    *n_steps = n;
+    return PD_OK;
+}
+
+/* Runs the root tasks captured, on the calling thread. True: there were some. */
+static bool run_tasks(pd_optim *const *steps, size_t n)
+{
+    bool any = false;
+    pd_task *task;
+
+    for (size_t i = 0; i < n; i++)
+        while ((task = pd_optim_capture(steps[i])) != NULL) {
+            pd_task_run(task);
+            pd_optim_deliver(steps[i], task);
+            any = true;
+        }
+    return any;
+}
+
+int pd_model_step(pd_model *model, const pd_step_io *io, pd_error *err)
+{
+    size_t n;
+
+    if (begin_all(model, io, &n) != PD_OK) return pd_fail(err, PD_NO_MEMORY, "no memory for a step's temporary tensors");
+    do pd_batch_run_steps(model->batch, model->steps, n);
+    while (run_tasks(model->steps, n));
+    for (size_t i = 0; i < n; i++) assert(pd_optim_done(model->steps[i]));
+    return PD_OK;
+}
+
+int64_t pd_model_state_bytes(const pd_model *model)
+{
+    int64_t bytes = 0;
+
+    for (size_t i = 0; i < model->n; i++) bytes += pd_optim_state_bytes(model->optims[i]);
+    return bytes;
+}

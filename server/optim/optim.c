@@ -1,0 +1,238 @@
+#include "optim.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state.h"
+
+/* Rough speeds of one core, for estimates alone. */
+#define BYTES_PER_NS 10.0
+#define FLOPS_PER_NS 50.0
+#define STEP_NS      500.0
+
+float *pd_floats_new(int64_t n)
+{
+    if (n > (int64_t)(PTRDIFF_MAX / 2 / sizeof(float))) return NULL;
+    return aligned_alloc(64, (size_t)pd_floats_padded(n > 0 ? n : 1) * sizeof(float));
+}
+
+int64_t pd_floats_padded(int64_t n)
+{
+    return (n + 15) / 16 * 16;
+}
+
+void pd_basis_drop(pd_basis *basis)
+{
+    if (basis == NULL || --basis->refs > 0) return;
+    pd_plan_free(&basis->plan);
+    free(basis);
+}
+
+/* ---- facts ---- */
+
+static double folded(pd_fold fold, double sofar, double value)
+{
+    return fold == PD_FOLD_SUM ? sofar + value : value > sofar ? value : sofar;
+}
+
+void pd_optim_survey(const pd_row *row, const pd_declaration *params, size_t n, double *fact)
+{
+    bool first = true;
+
+    memset(fact, 0, PD_MAX_FACTS * sizeof *fact);
+    if (row->facts == NULL) return;
+    for (size_t i = 0; i < n; i++) {
+        double value[PD_MAX_FACTS] = { 0 };
+        if (params[i].hypers.row != row) continue;
+        row->survey(&params[i], value);
+        for (int k = 0; row->facts[k].name != NULL; k++)
+            fact[k] = first ? value[k] : folded(row->facts[k].fold, fact[k], value[k]);
+        first = false;
+    }
+}
+
+/* ---- state ---- */
+
+static int64_t slot_elements(const pd_slot_spec *spec)
+{
+    int64_t n = 0;
+    int rc = pd_shape_elements(&spec->shape, &n);
+
+    assert(rc == PD_OK);
+    (void)rc;
+    return n;
+}
+
+static void fill_slot(float *at, const pd_slot_spec *spec)
+{
+    int64_t n = slot_elements(spec);
+
+    for (int64_t i = 0; i < n; i++) at[i] = spec->identity ? 0.0f : spec->fill;
+    if (!spec->identity) return;
+    assert(spec->shape.rank == 2);
+    for (int64_t i = 0; i < spec->shape.dim[0] && i < spec->shape.dim[1]; i++) at[i * spec->shape.dim[1] + i] = spec->fill;
+}
+
+/* Points the slots that are temporary, or those that are not, into `memory`. */
+static void place_slots(pd_optim *optim, float *memory, bool temporary)
+{
+    const pd_plan *plan = &optim->basis->plan;
+
+    for (size_t i = 0; i < plan->n_slots; i++) {
+        if (plan->slots[i].temporary != temporary) continue;
+        optim->slot[i] = memory;
+        if (memory != NULL) memory += pd_floats_padded(slot_elements(&plan->slots[i]));
+    }
+}
+
+static int measure_slots(pd_optim *optim)
+{
+    const pd_plan *plan = &optim->basis->plan;
+
+    for (size_t i = 0; i < plan->n_slots; i++) {
+        int64_t *sum = plan->slots[i].temporary ? &optim->temporary_floats : &optim->state_floats;
+        if (__builtin_add_overflow(*sum, pd_floats_padded(slot_elements(&plan->slots[i])), sum)) return PD_NO_MEMORY;
+    }
+    return PD_OK;
+}
+
+static int make_slots(pd_optim *optim)
+{
+    const pd_plan *plan = &optim->basis->plan;
+
+    if (measure_slots(optim) != PD_OK) return PD_NO_MEMORY;
+    if ((optim->slot = calloc(plan->n_slots + 1, sizeof *optim->slot)) == NULL) return PD_NO_MEMORY;
+    if (optim->state_floats == 0) return PD_OK;
+    if ((optim->state = pd_floats_new(optim->state_floats)) == NULL) return PD_NO_MEMORY;
+    place_slots(optim, optim->state, false);
+    for (size_t i = 0; i < plan->n_slots; i++)
+        if (!plan->slots[i].temporary) fill_slot(optim->slot[i], &plan->slots[i]);
+    return PD_OK;
+}
+
+static int make_tasks(pd_optim *optim)
+{
+    const pd_plan *plan = &optim->basis->plan;
+
+    if (plan->n_tasks == 0) return PD_OK;
+    optim->work = calloc(plan->n_tasks, sizeof *optim->work);
+    optim->missing = calloc((size_t)plan->root_delay + 1, sizeof *optim->missing);
+    return optim->work == NULL || optim->missing == NULL ? PD_NO_MEMORY : PD_OK;
+}
+
+static int64_t most_units(const pd_plan *plan)
+{
+    int64_t ranges = plan->elements / plan->range_elements + 1, most = ranges;
+
+    if ((int64_t)plan->n_blocks > most) most = (int64_t)plan->n_blocks;
+    if ((int64_t)plan->n_tasks > most) most = (int64_t)plan->n_tasks;
+    return most;
+}
+
+/* Gradient in, weights in and out, state in and out. */
+static double estimate_ns(const pd_optim *optim)
+{
+    const pd_plan *plan = &optim->basis->plan;
+    double floats = 3.0 * (double)plan->elements + 2.0 * (double)(optim->state_floats + optim->temporary_floats);
+
+    return STEP_NS + floats * sizeof(float) / BYTES_PER_NS + plan->flops / FLOPS_PER_NS;
+}
+
+static int build(pd_optim *optim, const pd_declaration *declaration, const double *fact, pd_error *err)
+{
+    int rc;
+
+    optim->row = declaration->hypers.row;
+    optim->hypers = declaration->hypers;
+    if ((optim->basis = calloc(1, sizeof *optim->basis)) == NULL) return PD_NO_MEMORY;
+    optim->basis->refs = 1;
+    memcpy(optim->basis->fact, fact, sizeof optim->basis->fact);
+    if ((rc = pd_plan_make(&optim->basis->plan, declaration, fact, err)) != PD_OK) return rc;
+    while (optim->n_phases < PD_MAX_PHASES && optim->row->phases[optim->n_phases].run != NULL) optim->n_phases++;
+    optim->total = calloc((size_t)optim->n_phases, sizeof *optim->total);
+    if (optim->total == NULL || make_slots(optim) != PD_OK || make_tasks(optim) != PD_OK) return PD_NO_MEMORY;
+    optim->most_units = most_units(&optim->basis->plan);
+    optim->cost_ns = estimate_ns(optim);
+    return PD_OK;
+}
+
+int pd_optim_new(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_error *err)
+{
+    pd_optim *optim = calloc(1, sizeof *optim);
+    int rc = optim == NULL ? PD_NO_MEMORY : build(optim, declaration, fact, err);
+
+    if (rc == PD_OK) {
+        *out = optim;
+        return PD_OK;
+    }
+    pd_optim_free(optim);
+    return rc == PD_NO_MEMORY ? pd_fail(err, rc, "parameter %s: no memory for the optimizer's state", declaration->name) : rc;
+}
+
+void pd_optim_free(pd_optim *optim)
+{
+    if (optim == NULL) return;
+    pd_tasks_free(optim);
+    pd_basis_drop(optim->basis);
+    free(optim->slot);
+    free(optim->state);
+    free(optim->temporary);
+    free(optim->total);
+    free(optim->work);
+    free(optim->missing);
+    free(optim);
+}
+
+/* ---- reading ---- */
+
+const pd_plan   *pd_optim_plan(const pd_optim *optim)     { return &optim->basis->plan; }
+const pd_hypers *pd_optim_hypers(const pd_optim *optim)   { return &optim->hypers; }
+int64_t          pd_optim_count(const pd_optim *optim)    { return optim->count; }
+int64_t          pd_optim_elements(const pd_optim *optim) { return optim->basis->plan.elements; }
+int64_t          pd_optim_state_bytes(const pd_optim *optim) { return pd_plan_state_bytes(&optim->basis->plan); }
+double           pd_optim_cost_ns(const pd_optim *optim)  { return optim->cost_ns; }
+pd_root_stats    pd_optim_root_stats(const pd_optim *optim) { return optim->stats; }
+bool             pd_optim_done(const pd_optim *optim)     { return optim->stage == PD_STAGE_IDLE; }
+bool             pd_optim_waits(const pd_optim *optim)    { return optim->stage == PD_STAGE_WAIT && !pd_tasks_are_back(optim); }
+
+pd_tensor pd_optim_slot(const pd_optim *optim, size_t i)
+{
+    assert(i < optim->basis->plan.n_slots);
+    return (pd_tensor){ optim->slot[i], optim->basis->plan.slots[i].shape };
+}
+
+/* ---- beginning a step; batch.c runs it ---- */
+
+int pd_optim_begin(pd_optim *optim, const pd_step_io *io)
+{
+    assert(optim->stage == PD_STAGE_IDLE && io->gradient != NULL);
+    if (optim->temporary_floats > 0) {
+        if ((optim->temporary = pd_floats_new(optim->temporary_floats)) == NULL) return PD_NO_MEMORY;
+        place_slots(optim, optim->temporary, true);
+    }
+    memset(optim->total, 0, (size_t)optim->n_phases * sizeof *optim->total);
+    optim->io = *io;
+    optim->hyper = io->hypers != NULL ? io->hypers : optim->hypers.value;
+    optim->count++;
+    optim->phase = 0;
+    optim->parked = false;
+    optim->stage = PD_STAGE_EARLY;
+    return PD_OK;
+}
+
+void pd_optim_end(pd_optim *optim)
+{
+    optim->stage = PD_STAGE_IDLE;
+    if (optim->temporary == NULL) return;
+    free(optim->temporary);
+    optim->temporary = NULL;
+    place_slots(optim, NULL, true);
+}
+
+void pd_optim_cancel(pd_optim *optim)
+{
+    assert(optim->stage == PD_STAGE_EARLY && optim->phase == 0);
+    optim->count--;
+    pd_optim_end(optim);
+}

@@ -1,0 +1,90 @@
+#include "plan.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "partition.h"
+
+/* Room for one more in an array that doubles: 4, 8, 16 ... NULL: out of memory, and the array is as it was. */
+static void *room(void *at, size_t n, size_t size)
+{
+    if (n != 0 && (n < 4 || (n & (n - 1)) != 0)) return at;
+    return realloc(at, (n == 0 ? 4 : 2 * n) * size);
+}
+
+int pd_plan_slot(pd_plan *plan, const pd_slot_spec *spec)
+{
+    pd_slot_spec *slots = room(plan->slots, plan->n_slots, sizeof *slots);
+
+    if (slots == NULL) return PD_NO_MEMORY;
+    plan->slots = slots;
+    slots[plan->n_slots] = *spec;
+    return (int)plan->n_slots++;
+}
+
+int pd_plan_task(pd_plan *plan, const pd_task_spec *spec)
+{
+    pd_task_spec *tasks = room(plan->tasks, plan->n_tasks, sizeof *tasks);
+
+    if (tasks == NULL) return PD_NO_MEMORY;
+    plan->tasks = tasks;
+    tasks[plan->n_tasks] = *spec;
+    return (int)plan->n_tasks++;
+}
+
+int pd_plan_blocks(pd_plan *plan, int64_t block_size)
+{
+    int64_t n = pd_partition_count(&plan->shape, block_size);
+
+    if (n > INT_MAX) return PD_NO_MEMORY;
+    plan->blocks = calloc(n > 0 ? (size_t)n : 1, sizeof *plan->blocks);
+    if (plan->blocks == NULL) return PD_NO_MEMORY;
+    plan->n_blocks = (size_t)n;
+    for (int64_t i = 0; i < n; i++) plan->blocks[i] = pd_partition_block(&plan->shape, block_size, i);
+    return PD_OK;
+}
+
+void pd_plan_free(pd_plan *plan)
+{
+    free(plan->blocks);
+    free(plan->slots);
+    free(plan->tasks);
+    memset(plan, 0, sizeof *plan);
+}
+
+int64_t pd_plan_state_bytes(const pd_plan *plan)
+{
+    int64_t bytes = 0, elements;
+
+    for (size_t i = 0; i < plan->n_slots; i++) {
+        if (plan->slots[i].temporary) continue;
+        if (pd_shape_elements(&plan->slots[i].shape, &elements) != PD_OK) return INT64_MAX;
+        if (__builtin_add_overflow(bytes, elements * (int64_t)sizeof(float), &bytes)) return INT64_MAX;
+    }
+    return bytes;
+}
+
+int pd_plan_make(pd_plan *plan, const pd_declaration *declaration, const double *fact, pd_error *err)
+{
+    const pd_row *row = declaration->hypers.row;
+    char text[192];
+    int rc;
+
+    memset(plan, 0, sizeof *plan);
+    if ((rc = pd_hypers_check(&declaration->hypers, err)) != PD_OK) return rc;
+    if (pd_shape_elements(&declaration->shape, &plan->elements) != PD_OK)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: a shape of %d dimensions %s is not possible", declaration->name,
+                       declaration->shape.rank, declaration->shape.rank < 0 || declaration->shape.rank > PD_MAX_RANK ? "" :
+                       pd_shape_text(&declaration->shape, text, sizeof text));
+    plan->shape = declaration->shape;
+    plan->range_elements = PD_RANGE_ELEMENTS;
+    if ((rc = row->plan(declaration, fact, plan, err)) != PD_OK) {
+        pd_plan_free(plan);
+        return rc == PD_NO_MEMORY ? pd_fail(err, rc, "parameter %s: out of memory", declaration->name) : rc;
+    }
+    assert(plan->range_elements > 0 && plan->root_delay >= 0);
+    assert(plan->n_tasks == 0 || (row->task != NULL && row->due != NULL));
+    return PD_OK;
+}

@@ -1,0 +1,107 @@
+/* state.h - inside of one parameter's optimizer: shared by optim.c (its life), task.c (its roots) and batch.c (its steps) alone.
+ * Step thread, except where a comment says otherwise. */
+#ifndef PD_STATE_H
+#define PD_STATE_H
+
+#include "optim.h"
+
+/* What an optim and its tasks read and nobody writes. Counted by the step thread: tasks are made and freed there. */
+typedef struct pd_basis {
+    unsigned refs;
+    pd_plan  plan;
+    double   fact[PD_MAX_FACTS];
+} pd_basis;
+void pd_basis_drop(pd_basis *basis);
+
+/* Where a step stands. */
+typedef enum pd_stage {
+    PD_STAGE_IDLE,          /* no step under way */
+    PD_STAGE_EARLY,         /* phases before task_phase */
+    PD_STAGE_CAPTURE,       /* copying inputs of the tasks due now */
+    PD_STAGE_WAIT,          /* until what is to be adopted now is back */
+    PD_STAGE_ADOPT,
+    PD_STAGE_LATE,          /* phases from task_phase on */
+} pd_stage;
+
+struct pd_optim {
+    const pd_row *row;
+    pd_hypers     hypers;           /* as declared */
+    pd_basis *basis;
+    int           n_phases;
+    int64_t       most_units;       /* of a stage, over the stages */
+    double        cost_ns;
+
+    float       **slot;             /* by plan->slots */
+    float        *state;            /* memory of those that are not temporary */
+    int64_t       state_floats, temporary_floats;
+    int64_t       count;
+
+    /* the step under way */
+    pd_stage      stage;
+    int           phase;            /* next one to run */
+    bool          parked;           /* counted as a wait */
+    pd_step_io    io;
+    const double *hyper;            /* in force */
+    float        *temporary;        /* memory of temporary slots */
+    double      (*total)[PD_MAX_PARTIALS];
+
+    /* tasks */
+    pd_task     **work;             /* being captured or adopted: room for one of each of the plan */
+    size_t        n_work;
+    pd_task      *ready, *ready_last;   /* captured, not handed out: in the order of the plan */
+    pd_task      *back;             /* delivered, not adopted */
+    int          *missing;          /* missing[c mod (root_delay + 1)]: tasks of step c that are not back */
+    pd_root_stats stats;
+};
+
+struct pd_task {
+    pd_task      *next;
+    const pd_row *row;
+    pd_basis *basis;
+    pd_task_view  view;
+    int           status;           /* PD_CANCELLED until it has run */
+    double        ms;
+    double        hyper[PD_MAX_HYPERS];
+    float        *tensor[8];        /* inputs, then outputs: what the view points to */
+    int64_t       input_elements[4], output_elements[4];
+    float        *memory;
+};
+
+/* n floats at a multiple of 64 bytes; free() them. NULL: out of memory. */
+float *pd_floats_new(int64_t n);
+/* A size in floats that keeps what follows at a multiple of 64 bytes. */
+int64_t pd_floats_padded(int64_t n);
+
+/* The step is over: its temporary memory goes. */
+void pd_optim_end(pd_optim *optim);
+/* Undoes pd_optim_begin: nothing has run yet. */
+void pd_optim_cancel(pd_optim *optim);
+
+/* ---- the tasks' part of a step, in this order ---- */
+
+/* Makes the tasks that are due, without their copies, in optim->work. */
+void pd_tasks_prepare(pd_optim *optim);
+/* Copies the inputs of optim->work[i]. Any thread of a phase. */
+void pd_tasks_copy(const pd_optim *optim, size_t i);
+/* Puts them in the queue for pd_optim_capture. */
+void pd_tasks_captured(pd_optim *optim);
+/* Nothing that must be adopted in this step is missing. */
+bool pd_tasks_are_back(const pd_optim *optim);
+/* Moves the good ones to be adopted now to optim->work; counts and frees the failed ones. */
+void pd_tasks_collect(pd_optim *optim);
+/* Puts the result of optim->work[i] into its slots. Any thread of a phase. */
+void pd_tasks_adopt(const pd_optim *optim, size_t i);
+void pd_tasks_adopted(pd_optim *optim);
+/* Frees all that the optim still holds. */
+void pd_tasks_free(pd_optim *optim);
+
+/* ---- batches with their own memory ---- */
+
+typedef struct pd_batch pd_batch;
+/* Memory to run any subset of these steps, at most `threads` at once. NULL: out of memory. */
+pd_batch *pd_batch_new(pd_optim *const *optims, size_t n, int threads);
+void      pd_batch_free(pd_batch *batch);
+/* As pd_batch_run; cannot fail. */
+void      pd_batch_run_steps(pd_batch *batch, pd_optim *const *steps, size_t n);
+
+#endif

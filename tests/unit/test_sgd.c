@@ -1,0 +1,235 @@
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "paramd/optim.h"
+
+enum { N = 150001, STEPS = 5 };         /* three range units, the last of one vector and a bit */
+
+typedef struct fixture {
+    float weights[N], buffer[N], gradient[N], after[N], expected[N];
+} fixture;
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    for (int i = 0; i < N; i++) f->expected[i] = f->weights[i] = sinf((float)i);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    free(*state);
+    return 0;
+}
+
+static void set(pd_hypers *hypers, const char *const *options)
+{
+    pd_error err;
+
+    pd_hypers_init(hypers, pd_optim_find("sgd"));
+    for (; options[0] != NULL; options += 2)
+        if (pd_hypers_set(hypers, options[0], options[1], &err) != PD_OK) fail_msg("%s", err.text);
+}
+
+static double value(const pd_hypers *hypers, const char *name)
+{
+    return hypers->value[pd_hypers_find(hypers->row, name)];
+}
+
+/* torch.optim.SGD's documentation, one element at a time; volatile forbids the compiler to fuse. */
+static void naive(fixture *f, const pd_hypers *h, bool first)
+{
+    const float lr = (float)value(h, "lr"), momentum = (float)value(h, "momentum"), gain = (float)(1 - value(h, "dampening"));
+    const float decay = (float)value(h, "weight_decay");
+
+    for (int i = 0; i < N; i++) {
+        volatile float g = value(h, "maximize") != 0 ? -f->gradient[i] : f->gradient[i], t, u;
+        if (decay != 0) {
+            t = decay * f->expected[i];
+            g = g + t;
+        }
+        if (momentum != 0) {
+            t = momentum * f->buffer[i];
+            u = gain * g;
+            f->buffer[i] = first ? g : t + u;
+            t = momentum * f->buffer[i];
+            g = value(h, "nesterov") != 0 ? g + t : f->buffer[i];
+        }
+        t = lr * g;
+        f->expected[i] = f->expected[i] - t;
+    }
+}
+
+static void new_model(pd_model **model, const pd_hypers *hypers)
+{
+    pd_declaration param = { .name = "w", .shape = { 1, { N } }, .hypers = *hypers };
+    pd_error err;
+    if (pd_model_new(model, &param, 1, 2, &err) != PD_OK) fail_msg("%s", err.text);
+}
+
+static void new_gradient(fixture *f, int step)
+{
+    for (int i = 0; i < N; i++) f->gradient[i] = cosf((float)(i * step)) * 0.1f;
+}
+
+static void follows_the_definition(fixture *f, const char *const *options, bool in_place)
+{
+    pd_hypers hypers;
+    pd_model *model;
+
+    set(&hypers, options);
+    new_model(&model, &hypers);
+    for (int step = 1; step <= STEPS; step++) {
+        float *after = in_place ? f->weights : f->after;
+        new_gradient(f, step);
+        naive(f, &hypers, step == 1);
+        assert_int_equal(pd_model_step(model, &(pd_step_io){ .gradient = f->gradient, .before = f->weights, .after = after }, NULL), PD_OK);
+        if (!in_place) memcpy(f->weights, f->after, sizeof f->weights);
+        assert_memory_equal(f->weights, f->expected, sizeof f->weights);
+    }
+    pd_model_free(model);
+}
+
+#define OPTIONS(...) (const char *const[]){ __VA_ARGS__, NULL }
+
+static void plain(void **state)                  { follows_the_definition(*state, OPTIONS("lr", "0.1"), false); }
+static void weight_decay(void **state)           { follows_the_definition(*state, OPTIONS("lr", "0.1", "weight_decay", "0.01"), false); }
+static void momentum(void **state)               { follows_the_definition(*state, OPTIONS("lr", "0.1", "momentum", "0.9"), false); }
+static void momentum_in_place(void **state)      { follows_the_definition(*state, OPTIONS("lr", "0.1", "momentum", "0.9"), true); }
+static void momentum_with_weight_decay(void **state) { follows_the_definition(*state, OPTIONS("momentum", "0.9", "weight_decay", "0.1"), false); }
+static void dampening(void **state)              { follows_the_definition(*state, OPTIONS("lr", "0.1", "momentum", "0.8", "dampening", "0.3"), false); }
+static void nesterov(void **state)               { follows_the_definition(*state, OPTIONS("lr", "0.1", "momentum", "0.9", "nesterov", "yes"), true); }
+static void nesterov_with_weight_decay(void **state)
+{
+    follows_the_definition(*state, OPTIONS("lr", "0.1", "momentum", "0.9", "nesterov", "yes", "weight_decay", "0.02"), false);
+}
+static void maximize(void **state)
+{
+    follows_the_definition(*state, OPTIONS("lr", "0.1", "momentum", "0.9", "maximize", "yes", "weight_decay", "0.02"), false);
+}
+
+static void keeps_a_buffer_only_with_momentum(void **state)
+{
+    pd_hypers hypers;
+    pd_model *model;
+
+    (void)state;
+    set(&hypers, OPTIONS("lr", "0.1"));
+    new_model(&model, &hypers);
+    assert_int_equal(pd_model_state_bytes(model), 0);
+    pd_model_free(model);
+    set(&hypers, OPTIONS("momentum", "0.5"));
+    new_model(&model, &hypers);
+    assert_int_equal(pd_model_state_bytes(model), N * (int)sizeof(float));
+    pd_model_free(model);
+}
+
+static void a_parameter_without_a_gradient_takes_no_step(void **state)
+{
+    fixture *f = *state;
+    pd_hypers hypers;
+    pd_model *model;
+
+    set(&hypers, OPTIONS("lr", "0.1", "momentum", "0.9"));
+    new_model(&model, &hypers);
+    memset(f->after, 0x55, sizeof f->after);
+    memcpy(f->expected, f->after, sizeof f->expected);
+    assert_int_equal(pd_model_step(model, &(pd_step_io){ .before = f->weights, .after = f->after }, NULL), PD_OK);
+    assert_memory_equal(f->after, f->expected, sizeof f->after);
+
+    memcpy(f->expected, f->weights, sizeof f->expected);        /* its next step is the first: the buffer becomes the gradient */
+    new_gradient(f, 1);
+    naive(f, &hypers, true);
+    pd_model_step(model, &(pd_step_io){ .gradient = f->gradient, .before = f->weights, .after = f->after }, NULL);
+    assert_memory_equal(f->after, f->expected, sizeof f->after);
+    pd_model_free(model);
+}
+
+static void takes_a_steps_own_hyperparameters(void **state)
+{
+    fixture *f = *state;
+    pd_hypers declared, now;
+    pd_model *model;
+
+    set(&declared, OPTIONS("lr", "0.1"));
+    set(&now, OPTIONS("lr", "0.025", "weight_decay", "0.5"));
+    new_model(&model, &declared);
+    new_gradient(f, 1);
+    naive(f, &now, true);
+    pd_model_step(model, &(pd_step_io){ .gradient = f->gradient, .before = f->weights, .after = f->after, .hypers = now.value }, NULL);
+    assert_memory_equal(f->after, f->expected, sizeof f->after);
+    pd_model_free(model);
+}
+
+static void has_torchs_defaults(void **state)
+{
+    pd_hypers hypers;
+
+    (void)state;
+    pd_hypers_init(&hypers, pd_optim_find("sgd"));
+    assert_true(value(&hypers, "lr") == 1e-3);
+    assert_true(value(&hypers, "momentum") == 0 && value(&hypers, "dampening") == 0 && value(&hypers, "weight_decay") == 0);
+    assert_true(value(&hypers, "nesterov") == 0 && value(&hypers, "maximize") == 0);
+}
+
+static void nesterov_needs_momentum_without_dampening(void **state)
+{
+    pd_hypers hypers;
+
+    (void)state;
+    set(&hypers, OPTIONS("nesterov", "yes"));
+    assert_int_equal(pd_hypers_check(&hypers, NULL), PD_INVALID_ARGUMENT);
+    set(&hypers, OPTIONS("nesterov", "yes", "momentum", "0.9", "dampening", "0.1"));
+    assert_int_equal(pd_hypers_check(&hypers, NULL), PD_INVALID_ARGUMENT);
+    set(&hypers, OPTIONS("nesterov", "yes", "momentum", "0.9"));
+    assert_int_equal(pd_hypers_check(&hypers, NULL), PD_OK);
+}
+
+static void refuses_negative_rates(void **state)
+{
+    static const char *const names[] = { "lr", "momentum", "weight_decay" };
+    pd_hypers hypers;
+
+    (void)state;
+    pd_hypers_init(&hypers, pd_optim_find("sgd"));
+    for (size_t i = 0; i < 3; i++) assert_int_equal(pd_hypers_set(&hypers, names[i], "-0.1", NULL), PD_OUT_OF_RANGE);
+    assert_int_equal(pd_hypers_set(&hypers, "dampening", "-0.1", NULL), PD_OK);
+}
+
+static void momentum_may_vary_but_not_come_or_go(void **state)
+{
+    pd_hypers with, more, without;
+
+    (void)state;
+    set(&with, OPTIONS("momentum", "0.85"));
+    set(&more, OPTIONS("momentum", "0.95"));
+    set(&without, OPTIONS("lr", "1"));
+    assert_int_equal(pd_hypers_check_step(&with, &more, NULL), PD_OK);
+    assert_int_equal(pd_hypers_check_step(&with, &without, NULL), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_hypers_check_step(&without, &with, NULL), PD_INVALID_ARGUMENT);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(plain), CASE(weight_decay), CASE(momentum), CASE(momentum_in_place), CASE(momentum_with_weight_decay), CASE(dampening),
+        CASE(nesterov), CASE(nesterov_with_weight_decay), CASE(maximize),
+        cmocka_unit_test(keeps_a_buffer_only_with_momentum),
+        CASE(a_parameter_without_a_gradient_takes_no_step),
+        CASE(takes_a_steps_own_hyperparameters),
+        cmocka_unit_test(has_torchs_defaults),
+        cmocka_unit_test(nesterov_needs_momentum_without_dampening),
+        cmocka_unit_test(refuses_negative_rates),
+        cmocka_unit_test(momentum_may_vary_but_not_come_or_go),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
