@@ -1,0 +1,61 @@
+#include "linalg.h"
+
+#include <assert.h>
+#include <cblas.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <string.h>
+
+/* BLAS counts in int, and wants a stride of at least 1 of empty matrices too. */
+static int size(int64_t n)
+{
+    assert(n >= 0 && n <= INT_MAX);
+    return (int)n;
+}
+
+static int stride(pd_mat M)
+{
+    assert(M.stride >= M.cols);
+    return size(M.stride > 0 ? M.stride : 1);
+}
+
+static int64_t rows_of(pd_mat M, pd_turn turn) { return turn == PD_AS_IS ? M.rows : M.cols; }
+static int64_t cols_of(pd_mat M, pd_turn turn) { return turn == PD_AS_IS ? M.cols : M.rows; }
+
+static CBLAS_TRANSPOSE blas_turn(pd_turn turn)
+{
+    return turn == PD_AS_IS ? CblasNoTrans : CblasTrans;
+}
+
+void pd_gemm(pd_mat C, float beta, float alpha, pd_mat A, pd_turn a, pd_mat B, pd_turn b)
+{
+    int64_t m = rows_of(A, a), k = cols_of(A, a), n = cols_of(B, b);
+
+    assert(rows_of(B, b) == k && C.rows == m && C.cols == n);
+    if (m == 0 || n == 0) return;
+    cblas_sgemm(CblasRowMajor, blas_turn(a), blas_turn(b), size(m), size(n), size(k), alpha, A.at, stride(A), B.at, stride(B), beta, C.at, stride(C));
+}
+
+void pd_syrk(pd_mat S, float beta, float alpha, pd_mat A, pd_side side)
+{
+    pd_turn turn = side == PD_LEFT ? PD_AS_IS : PD_TRANSPOSED;
+    int64_t n = rows_of(A, turn), k = cols_of(A, turn);
+
+    assert(S.rows == n && S.cols == n);
+    if (n == 0) return;
+    cblas_ssyrk(CblasRowMajor, CblasLower, blas_turn(turn), size(n), size(k), alpha, A.at, stride(A), beta, S.at, stride(S));
+}
+
+void pd_symm(pd_mat C, float beta, float alpha, pd_mat S, pd_mat B, pd_side side)
+{
+    assert(S.rows == S.cols && S.rows == (side == PD_LEFT ? B.rows : B.cols) && C.rows == B.rows && C.cols == B.cols);
+    if (C.rows == 0 || C.cols == 0) return;
+    cblas_ssymm(CblasRowMajor, side == PD_LEFT ? CblasLeft : CblasRight, CblasLower, size(C.rows), size(C.cols),
+                alpha, S.at, stride(S), B.at, stride(B), beta, C.at, stride(C));
+}
+
+void pd_gemv(float *y, float beta, float alpha, pd_mat A, pd_turn a, const float *x)
+{
+    if (rows_of(A, a) == 0) return;
+    cblas_sgemv(CblasRowMajor, blas_turn(a), size(A.rows), size(A.cols), alpha, A.at, stride(A), x, 1, beta, y, 1);
+}

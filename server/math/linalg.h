@@ -1,0 +1,36 @@
+/* linalg.h - products of matrices, by BLAS. Pure; any thread, and each call computes on the calling thread alone as long as
+ * OPENBLAS_NUM_THREADS=1 (the daemon sees to it) or the caller is inside a parallel region.
+ *
+ * A pd_mat is a borrowed view: row-major, `stride` floats from one row to the next. Shapes are the caller's business and asserted. With
+ * beta = 0 what C held is not read, so it may be NaN. Outputs must not overlap inputs. Every dimension is below 2^31. */
+#ifndef PD_LINALG_H
+#define PD_LINALG_H
+
+#include <stdint.h>
+
+typedef struct pd_mat {
+    float  *at;
+    int64_t rows, cols, stride;         /* stride >= cols */
+} pd_mat;
+
+/* How a factor enters a product. */
+typedef enum pd_turn { PD_AS_IS, PD_TRANSPOSED } pd_turn;
+/* Of which side of it a matrix is multiplied, or which of its dimensions a symmetric product keeps. */
+typedef enum pd_side { PD_LEFT, PD_RIGHT } pd_side;
+
+/* A dense matrix without gaps. */
+static inline pd_mat pd_mat_dense(float *at, int64_t rows, int64_t cols)
+{
+    return (pd_mat){ at, rows, cols, cols };
+}
+
+/* C <- beta C + alpha op(A) op(B) */
+void pd_gemm(pd_mat C, float beta, float alpha, pd_mat A, pd_turn a, pd_mat B, pd_turn b);
+/* S <- beta S + alpha A A' (PD_LEFT) or alpha A' A (PD_RIGHT). Symmetric: only its lower half is read and written. */
+void pd_syrk(pd_mat S, float beta, float alpha, pd_mat A, pd_side side);
+/* C <- beta C + alpha S B (PD_LEFT) or alpha B S (PD_RIGHT). S is symmetric: only its lower half is read. */
+void pd_symm(pd_mat C, float beta, float alpha, pd_mat S, pd_mat B, pd_side side);
+/* y <- beta y + alpha op(A) x */
+void pd_gemv(float *y, float beta, float alpha, pd_mat A, pd_turn a, const float *x);
+
+#endif

@@ -1,0 +1,217 @@
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "blascore.h"
+#include "linalg.h"
+
+enum { M = 7, N = 5, K = 6, GAP = 3 };          /* no two alike, rows with gaps between them */
+
+typedef struct fixture {
+    float memory[8][16 * 16];
+    pd_mat A, At, B, Bt, C, S, Sn, Y;           /* op(A) is M by K, op(B) K by N; S is M by M, Sn N by N */
+} fixture;
+
+static pd_mat filled(float *at, int64_t rows, int64_t cols, uint32_t seed)
+{
+    pd_mat X = { at, rows, cols, cols + GAP };
+
+    for (int i = 0; i < 256; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        at[i] = (float)(seed >> 8) / 8388608.0f - 1.0f;
+    }
+    return X;
+}
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    f->A = filled(f->memory[0], M, K, 1);
+    f->At = filled(f->memory[1], K, M, 2);
+    f->B = filled(f->memory[2], K, N, 3);
+    f->Bt = filled(f->memory[3], N, K, 4);
+    f->C = filled(f->memory[4], M, N, 5);
+    f->S = filled(f->memory[5], M, M, 6);
+    f->Sn = filled(f->memory[6], N, N, 7);
+    f->Y = filled(f->memory[7], M, N, 8);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    free(*state);
+    return 0;
+}
+
+static double at(pd_mat X, pd_turn turn, int64_t i, int64_t j)
+{
+    return (double)(turn == PD_AS_IS ? X.at[i * X.stride + j] : X.at[j * X.stride + i]);
+}
+
+/* Of a symmetric matrix of which the lower half is given. */
+static double sym(pd_mat S, int64_t i, int64_t j)
+{
+    return i >= j ? at(S, PD_AS_IS, i, j) : at(S, PD_AS_IS, j, i);
+}
+
+static void assert_near(double a, double b)
+{
+    if (fabs(a - b) > 1e-5) fail_msg("%.9g and %.9g", a, b);
+}
+
+static void multiplies(fixture *f, pd_mat A, pd_turn a, pd_mat B, pd_turn b)
+{
+    float before[256];
+    pd_mat C0 = f->C;
+
+    memcpy(before, f->C.at, sizeof before);
+    C0.at = before;
+    pd_gemm(f->C, 0.5f, 2.0f, A, a, B, b);
+    for (int64_t i = 0; i < M; i++)
+        for (int64_t j = 0; j < N; j++) {
+            double sum = 0;
+            for (int64_t k = 0; k < K; k++) sum += at(A, a, i, k) * at(B, b, k, j);
+            assert_near(at(f->C, PD_AS_IS, i, j), 0.5 * at(C0, PD_AS_IS, i, j) + 2 * sum);
+        }
+    for (int64_t i = 0; i < M; i++)             /* the gaps are not C's */
+        assert_memory_equal(f->C.at + i * f->C.stride + N, before + i * f->C.stride + N, GAP * sizeof(float));
+}
+
+static void gemm_takes_every_turn(void **state)
+{
+    fixture *f = *state;
+    multiplies(f, f->A, PD_AS_IS, f->B, PD_AS_IS);
+    multiplies(f, f->At, PD_TRANSPOSED, f->B, PD_AS_IS);
+    multiplies(f, f->A, PD_AS_IS, f->Bt, PD_TRANSPOSED);
+    multiplies(f, f->At, PD_TRANSPOSED, f->Bt, PD_TRANSPOSED);
+}
+
+static void gemm_overwrites_nan_with_beta_0(void **state)
+{
+    fixture *f = *state;
+    for (int i = 0; i < 256; i++) f->C.at[i] = NAN;
+    pd_gemm(f->C, 0, 1, f->A, PD_AS_IS, f->B, PD_AS_IS);
+    for (int64_t i = 0; i < M; i++)
+        for (int64_t j = 0; j < N; j++) assert_true(isfinite(at(f->C, PD_AS_IS, i, j)));
+}
+
+static void syrk_of(fixture *f, pd_mat S, pd_mat A, pd_side side)
+{
+    pd_turn turn = side == PD_LEFT ? PD_AS_IS : PD_TRANSPOSED;
+    int64_t inner = side == PD_LEFT ? A.cols : A.rows;
+    float before[256];
+    pd_mat S0 = S;
+
+    (void)f;
+    memcpy(before, S.at, sizeof before);
+    S0.at = before;
+    pd_syrk(S, 0.9f, 0.1f, A, side);
+    for (int64_t i = 0; i < S.rows; i++)
+        for (int64_t j = 0; j < S.rows; j++) {
+            double sum = 0;
+            for (int64_t k = 0; k < inner; k++) sum += at(A, turn, i, k) * at(A, turn, j, k);
+            if (i >= j) assert_near(at(S, PD_AS_IS, i, j), 0.9 * at(S0, PD_AS_IS, i, j) + 0.1 * sum);
+            else assert_true(at(S, PD_AS_IS, i, j) == at(S0, PD_AS_IS, i, j));      /* the upper half stays */
+        }
+}
+
+static void syrk_keeps_either_dimension(void **state)
+{
+    fixture *f = *state;
+    syrk_of(f, f->S, f->Y, PD_LEFT);
+    syrk_of(f, f->Sn, f->Y, PD_RIGHT);
+}
+
+static void symm_multiplies_from_either_side(void **state)
+{
+    fixture *f = *state;
+
+    pd_symm(f->C, 0, 1, f->S, f->Y, PD_LEFT);
+    for (int64_t i = 0; i < M; i++)
+        for (int64_t j = 0; j < N; j++) {
+            double sum = 0;
+            for (int64_t k = 0; k < M; k++) sum += sym(f->S, i, k) * at(f->Y, PD_AS_IS, k, j);
+            assert_near(at(f->C, PD_AS_IS, i, j), sum);
+        }
+    pd_symm(f->C, 0, 1, f->Sn, f->Y, PD_RIGHT);
+    for (int64_t i = 0; i < M; i++)
+        for (int64_t j = 0; j < N; j++) {
+            double sum = 0;
+            for (int64_t k = 0; k < N; k++) sum += at(f->Y, PD_AS_IS, i, k) * sym(f->Sn, k, j);
+            assert_near(at(f->C, PD_AS_IS, i, j), sum);
+        }
+}
+
+static void gemv_takes_both_turns(void **state)
+{
+    fixture *f = *state;
+    float x[K], y[M], z[M];
+
+    for (int k = 0; k < K; k++) x[k] = (float)k - 2.5f;
+    for (int i = 0; i < M; i++) y[i] = z[i] = (float)i;
+    pd_gemv(y, 2, 1, f->A, PD_AS_IS, x);
+    pd_gemv(z, 2, 1, f->At, PD_TRANSPOSED, x);
+    for (int64_t i = 0; i < M; i++) {
+        double sum = 0, turned = 0;
+        for (int64_t k = 0; k < K; k++) {
+            sum += at(f->A, PD_AS_IS, i, k) * (double)x[k];
+            turned += at(f->At, PD_TRANSPOSED, i, k) * (double)x[k];
+        }
+        assert_near((double)y[i], 2.0 * (double)i + sum);
+        assert_near((double)z[i], 2.0 * (double)i + turned);
+    }
+}
+
+static void takes_matrices_without_elements(void **state)
+{
+    fixture *f = *state;
+    pd_mat none = pd_mat_dense(NULL, 0, N), thin = pd_mat_dense(f->A.at, M, 0), empty = pd_mat_dense(f->B.at, 0, N), C = pd_mat_dense(f->C.at, M, N);
+
+    pd_gemm(none, 0, 1, pd_mat_dense(NULL, 0, K), PD_AS_IS, f->B, PD_AS_IS);
+    pd_syrk(pd_mat_dense(NULL, 0, 0), 0, 1, none, PD_LEFT);
+    pd_symm(none, 0, 1, pd_mat_dense(NULL, 0, 0), none, PD_LEFT);
+    pd_gemm(C, 0, 1, thin, PD_AS_IS, empty, PD_AS_IS);         /* a sum of no products */
+    for (int i = 0; i < M * N; i++) assert_true(C.at[i] == 0);
+}
+
+static void names_the_blas_core_in_use(void **state)
+{
+    (void)state;
+    assert_true(strlen(pd_blas_core()) > 0);
+}
+
+static void computes_with_the_openmp_flavour(void **state)
+{
+    (void)state;
+    assert_true(pd_blas_uses_openmp());
+}
+
+static void calls_an_old_core_on_a_new_cpu_a_poor_choice(void **state)
+{
+    (void)state;
+    assert_non_null(pd_blas_judge("Prescott", true));
+    assert_non_null(pd_blas_judge("Nehalem", true));
+    assert_null(pd_blas_judge("Prescott", false));      /* an old CPU: nothing better to choose */
+    assert_null(pd_blas_judge("Haswell", true));
+    assert_null(pd_blas_judge("SkylakeX", true));
+    assert_null(pd_blas_judge("Zen", true));
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(gemm_takes_every_turn), CASE(gemm_overwrites_nan_with_beta_0), CASE(syrk_keeps_either_dimension),
+        CASE(symm_multiplies_from_either_side), CASE(gemv_takes_both_turns), CASE(takes_matrices_without_elements),
+        cmocka_unit_test(names_the_blas_core_in_use),
+        cmocka_unit_test(computes_with_the_openmp_flavour),
+        cmocka_unit_test(calls_an_old_core_on_a_new_cpu_a_poor_choice),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
