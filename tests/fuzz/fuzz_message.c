@@ -1,0 +1,146 @@
+/* Any bytes as the header of any method: it is refused, or what comes out can be packed and read again; memory stays in its budget.
+ * Input: a byte for the message (methods, then replies, then Error), a byte for the handles' sizes, then the header. */
+#include "message.h"
+#include "paramd/tensor.h"
+
+#include "seed.h"
+
+#include <string.h>
+
+enum { N_MESSAGES = 2 * PD_METHODS + 1, CHUNK = 64 };
+
+static pd_arena *arena, *other;
+
+static const ProtobufCMessageDescriptor *descriptor_of(uint8_t index)
+{
+    const ProtobufCMethodDescriptor *methods = paramd__paramd__descriptor.methods;
+    unsigned i = index % N_MESSAGES;
+
+    if (i == 2 * PD_METHODS) return &paramd__error__descriptor;
+    return i < PD_METHODS ? methods[i].input : methods[i - PD_METHODS].output;
+}
+
+/* What the check lets through is what its comment promises. */
+static void check_pieces(Paramd__Piece *const *pieces, size_t n, uint8_t size)
+{
+    const pd_handle_facts handles[] = { { size, "a" }, { 3 * CHUNK + 1, "b" }, { 0, "c" }, { INT64_MAX / 8, "d" } };
+    uint64_t payload = n > 0 ? pd_piece_end(pieces[n - 1]->offset, pieces[n - 1]->count * pd_dtype_size((pd_dtype)pieces[n - 1]->dtype)) : 0;
+    pd_error err;
+
+    if (pd_pieces_check(pieces, n, handles, 4, CHUNK, payload, &err) != PD_OK) {
+        MUST(err.code < 0 && err.text[0] != '\0');
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        MUST(pieces[i]->handle < 4);
+        MUST(pieces[i]->first + pieces[i]->count <= (uint64_t)handles[pieces[i]->handle].elements);
+        MUST(pieces[i]->offset % PD_PAYLOAD_ALIGN == 0 && pieces[i]->offset + pieces[i]->count * 2 <= payload);
+        for (size_t k = 0; k < i && n < 100; k++) MUST(pieces[i]->handle != pieces[k]->handle || pieces[i]->first != pieces[k]->first);
+    }
+}
+
+static void read_again(const ProtobufCMessageDescriptor *type, const ProtobufCMessage *message)
+{
+    uint8_t *frame;
+    size_t bytes;
+    void *copy;
+
+    pd_arena_reset(other);
+    if (pd_frame_pack(&frame, &bytes, 0, 0, 0, message, NULL, 0, 0) != PD_OK) return;      /* longer forms of numbers can exceed 64 KiB */
+    MUST(pd_message_unpack(other, type, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &copy, NULL) == PD_OK);
+    MUST(protobuf_c_message_get_packed_size(copy) == bytes - PD_PREFIX_BYTES);
+    free(frame);
+}
+
+static void seed_message(const char *folder, const char *name, uint8_t index, const ProtobufCMessage *message)
+{
+    uint8_t bytes[4096] = { index, 200 };
+    size_t n = protobuf_c_message_pack(message, bytes + 2);
+
+    write_seed(folder, name, bytes, n + 2);
+}
+
+static void seed_hello(const char *folder)
+{
+    Paramd__Option option = PARAMD__OPTION__INIT, *options[] = { &option };
+    Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
+    char *rules[] = { (char *)"* sgd lr=0.1" };
+
+    option.name = (char *)"nonfinite";
+    option.value = (char *)"skip";
+    hello.protocol = 1;
+    hello.job = (char *)"größe";
+    hello.world_size = 4;
+    hello.nonce = 0x0123456789abcdef;
+    hello.options = options;
+    hello.rules = rules;
+    hello.n_options = hello.n_rules = 1;
+    seed_message(folder, "hello", PD_HELLO, &hello.base);
+}
+
+static void seed_push(const char *folder)
+{
+    Paramd__Piece piece[3] = { PARAMD__PIECE__INIT, PARAMD__PIECE__INIT, PARAMD__PIECE__INIT }, *pieces[] = { &piece[0], &piece[1], &piece[2] };
+    Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
+
+    for (uint32_t i = 0; i < 3; i++) piece[i].dtype = 1;
+    piece[0].handle = piece[1].handle = 1;
+    piece[0].count = CHUNK;
+    piece[1].first = 3 * CHUNK;
+    piece[1].count = 1;
+    piece[1].offset = 4 * CHUNK;
+    piece[2].absent = true;
+    push.step = 1;
+    push.weight = 32;
+    push.pieces = pieces;
+    push.n_pieces = 3;
+    seed_message(folder, "push", PD_PUSH, &push.base);
+}
+
+static void make_seeds(const char *folder)
+{
+    Paramd__Error error = PARAMD__ERROR__INIT;
+    Paramd__StatusReply status = PARAMD__STATUS_REPLY__INIT;
+    double busy[] = { 0.1, 0.2 };
+
+    error.code = 3;
+    error.text = (char *)"expected this, got that";
+    status.loop_busy_ms = busy;
+    status.n_loop_busy_ms = 2;
+    seed_message(folder, "error", 2 * PD_METHODS, &error.base);
+    seed_message(folder, "status", PD_METHODS + PD_STATUS, &status.base);
+    seed_hello(folder);
+    seed_push(folder);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    (void)argc;
+    (void)argv;
+    arena = pd_arena_new(PD_ARENA_BUDGET);
+    other = pd_arena_new(PD_ARENA_BUDGET);
+    return seed_if_asked(make_seeds);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size < 2 || size - 2 > PD_MAX_HEADER_BYTES) return 0;
+    const ProtobufCMessageDescriptor *type = descriptor_of(data[0]);
+    pd_error err;
+    void *message;
+
+    pd_arena_reset(arena);
+    int rc = pd_message_unpack(arena, type, data + 2, size - 2, &message, &err);
+    MUST(pd_arena_bytes(arena) <= PD_ARENA_BUDGET);
+    if (rc != PD_OK) {
+        MUST(rc == err.code && (rc == PD_INVALID_ARGUMENT || rc == PD_RESOURCE_EXHAUSTED) && err.text[0] != '\0');
+        return 0;
+    }
+    read_again(type, message);
+    if (type == &paramd__error__descriptor) MUST(pd_message_error(arena, data + 2, size - 2, &err) < 0);
+    if (type == &paramd__push_request__descriptor)
+        check_pieces(((Paramd__PushRequest *)message)->pieces, ((Paramd__PushRequest *)message)->n_pieces, data[1]);
+    if (type == &paramd__init_request__descriptor)
+        check_pieces(((Paramd__InitRequest *)message)->pieces, ((Paramd__InitRequest *)message)->n_pieces, data[1]);
+    return 0;
+}

@@ -1,0 +1,39 @@
+/* seed.h - a fuzzer that is started with PARAMD_SEEDS=FOLDER writes its seed corpus there and ends: seeds come from the code that
+ * packs what the fuzzer unpacks, so that they follow the protocol by themselves. */
+#ifndef PD_SEED_H
+#define PD_SEED_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Ends the program when the seed cannot be written. */
+static inline void write_seed(const char *folder, const char *name, const uint8_t *at, size_t bytes)
+{
+    char path[4096];
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *to = fopen(path, "wb");
+    if (to == NULL || fwrite(at, 1, bytes, to) != bytes || fclose(to) != 0) {
+        perror(path);
+        exit(1);
+    }
+}
+
+/* For LLVMFuzzerInitialize: makes the seeds where that is what the program was started for. */
+static inline int seed_if_asked(void (*make)(const char *folder))
+{
+    const char *folder = getenv("PARAMD_SEEDS");
+
+    if (folder == NULL) return 0;
+    make(folder);
+    exit(0);
+}
+
+/* A property that must hold for every input. */
+#define MUST(holds) do { if (!(holds)) { fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #holds); abort(); } } while (0)
+
+#endif
