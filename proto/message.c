@@ -321,10 +321,11 @@ int pd_frame_pack_error(uint8_t **out, size_t *bytes, unsigned method, uint64_t 
 
 int pd_message_error(pd_arena *arena, const uint8_t *at, size_t bytes, pd_error *err)
 {
-    Paramd__Error *error;
-    int rc = pd_message_unpack(arena, &paramd__error__descriptor, at, bytes, (void **)&error, err);
+    void *message = NULL;
+    int rc = pd_message_unpack(arena, &paramd__error__descriptor, at, bytes, &message, err);
 
     if (rc != PD_OK) return rc;
+    const Paramd__Error *error = message;
     for (char *c = error->text; *c != '\0'; c++)
         if ((unsigned char)*c < ' ') *c = ' ';          /* a text is one line, whatever the peer sent */
     rc = error->code >= -PD_CANCELLED && error->code <= -PD_UNAUTHENTICATED ? -error->code : PD_UNKNOWN;

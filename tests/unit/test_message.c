@@ -72,10 +72,11 @@ static void no_message_holds_itself(void **arena)
 static void unpacks_the_frame_it_packs(void **arena)
 {
     Paramd__Option option = PARAMD__OPTION__INIT, *options[] = { &option };
-    Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT, *read;
+    Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
     pd_prefix prefix;
     uint8_t *frame;
     size_t bytes;
+    void *out;
 
     option.name = (char *)"nonfinite";
     option.value = (char *)"reject";
@@ -89,7 +90,8 @@ static void unpacks_the_frame_it_packs(void **arena)
     assert_int_equal(prefix.request, 77);
     assert_int_equal(prefix.payload_bytes, 1234);
     assert_int_equal(prefix.header_bytes, bytes - PD_PREFIX_BYTES);
-    assert_int_equal(pd_request_unpack(*arena, prefix.method, frame + PD_PREFIX_BYTES, prefix.header_bytes, (void **)&read, NULL), PD_OK);
+    assert_int_equal(pd_request_unpack(*arena, prefix.method, frame + PD_PREFIX_BYTES, prefix.header_bytes, &out, NULL), PD_OK);
+    const Paramd__HelloRequest *read = out;
     assert_string_equal(read->job, "größe");
     assert_int_equal(read->nonce, UINT64_MAX);
     assert_int_equal(read->n_options, 1);
@@ -249,9 +251,10 @@ static void a_large_push_fits_the_budget(void **arena)
 {
     enum { PIECES = 2000 };
     Paramd__Piece *pieces = calloc(PIECES, sizeof *pieces), *list[PIECES];
-    Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT, *read;
+    Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
     uint8_t *frame;
     size_t bytes;
+    void *out;
 
     for (uint32_t i = 0; i < PIECES; i++) {
         list[i] = &pieces[i];
@@ -266,7 +269,8 @@ static void a_large_push_fits_the_budget(void **arena)
     assert_int_equal(pd_frame_pack(&frame, &bytes, PD_PUSH, 0, 1, &push.base, NULL, 0, 4096ull * PIECES), PD_OK);
     for (int again = 0; again < 3; again++) {
         pd_arena_reset(*arena);
-        assert_int_equal(pd_request_unpack(*arena, PD_PUSH, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, (void **)&read, NULL), PD_OK);
+        assert_int_equal(pd_request_unpack(*arena, PD_PUSH, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &out, NULL), PD_OK);
+        const Paramd__PushRequest *read = out;
         assert_int_equal(read->n_pieces, PIECES);
         assert_int_equal(read->pieces[PIECES - 1]->offset, 4096ull * (PIECES - 1));
     }
