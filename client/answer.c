@@ -1,0 +1,336 @@
+/* What the server says: welcomes, declarations, outcomes with weights, errors. */
+#include "core_state.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The server breaks the protocol: there is no use in asking it again. */
+static int broken(pd_core *core, const pd_prefix *prefix, const char *what)
+{
+    pd_error error;
+
+    pd_fail(&error, PD_INTERNAL, "the server's answer to %s (request %" PRIu64 "): %s", pd_method_name(prefix->method), prefix->request, what);
+    pd_core_end(core, &error);
+    return PD_INTERNAL;
+}
+
+static bool has_weights(unsigned method)
+{
+    return method == PD_PULL || method == PD_PUSH_PULL;
+}
+
+static bool has_outcomes(unsigned method)
+{
+    return has_weights(method) || method == PD_PUSH;
+}
+
+/* ---- before the payload: where it lands ---- */
+
+/* Nobody waits for it: read and thrown away. */
+static int discard(pd_core *core, const pd_prefix *prefix, struct iovec **spans, size_t *n)
+{
+    core->bench->landing[0] = (struct iovec){ NULL, prefix->payload_bytes };
+    *spans = core->bench->landing;
+    *n = prefix->payload_bytes > 0 ? 1 : 0;
+    return PD_OK;
+}
+
+/* The weights, each at the next multiple of 64; what lies between, and after the last one, is of no use. */
+static size_t land(pd_core *core, const pd_parcel *parcel, uint64_t payload_bytes)
+{
+    struct iovec *iov = core->bench->landing;
+    uint64_t offset = 0;
+    size_t n = 0;
+
+    for (size_t i = 0; i < parcel->n_parts; i++) {
+        uint64_t start = pd_piece_end(offset, 0);
+
+        if (parcel->parts[i].bytes == 0) continue;
+        if (start > offset) iov[n++] = (struct iovec){ NULL, start - offset };
+        iov[n++] = (struct iovec){ parcel->parts[i].land, parcel->parts[i].bytes };
+        offset = start + parcel->parts[i].bytes;
+    }
+    if (payload_bytes > offset) iov[n++] = (struct iovec){ NULL, payload_bytes - offset };
+    return n;
+}
+
+int pd_core_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n)
+{
+    pd_core *core = arg;
+    pd_parcel *parcel = pd_outbox_find(&core->box, prefix->request);
+    pd_error error;
+
+    core->reply = NULL;
+    if (core->ended.code != PD_OK) return core->ended.code;
+    if ((prefix->flags & PD_FLAG_REPLY) == 0 && (prefix->flags & PD_FLAG_ERROR) == 0) return broken(core, prefix, "not marked as an answer");
+    if (parcel == NULL || parcel->answered || (prefix->flags & PD_FLAG_ERROR) != 0) return discard(core, prefix, spans, n);
+    if (parcel->method != prefix->method) return broken(core, prefix, "another method than was asked");
+    if (prefix->payload_bytes != parcel->reply_bytes && prefix->payload_bytes != pd_piece_end(parcel->reply_bytes, 0))
+        return broken(core, prefix, "its payload has not the length of what was asked");
+    if (!has_outcomes(parcel->method)) return PD_OK;
+    pd_arena_reset(core->arena);
+    if (pd_reply_unpack(core->arena, prefix->method, header, prefix->header_bytes, (void **)&core->reply, &error) != PD_OK)
+        return broken(core, prefix, error.text);
+    if (core->reply->n_outcomes != parcel->n_parts) return broken(core, prefix, "not one outcome for each piece");
+    *spans = core->bench->landing;
+    *n = land(core, parcel, prefix->payload_bytes);
+    return PD_OK;
+}
+
+/* ---- welcome ---- */
+
+/* Once a welcome was had, a server that is full or going away is waited for; before, only one that is going away. */
+static bool worth_waiting(const pd_core *core, int code)
+{
+    if (code == PD_UNAVAILABLE) return true;
+    return core->greeted && (code == PD_RESOURCE_EXHAUSTED || code == PD_INTERNAL || code == PD_UNKNOWN || code == PD_DEADLINE_EXCEEDED);
+}
+
+static int refused(pd_core *core, const pd_error *error)
+{
+    if (worth_waiting(core, error->code)) pd_core_drop(core, error->text);
+    else pd_core_end(core, error);
+    return PD_OK;
+}
+
+static int settle(pd_core *core, pd_ticket_id ticket, const pd_error *error)
+{
+    pd_op *op = pd_op_find(core, ticket);
+
+    if (op == NULL || op->done) return PD_OK;
+    if (error != NULL) pd_op_fail(op, error);
+    op->done = true;
+    return PD_OK;
+}
+
+static void note_welcome(pd_core *core, const Paramd__HelloReply *reply)
+{
+    pd_welcome *welcome = &core->welcome;
+
+    welcome->seed = reply->seed;
+    welcome->created = reply->created;
+    welcome->rank = (int)core->rank;
+    welcome->world_size = (int)core->world_size;
+    welcome->chunk_elements = reply->chunk_elements;
+    welcome->max_payload = reply->max_payload;
+    strncpy(welcome->server, reply->server, sizeof welcome->server - 1);
+    strncpy(welcome->blas_core, reply->blas_core, sizeof welcome->blas_core - 1);
+    core->max_pieces = reply->max_pieces < MAX_PIECES ? reply->max_pieces : MAX_PIECES;
+    core->greeted = true;
+}
+
+/* Frames that are kept were cut to the chunks of the first welcome. */
+static int check_welcome(pd_core *core, const pd_prefix *prefix, const Paramd__HelloReply *reply)
+{
+    pd_error error;
+
+    if (reply->protocol != PD_PROTOCOL_VERSION) {
+        pd_fail(&error, PD_FAILED_PRECONDITION, "the server speaks protocol version %u, this library %d", reply->protocol, PD_PROTOCOL_VERSION);
+        pd_core_end(core, &error);
+        return PD_FAILED_PRECONDITION;
+    }
+    if (core->job[0] != '\0' && (reply->chunk_elements == 0 || reply->chunk_elements > INT64_MAX / 8 || reply->max_pieces == 0))
+        return broken(core, prefix, "it gives no chunk size");
+    if (!core->greeted || reply->chunk_elements == core->welcome.chunk_elements) return PD_OK;
+    pd_fail(&error, PD_FAILED_PRECONDITION, "the server came back with chunks of %" PRIu64 " elements, before they had %" PRIu64,
+            reply->chunk_elements, core->welcome.chunk_elements);
+    pd_core_end(core, &error);
+    return PD_FAILED_PRECONDITION;
+}
+
+static int welcomed(pd_core *core, const pd_prefix *prefix, const uint8_t *header)
+{
+    Paramd__HelloReply *reply;
+    pd_error error;
+    int rc;
+
+    pd_arena_reset(core->arena);
+    if (pd_reply_unpack(core->arena, PD_HELLO, header, prefix->header_bytes, (void **)&reply, &error) != PD_OK)
+        return broken(core, prefix, error.text);
+    if ((rc = check_welcome(core, prefix, reply)) != PD_OK) return rc;
+    note_welcome(core, reply);
+    core->welcomed = true;
+    core->attempts = 0;
+    if (reply->heartbeat_ms > 0) core->heartbeat_ns = reply->heartbeat_ms * UINT64_C(1000000);
+    if (reply->timeout_ms > 0) core->timeout_ns = reply->timeout_ms * UINT64_C(1000000);
+    core->phase = PHASE_WELCOMED;
+    settle(core, core->welcome_ticket, NULL);
+    if (core->params != NULL && pd_core_send_declare(core) != PD_OK) {
+        pd_core_drop(core, "out of memory");
+        return PD_OK;
+    }
+    core->box.open = core->params == NULL;
+    return PD_OK;
+}
+
+/* ---- declarations ---- */
+
+/* The first time the user is told, and may declare anew on a fresh connection; after a reconnect the handle is at its end. */
+static int declare_refused(pd_core *core, const pd_error *error)
+{
+    if (core->declared) return refused(core, error);
+    if (error->code == PD_UNAVAILABLE) {
+        pd_core_drop(core, error->text);
+        return PD_OK;
+    }
+    settle(core, core->declare_ticket, error);
+    pd_core_forget_params(core);
+    pd_core_drop(core, error->text);
+    return PD_OK;
+}
+
+static int note_declared(pd_core *core, const pd_prefix *prefix, const Paramd__DeclareReply *reply)
+{
+    if (reply->n_parameters != core->n_params) return broken(core, prefix, "not one entry for each parameter");
+    for (size_t i = 0; i < core->n_params; i++) {
+        core->params[i].step = reply->parameters[i]->step;
+        core->params[i].initialised = reply->parameters[i]->initialised;
+    }
+    core->must_init = reply->must_init;
+    core->declared = true;
+    core->phase = PHASE_RUNNING;
+    core->box.open = true;
+    return settle(core, core->declare_ticket, NULL);
+}
+
+static int declared(pd_core *core, const pd_prefix *prefix, const uint8_t *header)
+{
+    Paramd__DeclareReply *reply;
+    pd_error error;
+
+    if (--core->declares_waiting > 0) return PD_OK;
+    pd_arena_reset(core->arena);
+    if (pd_reply_unpack(core->arena, PD_DECLARE, header, prefix->header_bytes, (void **)&reply, &error) != PD_OK)
+        return broken(core, prefix, error.text);
+    return note_declared(core, prefix, reply);
+}
+
+/* ---- answers to the user's operations ---- */
+
+/* Outcomes go to the items. A pull beside a push (for an item without gradient) tells no outcome of its own. */
+static void note_outcomes(pd_core *core, const pd_parcel *parcel)
+{
+    pd_item *items = parcel->op->items;
+
+    for (size_t i = 0; i < parcel->n_parts; i++) {
+        const Paramd__Outcome *outcome = core->reply->outcomes[i];
+        pd_item *item = &items[parcel->parts[i].item];
+        pd_known *known = &core->params[item->param];
+
+        if (item->outcome >= 0 && parcel->method == parcel->op->method) item->outcome = (int)outcome->outcome;
+        item->step = outcome->step;
+        item->version = outcome->version;
+        if (outcome->step > known->step) known->step = outcome->step;
+        core->stats.payload_in += parcel->parts[i].bytes;
+    }
+}
+
+static bool all_refused(const pd_parcel *parcel)
+{
+    for (size_t i = 0; i < parcel->n_parts; i++)
+        if (parcel->op->items[parcel->parts[i].item].outcome >= 0) return false;
+    return parcel->n_parts > 0;
+}
+
+/* Frames that only concern refused items need no answer: the rest of a tensor one of whose chunks was refused would
+ * wait for a round that cannot close before it is pushed again. */
+static void abandon_refused(pd_core *core, pd_op *op)
+{
+    for (pd_parcel *parcel = core->box.lane[PD_LANE_LASTING].first, *next; parcel != NULL; parcel = next) {
+        next = parcel->next;
+        if (parcel->op != op || parcel->answered || !all_refused(parcel)) continue;
+        if (pd_outbox_sending(&core->box, parcel)) {
+            parcel->answered = true;            /* its bytes are the caller's until it has left */
+            continue;
+        }
+        pd_outbox_remove(&core->box, parcel);
+        pd_op_answered(core, op);
+    }
+}
+
+static void note_refusal(pd_parcel *parcel, const pd_error *error)
+{
+    pd_op_fail(parcel->op, error);
+    for (size_t i = 0; i < parcel->n_parts; i++) parcel->op->items[parcel->parts[i].item].outcome = error->code;
+}
+
+static int keep_reply(pd_op *op, const pd_prefix *prefix, const uint8_t *header)
+{
+    static const pd_error no_memory = { PD_NO_MEMORY, "out of memory" };
+
+    if ((op->reply = malloc(prefix->header_bytes + 1)) == NULL) {
+        pd_op_fail(op, &no_memory);
+        return PD_OK;
+    }
+    memcpy(op->reply, header, prefix->header_bytes);
+    op->reply_bytes = prefix->header_bytes;
+    return PD_OK;
+}
+
+static void left(pd_core *core)
+{
+    pd_error error;
+
+    pd_fail(&error, PD_FAILED_PRECONDITION, "this worker has left the job");
+    pd_core_end(core, &error);
+}
+
+/* The frame needs no keeping any more, unless part of it is still to be sent: then its operation waits for that. */
+static void retire(pd_core *core, pd_parcel *parcel)
+{
+    pd_op *op = parcel->op;
+
+    if (pd_outbox_sending(&core->box, parcel)) {
+        parcel->answered = true;
+        return;
+    }
+    pd_outbox_remove(&core->box, parcel);
+    pd_op_answered(core, op);
+}
+
+static int answered(pd_core *core, pd_parcel *parcel, const pd_prefix *prefix, const uint8_t *header, const pd_error *error)
+{
+    pd_op *op = parcel->op;
+    unsigned method = parcel->method;
+
+    if (op == NULL || parcel->answered) return PD_OK;
+    if (error != NULL) note_refusal(parcel, error);
+    else if (has_outcomes(method)) note_outcomes(core, parcel);
+    else if (method >= PD_STATUS) keep_reply(op, prefix, header);
+    retire(core, parcel);
+    if (error != NULL) abandon_refused(core, op);
+    else if (method == PD_LEAVE) left(core);
+    return PD_OK;
+}
+
+/* An error that answers no request: about the connection. */
+static int about_connection(pd_core *core, const pd_error *error)
+{
+    bool passing = error->code == PD_UNAVAILABLE || error->code == PD_DATA_LOSS || error->code == PD_DEADLINE_EXCEEDED
+                   || (core->greeted && error->code == PD_RESOURCE_EXHAUSTED);
+
+    if (passing) pd_core_drop(core, error->text);
+    else pd_core_end(core, error);
+    return PD_OK;
+}
+
+int pd_core_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
+{
+    pd_core *core = arg;
+    pd_parcel *parcel = pd_outbox_find(&core->box, prefix->request);
+    unsigned method = parcel != NULL ? parcel->method : PD_METHODS;
+    pd_error error, *refusal = NULL;
+
+    if ((prefix->flags & PD_FLAG_ERROR) != 0) {
+        pd_arena_reset(core->arena);
+        pd_message_error(core->arena, header, prefix->header_bytes, &error);
+        refusal = &error;
+    }
+    if (parcel == NULL) return refusal != NULL && prefix->request == 0 ? about_connection(core, refusal) : PD_OK;
+    if (parcel->lane == PD_LANE_LASTING) return answered(core, parcel, prefix, header, refusal);
+    pd_outbox_remove(&core->box, parcel);
+    if (method == PD_HELLO) return refusal != NULL ? refused(core, refusal) : welcomed(core, prefix, header);
+    if (method == PD_DECLARE) return refusal != NULL ? declare_refused(core, refusal) : declared(core, prefix, header);
+    return PD_OK;
+}

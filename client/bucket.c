@@ -1,0 +1,244 @@
+#include "bucket.h"
+
+#include <string.h>
+
+/* Small tensors fill a frame up to here. More would delay the first step that the server can take; less costs frames. */
+#define BUCKET_BYTES (1024 * 1024)
+
+static const uint8_t zeros[PD_PAYLOAD_ALIGN];
+
+void pd_bucket_init(pd_bucket *bucket, pd_core *core, pd_op *op, unsigned method)
+{
+    memset(bucket, 0, sizeof *bucket);
+    bucket->core = core;
+    bucket->op = op;
+    bucket->method = method;
+    paramd__push_request__init(&bucket->push);
+    paramd__pull_request__init(&bucket->pull);
+}
+
+void pd_bucket_drop(pd_bucket *bucket)
+{
+    for (pd_parcel *parcel = bucket->first, *next; parcel != NULL; parcel = next) {
+        next = parcel->next;
+        pd_parcel_free(parcel);
+    }
+    bucket->first = bucket->last = NULL;
+    bucket->n = 0;
+}
+
+/* ---- a frame ---- */
+
+static int pack(pd_bucket *bucket, uint64_t id, uint8_t **head, size_t *bytes)
+{
+    pd_bench *bench = bucket->core->bench;
+    Paramd__InitRequest init = PARAMD__INIT_REQUEST__INIT;
+    const ProtobufCMessage *message = &bucket->push.base;
+
+    bucket->push.pieces = init.pieces = bench->pieces;
+    bucket->push.n_pieces = init.n_pieces = bucket->pull.n_wants = bucket->n;
+    bucket->pull.wants = bench->wants;
+    if (bucket->method == PD_INIT) message = &init.base;
+    if (bucket->method == PD_PULL) message = &bucket->pull.base;
+    return pd_frame_pack(head, bytes, bucket->method, bucket->core->flags, id, message, bench->iov, bucket->n_iov, bucket->payload);
+}
+
+/* Ends the frame being filled, if it holds anything. */
+static int seal(pd_bucket *bucket)
+{
+    pd_bench *bench = bucket->core->bench;
+    uint64_t id = ++bucket->core->last_id;
+    pd_parcel *parcel;
+    uint8_t *head;
+    size_t bytes;
+    int rc;
+
+    if (bucket->n == 0) return PD_OK;
+    if ((rc = pack(bucket, id, &head, &bytes)) != PD_OK) return rc;
+    if ((parcel = pd_parcel_new(head, bytes, bench->part, bucket->n, bench->iov, bucket->n_iov)) == NULL) return PD_NO_MEMORY;
+    parcel->id = id;
+    parcel->method = bucket->method;
+    parcel->op = bucket->op;
+    parcel->reply_bytes = bucket->reply;
+    if (bucket->last != NULL) bucket->last->next = parcel;
+    else bucket->first = parcel;
+    bucket->last = parcel;
+    bucket->n = bucket->n_iov = 0;
+    bucket->payload = bucket->reply = 0;
+    return PD_OK;
+}
+
+/* Neighbours in memory that are neighbours in the payload are one entry. */
+static void append(pd_bucket *bucket, const void *at, size_t bytes)
+{
+    struct iovec *iov = bucket->core->bench->iov;
+    struct iovec *last = bucket->n_iov > 0 ? &iov[bucket->n_iov - 1] : NULL;
+
+    if (bytes == 0) return;
+    if (last != NULL && (const uint8_t *)last->iov_base + last->iov_len == (const uint8_t *)at) last->iov_len += bytes;
+    else iov[bucket->n_iov++] = (struct iovec){ (void *)at, bytes };
+    bucket->payload += bytes;
+}
+
+/* ---- pieces ---- */
+
+typedef struct pd_cut {                 /* one chunk of one item */
+    size_t      item;
+    uint32_t    handle;
+    int64_t     first, count;
+    bool        absent, alone;          /* alone: one of several chunks, which travel in frames of their own */
+    const void *from;                   /* NULL: no payload */
+    size_t      bytes;
+    pd_dtype    dtype;
+    void       *land;
+    size_t      reply;
+} pd_cut;
+
+static bool fits(const pd_bucket *bucket, const pd_cut *cut)
+{
+    uint64_t most = bucket->core->welcome.max_payload;
+    uint64_t payload = pd_piece_end(bucket->payload, 0) + cut->bytes, reply = pd_piece_end(bucket->reply, 0) + cut->reply;
+
+    if (bucket->n == 0) return true;
+    if (cut->alone || bucket->n >= bucket->core->max_pieces) return false;
+    if (most > BUCKET_BYTES) most = BUCKET_BYTES;
+    return payload <= most && reply <= most;
+}
+
+static void put_piece(pd_bucket *bucket, const pd_cut *cut)
+{
+    pd_bench *bench = bucket->core->bench;
+    Paramd__Piece *piece = &bench->piece[bucket->n];
+
+    paramd__piece__init(piece);
+    bench->pieces[bucket->n] = piece;
+    piece->handle = cut->handle;
+    piece->dtype = cut->dtype;
+    piece->absent = cut->absent;
+    if (cut->absent) return;
+    append(bucket, zeros, pd_piece_end(bucket->payload, 0) - bucket->payload);
+    piece->first = (uint64_t)cut->first;
+    piece->count = (uint64_t)cut->count;
+    piece->offset = bucket->payload;
+    append(bucket, cut->from, cut->bytes);
+}
+
+static void put_want(pd_bucket *bucket, const pd_cut *cut)
+{
+    pd_bench *bench = bucket->core->bench;
+    Paramd__Want *want = &bench->want[bucket->n];
+
+    paramd__want__init(want);
+    bench->wants[bucket->n] = want;
+    want->handle = cut->handle;
+    want->first = (uint64_t)cut->first;
+    want->count = (uint64_t)cut->count;
+}
+
+static int put(pd_bucket *bucket, const pd_cut *cut)
+{
+    if (!fits(bucket, cut)) {
+        int rc = seal(bucket);
+        if (rc != PD_OK) return rc;
+    }
+    if (bucket->method == PD_PULL) put_want(bucket, cut);
+    else put_piece(bucket, cut);
+    if (cut->reply > 0) bucket->reply = pd_piece_end(bucket->reply, 0) + cut->reply;
+    bucket->core->bench->part[bucket->n++] = (pd_part){ cut->item, cut->land, cut->reply };
+    return cut->alone ? seal(bucket) : PD_OK;
+}
+
+static int put_chunk(pd_bucket *bucket, size_t index, int64_t first, int64_t count)
+{
+    const pd_item *item = &bucket->op->items[index];
+    const pd_known *known = &bucket->core->params[item->param];
+    size_t in = pd_dtype_size(bucket->method == PD_INIT ? known->pull : known->push), out = pd_dtype_size(known->pull);
+    pd_cut cut = {
+        .item = index, .handle = (uint32_t)item->param, .first = first, .count = count, .alone = count < known->elements,
+        .dtype = bucket->method == PD_INIT ? known->pull : known->push,
+    };
+
+    if (bucket->method != PD_PULL) {
+        cut.from = (const uint8_t *)item->gradient + (size_t)first * in;
+        cut.bytes = (size_t)count * in;
+    }
+    if (bucket->method == PD_PULL || bucket->method == PD_PUSH_PULL) {
+        cut.land = (uint8_t *)item->weights + (size_t)first * out;
+        cut.reply = (size_t)count * out;
+    }
+    return put(bucket, &cut);
+}
+
+static int put_chunks(pd_bucket *bucket, size_t index)
+{
+    const pd_known *known = &bucket->core->params[bucket->op->items[index].param];
+    int64_t chunk = (int64_t)bucket->core->welcome.chunk_elements, first = 0;
+    int rc;
+
+    do {
+        int64_t left = known->elements - first;
+        if ((rc = put_chunk(bucket, index, first, left < chunk ? left : chunk)) != PD_OK) return rc;
+        first += chunk;
+    } while (first < known->elements);
+    return PD_OK;
+}
+
+/* Frames say one step (of a push) or least step (of a pull) for all they hold. */
+static int set_step(pd_bucket *bucket, uint64_t step)
+{
+    uint64_t *own = bucket->method == PD_PULL ? &bucket->pull.min_step : &bucket->push.step;
+
+    if (*own != step) {
+        int rc = seal(bucket);
+        if (rc != PD_OK) return rc;
+    }
+    *own = step;
+    return PD_OK;
+}
+
+int pd_bucket_item(pd_bucket *bucket, size_t i)
+{
+    const pd_item *item = &bucket->op->items[i];
+    const pd_known *known = &bucket->core->params[item->param];
+    bool pushes = bucket->method == PD_PUSH || bucket->method == PD_PUSH_PULL;
+    int rc = PD_OK;
+
+    if (bucket->op->method == PD_PUSH || bucket->op->method == PD_PUSH_PULL) rc = set_step(bucket, known->step + 1);
+    if (rc == PD_OK && pushes && item->gradient == NULL) {
+        pd_cut marker = { .item = i, .handle = (uint32_t)item->param, .absent = true, .dtype = known->push };
+        rc = put(bucket, &marker);
+    } else if (rc == PD_OK) {
+        rc = put_chunks(bucket, i);
+    }
+    if (rc != PD_OK) pd_bucket_drop(bucket);
+    return rc;
+}
+
+void pd_bucket_unpost(pd_core *core, pd_op *op)
+{
+    for (pd_parcel *parcel = core->box.lane[PD_LANE_LASTING].first, *next; parcel != NULL; parcel = next) {
+        next = parcel->next;
+        if (parcel->op == op) pd_outbox_remove(&core->box, parcel);
+    }
+    op->waits = 0;
+}
+
+int pd_bucket_post(pd_bucket *bucket)
+{
+    int rc = seal(bucket);
+
+    if (rc != PD_OK) pd_bucket_drop(bucket);
+    while (bucket->first != NULL) {
+        pd_parcel *parcel = bucket->first;
+
+        bucket->first = parcel->next;
+        if (!pd_outbox_add(&bucket->core->box, parcel, PD_LANE_LASTING)) {
+            pd_parcel_free(parcel);
+            pd_bucket_drop(bucket);
+            pd_bucket_unpost(bucket->core, bucket->op);
+            return PD_NO_MEMORY;
+        }
+        bucket->op->waits++;
+    }
+    return rc;
+}

@@ -1,0 +1,373 @@
+/* What the user asks for: each call is checked, cut into frames and queued. */
+#include "bucket.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int no_memory(pd_error *err)
+{
+    return pd_fail(err, PD_NO_MEMORY, "out of memory");
+}
+
+/* A new operation, unless the handle is at its end or holds too many. */
+static int begin(pd_core *core, unsigned method, pd_op **op, pd_error *err)
+{
+    if (core->ended.code != PD_OK) {
+        if (err != NULL) *err = core->ended;
+        return core->ended.code;
+    }
+    if (HASH_COUNT(core->ops) >= MAX_TICKETS)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%d tickets are under way: wait for some of them (pd_client_wait)", MAX_TICKETS);
+    if ((*op = pd_op_new(core, method)) == NULL) return no_memory(err);
+    return PD_OK;
+}
+
+static int give_back(pd_core *core, pd_op *op, int rc, pd_error *err)
+{
+    pd_op_free(core, op);
+    if (rc == PD_NO_MEMORY) return no_memory(err);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%s: too long, a frame's header holds at most %d bytes", pd_code_text(rc), PD_MAX_HEADER_BYTES);
+}
+
+/* ---- declaring ---- */
+
+void pd_core_forget_params(pd_core *core)
+{
+    for (size_t i = 0; i < core->n_params; i++) free(core->params[i].name);
+    free(core->params);
+    core->params = NULL;
+    core->n_params = 0;
+}
+
+static int know(pd_known *known, const pd_client_param *param, pd_error *err)
+{
+    size_t length = param->name != NULL ? strlen(param->name) : 0;
+
+    if (length == 0 || length > 256)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a parameter's name has %zu bytes: expected 1 to 256", length);
+    if (pd_shape_elements(&param->shape, &known->elements) != PD_OK)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: its shape is out of range (rank 0 to %d, dimensions from 0)", param->name, PD_MAX_RANK);
+    known->shape = param->shape;
+    known->push = param->push_dtype != 0 ? param->push_dtype : PD_F32;
+    known->pull = param->pull_dtype != 0 ? param->pull_dtype : PD_F32;
+    if (pd_dtype_size(known->push) == 0 || pd_dtype_size(known->pull) == 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: unknown element type %d", param->name,
+                       pd_dtype_size(known->push) == 0 ? (int)known->push : (int)known->pull);
+    return (known->name = strdup(param->name)) != NULL ? PD_OK : no_memory(err);
+}
+
+int pd_core_declare(pd_core *core, const pd_client_param *params, size_t n, pd_ticket_id *ticket, pd_error *err)
+{
+    pd_op *op;
+    int rc;
+
+    if (core->params != NULL) return pd_fail(err, PD_FAILED_PRECONDITION, "the parameters are declared already");
+    if (core->job[0] == '\0') return pd_fail(err, PD_FAILED_PRECONDITION, "an operator's connection has no parameters");
+    if (n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "no parameters to declare");
+    if ((rc = begin(core, PD_DECLARE, &op, err)) != PD_OK) return rc;
+    if ((core->params = calloc(n, sizeof *core->params)) == NULL) rc = no_memory(err);
+    for (; rc == PD_OK && core->n_params < n; core->n_params++)
+        if ((rc = know(&core->params[core->n_params], &params[core->n_params], err)) != PD_OK) break;
+    if (rc != PD_OK) {
+        pd_core_forget_params(core);
+        pd_op_free(core, op);
+        return rc;
+    }
+    core->declare_ticket = *ticket = op->id;
+    if (core->phase == PHASE_WELCOMED && pd_core_send_declare(core) != PD_OK) pd_core_drop(core, "out of memory");
+    return PD_OK;
+}
+
+/* Parameters of one Declare frame, with what they point to. */
+typedef struct pd_page {
+    Paramd__Parameter param[MAX_PIECES], *params[MAX_PIECES];
+    uint64_t          dims[MAX_PIECES][PD_MAX_RANK];
+} pd_page;
+
+/* Fills a page with parameters from `first` on, as many as a header holds; returns how many. */
+static size_t fill_page(const pd_core *core, size_t first, pd_page *page)
+{
+    size_t bytes = 0, n = 0;
+
+    for (; first + n < core->n_params && n < MAX_PIECES; n++) {
+        const pd_known *known = &core->params[first + n];
+        Paramd__Parameter *param = &page->param[n];
+
+        paramd__parameter__init(param);
+        param->name = known->name;
+        param->shape = page->dims[n];
+        param->n_shape = (size_t)known->shape.rank;
+        for (int i = 0; i < known->shape.rank; i++) page->dims[n][i] = (uint64_t)known->shape.dim[i];
+        param->pull_dtype = known->pull;
+        page->params[n] = param;
+        bytes += protobuf_c_message_get_packed_size(&param->base) + 4;
+        if (bytes > PD_MAX_HEADER_BYTES - FORM_BOUND) break;
+    }
+    return n;
+}
+
+int pd_core_send_declare(pd_core *core)
+{
+    pd_page *page = malloc(sizeof *page);
+    int rc = page != NULL ? PD_OK : PD_NO_MEMORY;
+
+    core->phase = PHASE_DECLARING;
+    core->declares_waiting = 0;
+    for (size_t first = 0, n; rc == PD_OK && first < core->n_params; first += n) {
+        Paramd__DeclareRequest request = PARAMD__DECLARE_REQUEST__INIT;
+
+        n = fill_page(core, first, page);
+        request.parameters = page->params;
+        request.n_parameters = n;
+        request.last = first + n == core->n_params;
+        rc = pd_core_post(core, PD_DECLARE, &request.base, PD_LANE_CONNECTION, NULL);
+        core->declares_waiting++;
+    }
+    free(page);
+    return rc;
+}
+
+/* ---- tensors ---- */
+
+static int check_items(const pd_core *core, unsigned method, const pd_item *items, size_t n, pd_error *err)
+{
+    if (!core->declared) return pd_fail(err, PD_FAILED_PRECONDITION, "no parameters are declared yet (pd_client_declare)");
+    if (n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "no items");
+    for (size_t i = 0; i < n; i++) {
+        if (items[i].param >= core->n_params)
+            return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu: parameter %zu of %zu that are declared", i, items[i].param, core->n_params);
+        if (method != PD_PUSH && items[i].weights == NULL && core->params[items[i].param].elements > 0)
+            return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu (%s): no place for its weights", i, core->params[items[i].param].name);
+    }
+    return PD_OK;
+}
+
+/* Each parameter is pushed once at a time: marks them, or none. */
+static int mark_pushing(pd_core *core, const pd_item *items, size_t n, pd_error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        pd_known *known = &core->params[items[i].param];
+
+        if (!known->pushing) {
+            known->pushing = true;
+            continue;
+        }
+        while (i-- > 0) core->params[items[i].param].pushing = false;
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s has a push under way: wait for its ticket first", known->name);
+    }
+    return PD_OK;
+}
+
+static void unmark_pushing(pd_core *core, const pd_item *items, size_t n)
+{
+    for (size_t i = 0; i < n; i++) core->params[items[i].param].pushing = false;
+}
+
+static void clear_results(pd_item *items, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        items[i].outcome = 0;
+        items[i].step = items[i].version = 0;
+    }
+}
+
+static int begin_items(pd_core *core, unsigned method, pd_item *items, size_t n, pd_op **op, pd_error *err)
+{
+    int rc = check_items(core, method, items, n, err);
+
+    if (rc == PD_OK) rc = begin(core, method, op, err);
+    if (rc != PD_OK) return rc;
+    (*op)->items = items;
+    (*op)->n = n;
+    clear_results(items, n);
+    return PD_OK;
+}
+
+/* "lr=0.05" and so on as options, for one push. */
+typedef struct pd_values {
+    Paramd__Option option[64], *options[64];
+    size_t         n;
+    char           text[4096];
+} pd_values;
+
+static int read_hypers(pd_values *values, const char *const *hypers, pd_error *err)
+{
+    size_t used = 0;
+
+    for (values->n = 0; hypers != NULL && hypers[values->n] != NULL; values->n++) {
+        const char *hyper = hypers[values->n], *equals = strchr(hyper, '=');
+        size_t size = strlen(hyper) + 1;
+        Paramd__Option *option = &values->option[values->n];
+
+        if (equals == NULL || equals == hyper) return pd_fail(err, PD_INVALID_ARGUMENT, "hyperparameter \"%s\": expected name=value", hyper);
+        if (values->n == 63 || used + size > sizeof values->text) return pd_fail(err, PD_INVALID_ARGUMENT, "too many hyperparameters in one push");
+        paramd__option__init(option);
+        option->name = memcpy(values->text + used, hyper, size);
+        option->name[equals - hyper] = '\0';
+        option->value = option->name + (equals - hyper) + 1;
+        values->options[values->n] = option;
+        used += size;
+    }
+    return PD_OK;
+}
+
+static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_options *options, const pd_values *values)
+{
+    pd_bucket bucket;
+    int rc = PD_OK;
+
+    pd_bucket_init(&bucket, core, op, method);
+    bucket.push.hypers = (Paramd__Option **)values->options;
+    bucket.push.n_hypers = values->n;
+    if (options != NULL) {
+        bucket.push.weight = options->weight;
+        bucket.push.zero_weight = options->zero_weight;
+        bucket.push.presummed = options->presummed;
+    }
+    for (size_t i = 0; rc == PD_OK && i < op->n; i++) rc = pd_bucket_item(&bucket, i);
+    return rc == PD_OK ? pd_bucket_post(&bucket) : rc;
+}
+
+/* A push that carries no gradient brings no weights back: they are pulled once that round is closed. */
+static int pull_absent(pd_core *core, pd_op *op)
+{
+    pd_bucket bucket;
+    int rc = PD_OK;
+
+    pd_bucket_init(&bucket, core, op, PD_PULL);
+    for (size_t i = 0; rc == PD_OK && i < op->n; i++)
+        if (op->items[i].gradient == NULL) rc = pd_bucket_item(&bucket, i);
+    return rc == PD_OK ? pd_bucket_post(&bucket) : rc;
+}
+
+int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const pd_push_options *options, pd_ticket_id *ticket, pd_error *err)
+{
+    pd_values values;
+    pd_op *op;
+    int rc = read_hypers(&values, options != NULL ? options->hypers : NULL, err);
+
+    if (rc == PD_OK) rc = begin_items(core, method, items, n, &op, err);
+    if (rc != PD_OK) return rc;
+    if ((rc = mark_pushing(core, items, n, err)) != PD_OK) {
+        pd_op_free(core, op);
+        return rc;
+    }
+    rc = cut_items(core, op, method, options, &values);
+    if (rc == PD_OK && method == PD_PUSH_PULL && (rc = pull_absent(core, op)) != PD_OK) pd_bucket_unpost(core, op);
+    if (rc != PD_OK) {
+        unmark_pushing(core, items, n);
+        return give_back(core, op, rc, err);
+    }
+    for (size_t i = 0; i < n; i++)
+        if (items[i].gradient != NULL) core->stats.payload_out += (uint64_t)core->params[items[i].param].elements * pd_dtype_size(core->params[items[i].param].push);
+    *ticket = op->id;
+    return PD_OK;
+}
+
+static int pull_items(pd_core *core, pd_op *op, uint64_t min_step)
+{
+    pd_bucket bucket;
+    int rc = PD_OK;
+
+    pd_bucket_init(&bucket, core, op, PD_PULL);
+    bucket.pull.min_step = min_step;
+    for (size_t i = 0; rc == PD_OK && i < op->n; i++) rc = pd_bucket_item(&bucket, i);
+    return rc == PD_OK ? pd_bucket_post(&bucket) : rc;
+}
+
+int pd_core_pull(pd_core *core, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err)
+{
+    pd_op *op;
+    int rc = begin_items(core, PD_PULL, items, n, &op, err);
+
+    if (rc != PD_OK) return rc;
+    if ((rc = pull_items(core, op, min_step)) != PD_OK) return give_back(core, op, rc, err);
+    *ticket = op->id;
+    return PD_OK;
+}
+
+/* Items for the whole model, which belong to the operation. */
+static int begin_model(pd_core *core, unsigned method, void *const *weights, pd_op **op, pd_error *err)
+{
+    pd_item *items = calloc(core->n_params > 0 ? core->n_params : 1, sizeof *items);
+    int rc;
+
+    if (items == NULL) return no_memory(err);
+    for (size_t i = 0; i < core->n_params; i++) items[i] = (pd_item){ .param = i, .gradient = weights[i], .weights = weights[i] };
+    if ((rc = begin_items(core, method, items, core->n_params, op, err)) != PD_OK) free(items);
+    else (*op)->owned = true;
+    return rc;
+}
+
+int pd_core_fetch(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_error *err)
+{
+    pd_op *op;
+    int rc = begin_model(core, PD_PULL, weights, &op, err);
+
+    if (rc != PD_OK) return rc;
+    if ((rc = pull_items(core, op, 0)) != PD_OK) return give_back(core, op, rc, err);
+    *ticket = op->id;
+    return PD_OK;
+}
+
+int pd_core_init(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_error *err)
+{
+    pd_bucket bucket;
+    pd_op *op;
+    int rc = begin_model(core, PD_INIT, weights, &op, err);
+
+    if (rc != PD_OK) return rc;
+    pd_bucket_init(&bucket, core, op, PD_INIT);
+    for (size_t i = 0; rc == PD_OK && i < op->n; i++)
+        if (!core->params[i].initialised) rc = pd_bucket_item(&bucket, i);
+    if (rc == PD_OK) rc = pd_bucket_post(&bucket);
+    if (rc != PD_OK) return give_back(core, op, rc, err);
+    op->done = op->waits == 0;
+    *ticket = op->id;
+    return PD_OK;
+}
+
+/* ---- the rest ---- */
+
+static int ask(pd_core *core, unsigned method, const ProtobufCMessage *request, pd_ticket_id *ticket, pd_error *err)
+{
+    pd_op *op;
+    int rc = begin(core, method, &op, err);
+
+    if (rc != PD_OK) return rc;
+    if ((rc = pd_core_post(core, method, request, PD_LANE_LASTING, op)) != PD_OK) return give_back(core, op, rc, err);
+    *ticket = op->id;
+    return PD_OK;
+}
+
+int pd_core_barrier(pd_core *core, pd_ticket_id *ticket, pd_error *err)
+{
+    Paramd__BarrierRequest request = PARAMD__BARRIER_REQUEST__INIT;
+    int rc;
+
+    request.sequence = core->barriers + 1;
+    rc = ask(core, PD_BARRIER, &request.base, ticket, err);
+    if (rc == PD_OK) core->barriers++;
+    return rc;
+}
+
+int pd_core_leave(pd_core *core, pd_ticket_id *ticket, pd_error *err)
+{
+    Paramd__Empty request = PARAMD__EMPTY__INIT;
+    return ask(core, PD_LEAVE, &request.base, ticket, err);
+}
+
+int pd_core_call(pd_core *core, unsigned method, const ProtobufCMessage *request, pd_ticket_id *ticket, pd_error *err)
+{
+    Paramd__Empty empty = PARAMD__EMPTY__INIT;
+    return ask(core, method, request != NULL ? request : &empty.base, ticket, err);
+}
+
+void pd_core_give_up(pd_core *core, pd_ticket_id ticket)
+{
+    pd_op *op = pd_op_find(core, ticket);
+
+    if (op == NULL) return;
+    pd_bucket_unpost(core, op);
+    pd_op_free(core, op);
+}

@@ -1,0 +1,415 @@
+#include "core_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MS 1000000ull
+
+/* Before the server's welcome says otherwise. */
+#define FIRST_TIMEOUT_NS (10000 * MS)
+#define FIRST_HEARTBEAT_NS (2500 * MS)
+#define BACKOFF_LEAST_NS (50 * MS)
+#define BACKOFF_MOST_NS  (2000 * MS)
+/* A server that does not read (its ingest budget is used up) is given so many times longer than one that does not answer. */
+enum { PATIENCE = 10 };
+enum { ARENA_BYTES = PD_ARENA_BUDGET };
+
+/* ---- life ---- */
+
+static void free_texts(char **texts)
+{
+    for (size_t i = 0; texts != NULL && texts[i] != NULL; i++) free(texts[i]);
+    free(texts);
+}
+
+static char **copy_texts(const char *const *texts)
+{
+    size_t n = 0;
+    char **copy;
+
+    while (texts != NULL && texts[n] != NULL) n++;
+    if ((copy = calloc(n + 1, sizeof *copy)) == NULL) return NULL;
+    for (size_t i = 0; i < n; i++) {
+        if ((copy[i] = strdup(texts[i])) == NULL) {
+            free_texts(copy);
+            return NULL;
+        }
+    }
+    return copy;
+}
+
+static int check_options(const char *const *options, pd_error *err)
+{
+    for (size_t i = 0; options != NULL && options[i] != NULL; i++) {
+        const char *equals = strchr(options[i], '=');
+        if (equals == NULL || equals == options[i])
+            return pd_fail(err, PD_INVALID_ARGUMENT, "option \"%s\": expected name=value", options[i]);
+    }
+    return PD_OK;
+}
+
+int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
+{
+    static const char *const plain[] = { "* sgd", NULL };
+    pd_core *core;
+    pd_op *op;
+    int rc = check_options(config->options, err);
+
+    if (rc != PD_OK) return rc;
+    if ((core = calloc(1, sizeof *core)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    core->job = strdup(config->job);
+    core->label = strdup(config->label);
+    core->options = copy_texts(config->options);
+    core->rules = copy_texts(config->rules != NULL ? config->rules : plain);
+    core->bench = malloc(sizeof *core->bench);
+    core->arena = pd_arena_new(ARENA_BYTES);
+    core->rank = config->rank;
+    core->world_size = config->world_size;
+    core->nonce = core->random = config->nonce;
+    core->flags = config->checksum ? PD_FLAG_CHECKSUM : 0;
+    core->urls = config->urls;
+    op = pd_op_new(core, PD_HELLO);
+    if (core->job == NULL || core->label == NULL || core->options == NULL || core->rules == NULL || core->bench == NULL || core->arena == NULL
+        || op == NULL) {
+        pd_core_free(core);
+        return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    }
+    core->welcome_ticket = op->id;
+    *out = core;
+    return PD_OK;
+}
+
+void pd_core_free(pd_core *core)
+{
+    pd_op *op, *next;
+
+    if (core == NULL) return;
+    pd_outbox_clear(&core->box);
+    HASH_ITER(hh, core->ops, op, next) pd_op_free(core, op);
+    pd_core_forget_params(core);
+    free_texts(core->options);
+    free_texts(core->rules);
+    pd_arena_free(core->arena);
+    free(core->bench);
+    free(core->job);
+    free(core->label);
+    free(core);
+}
+
+/* ---- operations ---- */
+
+#undef uthash_nonfatal_oom
+#define uthash_nonfatal_oom(op) ((op)->hh.tbl = NULL)
+
+pd_op *pd_op_new(pd_core *core, unsigned method)
+{
+    pd_op *op = calloc(1, sizeof *op);
+
+    if (op == NULL) return NULL;
+    op->id = ++core->last_id;
+    op->method = method;
+    HASH_ADD(hh, core->ops, id, sizeof op->id, op);
+    if (op->hh.tbl != NULL) return op;
+    free(op);
+    return NULL;
+}
+
+pd_op *pd_op_find(const pd_core *core, pd_ticket_id ticket)
+{
+    pd_op *op;
+    HASH_FIND(hh, core->ops, &ticket, sizeof ticket, op);
+    return op;
+}
+
+void pd_op_free(pd_core *core, pd_op *op)
+{
+    HASH_DELETE(hh, core->ops, op);
+    if (op->owned) free(op->items);
+    free(op->reply);
+    free(op);
+}
+
+void pd_op_fail(pd_op *op, const pd_error *error)
+{
+    if (op->error.code == PD_OK) op->error = *error;
+}
+
+static void done(pd_core *core, pd_op *op)
+{
+    op->done = true;
+    if (op->method != PD_PUSH && op->method != PD_PUSH_PULL) return;
+    for (size_t i = 0; i < op->n; i++) core->params[op->items[i].param].pushing = false;
+}
+
+void pd_op_answered(pd_core *core, pd_op *op)
+{
+    if (--op->waits == 0) done(core, op);
+}
+
+bool pd_core_done(const pd_core *core, pd_ticket_id ticket)
+{
+    const pd_op *op = pd_op_find(core, ticket);
+    return op == NULL || op->done;
+}
+
+int pd_core_finish(pd_core *core, pd_ticket_id ticket, uint8_t **reply, size_t *bytes, pd_error *err)
+{
+    pd_op *op = pd_op_find(core, ticket);
+    int rc;
+
+    *reply = NULL;
+    *bytes = 0;
+    if (op == NULL) return pd_fail(err, PD_NOT_FOUND, "ticket %llu: never given out, or waited for already", (unsigned long long)ticket);
+    rc = op->error.code;
+    if (rc != PD_OK && err != NULL) *err = op->error;
+    *reply = op->reply;
+    *bytes = op->reply_bytes;
+    op->reply = NULL;
+    pd_op_free(core, op);
+    return rc;
+}
+
+void pd_core_end(pd_core *core, const pd_error *error)
+{
+    pd_op *op, *next;
+
+    if (core->ended.code != PD_OK) return;
+    core->ended = *error;
+    core->phase = core->phase == PHASE_DOWN ? PHASE_DOWN : PHASE_DROP;
+    pd_outbox_clear(&core->box);
+    HASH_ITER(hh, core->ops, op, next) {
+        if (op->done) continue;
+        pd_op_fail(op, error);
+        op->waits = 0;
+        done(core, op);
+    }
+}
+
+int pd_core_post(pd_core *core, unsigned method, const ProtobufCMessage *message, pd_lane lane, pd_op *op)
+{
+    uint8_t *head;
+    size_t bytes;
+    pd_parcel *parcel;
+    uint64_t id = ++core->last_id;
+    int rc = pd_frame_pack(&head, &bytes, method, core->flags, id, message, NULL, 0, 0);
+
+    if (rc != PD_OK) return rc;
+    if ((parcel = pd_parcel_new(head, bytes, NULL, 0, NULL, 0)) == NULL) return PD_NO_MEMORY;
+    parcel->id = id;
+    parcel->method = method;
+    parcel->op = op;
+    if (!pd_outbox_add(&core->box, parcel, lane)) {
+        pd_parcel_free(parcel);
+        return PD_NO_MEMORY;
+    }
+    if (op != NULL) op->waits++;
+    return PD_OK;
+}
+
+/* ---- making connections ---- */
+
+/* splitmix64: jitter needs to differ between processes, no more. */
+static uint64_t draw(pd_core *core)
+{
+    uint64_t z = core->random += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+/* 50 ms doubling to 2 s, of which the second half is left to chance. */
+static uint64_t backoff_ns(pd_core *core)
+{
+    uint64_t most = core->attempts < 6 ? BACKOFF_LEAST_NS << core->attempts : BACKOFF_MOST_NS;
+
+    if (most > BACKOFF_MOST_NS) most = BACKOFF_MOST_NS;
+    return most / 2 + draw(core) % (most / 2 + 1);
+}
+
+pd_link pd_core_link(const pd_core *core, uint64_t now_ns)
+{
+    if (core->phase == PHASE_DROP) return PD_LINK_DROP;
+    if (core->phase != PHASE_DOWN) return PD_LINK_KEEP;
+    return core->ended.code == PD_OK && now_ns >= core->retry_ns ? PD_LINK_CONNECT : PD_LINK_REST;
+}
+
+size_t pd_core_url(const pd_core *core)
+{
+    return core->url;
+}
+
+void pd_core_drop(pd_core *core, const char *reason)
+{
+    if (core->phase == PHASE_DOWN) return;
+    core->phase = PHASE_DROP;
+    strncpy(core->reason, reason, sizeof core->reason - 1);
+}
+
+static int split_options(char *const *texts, Paramd__Option **out, size_t *n)
+{
+    size_t count = 0, bytes = 0;
+    Paramd__Option *options;
+    char *at;
+
+    while (texts[count] != NULL) bytes += strlen(texts[count++]) + 1;
+    if ((options = malloc(count * sizeof *options + bytes + 1)) == NULL) return PD_NO_MEMORY;
+    at = (char *)(options + count);
+    for (size_t i = 0; i < count; i++) {
+        size_t size = strlen(texts[i]) + 1;
+
+        paramd__option__init(&options[i]);
+        options[i].name = memcpy(at, texts[i], size);
+        options[i].value = strchr(at, '=') + 1;
+        options[i].value[-1] = '\0';
+        at += size;
+    }
+    *out = options;
+    *n = count;
+    return PD_OK;
+}
+
+static int post_hello(pd_core *core)
+{
+    Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
+    Paramd__Option *options, **pointers;
+    size_t n;
+    int rc = split_options(core->options, &options, &n);
+
+    if (rc != PD_OK) return rc;
+    if ((pointers = malloc((n + 1) * sizeof *pointers)) == NULL) {
+        free(options);
+        return PD_NO_MEMORY;
+    }
+    for (size_t i = 0; i < n; i++) pointers[i] = &options[i];
+    hello.protocol = PD_PROTOCOL_VERSION;
+    hello.job = core->job;
+    hello.rank = core->rank;
+    hello.world_size = core->world_size;
+    hello.nonce = core->nonce;
+    hello.label = core->label;
+    hello.options = pointers;
+    hello.n_options = n;
+    hello.rules = core->rules;
+    while (hello.rules[hello.n_rules] != NULL) hello.n_rules++;
+    rc = pd_core_post(core, PD_HELLO, &hello.base, PD_LANE_CONNECTION, NULL);
+    free(pointers);
+    free(options);
+    return rc;
+}
+
+void pd_core_up(pd_core *core, uint64_t now_ns)
+{
+    int rc;
+
+    core->phase = PHASE_GREETING;
+    core->welcomed = false;
+    core->timeout_ns = FIRST_TIMEOUT_NS;
+    core->heartbeat_ns = FIRST_HEARTBEAT_NS;
+    core->heard_ns = core->sent_ns = now_ns;
+    core->stats.connects++;
+    rc = post_hello(core);
+    if (rc == PD_OK) return;
+    if (rc == PD_OUT_OF_RANGE) {
+        pd_error error;
+        pd_fail(&error, PD_INVALID_ARGUMENT, "options and rules are too long: at most %d bytes together", PD_MAX_HEADER_BYTES);
+        pd_core_end(core, &error);
+    } else {
+        pd_core_drop(core, pd_code_text(rc));
+    }
+}
+
+static void left_at_last(void *arg, pd_parcel *parcel)
+{
+    pd_op_answered(arg, parcel->op);
+}
+
+void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason)
+{
+    if (core->phase != PHASE_DROP) strncpy(core->reason, reason, sizeof core->reason - 1);
+    if (core->welcomed) core->attempts = 0;
+    else core->url = (core->url + 1) % core->urls;
+    core->retry_ns = now_ns + backoff_ns(core);
+    core->attempts++;
+    core->phase = PHASE_DOWN;
+    core->welcomed = false;
+    core->reply = NULL;
+    core->stats.resent += pd_outbox_rewind(&core->box, left_at_last, core);
+}
+
+/* ---- time ---- */
+
+/* Something was asked on this connection and is not answered. */
+static bool owed(const pd_core *core)
+{
+    return core->box.lane[PD_LANE_CONNECTION].first != NULL
+           || (core->box.open && core->box.lane[PD_LANE_LASTING].first != core->box.lane[PD_LANE_LASTING].next);
+}
+
+static uint64_t dead_ns(const pd_core *core)
+{
+    uint64_t quiet_since = core->heard_ns;
+
+    if (!pd_outbox_pending(&core->box)) return quiet_since + core->timeout_ns;
+    if (core->sent_ns > quiet_since) quiet_since = core->sent_ns;       /* it reads what we send: that is a sign of life */
+    return quiet_since + PATIENCE * core->timeout_ns;
+}
+
+uint64_t pd_core_next(const pd_core *core)
+{
+    uint64_t beat, dead;
+
+    if (core->phase == PHASE_DROP) return 0;
+    if (core->phase == PHASE_DOWN) return core->ended.code == PD_OK ? core->retry_ns : UINT64_MAX;
+    beat = core->welcomed && !pd_outbox_pending(&core->box) ? core->sent_ns + core->heartbeat_ns : UINT64_MAX;
+    dead = owed(core) ? dead_ns(core) : UINT64_MAX;
+    return beat < dead ? beat : dead;
+}
+
+void pd_core_tick(pd_core *core, uint64_t now_ns)
+{
+    Paramd__Empty empty = PARAMD__EMPTY__INIT;
+
+    if (core->phase == PHASE_DOWN || core->phase == PHASE_DROP) return;
+    if (owed(core) && now_ns >= dead_ns(core)) {
+        pd_core_drop(core, "the server has gone silent");
+    } else if (core->welcomed && !pd_outbox_pending(&core->box) && now_ns >= core->sent_ns + core->heartbeat_ns) {
+        if (pd_core_post(core, PD_HEARTBEAT, &empty.base, PD_LANE_CONNECTION, NULL) != PD_OK) core->sent_ns = now_ns;   /* no memory: next time */
+    }
+}
+
+/* ---- bytes ---- */
+
+int pd_core_output(pd_core *core, struct iovec *iov, int max, size_t bytes)
+{
+    if (core->phase == PHASE_DOWN || core->phase == PHASE_DROP) return 0;
+    return pd_outbox_gather(&core->box, iov, max, bytes);
+}
+
+bool pd_core_has_output(const pd_core *core)
+{
+    return core->phase != PHASE_DOWN && core->phase != PHASE_DROP && pd_outbox_pending(&core->box);
+}
+
+void pd_core_sent(pd_core *core, size_t n, uint64_t now_ns)
+{
+    core->sent_ns = now_ns;
+    core->stats.bytes_out += n;
+    pd_outbox_sent(&core->box, n, left_at_last, core);
+}
+
+void pd_core_heard(pd_core *core, size_t n, uint64_t now_ns)
+{
+    core->heard_ns = now_ns;
+    core->stats.bytes_in += n;
+}
+
+/* ---- facts ---- */
+
+const pd_welcome *pd_core_welcome(const pd_core *core) { return &core->welcome; }
+pd_ticket_id pd_core_welcome_ticket(const pd_core *core) { return core->welcome_ticket; }
+uint64_t pd_core_step(const pd_core *core, size_t param) { return param < core->n_params ? core->params[param].step : 0; }
+bool pd_core_must_init(const pd_core *core) { return core->must_init; }
+pd_client_stats pd_core_stats(const pd_core *core) { return core->stats; }
+const pd_error *pd_core_ended(const pd_core *core) { return core->ended.code != PD_OK ? &core->ended : NULL; }
+bool pd_core_running(const pd_core *core) { return core->welcomed; }
+const char *pd_core_reason(const pd_core *core) { return core->reason; }

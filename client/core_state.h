@@ -1,0 +1,107 @@
+/* core_state.h - what the core knows; shared by core.c (connection), call.c (what is asked) and answer.c (what is answered). */
+#ifndef PD_CORE_STATE_H
+#define PD_CORE_STATE_H
+
+#include "core.h"
+#include "outbox.h"
+
+/* A frame's header must stay under PD_MAX_HEADER_BYTES, and its answer's too: no piece, want or outcome packs to more than PIECE_BOUND
+ * bytes, and what else stands in a header is bounded by FORM_BOUND. */
+enum { PIECE_BOUND = 48, FORM_BOUND = 8 * 1024, MAX_PIECES = (PD_MAX_HEADER_BYTES - FORM_BOUND) / PIECE_BOUND };
+enum { MAX_TICKETS = 16384 };
+
+/* One operation of the user, from its call to pd_core_finish. */
+typedef struct pd_op {
+    pd_ticket_id id;
+    unsigned     method;
+    pd_item     *items;                 /* borrowed, unless `owned` */
+    size_t       n;
+    bool         owned, done;
+    size_t       waits;                 /* frames not answered */
+    pd_error     error;                 /* the first */
+    uint8_t     *reply;                 /* of a pd_core_call */
+    size_t       reply_bytes;
+    UT_hash_handle hh;
+} pd_op;
+
+typedef struct pd_known {               /* a declared parameter; its index is its handle */
+    char    *name;
+    pd_shape shape;
+    int64_t  elements;
+    pd_dtype push, pull;
+    uint64_t step;                      /* rounds closed, as last heard of */
+    bool     initialised, pushing;
+} pd_known;
+
+typedef enum pd_phase {
+    PHASE_DOWN,                         /* no connection */
+    PHASE_GREETING,                     /* Hello is out */
+    PHASE_WELCOMED,                     /* nothing is declared yet */
+    PHASE_DECLARING,
+    PHASE_RUNNING,
+    PHASE_DROP,                         /* the connection is to be closed */
+} pd_phase;
+
+/* Where a frame is put together; made once. */
+typedef struct pd_bench {
+    Paramd__Piece piece[MAX_PIECES], *pieces[MAX_PIECES];
+    Paramd__Want  want[MAX_PIECES], *wants[MAX_PIECES];
+    pd_part       part[MAX_PIECES];
+    struct iovec  iov[2 * MAX_PIECES];
+    struct iovec  landing[2 * MAX_PIECES + 1];  /* where the payload of the answer that is just coming goes */
+} pd_bench;
+
+struct pd_core {
+    char    *job, *label;
+    char   **options, **rules;          /* NULL at the end */
+    uint32_t rank, world_size;
+    uint64_t nonce;
+    uint8_t  flags;                     /* of frames that are sent */
+    size_t   urls;
+
+    pd_phase phase;
+    bool     welcomed;                  /* this connection */
+    uint64_t retry_ns, heard_ns, sent_ns, timeout_ns, heartbeat_ns;
+    unsigned attempts;                  /* in vain since the last welcome */
+    size_t   url;
+    uint64_t random;
+    char     reason[PD_ERROR_TEXT];
+    pd_error ended;                     /* code other than PD_OK: nothing goes any more */
+
+    pd_welcome welcome;
+    bool       greeted;                 /* there is a welcome */
+    uint32_t   max_pieces;
+
+    pd_known *params;
+    size_t    n_params;
+    bool      declared, must_init;      /* declared: accepted once */
+    size_t    declares_waiting;         /* frames not answered */
+    pd_ticket_id welcome_ticket, declare_ticket;
+    uint64_t  barriers;
+
+    pd_op    *ops;                      /* by ticket */
+    pd_outbox box;
+    uint64_t  last_id;                  /* of requests and tickets */
+    pd_bench *bench;
+    pd_arena *arena;                    /* the answer that is just landing */
+    Paramd__DataReply *reply;
+    pd_client_stats stats;
+};
+
+/* core.c */
+pd_op *pd_op_new(pd_core *core, unsigned method);                   /* NULL: out of memory */
+pd_op *pd_op_find(const pd_core *core, pd_ticket_id ticket);
+void   pd_op_free(pd_core *core, pd_op *op);
+void   pd_op_fail(pd_op *op, const pd_error *error);                /* keeps the first */
+void   pd_op_answered(pd_core *core, pd_op *op);                    /* one frame less is waited for */
+/* Packs a message as a frame of one's own and adds it to the outbox. `op` may be NULL. PD_OUT_OF_RANGE: too long. PD_NO_MEMORY. */
+int    pd_core_post(pd_core *core, unsigned method, const ProtobufCMessage *message, pd_lane lane, pd_op *op);
+/* Nothing goes any more: every operation ends with this error. */
+void   pd_core_end(pd_core *core, const pd_error *error);
+/* The connection is of no use any more. */
+void   pd_core_drop(pd_core *core, const char *reason);
+/* call.c: sends what has been declared. */
+int    pd_core_send_declare(pd_core *core);
+void   pd_core_forget_params(pd_core *core);
+
+#endif

@@ -1,0 +1,181 @@
+#include "outbox.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+pd_parcel *pd_parcel_new(uint8_t *head, size_t head_bytes, const pd_part *parts, size_t n_parts, const struct iovec *iov, size_t n_iov)
+{
+    pd_parcel *parcel = calloc(1, sizeof *parcel + n_parts * sizeof *parts + n_iov * sizeof *iov);
+
+    if (parcel == NULL) {
+        free(head);
+        return NULL;
+    }
+    parcel->head = head;
+    parcel->head_bytes = head_bytes;
+    parcel->parts = (pd_part *)(parcel + 1);
+    parcel->n_parts = n_parts;
+    parcel->iov = (struct iovec *)(parcel->parts + n_parts);
+    parcel->n_iov = n_iov;
+    if (n_parts > 0) memcpy(parcel->parts, parts, n_parts * sizeof *parts);
+    if (n_iov > 0) memcpy(parcel->iov, iov, n_iov * sizeof *iov);
+    for (size_t i = 0; i < n_iov; i++) parcel->payload_bytes += iov[i].iov_len;
+    return parcel;
+}
+
+void pd_parcel_free(pd_parcel *parcel)
+{
+    if (parcel == NULL) return;
+    free(parcel->head);
+    free(parcel);
+}
+
+/* Out of memory shows as an entry that is in no table. */
+#undef uthash_nonfatal_oom
+#define uthash_nonfatal_oom(parcel) ((parcel)->hh.tbl = NULL)
+
+bool pd_outbox_add(pd_outbox *box, pd_parcel *parcel, pd_lane lane)
+{
+    HASH_ADD(hh, box->by_id, id, sizeof parcel->id, parcel);
+    if (parcel->hh.tbl == NULL) return false;
+    parcel->lane = lane;
+    parcel->next = NULL;
+    parcel->prev = box->lane[lane].last;
+    if (parcel->prev != NULL) parcel->prev->next = parcel;
+    else box->lane[lane].first = parcel;
+    box->lane[lane].last = parcel;
+    if (box->lane[lane].next == NULL) box->lane[lane].next = parcel;
+    return true;
+}
+
+pd_parcel *pd_outbox_find(const pd_outbox *box, uint64_t id)
+{
+    pd_parcel *parcel;
+    HASH_FIND(hh, box->by_id, &id, sizeof id, parcel);
+    return parcel;
+}
+
+bool pd_outbox_sending(const pd_outbox *box, const pd_parcel *parcel)
+{
+    return box->gone > 0 && box->lane[box->current].next == parcel;
+}
+
+static void take_out(pd_outbox *box, pd_parcel *parcel)
+{
+    pd_lane lane = parcel->lane;
+
+    if (box->lane[lane].next == parcel) box->lane[lane].next = parcel->next;
+    if (parcel->prev != NULL) parcel->prev->next = parcel->next;
+    else box->lane[lane].first = parcel->next;
+    if (parcel->next != NULL) parcel->next->prev = parcel->prev;
+    else box->lane[lane].last = parcel->prev;
+    HASH_DELETE(hh, box->by_id, parcel);
+    pd_parcel_free(parcel);
+}
+
+void pd_outbox_remove(pd_outbox *box, pd_parcel *parcel)
+{
+    if (pd_outbox_sending(box, parcel)) {
+        parcel->op = NULL;
+        parcel->answered = true;
+    } else {
+        take_out(box, parcel);
+    }
+}
+
+/* ---- sending ---- */
+
+/* A frame once begun is finished; else the connection's own go first. */
+static pd_parcel *choose(pd_outbox *box, pd_lane *lane)
+{
+    if (box->gone > 0) *lane = box->current;
+    else if (box->lane[PD_LANE_CONNECTION].next != NULL) *lane = PD_LANE_CONNECTION;
+    else *lane = PD_LANE_LASTING;
+    return *lane == PD_LANE_CONNECTION || box->open ? box->lane[*lane].next : NULL;
+}
+
+/* What is left of a frame after `skip` bytes. */
+static int gather_one(const pd_parcel *parcel, size_t skip, struct iovec *iov, int max, size_t *bytes)
+{
+    int n = 0;
+
+    for (size_t i = 0; i <= parcel->n_iov && n < max; i++) {
+        struct iovec part = i == 0 ? (struct iovec){ parcel->head, parcel->head_bytes } : parcel->iov[i - 1];
+        size_t cut = skip < part.iov_len ? skip : part.iov_len;
+
+        skip -= cut;
+        if (cut == part.iov_len) continue;
+        iov[n++] = (struct iovec){ (uint8_t *)part.iov_base + cut, part.iov_len - cut };
+        *bytes += part.iov_len - cut;
+    }
+    return n;
+}
+
+int pd_outbox_gather(pd_outbox *box, struct iovec *iov, int max, size_t bytes)
+{
+    pd_lane lane;
+    pd_parcel *parcel = choose(box, &lane);
+    bool yields = lane == PD_LANE_LASTING && box->lane[PD_LANE_CONNECTION].next != NULL;
+    size_t skip = box->gone, gathered = 0;
+    int n = 0;
+
+    box->current = lane;
+    for (; parcel != NULL && n < max && gathered < bytes; parcel = parcel->next, skip = 0) {
+        n += gather_one(parcel, skip, iov + n, max - n, &gathered);
+        if (yields) break;
+    }
+    return n;
+}
+
+void pd_outbox_sent(pd_outbox *box, size_t n, void (*done)(void *arg, pd_parcel *parcel), void *arg)
+{
+    while (n > 0) {
+        pd_parcel *parcel = box->lane[box->current].next;
+        size_t left = parcel->head_bytes + parcel->payload_bytes - box->gone;
+
+        if (n < left) {
+            box->gone += n;
+            return;
+        }
+        n -= left;
+        box->gone = 0;
+        box->lane[box->current].next = parcel->next;
+        parcel->sent = true;
+        if (!parcel->answered) continue;
+        if (parcel->op != NULL) done(arg, parcel);
+        take_out(box, parcel);
+    }
+}
+
+bool pd_outbox_pending(const pd_outbox *box)
+{
+    return box->gone > 0 || box->lane[PD_LANE_CONNECTION].next != NULL || (box->open && box->lane[PD_LANE_LASTING].next != NULL);
+}
+
+/* ---- the connection's end ---- */
+
+size_t pd_outbox_rewind(pd_outbox *box, void (*done)(void *arg, pd_parcel *parcel), void *arg)
+{
+    size_t again = 0;
+
+    box->gone = 0;
+    box->open = false;
+    while (box->lane[PD_LANE_CONNECTION].first != NULL) take_out(box, box->lane[PD_LANE_CONNECTION].first);
+    for (pd_parcel *parcel = box->lane[PD_LANE_LASTING].first, *next; parcel != NULL; parcel = next) {
+        next = parcel->next;
+        if (parcel->sent) again++;
+        parcel->sent = false;
+        if (!parcel->answered) continue;
+        if (parcel->op != NULL) done(arg, parcel);
+        take_out(box, parcel);
+    }
+    box->lane[PD_LANE_LASTING].next = box->lane[PD_LANE_LASTING].first;
+    return again;
+}
+
+void pd_outbox_clear(pd_outbox *box)
+{
+    for (pd_lane lane = 0; lane < PD_LANES; lane++)
+        while (box->lane[lane].first != NULL) take_out(box, box->lane[lane].first);
+    box->gone = 0;
+}
