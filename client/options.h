@@ -1,0 +1,17 @@
+/* options.h - what pd_client_options, the environment and defaults come to. */
+#ifndef PD_OPTIONS_H
+#define PD_OPTIONS_H
+
+#include "core.h"
+
+typedef struct pd_settings {
+    const char    *urls;            /* borrowed from the options or the environment */
+    double         deadline;
+    pd_core_config core;            /* likewise */
+    char           label[160];
+} pd_settings;
+
+/* PD_INVALID_ARGUMENT: an option or variable that cannot be used, by name. `settings` must stay where it is: it points into itself. */
+int pd_settings_resolve(pd_settings *settings, const pd_client_options *options, pd_error *err);
+
+#endif
