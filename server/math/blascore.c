@@ -14,24 +14,34 @@ bool pd_blas_uses_openmp(void)
     return openblas_get_parallel() == OPENBLAS_OPENMP;
 }
 
-const char *pd_blas_judge(const char *core, bool has_avx2)
+static bool is_among(const char *core, const char *const *names)
 {
-    /* x86 kernels that know no AVX2. */
-    static const char *const old[] = {
-        "Katmai", "Coppermine", "Northwood", "Prescott", "Banias", "Core2", "Penryn", "Dunnington", "Nehalem", "Athlon", "Opteron",
-        "Opteron_SSE3", "Barcelona", "Bobcat", "Atom", "Nano", "Sandybridge", "Bulldozer", "Piledriver", "Steamroller",
-    };
+    for (; *names != NULL; names++)
+        if (strcasecmp(core, *names) == 0) return true;
+    return false;
+}
 
-    if (!has_avx2) return NULL;
-    for (size_t i = 0; i < sizeof old / sizeof old[0]; i++)
-        if (strcasecmp(core, old[i]) == 0) return "this CPU has AVX2, but OpenBLAS chose kernels from before AVX2; OPENBLAS_CORETYPE=auto makes it choose by CPU features";
+const char *pd_blas_judge(const char *core, bool has_avx2, bool has_avx512)
+{
+    static const char *const before_avx2[] = {
+        "Katmai", "Coppermine", "Northwood", "Prescott", "Banias", "Core2", "Penryn", "Dunnington", "Nehalem", "Athlon", "Opteron",
+        "Opteron_SSE3", "Barcelona", "Bobcat", "Atom", "Nano", "Sandybridge", "Bulldozer", "Piledriver", "Steamroller", NULL
+    };
+    static const char *const before_avx512[] = { "Haswell", "Zen", "Excavator", NULL };
+
+    if (has_avx2 && is_among(core, before_avx2))
+        return "this CPU has AVX2, but OpenBLAS chose kernels from before it; OPENBLAS_CORETYPE=auto makes it choose by CPU features";
+    if (has_avx512 && is_among(core, before_avx512))
+        return "this CPU has AVX-512, but OpenBLAS chose kernels without it; OPENBLAS_CORETYPE=auto makes it choose by CPU features";
     return NULL;
 }
 
 const char *pd_blas_poor_choice(void)
 {
 #ifdef __x86_64__
-    return pd_blas_judge(pd_blas_core(), __builtin_cpu_supports("avx2"));
+    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512vl");
+    return pd_blas_judge(pd_blas_core(), __builtin_cpu_supports("avx2"), avx512);
 #else
     return NULL;
 #endif

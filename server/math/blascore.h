@@ -15,6 +15,6 @@ bool pd_blas_uses_openmp(void);
 const char *pd_blas_poor_choice(void);
 
 /* The judgement behind it, for any core and CPU. */
-const char *pd_blas_judge(const char *core, bool has_avx2);
+const char *pd_blas_judge(const char *core, bool has_avx2, bool has_avx512);
 
 #endif

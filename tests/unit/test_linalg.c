@@ -195,12 +195,13 @@ static void computes_with_the_openmp_flavour(void **state)
 static void calls_an_old_core_on_a_new_cpu_a_poor_choice(void **state)
 {
     (void)state;
-    assert_non_null(pd_blas_judge("Prescott", true));
-    assert_non_null(pd_blas_judge("Nehalem", true));
-    assert_null(pd_blas_judge("Prescott", false));      /* an old CPU: nothing better to choose */
-    assert_null(pd_blas_judge("Haswell", true));
-    assert_null(pd_blas_judge("SkylakeX", true));
-    assert_null(pd_blas_judge("Zen", true));
+    assert_non_null(pd_blas_judge("Prescott", true, false));
+    assert_non_null(pd_blas_judge("Nehalem", true, true));
+    assert_non_null(pd_blas_judge("Haswell", true, true));
+    assert_null(pd_blas_judge("Prescott", false, false));       /* an old CPU: nothing better to choose */
+    assert_null(pd_blas_judge("Haswell", true, false));
+    assert_null(pd_blas_judge("SkylakeX", true, true));
+    assert_null(pd_blas_judge("a core of next year", true, true));
 }
 
 int main(void)
