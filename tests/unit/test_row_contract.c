@@ -1,0 +1,546 @@
+/* The row contract, shown on coupled_row against a twin of it written as plain loops. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "coupled_row.h"
+#include "oom.h"
+#include "optim.h"
+
+enum { PARAMS = 5, STEPS = 11, MOST = 150 * 130, OUT = 4096 };
+
+/* Blocks divide none of these evenly but the scalar; the last is large enough to be shared by threads. */
+static const struct { pd_shape shape; int block_size, range; } models[PARAMS] = {
+    { { 2, { 7, 5 } }, 3, 4 }, { { 1, { 10 } }, 4, 3 }, { { 0, { 0 } }, 3, 4 }, { { 3, { 4, 3, 5 } }, 2, 7 }, { { 2, { 150, 130 } }, 40, 1000 },
+};
+
+/* ---- the twin ---- */
+
+typedef struct twin {
+    int64_t a, b, c, n;             /* dimensions, filled up with 1 in front */
+    int     block_size;
+    float   w[MOST], S[MOST], R[MOST], root[STEPS + 1][MOST], tally;
+    bool    good[STEPS + 1];
+    int64_t count;
+} twin;
+
+static void twin_init(twin *t, int p)
+{
+    const pd_shape *s = &models[p].shape;
+    memset(t, 0, sizeof *t);
+    t->c = s->rank > 0 ? s->dim[s->rank - 1] : 1;
+    t->b = s->rank > 1 ? s->dim[s->rank - 2] : 1;
+    t->a = s->rank > 2 ? s->dim[s->rank - 3] : 1;
+    t->n = t->a * t->b * t->c;
+    t->block_size = models[p].block_size;
+    for (int64_t i = 0; i < t->n; i++) t->R[i] = 1;
+}
+
+/* For each block in order, for each of its elements in order: BODY with the element's index i; BEGIN and END around a block. */
+#define EACH_BLOCK(t, BEGIN, BODY, END)                                                                     \
+    for (int64_t a0 = 0; a0 < (t)->a; a0 += (t)->block_size)                                                \
+        for (int64_t b0 = 0; b0 < (t)->b; b0 += (t)->block_size)                                            \
+            for (int64_t c0 = 0; c0 < (t)->c; c0 += (t)->block_size) {                                      \
+                BEGIN                                                                                       \
+                for (int64_t x = a0; x < a0 + (t)->block_size && x < (t)->a; x++)                           \
+                    for (int64_t y = b0; y < b0 + (t)->block_size && y < (t)->b; y++)                       \
+                        for (int64_t z = c0; z < c0 + (t)->block_size && z < (t)->c; z++) {                 \
+                            int64_t i = (x * (t)->b + y) * (t)->c + z;                                      \
+                            BODY                                                                            \
+                        }                                                                                   \
+                END                                                                                         \
+            }
+
+static void twin_root(twin *t, const double *h)
+{
+    EACH_BLOCK(t, float sum = 0; int n = 0;, sum += t->S[i]; n++;,
+        for (int64_t x = a0; x < a0 + t->block_size && x < t->a; x++)
+            for (int64_t y = b0; y < b0 + t->block_size && y < t->b; y++)
+                for (int64_t z = c0; z < c0 + t->block_size && z < t->c; z++) {
+                    int64_t i = (x * t->b + y) * t->c + z;
+                    t->root[t->count][i] = 1 / (1 + sqrtf(t->S[i] + sum / (float)n));
+                })
+    t->good[t->count] = h[COUPLED_SPOIL] == COUPLED_SPOIL_NONE || t->count != (int64_t)h[COUPLED_SPOIL_AT];
+}
+
+static void twin_step(twin *t, const float *G, const double *h, double largest_block)
+{
+    double sum = 0, most = 0;
+    float scale;
+    int64_t due = ++t->count - (int64_t)h[COUPLED_ROOT_DELAY];
+
+    for (int64_t i = 0; i < t->n; i++) t->S[i] = t->S[i] / 2 + G[i] * G[i];
+    if (t->count % (int64_t)h[COUPLED_INTERVAL] == 0) twin_root(t, h);
+    if (due >= 1 && t->good[due]) memcpy(t->R, t->root[due], sizeof t->R);
+    EACH_BLOCK(t, double part = 0;, {
+        float D = G[i] * t->R[i];
+        part += (double)D * (double)D;
+        if (fabs((double)D) > most) most = fabs((double)D);
+    }, sum += part;)
+    scale = (float)(h[COUPLED_LR] / (sqrt(sum) + most + largest_block));
+    for (int64_t i = 0; i < t->n; i++) t->w[i] -= scale * (G[i] * t->R[i]);
+    if (t->count % 2 == 1) t->tally += (float)sqrt(sum);
+}
+
+/* ---- a model of both, and ways to run it ---- */
+
+typedef struct manner {
+    int  threads;
+    bool alone;                 /* every parameter in a batch of its own */
+    bool late;                  /* tasks come back only when somebody waits for them, the last one first */
+} manner;
+
+typedef struct fixture {
+    pd_declaration declaration[PARAMS];
+    double   fact[PD_MAX_FACTS];
+    pd_optim *optim[PARAMS];
+    twin     twin[PARAMS];
+    float    before[PARAMS][MOST], after[PARAMS][MOST], gradient[PARAMS][MOST];
+    pd_task *out[OUT];
+    int      owner[OUT], n_out;
+} fixture;
+
+static void declare(fixture *f, const char *const *options)
+{
+    memset(f, 0, sizeof *f);
+    for (int p = 0; p < PARAMS; p++) {
+        pd_hypers *hypers = &f->declaration[p].hypers;
+        f->declaration[p].name = "w";
+        f->declaration[p].shape = models[p].shape;
+        pd_hypers_init(hypers, &coupled_row);
+        hypers->value[COUPLED_BLOCK_SIZE] = models[p].block_size;
+        hypers->value[COUPLED_RANGE] = models[p].range;
+        for (int o = 0; options[o] != NULL; o += 2) assert_int_equal(pd_hypers_set(hypers, options[o], options[o + 1], NULL), PD_OK);
+        twin_init(&f->twin[p], p);
+    }
+    pd_optim_survey(&coupled_row, f->declaration, PARAMS, f->fact);
+    for (int p = 0; p < PARAMS; p++) assert_int_equal(pd_optim_new(&f->optim[p], &f->declaration[p], f->fact, NULL), PD_OK);
+}
+
+static void finish(fixture *f)
+{
+    for (int p = 0; p < PARAMS; p++) pd_optim_free(f->optim[p]);
+}
+
+static void fill_gradients(fixture *f, int64_t step)
+{
+    for (int p = 0; p < PARAMS; p++)
+        for (int i = 0; i < MOST; i++) f->gradient[p][i] = sinf((float)(i + 1) * (float)step * 0.37f + (float)p) * powf(10, (float)(i % 7 - 3));
+}
+
+static void begin(fixture *f, int p)
+{
+    assert_int_equal(pd_optim_begin(f->optim[p], &(pd_step_io){ f->gradient[p], f->before[p], f->after[p], NULL }), PD_OK);
+}
+
+static void run(fixture *f, const manner *way)
+{
+    if (!way->alone) {
+        assert_int_equal(pd_batch_run(f->optim, PARAMS, way->threads), PD_OK);
+        return;
+    }
+    for (int p = PARAMS - 1; p >= 0; p--) assert_int_equal(pd_batch_run(&f->optim[p], 1, way->threads), PD_OK);
+}
+
+static void take_tasks(fixture *f)
+{
+    for (int p = 0; p < PARAMS; p++)
+        for (pd_task *task; (task = pd_optim_capture(f->optim[p])) != NULL; ) {
+            assert_true(f->n_out < OUT);
+            f->owner[f->n_out] = p;
+            f->out[f->n_out++] = task;
+        }
+}
+
+/* Runs and delivers all tasks that are out, the last one first. */
+static void give_tasks_back(fixture *f)
+{
+    while (f->n_out > 0) {
+        pd_task *task = f->out[--f->n_out];
+        pd_task_run(task);
+        pd_optim_deliver(f->optim[f->owner[f->n_out]], task);
+    }
+}
+
+static bool all_done(const fixture *f)
+{
+    for (int p = 0; p < PARAMS; p++)
+        if (!pd_optim_done(f->optim[p])) return false;
+    return true;
+}
+
+static void step(fixture *f, int64_t number, const manner *way)
+{
+    fill_gradients(f, number);
+    for (int p = 0; p < PARAMS; p++) begin(f, p);
+    run(f, way);
+    for (;;) {
+        take_tasks(f);
+        if (!way->late || !all_done(f)) give_tasks_back(f);
+        if (all_done(f)) break;
+        run(f, way);
+    }
+    for (int p = 0; p < PARAMS; p++) {
+        memcpy(f->before[p], f->after[p], sizeof f->before[p]);
+        twin_step(&f->twin[p], f->gradient[p], f->declaration[p].hypers.value, f->fact[0]);
+    }
+}
+
+static void assert_same_as_twin(const fixture *f)
+{
+    for (int p = 0; p < PARAMS; p++) {
+        const twin *t = &f->twin[p];
+        assert_memory_equal(f->before[p], t->w, (size_t)t->n * sizeof(float));
+        assert_memory_equal(pd_optim_slot(f->optim[p], 1).at, &t->tally, sizeof t->tally);
+        assert_int_equal(pd_optim_count(f->optim[p]), t->count);
+    }
+}
+
+#define OPTIONS(...) (const char *const[]){ __VA_ARGS__, NULL }
+
+static void follows_twin(fixture *f, const manner *way, const char *const *options)
+{
+    declare(f, options);
+    for (int s = 1; s <= STEPS; s++) {
+        step(f, s, way);
+        assert_same_as_twin(f);
+    }
+    give_tasks_back(f);
+    finish(f);
+}
+
+static const manner usual = { 2, false, false }, late = { 2, false, true };
+
+/* ---- tests ---- */
+
+static void uses_roots_of_its_own_step_with_delay_0(void **state)   { follows_twin(*state, &usual, OPTIONS("interval", "3")); }
+static void uses_roots_one_step_later_with_delay_1(void **state)    { follows_twin(*state, &usual, OPTIONS("interval", "3", "root_delay", "1")); }
+static void uses_roots_two_steps_later_with_delay_2(void **state)   { follows_twin(*state, &usual, OPTIONS("interval", "3", "root_delay", "2")); }
+static void delay_may_be_as_long_as_the_interval(void **state)      { follows_twin(*state, &late, OPTIONS("interval", "2", "root_delay", "2")); }
+static void delay_may_be_longer_than_the_interval(void **state)     { follows_twin(*state, &late, OPTIONS("interval", "1", "root_delay", "3")); }
+
+static void bits_do_not_depend_on_the_number_of_threads(void **state)
+{
+    for (int threads = 1; threads <= 4; threads *= 2) follows_twin(*state, &(manner){ threads, false, false }, OPTIONS("interval", "2", "root_delay", "1"));
+}
+
+static void bits_do_not_depend_on_the_company_in_a_batch(void **state)
+{
+    for (int threads = 1; threads <= 4; threads *= 2) follows_twin(*state, &(manner){ threads, true, false }, OPTIONS("interval", "2", "root_delay", "1"));
+}
+
+static void bits_do_not_depend_on_when_tasks_come_back(void **state)
+{
+    follows_twin(*state, &late, OPTIONS("interval", "2"));
+    follows_twin(*state, &late, OPTIONS("interval", "3", "root_delay", "2"));
+}
+
+static void a_fact_is_shared_by_all_parameters(void **state)
+{
+    fixture *f = *state;
+    declare(f, OPTIONS("lr", "1"));
+    assert_true(f->fact[0] == 40 * 40);
+    finish(f);
+}
+
+static void facts_leave_other_rows_out(void **state)
+{
+    pd_declaration two[2] = { { .shape = models[4].shape }, { .shape = models[0].shape } };
+    double fact[PD_MAX_FACTS];
+
+    (void)state;
+    pd_hypers_init(&two[0].hypers, pd_optim_find("sgd"));
+    pd_hypers_init(&two[1].hypers, &coupled_row);
+    pd_optim_survey(&coupled_row, two, 2, fact);
+    assert_true(fact[0] == 9);
+    pd_optim_survey(&coupled_row, two, 1, fact);
+    assert_true(fact[0] == 0);
+}
+
+static void parks_a_step_whose_root_is_late(void **state)
+{
+    fixture *f = *state;
+
+    declare(f, OPTIONS("interval", "3", "root_delay", "2"));
+    for (int s = 1; s <= 4; s++) {                                  /* those of step 3 stay out */
+        fill_gradients(f, s);
+        for (int p = 0; p < PARAMS; p++) begin(f, p);
+        run(f, &usual);
+        assert_true(all_done(f));
+        take_tasks(f);
+    }
+    begin(f, 0);
+    pd_batch_run(f->optim, 1, 2);
+    assert_true(pd_optim_waits(f->optim[0]));
+    assert_false(pd_optim_done(f->optim[0]));
+    assert_int_equal(pd_optim_root_stats(f->optim[0]).waits, 1);
+    pd_batch_run(f->optim, 1, 2);                                   /* still parked: passed over, counted once */
+    assert_int_equal(pd_optim_root_stats(f->optim[0]).waits, 1);
+    give_tasks_back(f);
+    assert_false(pd_optim_waits(f->optim[0]));
+    pd_batch_run(f->optim, 1, 2);
+    assert_true(pd_optim_done(f->optim[0]));
+    finish(f);
+}
+
+static void others_go_on_while_one_is_parked(void **state)
+{
+    fixture *f = *state;
+    pd_optim *both[2];
+
+    declare(f, OPTIONS("interval", "1"));
+    both[0] = f->optim[0];
+    assert_int_equal(pd_hypers_set(&f->declaration[1].hypers, "interval", "7", NULL), PD_OK);
+    assert_int_equal(pd_optim_new(&both[1], &f->declaration[1], f->fact, NULL), PD_OK);
+    fill_gradients(f, 1);
+    begin(f, 0);
+    assert_int_equal(pd_optim_begin(both[1], &(pd_step_io){ f->gradient[1], f->before[1], f->after[1], NULL }), PD_OK);
+    pd_batch_run(both, 2, 2);
+    assert_true(pd_optim_waits(both[0]));
+    assert_true(pd_optim_done(both[1]));
+    take_tasks(f);
+    give_tasks_back(f);
+    pd_batch_run(both, 2, 2);
+    assert_true(pd_optim_done(both[0]));
+    pd_optim_free(both[1]);
+    finish(f);
+}
+
+static void counts_what_is_due_and_adopted(void **state)
+{
+    fixture *f = *state;
+    pd_root_stats stats;
+
+    declare(f, OPTIONS("interval", "2", "root_delay", "1"));
+    for (int s = 1; s <= 5; s++) step(f, s, &usual);
+    stats = pd_optim_root_stats(f->optim[0]);                       /* 7 x 5 by 3: six blocks; due at 2 and 4, adopted at 3 and 5 */
+    assert_int_equal(stats.due, 12);
+    assert_int_equal(stats.adopted, 12);
+    assert_int_equal(stats.failed, 0);
+    assert_true(stats.last_error == 4);
+    finish(f);
+}
+
+static void a_failed_root_keeps_the_last_good_one(fixture *f, const char *how)
+{
+    follows_twin(f, &usual, OPTIONS("interval", "2", "spoil", how, "spoil_at", "6"));
+    declare(f, OPTIONS("interval", "2", "root_delay", "1", "spoil", how, "spoil_at", "2"));
+    for (int s = 1; s <= 3; s++) step(f, s, &usual);
+    assert_same_as_twin(f);
+    assert_int_equal(pd_optim_root_stats(f->optim[0]).failed, 6);
+    assert_int_equal(pd_optim_root_stats(f->optim[0]).adopted, 0);
+    finish(f);
+}
+
+static void a_root_that_fails_keeps_the_last_good_one(void **state)        { a_failed_root_keeps_the_last_good_one(*state, "error"); }
+
+static void a_root_that_is_not_finite_keeps_the_last_good_one(void **state)
+{
+    fixture *f = *state;
+
+    declare(f, OPTIONS("interval", "2", "spoil", "nan", "spoil_at", "2"));
+    step(f, 1, &usual);
+    step(f, 2, &usual);
+    assert_same_as_twin(f);
+    assert_int_equal(pd_optim_root_stats(f->optim[0]).failed, 6);
+    finish(f);
+}
+
+static void statistics_that_are_not_finite_never_reach_the_root(void **state)
+{
+    fixture *f = *state;
+
+    declare(f, OPTIONS("interval", "1"));
+    fill_gradients(f, 1);
+    f->gradient[0][0] = NAN;                                        /* in the first of six blocks */
+    begin(f, 0);
+    pd_batch_run(f->optim, 1, 2);
+    take_tasks(f);
+    give_tasks_back(f);
+    pd_batch_run(f->optim, 1, 2);
+    assert_true(pd_optim_done(f->optim[0]));
+    assert_int_equal(pd_optim_root_stats(f->optim[0]).failed, 1);
+    assert_int_equal(pd_optim_root_stats(f->optim[0]).adopted, 5);
+    finish(f);
+}
+
+static void a_task_that_was_not_run_counts_as_failed(void **state)
+{
+    fixture *f = *state;
+
+    declare(f, OPTIONS("interval", "1"));
+    fill_gradients(f, 1);
+    begin(f, 0);
+    pd_batch_run(f->optim, 1, 1);
+    for (pd_task *task; (task = pd_optim_capture(f->optim[0])) != NULL; ) pd_optim_deliver(f->optim[0], task);
+    pd_batch_run(f->optim, 1, 1);
+    assert_true(pd_optim_done(f->optim[0]));
+    assert_int_equal(pd_optim_root_stats(f->optim[0]).failed, 6);
+    finish(f);
+}
+
+static void a_task_outlives_its_optim(void **state)
+{
+    fixture *f = *state;
+
+    declare(f, OPTIONS("interval", "1"));
+    fill_gradients(f, 1);
+    begin(f, 0);
+    pd_batch_run(f->optim, 1, 1);
+    take_tasks(f);
+    assert_int_equal(f->n_out, 6);
+    finish(f);                                                      /* in the midst of a step, its tasks out */
+    while (f->n_out > 0) {
+        pd_task_run(f->out[--f->n_out]);
+        pd_task_free(f->out[f->n_out]);
+    }
+}
+
+static void a_task_tells_its_cost(void **state)
+{
+    fixture *f = *state;
+    pd_task *task;
+
+    declare(f, OPTIONS("interval", "1"));
+    begin(f, 0);
+    pd_batch_run(f->optim, 1, 1);
+    task = pd_optim_capture(f->optim[0]);
+    assert_true(pd_task_cost(task) == 4 * 9);
+    pd_task_took(task, 12.5);
+    pd_task_run(task);
+    pd_optim_deliver(f->optim[0], task);
+    take_tasks(f);
+    give_tasks_back(f);
+    pd_batch_run(f->optim, 1, 1);
+    assert_true(pd_optim_root_stats(f->optim[0]).last_cost_ms == 12.5);
+    finish(f);
+}
+
+/* ---- out of memory ---- */
+
+static void no_memory_for_temporaries_changes_nothing(void **state)
+{
+    fixture *f = *state;
+    int rc;
+
+    declare(f, OPTIONS("interval", "2"));
+    step(f, 1, &usual);
+    fill_gradients(f, 2);
+    oom_arm(0);
+    rc = pd_optim_begin(f->optim[0], &(pd_step_io){ f->gradient[0], f->before[0], f->after[0], NULL });
+    assert_true(oom_disarm());
+    assert_int_equal(rc, PD_NO_MEMORY);
+    assert_int_equal(pd_optim_count(f->optim[0]), 1);
+    assert_true(pd_optim_done(f->optim[0]));
+    step(f, 2, &usual);
+    assert_same_as_twin(f);
+    finish(f);
+}
+
+static void no_memory_for_a_batch_has_run_nothing(void **state)
+{
+    fixture *f = *state;
+    int64_t n;
+
+    declare(f, OPTIONS("interval", "2"));
+    fill_gradients(f, 1);
+    for (int p = 0; p < PARAMS; p++) begin(f, p);
+    for (n = 0; ; n++) {                        /* no task is due in the first step: all allocations are the batch's own */
+        int rc;
+        oom_arm(n);
+        rc = pd_batch_run(f->optim, PARAMS, 2);
+        if (!oom_disarm()) break;
+        assert_int_equal(rc, PD_NO_MEMORY);
+        for (int p = 0; p < PARAMS; p++) assert_false(pd_optim_done(f->optim[p]));
+    }
+    assert_true(n > 0);
+    assert_true(all_done(f));
+    for (int p = 0; p < PARAMS; p++) {
+        twin_step(&f->twin[p], f->gradient[p], f->declaration[p].hypers.value, f->fact[0]);
+        memcpy(f->before[p], f->after[p], sizeof f->before[p]);
+    }
+    assert_same_as_twin(f);
+    finish(f);
+}
+
+static void no_memory_for_a_tasks_copies_counts_it_as_failed(void **state)
+{
+    fixture *f = *state;
+    bool hit = true;
+
+    for (int64_t n = 3; hit; n++) {             /* after the batch's own */
+        pd_root_stats stats;
+        int rc;
+        declare(f, OPTIONS("interval", "1"));
+        fill_gradients(f, 1);
+        begin(f, 0);
+        oom_arm(n);
+        rc = pd_batch_run(f->optim, 1, 1);
+        hit = oom_disarm();
+        if (rc == PD_OK) {
+            take_tasks(f);
+            give_tasks_back(f);
+            assert_int_equal(pd_batch_run(f->optim, 1, 1), PD_OK);
+            stats = pd_optim_root_stats(f->optim[0]);
+            assert_true(pd_optim_done(f->optim[0]));
+            assert_int_equal(stats.failed, hit ? 1 : 0);
+            assert_int_equal(stats.adopted + stats.failed, 6);
+        }
+        finish(f);
+    }
+}
+
+static void no_memory_for_state_gives_no_optim(void **state)
+{
+    fixture *f = *state;
+    pd_optim *optim;
+    int64_t n;
+
+    declare(f, OPTIONS("interval", "1"));
+    for (n = 0; ; n++) {
+        int rc;
+        oom_arm(n);
+        rc = pd_optim_new(&optim, &f->declaration[0], f->fact, NULL);
+        if (!oom_disarm()) break;
+        assert_int_equal(rc, PD_NO_MEMORY);
+    }
+    assert_true(n > 5);
+    pd_optim_free(optim);
+    finish(f);
+}
+
+static int set_up(void **state)
+{
+    return (*state = malloc(sizeof(fixture))) == NULL;
+}
+
+static int tear_down(void **state)
+{
+    free(*state);
+    return 0;
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(uses_roots_of_its_own_step_with_delay_0), CASE(uses_roots_one_step_later_with_delay_1), CASE(uses_roots_two_steps_later_with_delay_2),
+        CASE(delay_may_be_as_long_as_the_interval), CASE(delay_may_be_longer_than_the_interval),
+        CASE(bits_do_not_depend_on_the_number_of_threads), CASE(bits_do_not_depend_on_the_company_in_a_batch),
+        CASE(bits_do_not_depend_on_when_tasks_come_back),
+        CASE(a_fact_is_shared_by_all_parameters), CASE(facts_leave_other_rows_out),
+        CASE(parks_a_step_whose_root_is_late), CASE(others_go_on_while_one_is_parked), CASE(counts_what_is_due_and_adopted),
+        CASE(a_root_that_fails_keeps_the_last_good_one), CASE(a_root_that_is_not_finite_keeps_the_last_good_one),
+        CASE(statistics_that_are_not_finite_never_reach_the_root),
+        CASE(a_task_that_was_not_run_counts_as_failed), CASE(a_task_outlives_its_optim), CASE(a_task_tells_its_cost),
+        CASE(no_memory_for_temporaries_changes_nothing), CASE(no_memory_for_a_batch_has_run_nothing),
+        CASE(no_memory_for_a_tasks_copies_counts_it_as_failed), CASE(no_memory_for_state_gives_no_optim),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
