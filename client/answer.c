@@ -58,7 +58,7 @@ static size_t land(pd_core *core, const pd_parcel *parcel, uint64_t payload_byte
 int pd_core_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n)
 {
     pd_core *core = arg;
-    pd_parcel *parcel = pd_outbox_find(&core->box, prefix->request);
+    pd_parcel *parcel = pd_outgoing_find(&core->out, prefix->request);
     pd_error error;
 
     core->reply = NULL;
@@ -154,13 +154,13 @@ static int welcomed(pd_core *core, const pd_prefix *prefix, const uint8_t *heade
     core->attempts = 0;
     if (reply->heartbeat_ms > 0) core->heartbeat_ns = reply->heartbeat_ms * UINT64_C(1000000);
     if (reply->timeout_ms > 0) core->timeout_ns = reply->timeout_ms * UINT64_C(1000000);
-    core->phase = PHASE_WELCOMED;
+    core->stage = STAGE_WELCOMED;
     settle(core, core->welcome_ticket, NULL);
     if (core->params != NULL && pd_core_send_declare(core) != PD_OK) {
         pd_core_drop(core, "out of memory");
         return PD_OK;
     }
-    core->box.open = core->params == NULL;
+    core->out.open = core->params == NULL;
     return PD_OK;
 }
 
@@ -189,8 +189,8 @@ static int note_declared(pd_core *core, const pd_prefix *prefix, const Paramd__D
     }
     core->must_init = reply->must_init;
     core->declared = true;
-    core->phase = PHASE_RUNNING;
-    core->box.open = true;
+    core->stage = STAGE_RUNNING;
+    core->out.open = true;
     return settle(core, core->declare_ticket, NULL);
 }
 
@@ -237,14 +237,14 @@ static bool all_refused(const pd_parcel *parcel)
  * wait for a round that cannot close before it is pushed again. */
 static void abandon_refused(pd_core *core, pd_op *op)
 {
-    for (pd_parcel *parcel = core->box.lane[PD_LANE_LASTING].first, *next; parcel != NULL; parcel = next) {
+    for (pd_parcel *parcel = core->out.lane[PD_LANE_LASTING].first, *next; parcel != NULL; parcel = next) {
         next = parcel->next;
         if (parcel->op != op || parcel->answered || !all_refused(parcel)) continue;
-        if (pd_outbox_sending(&core->box, parcel)) {
+        if (pd_outgoing_sending(&core->out, parcel)) {
             parcel->answered = true;            /* its bytes are the caller's until it has left */
             continue;
         }
-        pd_outbox_remove(&core->box, parcel);
+        pd_outgoing_remove(&core->out, parcel);
         pd_op_answered(core, op);
     }
 }
@@ -281,11 +281,11 @@ static void retire(pd_core *core, pd_parcel *parcel)
 {
     pd_op *op = parcel->op;
 
-    if (pd_outbox_sending(&core->box, parcel)) {
+    if (pd_outgoing_sending(&core->out, parcel)) {
         parcel->answered = true;
         return;
     }
-    pd_outbox_remove(&core->box, parcel);
+    pd_outgoing_remove(&core->out, parcel);
     pd_op_answered(core, op);
 }
 
@@ -318,7 +318,7 @@ static int about_connection(pd_core *core, const pd_error *error)
 int pd_core_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
 {
     pd_core *core = arg;
-    pd_parcel *parcel = pd_outbox_find(&core->box, prefix->request);
+    pd_parcel *parcel = pd_outgoing_find(&core->out, prefix->request);
     unsigned method = parcel != NULL ? parcel->method : PD_METHODS;
     pd_error error, *refusal = NULL;
 
@@ -329,7 +329,7 @@ int pd_core_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
     }
     if (parcel == NULL) return refusal != NULL && prefix->request == 0 ? about_connection(core, refusal) : PD_OK;
     if (parcel->lane == PD_LANE_LASTING) return answered(core, parcel, prefix, header, refusal);
-    pd_outbox_remove(&core->box, parcel);
+    pd_outgoing_remove(&core->out, parcel);
     if (method == PD_HELLO) return refusal != NULL ? refused(core, refusal) : welcomed(core, prefix, header);
     if (method == PD_DECLARE) return refusal != NULL ? declare_refused(core, refusal) : declared(core, prefix, header);
     return PD_OK;

@@ -216,9 +216,9 @@ int pd_bucket_item(pd_bucket *bucket, size_t i)
 
 void pd_bucket_unpost(pd_core *core, pd_op *op)
 {
-    for (pd_parcel *parcel = core->box.lane[PD_LANE_LASTING].first, *next; parcel != NULL; parcel = next) {
+    for (pd_parcel *parcel = core->out.lane[PD_LANE_LASTING].first, *next; parcel != NULL; parcel = next) {
         next = parcel->next;
-        if (parcel->op == op) pd_outbox_remove(&core->box, parcel);
+        if (parcel->op == op) pd_outgoing_remove(&core->out, parcel);
     }
     op->waits = 0;
 }
@@ -232,7 +232,7 @@ int pd_bucket_post(pd_bucket *bucket)
         pd_parcel *parcel = bucket->first;
 
         bucket->first = parcel->next;
-        if (!pd_outbox_add(&bucket->core->box, parcel, PD_LANE_LASTING)) {
+        if (!pd_outgoing_add(&bucket->core->out, parcel, PD_LANE_LASTING)) {
             pd_parcel_free(parcel);
             pd_bucket_drop(bucket);
             pd_bucket_unpost(bucket->core, bucket->op);

@@ -5,7 +5,7 @@
 
 #include "core_state.h"
 
-/* Frames of one operation while they are made; nothing is in the outbox before pd_bucket_post. */
+/* Frames of one operation while they are made; none is queued before pd_bucket_post. */
 typedef struct pd_bucket {
     pd_core *core;
     pd_op   *op;
@@ -20,11 +20,11 @@ typedef struct pd_bucket {
 void pd_bucket_init(pd_bucket *bucket, pd_core *core, pd_op *op, unsigned method);
 /* The whole tensor of item i of the operation, as its parameter's next step; or a marker that there is no gradient. */
 int  pd_bucket_item(pd_bucket *bucket, size_t i);
-/* Ends the last frame and puts all in the outbox. PD_OUT_OF_RANGE: what stands beside the pieces is too long. PD_NO_MEMORY.
- * After an error here or above the bucket is empty and the outbox as before. */
+/* Ends the last frame and queues all. PD_OUT_OF_RANGE: what stands beside the pieces is too long. PD_NO_MEMORY.
+ * After an error here or above the bucket is empty and the queue as before. */
 int  pd_bucket_post(pd_bucket *bucket);
 void pd_bucket_drop(pd_bucket *bucket);
-/* Takes an operation's frames back out of the outbox. */
+/* Takes an operation's frames back out of the queue. */
 void pd_bucket_unpost(pd_core *core, pd_op *op);
 
 #endif

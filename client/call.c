@@ -74,7 +74,7 @@ int pd_core_declare(pd_core *core, const pd_client_param *params, size_t n, pd_t
         return rc;
     }
     core->declare_ticket = *ticket = op->id;
-    if (core->phase == PHASE_WELCOMED && pd_core_send_declare(core) != PD_OK) pd_core_drop(core, "out of memory");
+    if (core->stage == STAGE_WELCOMED && pd_core_send_declare(core) != PD_OK) pd_core_drop(core, "out of memory");
     return PD_OK;
 }
 
@@ -111,7 +111,7 @@ int pd_core_send_declare(pd_core *core)
     pd_page *page = malloc(sizeof *page);
     int rc = page != NULL ? PD_OK : PD_NO_MEMORY;
 
-    core->phase = PHASE_DECLARING;
+    core->stage = STAGE_DECLARING;
     core->declares_waiting = 0;
     for (size_t first = 0, n; rc == PD_OK && first < core->n_params; first += n) {
         Paramd__DeclareRequest request = PARAMD__DECLARE_REQUEST__INIT;

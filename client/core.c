@@ -84,7 +84,7 @@ void pd_core_free(pd_core *core)
     pd_op *op, *next;
 
     if (core == NULL) return;
-    pd_outbox_clear(&core->box);
+    pd_outgoing_clear(&core->out);
     HASH_ITER(hh, core->ops, op, next) pd_op_free(core, op);
     pd_core_forget_params(core);
     free_texts(core->options);
@@ -175,8 +175,8 @@ void pd_core_end(pd_core *core, const pd_error *error)
 
     if (core->ended.code != PD_OK) return;
     core->ended = *error;
-    core->phase = core->phase == PHASE_DOWN ? PHASE_DOWN : PHASE_DROP;
-    pd_outbox_clear(&core->box);
+    core->stage = core->stage == STAGE_DOWN ? STAGE_DOWN : STAGE_DROP;
+    pd_outgoing_clear(&core->out);
     HASH_ITER(hh, core->ops, op, next) {
         if (op->done) continue;
         pd_op_fail(op, error);
@@ -198,7 +198,7 @@ int pd_core_post(pd_core *core, unsigned method, const ProtobufCMessage *message
     parcel->id = id;
     parcel->method = method;
     parcel->op = op;
-    if (!pd_outbox_add(&core->box, parcel, lane)) {
+    if (!pd_outgoing_add(&core->out, parcel, lane)) {
         pd_parcel_free(parcel);
         return PD_NO_MEMORY;
     }
@@ -228,8 +228,8 @@ static uint64_t backoff_ns(pd_core *core)
 
 pd_link pd_core_link(const pd_core *core, uint64_t now_ns)
 {
-    if (core->phase == PHASE_DROP) return PD_LINK_DROP;
-    if (core->phase != PHASE_DOWN) return PD_LINK_KEEP;
+    if (core->stage == STAGE_DROP) return PD_LINK_DROP;
+    if (core->stage != STAGE_DOWN) return PD_LINK_KEEP;
     return core->ended.code == PD_OK && now_ns >= core->retry_ns ? PD_LINK_CONNECT : PD_LINK_REST;
 }
 
@@ -240,8 +240,8 @@ size_t pd_core_url(const pd_core *core)
 
 void pd_core_drop(pd_core *core, const char *reason)
 {
-    if (core->phase == PHASE_DOWN) return;
-    core->phase = PHASE_DROP;
+    if (core->stage == STAGE_DOWN) return;
+    core->stage = STAGE_DROP;
     strncpy(core->reason, reason, sizeof core->reason - 1);
 }
 
@@ -301,7 +301,7 @@ void pd_core_up(pd_core *core, uint64_t now_ns)
 {
     int rc;
 
-    core->phase = PHASE_GREETING;
+    core->stage = STAGE_GREETING;
     core->welcomed = false;
     core->timeout_ns = FIRST_TIMEOUT_NS;
     core->heartbeat_ns = FIRST_HEARTBEAT_NS;
@@ -325,15 +325,15 @@ static void left_at_last(void *arg, pd_parcel *parcel)
 
 void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason)
 {
-    if (core->phase != PHASE_DROP) strncpy(core->reason, reason, sizeof core->reason - 1);
+    if (core->stage != STAGE_DROP) strncpy(core->reason, reason, sizeof core->reason - 1);
     if (core->welcomed) core->attempts = 0;
     else core->url = (core->url + 1) % core->urls;
     core->retry_ns = now_ns + backoff_ns(core);
     core->attempts++;
-    core->phase = PHASE_DOWN;
+    core->stage = STAGE_DOWN;
     core->welcomed = false;
     core->reply = NULL;
-    core->stats.resent += pd_outbox_rewind(&core->box, left_at_last, core);
+    core->stats.resent += pd_outgoing_rewind(&core->out, left_at_last, core);
 }
 
 /* ---- time ---- */
@@ -341,15 +341,15 @@ void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason)
 /* Something was asked on this connection and is not answered. */
 static bool owed(const pd_core *core)
 {
-    return core->box.lane[PD_LANE_CONNECTION].first != NULL
-           || (core->box.open && core->box.lane[PD_LANE_LASTING].first != core->box.lane[PD_LANE_LASTING].next);
+    return core->out.lane[PD_LANE_CONNECTION].first != NULL
+           || (core->out.open && core->out.lane[PD_LANE_LASTING].first != core->out.lane[PD_LANE_LASTING].next);
 }
 
 static uint64_t dead_ns(const pd_core *core)
 {
     uint64_t quiet_since = core->heard_ns;
 
-    if (!pd_outbox_pending(&core->box)) return quiet_since + core->timeout_ns;
+    if (!pd_outgoing_pending(&core->out)) return quiet_since + core->timeout_ns;
     if (core->sent_ns > quiet_since) quiet_since = core->sent_ns;       /* it reads what we send: that is a sign of life */
     return quiet_since + PATIENCE * core->timeout_ns;
 }
@@ -358,9 +358,9 @@ uint64_t pd_core_next(const pd_core *core)
 {
     uint64_t beat, dead;
 
-    if (core->phase == PHASE_DROP) return 0;
-    if (core->phase == PHASE_DOWN) return core->ended.code == PD_OK ? core->retry_ns : UINT64_MAX;
-    beat = core->welcomed && !pd_outbox_pending(&core->box) ? core->sent_ns + core->heartbeat_ns : UINT64_MAX;
+    if (core->stage == STAGE_DROP) return 0;
+    if (core->stage == STAGE_DOWN) return core->ended.code == PD_OK ? core->retry_ns : UINT64_MAX;
+    beat = core->welcomed && !pd_outgoing_pending(&core->out) ? core->sent_ns + core->heartbeat_ns : UINT64_MAX;
     dead = owed(core) ? dead_ns(core) : UINT64_MAX;
     return beat < dead ? beat : dead;
 }
@@ -369,10 +369,10 @@ void pd_core_tick(pd_core *core, uint64_t now_ns)
 {
     Paramd__Empty empty = PARAMD__EMPTY__INIT;
 
-    if (core->phase == PHASE_DOWN || core->phase == PHASE_DROP) return;
+    if (core->stage == STAGE_DOWN || core->stage == STAGE_DROP) return;
     if (owed(core) && now_ns >= dead_ns(core)) {
         pd_core_drop(core, "the server has gone silent");
-    } else if (core->welcomed && !pd_outbox_pending(&core->box) && now_ns >= core->sent_ns + core->heartbeat_ns) {
+    } else if (core->welcomed && !pd_outgoing_pending(&core->out) && now_ns >= core->sent_ns + core->heartbeat_ns) {
         if (pd_core_post(core, PD_HEARTBEAT, &empty.base, PD_LANE_CONNECTION, NULL) != PD_OK) core->sent_ns = now_ns;   /* no memory: next time */
     }
 }
@@ -381,20 +381,20 @@ void pd_core_tick(pd_core *core, uint64_t now_ns)
 
 int pd_core_output(pd_core *core, struct iovec *iov, int max, size_t bytes)
 {
-    if (core->phase == PHASE_DOWN || core->phase == PHASE_DROP) return 0;
-    return pd_outbox_gather(&core->box, iov, max, bytes);
+    if (core->stage == STAGE_DOWN || core->stage == STAGE_DROP) return 0;
+    return pd_outgoing_gather(&core->out, iov, max, bytes);
 }
 
 bool pd_core_has_output(const pd_core *core)
 {
-    return core->phase != PHASE_DOWN && core->phase != PHASE_DROP && pd_outbox_pending(&core->box);
+    return core->stage != STAGE_DOWN && core->stage != STAGE_DROP && pd_outgoing_pending(&core->out);
 }
 
 void pd_core_sent(pd_core *core, size_t n, uint64_t now_ns)
 {
     core->sent_ns = now_ns;
     core->stats.bytes_out += n;
-    pd_outbox_sent(&core->box, n, left_at_last, core);
+    pd_outgoing_sent(&core->out, n, left_at_last, core);
 }
 
 void pd_core_heard(pd_core *core, size_t n, uint64_t now_ns)

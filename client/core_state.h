@@ -3,7 +3,7 @@
 #define PD_CORE_STATE_H
 
 #include "core.h"
-#include "outbox.h"
+#include "outgoing.h"
 
 /* A frame's header must stay under PD_MAX_HEADER_BYTES, and its answer's too: no piece, want or outcome packs to more than PIECE_BOUND
  * bytes, and what else stands in a header is bounded by FORM_BOUND. */
@@ -33,14 +33,14 @@ typedef struct pd_known {               /* a declared parameter; its index is it
     bool     initialised, pushing;
 } pd_known;
 
-typedef enum pd_phase {
-    PHASE_DOWN,                         /* no connection */
-    PHASE_GREETING,                     /* Hello is out */
-    PHASE_WELCOMED,                     /* nothing is declared yet */
-    PHASE_DECLARING,
-    PHASE_RUNNING,
-    PHASE_DROP,                         /* the connection is to be closed */
-} pd_phase;
+typedef enum pd_stage {
+    STAGE_DOWN,                         /* no connection */
+    STAGE_GREETING,                     /* Hello is out */
+    STAGE_WELCOMED,                     /* nothing is declared yet */
+    STAGE_DECLARING,
+    STAGE_RUNNING,
+    STAGE_DROP,                         /* the connection is to be closed */
+} pd_stage;
 
 /* Where a frame is put together; made once. */
 typedef struct pd_bench {
@@ -59,7 +59,7 @@ struct pd_core {
     uint8_t  flags;                     /* of frames that are sent */
     size_t   urls;
 
-    pd_phase phase;
+    pd_stage stage;
     bool     welcomed;                  /* this connection */
     uint64_t retry_ns, heard_ns, sent_ns, timeout_ns, heartbeat_ns;
     unsigned attempts;                  /* in vain since the last welcome */
@@ -80,7 +80,7 @@ struct pd_core {
     uint64_t  barriers;
 
     pd_op    *ops;                      /* by ticket */
-    pd_outbox box;
+    pd_outgoing out;
     uint64_t  last_id;                  /* of requests and tickets */
     pd_bench *bench;
     pd_arena *arena;                    /* the answer that is just landing */
@@ -94,7 +94,7 @@ pd_op *pd_op_find(const pd_core *core, pd_ticket_id ticket);
 void   pd_op_free(pd_core *core, pd_op *op);
 void   pd_op_fail(pd_op *op, const pd_error *error);                /* keeps the first */
 void   pd_op_answered(pd_core *core, pd_op *op);                    /* one frame less is waited for */
-/* Packs a message as a frame of one's own and adds it to the outbox. `op` may be NULL. PD_OUT_OF_RANGE: too long. PD_NO_MEMORY. */
+/* Packs a message as a frame of one's own and queues it. `op` may be NULL. PD_OUT_OF_RANGE: too long. PD_NO_MEMORY. */
 int    pd_core_post(pd_core *core, unsigned method, const ProtobufCMessage *message, pd_lane lane, pd_op *op);
 /* Nothing goes any more: every operation ends with this error. */
 void   pd_core_end(pd_core *core, const pd_error *error);

@@ -1,4 +1,4 @@
-#include "outbox.h"
+#include "outgoing.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,64 +34,64 @@ void pd_parcel_free(pd_parcel *parcel)
 #undef uthash_nonfatal_oom
 #define uthash_nonfatal_oom(parcel) ((parcel)->hh.tbl = NULL)
 
-bool pd_outbox_add(pd_outbox *box, pd_parcel *parcel, pd_lane lane)
+bool pd_outgoing_add(pd_outgoing *out, pd_parcel *parcel, pd_lane lane)
 {
-    HASH_ADD(hh, box->by_id, id, sizeof parcel->id, parcel);
+    HASH_ADD(hh, out->by_id, id, sizeof parcel->id, parcel);
     if (parcel->hh.tbl == NULL) return false;
     parcel->lane = lane;
     parcel->next = NULL;
-    parcel->prev = box->lane[lane].last;
+    parcel->prev = out->lane[lane].last;
     if (parcel->prev != NULL) parcel->prev->next = parcel;
-    else box->lane[lane].first = parcel;
-    box->lane[lane].last = parcel;
-    if (box->lane[lane].next == NULL) box->lane[lane].next = parcel;
+    else out->lane[lane].first = parcel;
+    out->lane[lane].last = parcel;
+    if (out->lane[lane].next == NULL) out->lane[lane].next = parcel;
     return true;
 }
 
-pd_parcel *pd_outbox_find(const pd_outbox *box, uint64_t id)
+pd_parcel *pd_outgoing_find(const pd_outgoing *out, uint64_t id)
 {
     pd_parcel *parcel;
-    HASH_FIND(hh, box->by_id, &id, sizeof id, parcel);
+    HASH_FIND(hh, out->by_id, &id, sizeof id, parcel);
     return parcel;
 }
 
-bool pd_outbox_sending(const pd_outbox *box, const pd_parcel *parcel)
+bool pd_outgoing_sending(const pd_outgoing *out, const pd_parcel *parcel)
 {
-    return box->gone > 0 && box->lane[box->current].next == parcel;
+    return out->gone > 0 && out->lane[out->current].next == parcel;
 }
 
-static void take_out(pd_outbox *box, pd_parcel *parcel)
+static void take_out(pd_outgoing *out, pd_parcel *parcel)
 {
     pd_lane lane = parcel->lane;
 
-    if (box->lane[lane].next == parcel) box->lane[lane].next = parcel->next;
+    if (out->lane[lane].next == parcel) out->lane[lane].next = parcel->next;
     if (parcel->prev != NULL) parcel->prev->next = parcel->next;
-    else box->lane[lane].first = parcel->next;
+    else out->lane[lane].first = parcel->next;
     if (parcel->next != NULL) parcel->next->prev = parcel->prev;
-    else box->lane[lane].last = parcel->prev;
-    HASH_DELETE(hh, box->by_id, parcel);
+    else out->lane[lane].last = parcel->prev;
+    HASH_DELETE(hh, out->by_id, parcel);
     pd_parcel_free(parcel);
 }
 
-void pd_outbox_remove(pd_outbox *box, pd_parcel *parcel)
+void pd_outgoing_remove(pd_outgoing *out, pd_parcel *parcel)
 {
-    if (pd_outbox_sending(box, parcel)) {
+    if (pd_outgoing_sending(out, parcel)) {
         parcel->op = NULL;
         parcel->answered = true;
     } else {
-        take_out(box, parcel);
+        take_out(out, parcel);
     }
 }
 
 /* ---- sending ---- */
 
 /* A frame once begun is finished; else the connection's own go first. */
-static pd_parcel *choose(pd_outbox *box, pd_lane *lane)
+static pd_parcel *choose(pd_outgoing *out, pd_lane *lane)
 {
-    if (box->gone > 0) *lane = box->current;
-    else if (box->lane[PD_LANE_CONNECTION].next != NULL) *lane = PD_LANE_CONNECTION;
+    if (out->gone > 0) *lane = out->current;
+    else if (out->lane[PD_LANE_CONNECTION].next != NULL) *lane = PD_LANE_CONNECTION;
     else *lane = PD_LANE_LASTING;
-    return *lane == PD_LANE_CONNECTION || box->open ? box->lane[*lane].next : NULL;
+    return *lane == PD_LANE_CONNECTION || out->open ? out->lane[*lane].next : NULL;
 }
 
 /* What is left of a frame after `skip` bytes. */
@@ -111,15 +111,15 @@ static int gather_one(const pd_parcel *parcel, size_t skip, struct iovec *iov, i
     return n;
 }
 
-int pd_outbox_gather(pd_outbox *box, struct iovec *iov, int max, size_t bytes)
+int pd_outgoing_gather(pd_outgoing *out, struct iovec *iov, int max, size_t bytes)
 {
     pd_lane lane;
-    pd_parcel *parcel = choose(box, &lane);
-    bool yields = lane == PD_LANE_LASTING && box->lane[PD_LANE_CONNECTION].next != NULL;
-    size_t skip = box->gone, gathered = 0;
+    pd_parcel *parcel = choose(out, &lane);
+    bool yields = lane == PD_LANE_LASTING && out->lane[PD_LANE_CONNECTION].next != NULL;
+    size_t skip = out->gone, gathered = 0;
     int n = 0;
 
-    box->current = lane;
+    out->current = lane;
     for (; parcel != NULL && n < max && gathered < bytes; parcel = parcel->next, skip = 0) {
         n += gather_one(parcel, skip, iov + n, max - n, &gathered);
         if (yields) break;
@@ -127,55 +127,55 @@ int pd_outbox_gather(pd_outbox *box, struct iovec *iov, int max, size_t bytes)
     return n;
 }
 
-void pd_outbox_sent(pd_outbox *box, size_t n, void (*done)(void *arg, pd_parcel *parcel), void *arg)
+void pd_outgoing_sent(pd_outgoing *out, size_t n, void (*done)(void *arg, pd_parcel *parcel), void *arg)
 {
     while (n > 0) {
-        pd_parcel *parcel = box->lane[box->current].next;
-        size_t left = parcel->head_bytes + parcel->payload_bytes - box->gone;
+        pd_parcel *parcel = out->lane[out->current].next;
+        size_t left = parcel->head_bytes + parcel->payload_bytes - out->gone;
 
         if (n < left) {
-            box->gone += n;
+            out->gone += n;
             return;
         }
         n -= left;
-        box->gone = 0;
-        box->lane[box->current].next = parcel->next;
+        out->gone = 0;
+        out->lane[out->current].next = parcel->next;
         parcel->sent = true;
         if (!parcel->answered) continue;
         if (parcel->op != NULL) done(arg, parcel);
-        take_out(box, parcel);
+        take_out(out, parcel);
     }
 }
 
-bool pd_outbox_pending(const pd_outbox *box)
+bool pd_outgoing_pending(const pd_outgoing *out)
 {
-    return box->gone > 0 || box->lane[PD_LANE_CONNECTION].next != NULL || (box->open && box->lane[PD_LANE_LASTING].next != NULL);
+    return out->gone > 0 || out->lane[PD_LANE_CONNECTION].next != NULL || (out->open && out->lane[PD_LANE_LASTING].next != NULL);
 }
 
 /* ---- the connection's end ---- */
 
-size_t pd_outbox_rewind(pd_outbox *box, void (*done)(void *arg, pd_parcel *parcel), void *arg)
+size_t pd_outgoing_rewind(pd_outgoing *out, void (*done)(void *arg, pd_parcel *parcel), void *arg)
 {
     size_t again = 0;
 
-    box->gone = 0;
-    box->open = false;
-    while (box->lane[PD_LANE_CONNECTION].first != NULL) take_out(box, box->lane[PD_LANE_CONNECTION].first);
-    for (pd_parcel *parcel = box->lane[PD_LANE_LASTING].first, *next; parcel != NULL; parcel = next) {
+    out->gone = 0;
+    out->open = false;
+    while (out->lane[PD_LANE_CONNECTION].first != NULL) take_out(out, out->lane[PD_LANE_CONNECTION].first);
+    for (pd_parcel *parcel = out->lane[PD_LANE_LASTING].first, *next; parcel != NULL; parcel = next) {
         next = parcel->next;
         if (parcel->sent) again++;
         parcel->sent = false;
         if (!parcel->answered) continue;
         if (parcel->op != NULL) done(arg, parcel);
-        take_out(box, parcel);
+        take_out(out, parcel);
     }
-    box->lane[PD_LANE_LASTING].next = box->lane[PD_LANE_LASTING].first;
+    out->lane[PD_LANE_LASTING].next = out->lane[PD_LANE_LASTING].first;
     return again;
 }
 
-void pd_outbox_clear(pd_outbox *box)
+void pd_outgoing_clear(pd_outgoing *out)
 {
     for (pd_lane lane = 0; lane < PD_LANES; lane++)
-        while (box->lane[lane].first != NULL) take_out(box, box->lane[lane].first);
-    box->gone = 0;
+        while (out->lane[lane].first != NULL) take_out(out, out->lane[lane].first);
+    out->gone = 0;
 }

@@ -1,0 +1,202 @@
+#include "proxy.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "daemon.h"
+
+enum { MAX_PAIRS = 16, SLICE = 16 * 1024 };
+
+typedef struct pair {
+    int    fd[2];               /* 0: the client's, 1: the server's; -1: none */
+    size_t passed[2];           /* bytes that came from each */
+} pair;
+
+struct proxy {
+    pthread_t       thread;
+    pthread_mutex_t lock;       /* guards the orders, and `made` */
+    size_t          cut_after[2];
+    bool            swallow, cut, stop;
+    double          delay;
+    int             made;
+    int             listener, port, server_port;
+    pair            pairs[MAX_PAIRS];
+};
+
+static struct sockaddr_in loopback(int port)
+{
+    return (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+}
+
+static void hang_up(pair *at)
+{
+    for (int i = 0; i < 2; i++) {
+        if (at->fd[i] >= 0) close(at->fd[i]);
+        at->fd[i] = -1;
+        at->passed[i] = 0;
+    }
+}
+
+static void accept_one(proxy *p)
+{
+    struct sockaddr_in server = loopback(p->server_port);
+    int client = accept(p->listener, NULL, NULL);
+    pair *free_one = NULL;
+
+    for (int i = 0; i < MAX_PAIRS; i++)
+        if (p->pairs[i].fd[0] < 0) free_one = &p->pairs[i];
+    if (client < 0 || free_one == NULL) return;
+    free_one->fd[0] = client;
+    free_one->fd[1] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (connect(free_one->fd[1], (struct sockaddr *)&server, sizeof server) != 0) hang_up(free_one);
+    pthread_mutex_lock(&p->lock);
+    p->made++;
+    pthread_mutex_unlock(&p->lock);
+}
+
+static bool pass_all(int fd, const uint8_t *at, size_t n)
+{
+    while (n > 0) {
+        ssize_t sent = send(fd, at, n, MSG_NOSIGNAL);
+        if (sent <= 0) return false;
+        at += sent;
+        n -= (size_t)sent;
+    }
+    return true;
+}
+
+/* Bytes from one side go to the other, as far as the orders let them. */
+static void forward(proxy *p, pair *at, int from)
+{
+    uint8_t bytes[SLICE];
+    ssize_t n = recv(at->fd[from], bytes, sizeof bytes, 0);
+    size_t cut_after, pass = n > 0 ? (size_t)n : 0;
+    bool swallow, cut;
+    double delay;
+
+    pthread_mutex_lock(&p->lock);
+    cut_after = p->cut_after[from];
+    swallow = p->swallow && from == 1;
+    delay = p->delay;
+    pthread_mutex_unlock(&p->lock);
+    cut = cut_after > 0 && at->passed[from] + pass >= cut_after;
+    if (cut) pass = cut_after > at->passed[from] ? cut_after - at->passed[from] : 0;
+    if (delay > 0) sleep_for(delay);
+    at->passed[from] += pass;
+    if (n <= 0 || (!swallow && !pass_all(at->fd[1 - from], bytes, pass)) || cut) hang_up(at);
+}
+
+static bool obey(proxy *p)
+{
+    bool cut, stop;
+
+    pthread_mutex_lock(&p->lock);
+    cut = p->cut;
+    stop = p->stop;
+    p->cut = false;
+    pthread_mutex_unlock(&p->lock);
+    for (int i = 0; (cut || stop) && i < MAX_PAIRS; i++) hang_up(&p->pairs[i]);
+    return !stop;
+}
+
+static void *run(void *arg)
+{
+    proxy *p = arg;
+
+    while (obey(p)) {
+        struct pollfd wait[1 + 2 * MAX_PAIRS] = { { .fd = p->listener, .events = POLLIN } };
+
+        for (int i = 0; i < 2 * MAX_PAIRS; i++) wait[1 + i] = (struct pollfd){ .fd = p->pairs[i / 2].fd[i % 2], .events = POLLIN };
+        if (poll(wait, 1 + 2 * MAX_PAIRS, 20) <= 0) continue;
+        if (wait[0].revents != 0) accept_one(p);
+        for (int i = 0; i < 2 * MAX_PAIRS; i++)
+            if (wait[1 + i].revents != 0 && p->pairs[i / 2].fd[i % 2] == wait[1 + i].fd) forward(p, &p->pairs[i / 2], i % 2);
+    }
+    return NULL;
+}
+
+proxy *proxy_start(int server_port)
+{
+    proxy *p = calloc(1, sizeof *p);
+    struct sockaddr_in address = loopback(0);
+    socklen_t size = sizeof address;
+
+    assert_non_null(p);
+    p->server_port = server_port;
+    for (int i = 0; i < MAX_PAIRS; i++) p->pairs[i].fd[0] = p->pairs[i].fd[1] = -1;
+    p->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(p->listener, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(p->listener, 16), 0);
+    assert_int_equal(getsockname(p->listener, (struct sockaddr *)&address, &size), 0);
+    p->port = ntohs(address.sin_port);
+    pthread_mutex_init(&p->lock, NULL);
+    assert_int_equal(pthread_create(&p->thread, NULL, run, p), 0);
+    return p;
+}
+
+void proxy_stop(proxy *p)
+{
+    pthread_mutex_lock(&p->lock);
+    p->stop = true;
+    pthread_mutex_unlock(&p->lock);
+    pthread_join(p->thread, NULL);
+    pthread_mutex_destroy(&p->lock);
+    close(p->listener);
+    free(p);
+}
+
+int proxy_port(const proxy *p)
+{
+    return p->port;
+}
+
+void proxy_cut_after(proxy *p, size_t to_server, size_t to_client)
+{
+    pthread_mutex_lock(&p->lock);
+    p->cut_after[0] = to_server;
+    p->cut_after[1] = to_client;
+    pthread_mutex_unlock(&p->lock);
+}
+
+void proxy_swallow(proxy *p, bool answers)
+{
+    pthread_mutex_lock(&p->lock);
+    p->swallow = answers;
+    pthread_mutex_unlock(&p->lock);
+}
+
+void proxy_delay(proxy *p, double seconds)
+{
+    pthread_mutex_lock(&p->lock);
+    p->delay = seconds;
+    pthread_mutex_unlock(&p->lock);
+}
+
+void proxy_cut_now(proxy *p)
+{
+    pthread_mutex_lock(&p->lock);
+    p->cut = true;
+    pthread_mutex_unlock(&p->lock);
+}
+
+int proxy_connections(proxy *p)
+{
+    int made;
+
+    pthread_mutex_lock(&p->lock);
+    made = p->made;
+    pthread_mutex_unlock(&p->lock);
+    return made;
+}
