@@ -68,9 +68,12 @@ typedef enum pd_request_kind {
 struct pd_snapshot;
 struct pd_task;
 
+struct pd_effect;
+
 typedef struct pd_request {
     pd_mail         mail;
     pd_request_kind kind;
+    struct pd_effect *answer;               /* memory for the answer, so that none is lost when there is no other: pd_request_new's */
     pd_ticket       ticket;
     uint32_t        job;                    /* number given by PD_EFF_HELLO; 0 where it is not known yet */
     uint32_t        rank;
@@ -101,7 +104,8 @@ typedef struct pd_request {
     } u;
 } pd_request;
 
-pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket);  /* zeroed; NULL: out of memory */
+/* Zeroed. A request brings the memory of its effects along: no answer and no buffer is lost when memory is short. NULL: out of memory. */
+pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket);
 /* Frees the request and all it owns except u.data.buffer, u.released and u.task, which go home by effects. Accepts NULL. */
 void        pd_request_free(pd_request *request);
 

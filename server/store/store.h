@@ -9,9 +9,14 @@
 
 typedef struct pd_store pd_store;
 
-/* Preset of a job's key, from the daemon's configuration section [job]. One table, job_keys, in job.c. */
+#define PD_MAX_WORLD 4096           /* most workers of one job */
+
+/* Keys of a job's configuration, with presets that the daemon's section [job] may replace. One table, in settings.c. */
+typedef enum pd_job_key_type { PD_KEY_CHOICE, PD_KEY_SECONDS, PD_KEY_NUMBER } pd_job_key_type;
 typedef struct pd_job_key {
     const char *name, *preset, *help;
+    pd_job_key_type type;
+    const char *choices;            /* PD_KEY_CHOICE: "mean|weighted_mean|sum"; else NULL */
 } pd_job_key;
 extern const pd_job_key pd_job_keys[];      /* ends with a NULL name */
 
@@ -23,6 +28,8 @@ typedef struct pd_store_config {
     uint64_t chunk_elements;            /* elements of a parameter's chunk: chunk_bytes / 4 */
     int      threads;                   /* OpenMP team of the step thread */
     double   batch_ns;                  /* estimated work of one batch: 50 ms */
+    uint64_t hash_key[2];               /* random: names come from peers, and their hash must not be theirs to foresee */
+    const struct pd_row *const *rows;   /* optimizers that jobs may use, ends with NULL; NULL: the table, pd_rows */
     const pd_option *job_presets; size_t n_job_presets;     /* borrowed for the store's life; keys of pd_job_keys */
 } pd_store_config;
 

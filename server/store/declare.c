@@ -1,0 +1,425 @@
+/* declare.c - the set of parameters: the first rank's is planned as a whole, the others must declare the same. */
+#include "state.h"
+
+#include "plan.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FRAME_ALIGN = 64, RESERVE_ALIGN = 4096 };
+
+/* ---- names ---- */
+
+static pd_param *find(const pd_job *job, const char *name)
+{
+    pd_param *param = NULL;
+    size_t n = strlen(name);
+    unsigned hash = pd_store_hash(job->store, name, n);
+
+    HASH_FIND_BYHASHVALUE(hh, job->names, name, n, hash, param);
+    return param;
+}
+
+static bool is_good_name(const char *name)
+{
+    size_t n = strlen(name);
+
+    if (n == 0 || n > PD_NAME_MAX) return false;
+    for (; *name != '\0'; name++)
+        if ((unsigned char)*name < 0x20 || *name == 0x7f) return false;
+    return true;
+}
+
+/* ---- what can be said of each declaration alone ---- */
+
+static int check_decl(const pd_job *job, const pd_param_decl *decl, size_t i, int64_t *elements, pd_error *err)
+{
+    char shape[192];
+
+    if (!is_good_name(decl->name))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %zu: a name has 1 to %d bytes and no control characters", i, PD_NAME_MAX);
+    if (pd_shape_elements(&decl->shape, elements) != PD_OK)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: shape %s has no size that fits 64 bits", decl->name, pd_shape_text(&decl->shape, shape, sizeof shape));
+    if (*elements == 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: shape %s has no elements; leave it out", decl->name, pd_shape_text(&decl->shape, shape, sizeof shape));
+    if (pd_dtype_size(decl->pull_dtype) == 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is no element type to pull", decl->name, (int)decl->pull_dtype);
+    if (pd_rules_match(job->rules, job->n_rules, decl->name) == NULL)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: none of the job's %zu rules matches it; a last rule \"* sgd\" would", decl->name, job->n_rules);
+    return PD_OK;
+}
+
+static int check_set(const pd_job *job, const pd_request *request, pd_error *err)
+{
+    const pd_store_config *config = &job->store->config;
+    uint64_t bytes = 0, room = config->max_total_bytes;
+    size_t n = request->u.declare.n;
+
+    if (n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s: Declare names no parameter", job->name);
+    if (n > config->max_params)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: %zu parameters, at most %u are allowed (limits.max_params)", job->name, n, config->max_params);
+    for (size_t i = 0; i < n; i++) {
+        int64_t elements;
+        int rc = check_decl(job, &request->u.declare.params[i], i, &elements, err);
+        if (rc != PD_OK) return rc;
+        if ((uint64_t)elements > room / sizeof(float) || __builtin_add_overflow(bytes, (uint64_t)elements * sizeof(float), &bytes) || bytes > room)
+            return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: parameters up to %.100s need more than the %llu bytes allowed for all jobs (limits.max_total_bytes)",
+                           job->name, request->u.declare.params[i].name, (unsigned long long)room);
+    }
+    return PD_OK;
+}
+
+/* ---- what the whole set needs ---- */
+
+/* A rank's largest frame: a chunk, or everything it has, each piece beginning at a multiple of 64. */
+static uint64_t reserve_of(const pd_job *job)
+{
+    uint64_t chunk = job->store->config.chunk_elements * sizeof(float), all = 0;
+
+    for (uint32_t i = 0; i < job->n_params && all < chunk; i++)
+        all += ((uint64_t)job->params[i].elements * sizeof(float) + FRAME_ALIGN - 1) / FRAME_ALIGN * FRAME_ALIGN;
+    if (all > chunk) all = chunk;
+    return (all + RESERVE_ALIGN - 1) / RESERVE_ALIGN * RESERVE_ALIGN;
+}
+
+static int check_ingest(const pd_job *job, uint64_t reserve, pd_error *err)
+{
+    const pd_store *store = job->store;
+    uint64_t wanted = reserve * job->world, limit = store->config.ingest_bytes;
+
+    if (store->reserved <= limit && wanted <= limit - store->reserved) return PD_OK;
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: %u ranks with frames of up to %llu bytes need %llu bytes of ingest budget; of %llu, %llu are reserved by other jobs "
+                   "(limits.ingest_bytes, limits.chunk_bytes)", job->name, job->world, (unsigned long long)reserve, (unsigned long long)wanted,
+                   (unsigned long long)limit, (unsigned long long)store->reserved);
+}
+
+static int check_total(const pd_job *job, uint64_t more, pd_error *err)
+{
+    const pd_store *store = job->store;
+    uint64_t limit = store->config.max_total_bytes;
+
+    if (store->committed <= limit && more <= limit - store->committed) return PD_OK;
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: weights, sums, optimizer state and snapshots need %llu bytes; of %llu allowed for all jobs, %llu are in use "
+                   "(limits.max_total_bytes)", job->name, (unsigned long long)more, (unsigned long long)limit, (unsigned long long)store->committed);
+}
+
+/* ---- planning ---- */
+
+typedef struct pd_planning {
+    pd_declaration *decls;
+    double        (*facts)[PD_MAX_FACTS];       /* by rule */
+} pd_planning;
+
+/* Bytes of a plan's state, without making it. */
+static int state_bytes(const pd_declaration *decl, const double *fact, uint64_t *bytes, pd_error *err)
+{
+    pd_plan plan;
+    pd_error why;
+    int rc;
+
+    if ((rc = pd_plan_make(&plan, decl, fact, &why)) != PD_OK)
+        return pd_fail(err, rc, "parameter %.160s: %.300s", decl->name, rc == PD_NO_MEMORY ? "out of memory for its plan" : why.text);
+    *bytes += (uint64_t)pd_plan_state_bytes(&plan);
+    pd_plan_free(&plan);
+    return PD_OK;
+}
+
+static size_t rule_index(const pd_job *job, const pd_param *param) { return (size_t)(param->rule - job->rules); }
+
+static int survey(const pd_job *job, pd_planning *planning, pd_error *err)
+{
+    planning->decls = calloc(job->n_params, sizeof *planning->decls);
+    planning->facts = calloc(job->n_rules, sizeof *planning->facts);
+    if (planning->decls == NULL || planning->facts == NULL) return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for plans", job->name);
+    for (uint32_t i = 0; i < job->n_params; i++)
+        planning->decls[i] = (pd_declaration){ .name = job->params[i].name, .shape = job->params[i].shape, .hypers = job->params[i].rule->hypers };
+    for (size_t r = 0; r < job->n_rules; r++)
+        pd_optim_survey(job->rules[r].hypers.row, planning->decls, job->n_params, planning->facts[r]);
+    return PD_OK;
+}
+
+static int count_bytes(const pd_job *job, const pd_planning *planning, uint64_t *bytes, pd_error *err)
+{
+    for (uint32_t i = 0; i < job->n_params; i++) {
+        const pd_param *param = &job->params[i];
+        bool pulled[4];
+        int rc = state_bytes(&planning->decls[i], planning->facts[rule_index(job, param)], bytes, err);
+        if (rc != PD_OK) return rc;
+        for (int t = 0; t < 4; t++) pulled[t] = param->shelf[t] != NULL;
+        *bytes += pd_param_bytes(param->elements, pulled);
+        *bytes += param->round.n_chunks * (sizeof(pd_chunk) + job->world * sizeof(pd_slot));
+    }
+    return PD_OK;
+}
+
+static int make_optims(pd_job *job, const pd_planning *planning, pd_error *err)
+{
+    for (uint32_t i = 0; i < job->n_params; i++) {
+        pd_param *param = &job->params[i];
+        pd_error why;
+        int rc = pd_optim_new(&param->optim, &planning->decls[i], planning->facts[rule_index(job, param)], &why);
+        if (rc != PD_OK)
+            return pd_fail(err, rc, "parameter %.160s: %.300s", param->name, rc == PD_NO_MEMORY ? "out of memory for its optimizer's state" : why.text);
+    }
+    return PD_OK;
+}
+
+/* ---- the first set ---- */
+
+static int add_param(pd_job *job, const pd_param_decl *decl, pd_error *err)
+{
+    pd_param *param = find(job, decl->name);
+    size_t n = strlen(decl->name);
+
+    if (param != NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s is declared twice", decl->name);
+    param = &job->params[job->n_params];
+    *param = (pd_param){ .index = job->n_params, .shape = decl->shape, .rule = pd_rules_match(job->rules, job->n_rules, decl->name) };
+    job->n_params++;
+    pd_shape_elements(&decl->shape, &param->elements);
+    if ((param->name = strdup(decl->name)) == NULL) return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
+    HASH_ADD_KEYPTR_BYHASHVALUE(hh, job->names, param->name, n, pd_store_hash(job->store, decl->name, n), param);
+    param->shelf[PD_F32] = pd_shelf_join(&job->store->shelves, (size_t)param->elements * sizeof(float));
+    if (param->shelf[PD_F32] == NULL || param->hh.tbl == NULL) return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
+    return PD_OK;
+}
+
+static uint64_t chunks_of(const pd_job *job, const pd_param *param)
+{
+    return ((uint64_t)param->elements + job->store->config.chunk_elements - 1) / job->store->config.chunk_elements;
+}
+
+/* Chunks and slots of all parameters in two arrays. */
+static int lay_chunks(pd_job *job, pd_error *err)
+{
+    uint64_t n = 0, at = 0;
+
+    for (uint32_t i = 0; i < job->n_params; i++) n += chunks_of(job, &job->params[i]);
+    job->chunks = calloc(n, sizeof *job->chunks);
+    job->slots = calloc(n, job->world * sizeof *job->slots);
+    job->batch = calloc(job->n_params, sizeof *job->batch);
+    job->optims = calloc(job->n_params, sizeof *job->optims);
+    if (job->chunks == NULL || job->slots == NULL || job->batch == NULL || job->optims == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->name);
+    for (uint32_t i = 0; i < job->n_params; i++) {
+        pd_param *param = &job->params[i];
+        pd_round_init(&param->round, param, param->elements, (int64_t)job->store->config.chunk_elements, job->world, job->chunks + at, job->slots + at * job->world);
+        param->unlanded = param->round.n_chunks;
+        at += param->round.n_chunks;
+    }
+    return PD_OK;
+}
+
+void pd_job_forget_set(pd_job *job)
+{
+    if (job->reserve > 0) {
+        job->store->committed -= job->committed;
+        job->store->reserved -= job->reserve * job->world;
+        job->store->n_ranks -= job->world;
+    }
+    HASH_CLEAR(hh, job->names);
+    for (uint32_t i = 0; i < job->n_params; i++) pd_param_clear(&job->params[i]);
+    free(job->params);
+    free(job->chunks);
+    free(job->slots);
+    free(job->batch);
+    free(job->optims);
+    job->params = NULL;
+    job->chunks = NULL;
+    job->slots = NULL;
+    job->batch = NULL;
+    job->optims = NULL;
+    job->n_params = 0;
+    job->reserve = job->committed = 0;
+}
+
+static int build_set(pd_job *job, const pd_request *request, pd_planning *planning, pd_error *err)
+{
+    uint64_t bytes = 0, reserve;
+    int rc = PD_OK;
+
+    job->params = calloc(request->u.declare.n, sizeof *job->params);
+    if (job->params == NULL) return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for parameters", job->name);
+    for (size_t i = 0; i < request->u.declare.n && rc == PD_OK; i++) rc = add_param(job, &request->u.declare.params[i], err);
+    if (rc != PD_OK) return rc;
+    reserve = reserve_of(job);
+    if ((rc = check_ingest(job, reserve, err)) != PD_OK) return rc;
+    if ((rc = survey(job, planning, err)) != PD_OK) return rc;
+    if ((rc = lay_chunks(job, err)) != PD_OK) return rc;
+    if ((rc = count_bytes(job, planning, &bytes, err)) != PD_OK) return rc;
+    if ((rc = check_total(job, bytes, err)) != PD_OK) return rc;
+    if ((rc = make_optims(job, planning, err)) != PD_OK) return rc;
+    job->reserve = reserve;
+    job->committed = bytes;
+    job->store->committed += bytes;
+    job->store->reserved += reserve * job->world;
+    job->store->n_ranks += job->world;
+    return PD_OK;
+}
+
+static int declare_first(pd_job *job, const pd_request *request, pd_error *err)
+{
+    pd_planning planning = { NULL, NULL };
+    int rc = check_set(job, request, err);
+
+    if (rc != PD_OK) return rc;
+    rc = build_set(job, request, &planning, err);
+    free(planning.decls);
+    free(planning.facts);
+    if (rc != PD_OK) pd_job_forget_set(job);
+    return rc;
+}
+
+/* ---- the same set again ---- */
+
+static int match_decl(const pd_job *job, const pd_param_decl *decl, uint64_t frame, pd_error *err)
+{
+    char ours[192], theirs[192];
+    pd_param *param = find(job, decl->name);
+
+    if (param == NULL)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.256s: job %.100s was declared without it; every rank declares the same", decl->name, job->name);
+    if (!pd_shape_equal(&param->shape, &decl->shape))
+        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: job %.60s has it with shape %s, this rank declares %s", decl->name, job->name,
+                       pd_shape_text(&param->shape, ours, sizeof ours), pd_shape_text(&decl->shape, theirs, sizeof theirs));
+    if (pd_dtype_size(decl->pull_dtype) == 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is no element type to pull", decl->name, (int)decl->pull_dtype);
+    if (param->mark == frame) return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s is declared twice", decl->name);
+    param->mark = frame;
+    return PD_OK;
+}
+
+static int declare_again(pd_job *job, const pd_request *request, pd_error *err)
+{
+    uint64_t frame = ++job->store->frames;
+
+    for (size_t i = 0; i < request->u.declare.n; i++) {
+        int rc = match_decl(job, &request->u.declare.params[i], frame, err);
+        if (rc != PD_OK) return rc;
+    }
+    for (uint32_t i = 0; i < job->n_params; i++)
+        if (job->params[i].mark != frame)
+            return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.256s: job %.100s has it, this rank does not declare it; every rank declares the same", job->params[i].name, job->name);
+    return PD_OK;
+}
+
+/* ---- element types to publish ---- */
+
+static uint64_t type_bytes(const pd_param *param, pd_dtype dtype)
+{
+    return param->shelf[dtype] != NULL ? 0 : 2 * (uint64_t)param->elements * pd_dtype_size(dtype);      /* weights, and those to come */
+}
+
+/* Bytes that the element types new with this request add. */
+static uint64_t types_bytes(const pd_job *job, const pd_request *request)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < request->u.declare.n; i++) {
+        const pd_param_decl *decl = &request->u.declare.params[i];
+        bytes += type_bytes(find(job, decl->name), decl->pull_dtype);
+    }
+    return bytes;
+}
+
+static int publish_types(pd_job *job, const pd_request *request, pd_closed *closed, size_t *n_closed, pd_error *err)
+{
+    for (size_t i = 0; i < request->u.declare.n; i++) {
+        const pd_param_decl *decl = &request->u.declare.params[i];
+        pd_param *param = find(job, decl->name);
+        pd_snapshot *again;
+        uint64_t bytes = type_bytes(param, decl->pull_dtype);
+        if (pd_param_pull(param, &job->store->shelves, decl->pull_dtype, &again) != PD_OK)
+            return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for its weights in %s", decl->name, pd_dtype_name(decl->pull_dtype));
+        job->committed += bytes;
+        job->store->committed += bytes;
+        if (again != NULL) pd_param_publish(param, again, (pd_outcome)0, &closed[(*n_closed)++]);
+    }
+    return PD_OK;
+}
+
+/* The types this rank pulls in are published from now on; weights that are out already are published again with them. */
+static int add_types(pd_job *job, const pd_request *request, pd_error *err)
+{
+    uint64_t bytes = types_bytes(job, request);
+    pd_effect *effect = pd_effect_new(PD_EFF_CLOSED, (pd_ticket){ 0, 0 }, job->number);
+    pd_closed *closed = calloc(job->n_params, sizeof *closed);
+    int rc;
+
+    if (effect == NULL || closed == NULL) rc = pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->name);
+    else rc = check_total(job, bytes, err);
+    if (rc == PD_OK) {
+        effect->u.closed.at = closed;
+        rc = publish_types(job, request, closed, &effect->u.closed.n, err);
+    }
+    if (effect != NULL && effect->u.closed.n > 0) {
+        pd_outbox_add(&job->store->outbox, effect);     /* also what was published before memory ran out: it is out */
+    } else {
+        free(closed);
+        free(effect);
+    }
+    return rc;
+}
+
+/* ---- the answer ---- */
+
+bool pd_job_sealed(const pd_job *job)
+{
+    for (uint32_t r = 0; r < job->world; r++)
+        if (!job->ranks[r].sealed) return false;
+    return true;
+}
+
+static bool any_uninitialised(const pd_job *job)
+{
+    for (uint32_t i = 0; i < job->n_params; i++)
+        if (job->params[i].current == NULL) return true;
+    return false;
+}
+
+static void answer(pd_job *job, pd_request *request, pd_declared *declared)
+{
+    pd_effect *effect = pd_answer(request, PD_EFF_DECLARED);
+    size_t n = request->u.declare.n;
+
+    for (size_t i = 0; i < n; i++) {
+        const pd_param *param = find(job, request->u.declare.params[i].name);
+        declared[i] = (pd_declared){ param->index, param->step, param->current != NULL };
+    }
+    effect->u.declared.params = declared;
+    effect->u.declared.n = n;
+    effect->u.declared.must_init = request->rank == 0 && any_uninitialised(job);
+    effect->u.declared.reserve = job->reserve;
+    pd_outbox_add(&job->store->outbox, effect);
+}
+
+static void note_declared(pd_job *job, pd_rank *rank)
+{
+    bool was_sealed = pd_job_sealed(job);
+
+    rank->declared = rank->sealed = true;
+    if (!was_sealed && pd_job_sealed(job))
+        pd_say(&job->store->outbox, PD_SAY_INFO, "job %s: all %u ranks have declared %u parameters", job->name, job->world, job->n_params);
+}
+
+void pd_job_declare(pd_job *job, pd_request *request)
+{
+    pd_error err;
+    pd_rank *rank = pd_job_speaker(job, request, &err);
+    pd_declared *declared = calloc(request->u.declare.n + 1, sizeof *declared);
+    bool first = job->n_params == 0;
+    int rc = rank == NULL ? err.code : PD_OK;
+
+    if (rc == PD_OK && declared == NULL) rc = pd_fail(&err, PD_NO_MEMORY, "job %.100s: out of memory", job->name);
+    if (rc == PD_OK) rc = first ? declare_first(job, request, &err) : declare_again(job, request, &err);
+    if (rc == PD_OK && (rc = add_types(job, request, &err)) != PD_OK && first) pd_job_forget_set(job);
+    if (rc != PD_OK) {
+        free(declared);
+        pd_store_refuse(job->store, request, &err);
+        return;
+    }
+    answer(job, request, declared);
+    note_declared(job, rank);
+    pd_request_free(request);
+}

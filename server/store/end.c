@@ -1,0 +1,164 @@
+/* end.c - what ends or is late: overdue rounds, lingering jobs, the release of all that a job holds. */
+#include "state.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <utlist.h>
+
+static const uint64_t second = 1000000000ull;
+
+/* ---- overdue rounds ---- */
+
+static uint64_t timeout_of(const pd_job *job) { return job->settings.value[PD_KEY_STEP_TIMEOUT]; }
+
+/* "rank 2 (host:123, lost 14 s ago)" */
+static size_t rank_text(const pd_job *job, uint32_t r, uint64_t now_ns, char *text, size_t size)
+{
+    const pd_rank *rank = &job->ranks[r];
+    unsigned long long ago = (unsigned long long)((now_ns - rank->since_ns) / second);
+    int n = 0;
+
+    switch (rank->state) {
+    case PD_RANK_ABSENT:    n = snprintf(text, size, "rank %u (never came)", r); break;
+    case PD_RANK_CONNECTED: n = snprintf(text, size, "rank %u (%.60s, connected)", r, rank->label); break;
+    case PD_RANK_LOST:      n = snprintf(text, size, "rank %u (%.60s, lost %llu s ago)", r, rank->label, ago); break;
+    case PD_RANK_LEFT:      n = snprintf(text, size, "rank %u (%.60s, left %llu s ago)", r, rank->label, ago); break;
+    }
+    return (size_t)n < size ? (size_t)n : size - 1;
+}
+
+/* The ranks that the parameter's round misses; as many as there is room for. */
+static uint32_t missing_text(const pd_job *job, const pd_param *param, uint64_t now_ns, char *text, size_t size)
+{
+    size_t used = 0;
+    uint32_t n = 0;
+
+    text[0] = '\0';
+    for (uint32_t r = 0; r < job->world; r++) {
+        if (!pd_round_misses(&param->round, r)) continue;
+        n++;
+        if (used + 128 > size) continue;
+        if (used > 0) used += (size_t)snprintf(text + used, size - used, ", ");
+        used += rank_text(job, r, now_ns, text + used, size - used);
+    }
+    return n;
+}
+
+/* Overdue rounds beside the oldest, and the highest step among all of them. */
+static uint32_t count_overdue(const pd_job *job, uint64_t now_ns, uint64_t *step)
+{
+    const pd_param *param;
+    uint32_t n = 0;
+
+    *step = 0;
+    DL_FOREACH2(job->waiting, param, next_waiting) {
+        if (param->round.started_ns + timeout_of(job) > now_ns) break;
+        if (param->step + 1 > *step) *step = param->step + 1;
+        n++;
+    }
+    return n;
+}
+
+static void describe(const pd_job *job, uint32_t n, uint64_t now_ns, pd_error *err)
+{
+    const pd_param *oldest = job->waiting;
+    char ranks[300], more[48] = "";
+    uint32_t missing = missing_text(job, oldest, now_ns, ranks, sizeof ranks);
+
+    if (n > 1) snprintf(more, sizeof more, " (and %u more parameter%s)", n - 1, n > 2 ? "s" : "");
+    pd_fail(err, PD_DEADLINE_EXCEEDED, "%s ha%s not contributed to step %llu of %.100s%s for %llu s; the contributions that came stand, push again to go on waiting",
+            ranks, missing == 1 ? "s" : "ve", (unsigned long long)oldest->step + 1, oldest->name, more,
+            (unsigned long long)((now_ns - oldest->round.started_ns) / second));
+}
+
+static void report_overdue(pd_job *job, uint64_t now_ns)
+{
+    pd_effect *effect = pd_effect_new(PD_EFF_TIMED_OUT, (pd_ticket){ 0, 0 }, job->number);
+    const pd_param *oldest = job->waiting;
+    uint32_t n;
+
+    job->noticed_ns = now_ns;
+    if (effect == NULL) return;                         /* the next one then */
+    n = count_overdue(job, now_ns, &effect->u.timed_out.step);
+    describe(job, n, now_ns, &effect->u.timed_out.error);
+    if (job->noticed != oldest || job->noticed_step != oldest->step)
+        pd_say(&job->store->outbox, PD_SAY_WARNING, "job %s: %.300s", job->name, effect->u.timed_out.error.text);
+    job->noticed = oldest;
+    job->noticed_step = oldest->step;
+    pd_outbox_add(&job->store->outbox, effect);
+}
+
+/* ---- deadlines ---- */
+
+static uint64_t overdue_at(const pd_job *job)
+{
+    uint64_t at;
+
+    if (job->waiting == NULL) return UINT64_MAX;
+    at = job->waiting->round.started_ns + timeout_of(job);
+    return job->noticed_ns > 0 && job->noticed_ns + timeout_of(job) > at ? job->noticed_ns + timeout_of(job) : at;
+}
+
+uint64_t pd_job_next_tick(const pd_job *job)
+{
+    uint64_t at = overdue_at(job);
+
+    if (job->linger_ns > 0 && job->linger_ns < at) at = job->linger_ns;
+    if (job->retry_ns > 0 && job->retry_ns < at) at = job->retry_ns;
+    return at;
+}
+
+void pd_job_tick(pd_job *job, uint64_t now_ns)
+{
+    pd_error err;
+
+    if (now_ns >= overdue_at(job)) report_overdue(job, now_ns);
+    if (job->retry_ns > 0 && now_ns >= job->retry_ns) {
+        job->retry_ns = 0;
+        pd_store_touch(job->store, job, now_ns);
+    }
+    if (job->linger_ns == 0 || now_ns < job->linger_ns) return;
+    pd_fail(&err, PD_ABORTED, "job %.100s has ended: its last worker has been gone for %llu s (job_linger)", job->name,
+            (unsigned long long)(job->settings.value[PD_KEY_JOB_LINGER] / second));
+    pd_store_drop(job->store, job, &err);
+}
+
+/* ---- release ---- */
+
+static void release_slots(pd_job *job)
+{
+    for (uint32_t i = 0; i < job->n_params; i++) {
+        pd_round *round = &job->params[i].round;
+        for (uint32_t s = 0; s < round->n_chunks * round->world; s++) {
+            pd_slot *slot = &round->chunks[0].slots[s];
+            if (slot->frame != NULL) pd_job_let_go(job, slot->frame);
+            slot->frame = NULL;
+        }
+    }
+}
+
+static void release_requests(pd_job *job, const pd_error *err)
+{
+    while (job->inbox != NULL) {
+        pd_request *request = job->inbox;
+        job->inbox = (pd_request *)(void *)request->mail.next;
+        pd_store_refuse(job->store, request, err);
+    }
+    job->inbox_last = NULL;
+    for (uint32_t r = 0; r < job->world; r++) {
+        if (job->ranks[r].barrier != NULL) pd_store_refuse(job->store, job->ranks[r].barrier, err);
+        job->ranks[r].barrier = NULL;
+    }
+}
+
+void pd_job_release(pd_job *job, const pd_error *err)
+{
+    release_slots(job);
+    release_requests(job, err);
+    job->complete = job->partial = NULL;
+    job->waiting = job->ready = NULL;
+    job->n_open = 0;
+    job->farewell->u.error = *err;
+    pd_outbox_add(&job->store->outbox, job->farewell);
+    job->farewell = NULL;
+}

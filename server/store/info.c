@@ -1,0 +1,131 @@
+/* info.c - what operators ask for: status, jobs, parameters, workers. */
+#include "state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *state_text(const pd_job *job)
+{
+    return job->linger_ns > 0 ? "lingering" : job->n_params > 0 && pd_job_sealed(job) ? "running" : "gathering";
+}
+
+static void fill_steps(pd_job_info *info, const pd_job *job)
+{
+    info->step_least = job->n_params > 0 ? UINT64_MAX : 0;
+    for (uint32_t i = 0; i < job->n_params; i++) {
+        const pd_param *param = &job->params[i];
+        info->elements += (uint64_t)param->elements;
+        info->state_bytes += (uint64_t)pd_optim_state_bytes(param->optim);
+        if (param->step < info->step_least) info->step_least = param->step;
+        if (param->step > info->step_most) info->step_most = param->step;
+    }
+    info->weight_bytes = info->elements * sizeof(float);
+}
+
+static void fill_job(pd_job_info *info, const pd_job *job)
+{
+    snprintf(info->name, sizeof info->name, "%s", job->name);
+    snprintf(info->state, sizeof info->state, "%s", state_text(job));
+    info->world_size = job->world;
+    for (uint32_t r = 0; r < job->world; r++) {
+        info->connected += job->ranks[r].state == PD_RANK_CONNECTED;
+        info->held_bytes += job->ranks[r].held;
+    }
+    info->params = job->n_params;
+    fill_steps(info, job);
+    info->contributions = job->contributions;
+    info->steps = job->steps;
+    info->skipped = job->skipped;
+    info->refused = job->refused;
+    info->duplicates = job->duplicates;
+}
+
+static void fill_param(pd_param_info *info, const pd_param *param)
+{
+    snprintf(info->name, sizeof info->name, "%s", param->name);
+    snprintf(info->optimizer, sizeof info->optimizer, "%s", pd_row_name(param->rule->hypers.row));
+    info->shape = param->shape;
+    info->step = param->step;
+    info->version = param->current != NULL ? param->current->version : 0;
+    info->count = (uint64_t)pd_optim_count(param->optim);
+    info->skipped = param->skipped;
+    info->contributions = param->contributions;
+    info->state_bytes = (uint64_t)pd_optim_state_bytes(param->optim);
+    info->initialised = param->current != NULL;
+    pd_round_missing(&param->round, info->missing, sizeof info->missing);
+}
+
+static void fill_worker(pd_worker_info *info, const pd_job *job, uint32_t r)
+{
+    static const char *const states[] = { [PD_RANK_ABSENT] = "absent", [PD_RANK_CONNECTED] = "connected", [PD_RANK_LOST] = "lost", [PD_RANK_LEFT] = "left" };
+    const pd_rank *rank = &job->ranks[r];
+
+    info->rank = r;
+    snprintf(info->label, sizeof info->label, "%s", rank->label);
+    snprintf(info->state, sizeof info->state, "%s", states[rank->state]);
+    info->nonce = rank->nonce;
+    info->step = rank->step;
+    info->contributions = rank->contributions;
+    info->held_bytes = rank->held;
+}
+
+static int list_jobs(pd_info *info, const pd_store *store)
+{
+    const pd_job *job, *next;
+
+    if ((info->jobs = calloc(store->n_jobs + 1, sizeof *info->jobs)) == NULL) return PD_NO_MEMORY;
+    HASH_ITER(hh, store->names, job, next) fill_job(&info->jobs[info->n_jobs++], job);
+    return PD_OK;
+}
+
+static int list_params(pd_info *info, const pd_job *job)
+{
+    if ((info->params = calloc(job->n_params + 1, sizeof *info->params)) == NULL) return PD_NO_MEMORY;
+    info->n_params = job->n_params;
+    for (uint32_t i = 0; i < job->n_params; i++) fill_param(&info->params[i], &job->params[i]);
+    return PD_OK;
+}
+
+static int list_workers(pd_info *info, const pd_job *job)
+{
+    if ((info->workers = calloc(job->world, sizeof *info->workers)) == NULL) return PD_NO_MEMORY;
+    info->n_workers = job->world;
+    for (uint32_t r = 0; r < job->world; r++) fill_worker(&info->workers[r], job, r);
+    return PD_OK;
+}
+
+static int fill(pd_info *info, pd_store *store, const pd_request *request, pd_error *err)
+{
+    pd_job *job = NULL;
+    int rc;
+
+    info->what = (pd_info_what)request->u.info.what;
+    info->draining = store->draining;
+    if (info->what == PD_INFO_STATUS || info->what == PD_INFO_JOBS) {
+        rc = list_jobs(info, store);
+    } else {
+        if ((job = pd_store_find(store, request->u.info.job_name)) == NULL)
+            return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", request->u.info.job_name != NULL ? request->u.info.job_name : "");
+        rc = info->what == PD_INFO_PARAMS ? list_params(info, job) : list_workers(info, job);
+    }
+    return rc == PD_OK ? PD_OK : pd_fail(err, rc, "out of memory for the list");
+}
+
+void pd_store_info(pd_store *store, pd_request *request)
+{
+    pd_info *info = calloc(1, sizeof *info);
+    pd_effect *effect;
+    pd_error err;
+    int rc = info == NULL ? pd_fail(&err, PD_NO_MEMORY, "out of memory for the list") : fill(info, store, request, &err);
+
+    if (rc != PD_OK) {
+        pd_info_free(info);
+        pd_store_refuse(store, request, &err);
+        return;
+    }
+    effect = pd_answer(request, PD_EFF_INFO);
+    effect->u.info = info;
+    pd_outbox_add(&store->outbox, effect);
+    pd_request_free(request);
+}

@@ -1,0 +1,107 @@
+/* job.h - one model in training: its configuration, its workers, its parameters. Who belongs to it, and what is there to do?
+ * Step thread. */
+#ifndef PD_JOB_H
+#define PD_JOB_H
+
+#include "outbox.h"
+#include "param.h"
+
+struct pd_store;
+
+typedef enum pd_rank_state { PD_RANK_ABSENT, PD_RANK_CONNECTED, PD_RANK_LOST, PD_RANK_LEFT } pd_rank_state;
+
+/* A rank and the process that has it. */
+typedef struct pd_rank {
+    pd_rank_state state;
+    uint64_t    conn, nonce;            /* of the process that has it, or had it last */
+    char        label[128], reason[96]; /* "host:pid"; LOST: why */
+    uint64_t    since_ns;               /* LOST, LEFT: when */
+    bool        declared;               /* on this connection */
+    bool        sealed;                 /* some process at this rank has declared */
+    uint64_t    held;                   /* bytes of its frames that are not summed yet */
+    uint64_t    step, contributions;    /* highest step contributed to; gradients of chunks taken */
+    pd_request *barrier;                /* waits for the others, or NULL */
+    uint64_t    barrier_base;           /* barriers that the job had passed when this process came: it counts its own from 1 */
+} pd_rank;
+
+typedef struct pd_job {
+    UT_hash_handle hh, hh_number;       /* store->names (until dropped), store->numbers */
+    struct pd_store *store;
+    char       *name;
+    uint32_t    number, world;
+    uint64_t    name_hash;
+    pd_settings settings;
+    pd_rule    *rules;      size_t n_rules;
+    pd_rank    *ranks;                  /* world */
+    bool        gone;                   /* dropped; waits for its root tasks to come back */
+
+    pd_param   *params;     uint32_t n_params;      /* none before the first Declare */
+    pd_param   *names;                  /* hash table of params */
+    pd_chunk   *chunks;                 /* of all parameters, behind one another */
+    pd_slot    *slots;
+    uint64_t    reserve;                /* largest frame of a rank; 0 before the first Declare */
+    uint64_t    committed;              /* bytes counted against max_total_bytes */
+
+    pd_request *inbox, *inbox_last;     /* frames that need arithmetic before they are taken: Init, and Push under nonfinite = reject */
+    pd_chunk   *complete, *partial;     /* chunks to sum: every rank has been heard of; ranks in order have */
+    pd_param   *waiting, *ready;        /* see pd_param */
+    bool        look;                   /* something was filed since partial chunks were last looked at */
+    uint32_t    n_open;                 /* rounds open */
+    uint64_t    retry_ns;               /* memory was short: not before then; 0: no */
+    pd_param  **batch;                  /* room for n_params: steps of one batch, */
+    pd_optim  **optims;                 /* and the optimizers that run in it */
+    struct pd_job *prev_due, *next_due; /* store->due: jobs with something to do, in turn */
+    bool        queued;                 /* stands there */
+
+    uint64_t    barrier;                /* barriers passed */
+    uint64_t    linger_ns;              /* when it ends because nobody is there; 0: somebody is */
+    uint64_t    noticed_ns;             /* when overdue rounds were last reported; 0: never */
+    const pd_param *noticed; uint64_t noticed_step;     /* which one the log has named */
+    uint64_t    drain_step;             /* draining: the highest step that still closes */
+    uint32_t    tasks_out;              /* root tasks not back */
+    pd_effect  *farewell, *notice;      /* memory for JOB_GONE, and for a report that memory is short */
+    uint64_t    contributions, steps, skipped, refused, duplicates;
+} pd_job;
+
+/* Creates a job as the Hello describes it. Gives *out, in no table yet. PD_INVALID_ARGUMENT, PD_NO_MEMORY. */
+int  pd_job_new(pd_job **out, struct pd_store *store, const pd_request *hello, pd_error *err);
+/* All contributions released (pd_job_release), all root tasks back. Accepts NULL. */
+void pd_job_free(pd_job *job);
+/* PD_FAILED_PRECONDITION: the Hello describes another job of this name; names the key and both values. PD_INVALID_ARGUMENT. */
+int  pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err);
+
+/* Hello: the process takes its rank. The one that had it is told. Takes the request. */
+void pd_job_join(pd_job *job, pd_request *hello, bool created);
+/* The rank that speaks, or NULL: superseded, gone, or nonsense; *err says which. */
+pd_rank *pd_job_speaker(pd_job *job, const pd_request *request, pd_error *err);
+void pd_job_lost(pd_job *job, const pd_request *request, uint64_t now_ns);
+void pd_job_leave(pd_job *job, pd_request *request, uint64_t now_ns);       /* takes */
+void pd_job_barrier(pd_job *job, pd_request *request);                      /* takes */
+
+/* declare.c: takes the request. */
+void pd_job_declare(pd_job *job, pd_request *request);
+bool pd_job_sealed(const pd_job *job);
+void pd_job_forget_set(pd_job *job);        /* frees the parameters and what was counted for them */
+
+/* push.c: Push and Init. Take the request. */
+void pd_job_push(pd_job *job, pd_request *request, uint64_t now_ns);
+void pd_job_init(pd_job *job, pd_request *request, uint64_t now_ns);
+/* The frames in the inbox: scanned or copied, then taken or refused. */
+void pd_job_take_inbox(pd_job *job, uint64_t now_ns);
+/* One piece of a frame is done with; the last sends its buffer home. */
+void pd_job_let_go(pd_job *job, pd_request *frame);
+
+/* work.c: one batch: the inbox, sums, steps. */
+void pd_job_work(pd_job *job, uint64_t now_ns);
+bool pd_job_has_work(const pd_job *job, uint64_t now_ns);
+/* A root task is back. */
+void pd_job_task(pd_job *job, pd_request *request, uint64_t now_ns);
+
+/* end.c */
+/* What waits is answered or released, buffers go home, waiters get `err`; nothing of it is used any more. */
+void pd_job_release(pd_job *job, const pd_error *err);
+/* Reports overdue rounds and says when to look next (UINT64_MAX: never). */
+void pd_job_tick(pd_job *job, uint64_t now_ns);
+uint64_t pd_job_next_tick(const pd_job *job);
+
+#endif

@@ -1,0 +1,72 @@
+#include "outbox.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void pd_outbox_add(pd_outbox *outbox, pd_effect *effect)
+{
+    effect->mail.next = NULL;
+    if (outbox->last != NULL) outbox->last->mail.next = &effect->mail;
+    else outbox->first = effect;
+    outbox->last = effect;
+}
+
+pd_effect *pd_outbox_take(pd_outbox *outbox)
+{
+    pd_effect *all = outbox->first;
+    outbox->first = outbox->last = NULL;
+    return all;
+}
+
+pd_effect *pd_effect_new(pd_effect_kind kind, pd_ticket ticket, uint32_t job)
+{
+    pd_effect *effect = calloc(1, sizeof *effect);
+
+    if (effect == NULL) return NULL;
+    effect->kind = kind;
+    effect->ticket = ticket;
+    effect->job = job;
+    return effect;
+}
+
+pd_effect *pd_answer(pd_request *request, pd_effect_kind kind)
+{
+    pd_effect *effect = request->answer;
+
+    assert(effect != NULL);
+    request->answer = NULL;
+    effect->kind = kind;
+    effect->ticket = request->ticket;
+    effect->job = request->job;
+    return effect;
+}
+
+void pd_answer_ok(pd_outbox *outbox, pd_request *request)
+{
+    if (request->ticket.id != 0) pd_outbox_add(outbox, pd_answer(request, PD_EFF_OK));
+}
+
+void pd_answer_error(pd_outbox *outbox, pd_request *request, const pd_error *err)
+{
+    pd_effect *effect;
+
+    if (request->ticket.id == 0) return;
+    effect = pd_answer(request, PD_EFF_ERROR);
+    effect->u.error = *err;
+    pd_outbox_add(outbox, effect);
+}
+
+void pd_say(pd_outbox *outbox, int level, const char *format, ...)
+{
+    pd_effect *effect = pd_effect_new(PD_EFF_LOG, (pd_ticket){ 0, 0 }, 0);
+    va_list args;
+
+    if (effect == NULL) return;
+    effect->u.log.level = level;
+    va_start(args, format);
+    vsnprintf(effect->u.log.text, sizeof effect->u.log.text, format, args);
+    va_end(args);
+    pd_outbox_add(outbox, effect);
+}

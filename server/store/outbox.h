@@ -1,0 +1,31 @@
+/* outbox.h - effects on their way to the loop thread, oldest first. Step thread. */
+#ifndef PD_OUTBOX_H
+#define PD_OUTBOX_H
+
+#include "request.h"
+
+typedef struct pd_outbox { pd_effect *first, *last; } pd_outbox;
+
+void       pd_outbox_add(pd_outbox *outbox, pd_effect *effect);         /* takes */
+pd_effect *pd_outbox_take(pd_outbox *outbox);                           /* gives all, linked by mail.next; NULL: none */
+
+/* NULL: out of memory. */
+pd_effect *pd_effect_new(pd_effect_kind kind, pd_ticket ticket, uint32_t job);
+
+/* The memory that the request brought for its answer. Gives; the request stays. Once a request; not of kinds without an answer. */
+pd_effect *pd_answer(pd_request *request, pd_effect_kind kind);
+/* Adds the answer. The request is still the caller's. Nothing is sent where nobody waits (ticket.id 0). */
+void       pd_answer_ok(pd_outbox *outbox, pd_request *request);
+void       pd_answer_error(pd_outbox *outbox, pd_request *request, const pd_error *err);
+
+/* A line for the log; lost when memory is short. */
+void       pd_say(pd_outbox *outbox, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+enum { PD_SAY_ERROR = 3, PD_SAY_WARNING = 4, PD_SAY_INFO = 6, PD_SAY_DEBUG = 7 };
+
+/* request.c */
+/* Frees the pieces and hyperparameters of a data request: what is left is the record of a frame that is held. */
+void       pd_request_slim(pd_request *request);
+/* Takes the request and turns its memory into an effect: cannot fail. */
+pd_effect *pd_request_become(pd_request *request, pd_effect_kind kind, pd_ticket ticket, uint32_t job);
+
+#endif

@@ -1,0 +1,70 @@
+/* param.h - one parameter of a job: weights, optimizer, the round being gathered. Step thread. */
+#ifndef PD_PARAM_H
+#define PD_PARAM_H
+
+#include "aggregate.h"
+#include "optim.h"
+#include "rule.h"
+#include "snapshot.h"
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+/* Hyperparameters sent with the pushes of the open round. */
+typedef struct pd_pushed {
+    uint64_t  mask;                     /* bit h: hyperparameter h was sent */
+    uint32_t  rank[PD_MAX_HYPERS];      /* by whom first */
+    pd_hypers hypers;                   /* the rule's values with those that were sent */
+} pd_pushed;
+
+/* Where a parameter's step is. */
+typedef enum pd_stage {
+    PD_GATHERING,                       /* contributions are missing, or not summed yet */
+    PD_READY,                           /* in job->ready: the aggregate is there, the step has not begun */
+    PD_STEPPING,                        /* in job->ready: begun, and can go on */
+    PD_PARKED,                          /* begun, waits for a root task */
+} pd_stage;
+
+typedef struct pd_param {
+    UT_hash_handle   hh;                /* job->names */
+    char            *name;
+    uint32_t         index;
+    pd_shape         shape;
+    int64_t          elements;
+    pd_rule         *rule;
+    pd_optim        *optim;
+    pd_shelf        *shelf[4];          /* by pd_dtype; NULL: nobody pulls that type */
+
+    pd_snapshot     *current;           /* published weights; NULL until initialised */
+    pd_snapshot     *next;              /* those of the step under way, or initial weights that are still coming */
+    uint32_t         unlanded;          /* chunks of initial weights still to come */
+
+    pd_round         round;             /* of step + 1 */
+    float           *accumulator;       /* sum, then aggregate, of the round; NULL: nothing summed yet */
+    pd_pushed       *pushed;            /* NULL until hyperparameters come with a push for the first time */
+    pd_stage         stage;
+    bool             uncaptured;        /* memory was short when its tasks were to be handed out */
+    struct pd_param *prev_waiting, *next_waiting;       /* job->waiting: open rounds that miss somebody, oldest first */
+    struct pd_param *prev_ready, *next_ready;           /* job->ready */
+    uint64_t         mark;              /* number of the last frame that named this parameter */
+    bool             mark_absent;       /* and it did so as absent */
+
+    uint64_t         step, skipped, contributions;      /* rounds closed; of them skipped; gradients of chunks taken */
+} pd_param;
+
+/* Frees what the parameter owns, not the struct: it stands in the job's array. No contribution may be held, no task be out. */
+void pd_param_clear(pd_param *param);
+
+/* Bytes that a parameter with these element types needs besides its optimizer's state: weights, sum, and the snapshot to come. */
+uint64_t pd_param_bytes(int64_t elements, const bool pulled[4]);
+/* Also publish this element type from now on. A published snapshot is immutable: where there is one, *again is a copy that has
+ * the type, to be published in its place, else NULL. PD_NO_MEMORY: nothing has changed. */
+int pd_param_pull(pd_param *param, pd_shelves *all, pd_dtype dtype, pd_snapshot **again);
+/* The snapshot becomes the current one and the entry *closed tells the loop thread, which has a reference of its own. Takes
+ * `snapshot`; NULL: those before stand. */
+void pd_param_publish(pd_param *param, pd_snapshot *snapshot, pd_outcome outcome, pd_closed *closed);
+
+/* Fills the other element types of n snapshots from their float32, under one parallel region. `at[i]` NULL is passed over. */
+void pd_snapshots_convert(pd_snapshot *const *at, size_t n, int threads);
+
+#endif

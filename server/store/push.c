@@ -1,0 +1,504 @@
+/* push.c - frames with data: what comes in a push or an initialisation is checked as a whole, then filed as a whole. */
+#include "state.h"
+
+#include "convert.h"
+#include "kernels.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+enum { SCAN_RANGE = 1 << 18 };
+#define NS_PER_BYTE 0.25            /* to scan or to copy, of one core */
+
+/* ---- buffers ---- */
+
+static void hold(pd_job *job, const pd_request *frame)
+{
+    job->ranks[frame->rank].held += frame->u.data.buffer->charged;
+    job->store->held += frame->u.data.buffer->charged;
+}
+
+static void send_home(pd_job *job, pd_request *frame)
+{
+    pd_buffer *buffer = frame->u.data.buffer;
+    pd_effect *effect = pd_request_become(frame, PD_EFF_BUFFER, (pd_ticket){ buffer->conn, 0 }, job->number);
+
+    effect->u.buffer = buffer;
+    pd_outbox_add(&job->store->outbox, effect);
+}
+
+void pd_job_let_go(pd_job *job, pd_request *frame)
+{
+    pd_buffer *buffer = frame->u.data.buffer;
+
+    assert(buffer->refs > 0);
+    if (--buffer->refs > 0) return;
+    job->ranks[frame->rank].held -= buffer->charged;
+    job->store->held -= buffer->charged;
+    send_home(job, frame);
+}
+
+/* Ends a frame of which nothing is held (any more). Takes. */
+static void finish(pd_job *job, pd_request *frame)
+{
+    if (frame->u.data.buffer != NULL) send_home(job, frame);
+    else pd_request_free(frame);
+}
+
+/* ---- hyperparameters sent with a push ---- */
+
+static int read_hyper(pd_rule *rule, const pd_option *option, bool *known, pd_error *err)
+{
+    const pd_row *row = rule->hypers.row;
+    int index = pd_hypers_find(row, option->name);
+    size_t count;
+    pd_error why;
+
+    if (index < 0) return PD_OK;                /* another piece's row may have it */
+    *known = true;
+    if (!pd_row_hypers(row, &count)[index].per_step)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s is fixed while the job runs: it cannot be sent with a push", option->name, pd_row_name(row));
+    if (pd_hypers_set(&rule->pushed, option->name, option->value, &why) != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.400s", why.text);
+    rule->pushed_mask |= (uint64_t)1 << index;
+    return PD_OK;
+}
+
+/* Reads the frame's values for a rule, once a frame. known[i]: some row has hyperparameter i of the frame. */
+static int read_hypers(pd_rule *rule, const pd_request *frame, uint64_t number, uint64_t *known, pd_error *err)
+{
+    if (rule->pushed_by == number) return PD_OK;
+    rule->pushed_by = number;
+    rule->pushed_mask = 0;
+    rule->pushed = rule->hypers;
+    for (size_t i = 0; i < frame->u.data.n_hypers; i++) {
+        bool has = false;
+        int rc = read_hyper(rule, &frame->u.data.hypers[i], &has, err);
+        if (rc != PD_OK) return rc;
+        if (has) *known |= (uint64_t)1 << i;
+    }
+    return PD_OK;
+}
+
+/* Against what others have sent for the same round. */
+static int compare_hypers(const pd_param *param, uint32_t rank, pd_error *err)
+{
+    const pd_pushed *before = param->pushed;
+    const pd_rule *rule = param->rule;
+    size_t count;
+    const pd_hyper *hypers = pd_row_hypers(rule->hypers.row, &count);
+    uint64_t both = before->mask & rule->pushed_mask;
+    char a[64], b[64];
+
+    for (int h = 0; both != 0; h++, both >>= 1) {
+        if ((both & 1) == 0 || before->hypers.value[h] == rule->pushed.value[h]) continue;
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: rank %u sent %s = %s for step %llu, rank %u sends %s: all ranks of a round send the same", param->name,
+                       before->rank[h], hypers[h].name, pd_hypers_text(&before->hypers, h, a, sizeof a), (unsigned long long)param->step + 1, rank,
+                       pd_hypers_text(&rule->pushed, h, b, sizeof b));
+    }
+    return PD_OK;
+}
+
+/* The round's values, with those of this frame. */
+static pd_hypers merged_hypers(const pd_param *param)
+{
+    pd_hypers merged = param->pushed->mask != 0 ? param->pushed->hypers : param->rule->hypers;
+
+    for (int h = 0; h < PD_MAX_HYPERS; h++)
+        if (param->rule->pushed_mask >> h & 1) merged.value[h] = param->rule->pushed.value[h];
+    return merged;
+}
+
+static int check_hypers(pd_param *param, const pd_request *frame, uint64_t number, uint64_t *known, pd_error *err)
+{
+    pd_error why;
+    pd_hypers merged;
+    int rc = read_hypers(param->rule, frame, number, known, err);
+
+    if (rc != PD_OK || param->rule->pushed_mask == 0) return rc;
+    if (param->pushed == NULL && (param->pushed = calloc(1, sizeof *param->pushed)) == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for pushed hyperparameters", param->name);
+    if ((rc = compare_hypers(param, frame->rank, err)) != PD_OK) return rc;
+    merged = merged_hypers(param);
+    if (pd_hypers_check(&merged, &why) != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: %.300s", param->name, why.text);
+    return PD_OK;
+}
+
+static void keep_hypers(pd_param *param, uint32_t rank)
+{
+    uint64_t news = param->rule->pushed_mask;
+
+    if (news == 0) return;
+    param->pushed->hypers = merged_hypers(param);
+    for (int h = 0; h < PD_MAX_HYPERS; h++)
+        if ((news & ~param->pushed->mask) >> h & 1) param->pushed->rank[h] = rank;
+    param->pushed->mask |= news;
+}
+
+static int all_known(const pd_request *frame, uint64_t known, pd_error *err)
+{
+    for (size_t i = 0; i < frame->u.data.n_hypers; i++)
+        if ((known >> i & 1) == 0)
+            return pd_fail(err, PD_INVALID_ARGUMENT, "no optimizer of this push's parameters has a hyperparameter %.64s", frame->u.data.hypers[i].name);
+    return PD_OK;
+}
+
+/* ---- checking a push ---- */
+
+static int check_range(const pd_job *job, const pd_param *param, const pd_piece *piece, const pd_request *frame, pd_error *err)
+{
+    int64_t chunk_elements = (int64_t)job->store->config.chunk_elements, c = piece->first / chunk_elements;
+
+    if (piece->first < 0 || piece->first % chunk_elements != 0 || c >= param->round.n_chunks || piece->count != param->round.chunks[c].n)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: elements %lld to %lld are not one chunk: chunks begin at multiples of %lld and the parameter has %lld elements",
+                       param->name, (long long)piece->first, (long long)(piece->first + piece->count), (long long)chunk_elements, (long long)param->elements);
+    if (pd_dtype_size(piece->dtype) == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: %d is no element type", param->name, (int)piece->dtype);
+    if (piece->at == NULL || frame->u.data.buffer == NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: the piece has no data", param->name);
+    return PD_OK;
+}
+
+static pd_chunk *chunk_of(const pd_job *job, const pd_param *param, const pd_piece *piece)
+{
+    return &param->round.chunks[piece->first / (int64_t)job->store->config.chunk_elements];
+}
+
+/* No piece twice, and not both gradient and absence, within one frame. */
+static int check_once(const pd_job *job, pd_param *param, const pd_piece *piece, uint64_t number, pd_error *err)
+{
+    if (param->mark == number && (piece->absent || param->mark_absent))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: a push says at most once that there is no gradient, and then brings none", param->name);
+    param->mark = number;
+    param->mark_absent = piece->absent;
+    if (piece->absent) return PD_OK;
+    if (chunk_of(job, param, piece)->mark == number)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: the chunk at element %lld stands twice in one frame", param->name, (long long)piece->first);
+    chunk_of(job, param, piece)->mark = number;
+    return PD_OK;
+}
+
+static int check_step(const pd_job *job, const pd_param *param, uint64_t step, pd_error *err)
+{
+    if (step > param->step + 1)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: this push is for step %llu, expected step %llu: the rounds before are not closed", param->name,
+                       (unsigned long long)step, (unsigned long long)param->step + 1);
+    if (step > job->drain_step)
+        return pd_fail(err, PD_UNAVAILABLE, "%.160s: the server is draining and takes no contributions to step %llu any more", param->name, (unsigned long long)step);
+    return PD_OK;
+}
+
+/* What this rank has said of the open round before. */
+static int check_earlier(const pd_param *param, const pd_piece *piece, uint32_t rank, pd_error *err)
+{
+    if (!param->round.open) return PD_OK;
+    if (piece->absent && pd_round_has_given(&param->round, rank))
+        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: rank %u has given a gradient for step %llu before and cannot be without one", param->name, rank, (unsigned long long)param->step + 1);
+    if (!piece->absent && pd_round_is_absent(&param->round, rank))
+        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: rank %u has said that it has no gradient for step %llu and cannot give one", param->name, rank, (unsigned long long)param->step + 1);
+    return PD_OK;
+}
+
+static int check_piece(const pd_job *job, const pd_piece *piece, const pd_request *frame, uint64_t number, uint64_t *known, pd_error *err)
+{
+    pd_param *param;
+    int rc;
+
+    if (piece->param >= job->n_params) return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s has %u parameters, there is no number %u", job->name, job->n_params, piece->param);
+    param = &job->params[piece->param];
+    if (param->current == NULL) return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has no weights yet: rank 0 sends them with Init", param->name);
+    if (!piece->absent && (rc = check_range(job, param, piece, frame, err)) != PD_OK) return rc;
+    if ((rc = check_once(job, param, piece, number, err)) != PD_OK) return rc;
+    if (frame->u.data.n_hypers > 0 && (rc = check_hypers(param, frame, number, known, err)) != PD_OK) return rc;
+    if (frame->u.data.step <= param->step) return PD_OK;            /* closed: sent again */
+    if ((rc = check_step(job, param, frame->u.data.step, err)) != PD_OK) return rc;
+    return check_earlier(param, piece, frame->rank, err);
+}
+
+static int check_push(const pd_job *job, const pd_request *frame, pd_error *err)
+{
+    uint64_t number = ++job->store->frames, known = 0;
+
+    if (frame->u.data.step == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "a push is for step 1 or later; rounds closed + 1");
+    if (!(frame->u.data.weight >= 0 && isfinite(frame->u.data.weight)))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a weight is a number of examples, 0 or more, not %g", frame->u.data.weight);
+    if (frame->u.data.n_hypers > PD_MAX_OPTIONS)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%zu hyperparameters in a push, at most %d are allowed", frame->u.data.n_hypers, PD_MAX_OPTIONS);
+    for (size_t i = 0; i < frame->u.data.n; i++) {
+        int rc = check_piece(job, &frame->u.data.pieces[i], frame, number, &known, err);
+        if (rc != PD_OK) return rc;
+    }
+    return frame->u.data.n > 0 ? all_known(frame, known, err) : PD_OK;
+}
+
+/* ---- filing a push ---- */
+
+static void list_chunk(pd_job *job, pd_chunk *chunk, bool complete)
+{
+    if (complete) {
+        if (chunk->list == PD_CHUNK_PARTIAL) DL_DELETE(job->partial, chunk);
+        DL_APPEND(job->complete, chunk);
+        chunk->list = PD_CHUNK_COMPLETE;
+    } else if (chunk->list == PD_CHUNK_NOWHERE && chunk->prefix > chunk->summed) {
+        DL_APPEND(job->partial, chunk);
+        chunk->list = PD_CHUNK_PARTIAL;
+    }
+}
+
+static void file_slot(pd_job *job, pd_param *param, pd_chunk *chunk, uint32_t rank, pd_slot slot, uint64_t now_ns)
+{
+    pd_round *round = &param->round;
+
+    if (!round->open) {
+        round->open = true;
+        round->started_ns = now_ns;
+        job->n_open++;
+        DL_APPEND2(job->waiting, param, prev_waiting, next_waiting);
+    }
+    list_chunk(job, chunk, pd_round_add(round, chunk, rank, slot));
+    if (round->missing == 0) DL_DELETE2(job->waiting, param, prev_waiting, next_waiting);
+}
+
+/* False: the rank has said it before. */
+static bool file_absent(pd_job *job, pd_param *param, uint32_t rank, uint64_t now_ns)
+{
+    pd_round *round = &param->round;
+
+    if (round->open && pd_round_is_absent(round, rank)) return false;
+    for (uint32_t c = 0; c < round->n_chunks; c++)
+        file_slot(job, param, &round->chunks[c], rank, (pd_slot){ .state = PD_SLOT_ABSENT }, now_ns);
+    return true;
+}
+
+/* False: the rank has given it before. */
+static bool file_gradient(pd_job *job, pd_param *param, const pd_piece *piece, pd_request *frame, uint64_t now_ns)
+{
+    pd_chunk *chunk = chunk_of(job, param, piece);
+
+    if (pd_chunk_heard(chunk, frame->rank) != PD_SLOT_EMPTY) return false;
+    frame->u.data.buffer->refs++;
+    param->contributions++;
+    job->contributions++;
+    job->ranks[frame->rank].contributions++;
+    file_slot(job, param, chunk, frame->rank, (pd_slot){ piece->at, frame, PD_SLOT_HELD, (uint8_t)piece->dtype }, now_ns);
+    return true;
+}
+
+static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, uint64_t now_ns)
+{
+    pd_param *param = &job->params[piece->param];
+    bool news = frame->u.data.step > param->step &&
+                (piece->absent ? file_absent(job, param, frame->rank, now_ns) : file_gradient(job, param, piece, frame, now_ns));
+
+    if (!news) job->duplicates++;
+    else if (frame->u.data.n_hypers > 0) keep_hypers(param, frame->rank);
+}
+
+/* Takes the frame: its record stays as long as something of its buffer is held. */
+static void file_push(pd_job *job, pd_request *frame, uint64_t now_ns)
+{
+    pd_rank *rank = &job->ranks[frame->rank];
+
+    if (frame->u.data.buffer != NULL) frame->u.data.buffer->refs = 0;
+    if (frame->u.data.step > rank->step) rank->step = frame->u.data.step;
+    for (size_t i = 0; i < frame->u.data.n; i++) file_piece(job, &frame->u.data.pieces[i], frame, now_ns);
+    job->look = true;
+    if (frame->u.data.buffer != NULL && frame->u.data.buffer->refs > 0) {
+        hold(job, frame);
+        pd_request_slim(frame);
+    } else {
+        finish(job, frame);
+    }
+    pd_store_touch(job->store, job, now_ns);
+}
+
+/* ---- the inbox ---- */
+
+static void append_inbox(pd_job *job, pd_request *request)
+{
+    request->mail.next = NULL;
+    if (job->inbox_last != NULL) job->inbox_last->mail.next = &request->mail;
+    else job->inbox = request;
+    job->inbox_last = request;
+}
+
+static pd_request *take_first(pd_job *job)
+{
+    pd_request *request = job->inbox;
+
+    job->inbox = (pd_request *)(void *)request->mail.next;
+    if (job->inbox == NULL) job->inbox_last = NULL;
+    return request;
+}
+
+static int may_speak(pd_job *job, const pd_request *frame, pd_error *err)
+{
+    pd_rank *rank = pd_job_speaker(job, frame, err);
+
+    if (rank == NULL) return err->code;
+    if (!rank->declared) return pd_fail(err, PD_FAILED_PRECONDITION, "rank %u of job %.100s has not declared its parameters on this connection", frame->rank, job->name);
+    return PD_OK;
+}
+
+static void refuse(pd_job *job, pd_request *frame, const pd_error *err)
+{
+    job->refused++;
+    pd_store_refuse(job->store, frame, err);
+}
+
+void pd_job_push(pd_job *job, pd_request *request, uint64_t now_ns)
+{
+    pd_error err;
+
+    if (may_speak(job, request, &err) != PD_OK || check_push(job, request, &err) != PD_OK) {
+        refuse(job, request, &err);
+    } else if (job->settings.value[PD_KEY_NONFINITE] == PD_REJECT && request->u.data.buffer != NULL) {
+        append_inbox(job, request);
+        pd_store_touch(job->store, job, now_ns);
+    } else {
+        file_push(job, request, now_ns);
+    }
+}
+
+/* ---- nonfinite = reject ---- */
+
+static bool piece_finite(const pd_piece *piece, int threads)
+{
+    bool finite = true;
+    (void)threads;
+    #pragma omp parallel for schedule(dynamic) num_threads(threads) reduction(&&: finite) if(piece->count > SCAN_RANGE)
+    for (int64_t first = 0; first < piece->count; first += SCAN_RANGE) {
+        int64_t n = piece->count - first < SCAN_RANGE ? piece->count - first : SCAN_RANGE;
+        const char *at = (const char *)piece->at + (size_t)first * pd_dtype_size(piece->dtype);
+        finite = finite && pd_all_finite(at, piece->dtype, n);
+    }
+    return finite;
+}
+
+static int check_finite(const pd_job *job, const pd_request *frame, pd_error *err)
+{
+    for (size_t i = 0; i < frame->u.data.n; i++) {
+        const pd_piece *piece = &frame->u.data.pieces[i];
+        if (piece->absent || piece_finite(piece, job->store->config.threads)) continue;
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: the gradient has infinite or NaN elements, which job %.100s rejects (nonfinite = reject); push again for step %llu",
+                       job->params[piece->param].name, job->name, (unsigned long long)frame->u.data.step);
+    }
+    return PD_OK;
+}
+
+static void take_scanned(pd_job *job, pd_request *frame, uint64_t now_ns)
+{
+    pd_error err;
+
+    if (may_speak(job, frame, &err) != PD_OK || check_finite(job, frame, &err) != PD_OK || check_push(job, frame, &err) != PD_OK) refuse(job, frame, &err);
+    else file_push(job, frame, now_ns);
+}
+
+/* ---- initial weights ---- */
+
+void pd_job_init(pd_job *job, pd_request *request, uint64_t now_ns)
+{
+    append_inbox(job, request);
+    pd_store_touch(job->store, job, now_ns);
+}
+
+static int check_init_piece(const pd_job *job, const pd_piece *piece, const pd_request *frame, uint64_t number, pd_error *err)
+{
+    pd_param *param;
+    int rc;
+
+    if (piece->param >= job->n_params) return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s has %u parameters, there is no number %u", job->name, job->n_params, piece->param);
+    param = &job->params[piece->param];
+    if (param->current != NULL) return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has weights already (step %llu): pull them", param->name, (unsigned long long)param->step);
+    if (piece->absent) return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: initial weights cannot be absent", param->name);
+    if ((rc = check_range(job, param, piece, frame, err)) != PD_OK) return rc;
+    return check_once(job, param, piece, number, err);
+}
+
+static int check_init(pd_job *job, const pd_request *frame, pd_error *err)
+{
+    uint64_t number = ++job->store->frames;
+
+    if (frame->rank != 0) return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: rank 0 sends the initial weights, this is rank %u", job->name, frame->rank);
+    for (size_t i = 0; i < frame->u.data.n; i++) {
+        int rc = check_init_piece(job, &frame->u.data.pieces[i], frame, number, err);
+        if (rc != PD_OK) return rc;
+    }
+    return PD_OK;
+}
+
+/* Memory for the weights of all the frame's parameters, before any is written. */
+static int make_weights(pd_job *job, const pd_request *frame, pd_error *err)
+{
+    for (size_t i = 0; i < frame->u.data.n; i++) {
+        pd_param *param = &job->params[frame->u.data.pieces[i].param];
+        if (param->next != NULL) continue;
+        if ((param->next = pd_snapshot_new(param->shelf, param->elements)) == NULL)
+            return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for its weights", param->name);
+        param->next->job = job->number;
+        param->next->param = param->index;
+    }
+    return PD_OK;
+}
+
+static void land(pd_job *job, const pd_piece *piece)
+{
+    pd_param *param = &job->params[piece->param];
+    pd_chunk *chunk = chunk_of(job, param, piece);
+
+    pd_convert((float *)param->next->at[PD_F32] + piece->first, PD_F32, piece->at, piece->dtype, piece->count);
+    if (!chunk->landed) param->unlanded--;
+    chunk->landed = true;
+}
+
+/* Publishes the parameters of the frame that are complete now. */
+static void publish_landed(pd_job *job, const pd_request *frame, pd_effect *effect, pd_closed *closed)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < frame->u.data.n; i++) {
+        pd_param *param = &job->params[frame->u.data.pieces[i].param];
+        if (param->unlanded > 0 || param->next == NULL) continue;
+        pd_snapshots_convert(&param->next, 1, job->store->config.threads);
+        pd_param_publish(param, param->next, (pd_outcome)0, &closed[n++]);
+        param->next = NULL;
+    }
+    effect->u.closed.at = closed;
+    effect->u.closed.n = n;
+    if (n > 0) pd_outbox_add(&job->store->outbox, effect);
+    else pd_effect_free(effect);
+}
+
+static void take_init(pd_job *job, pd_request *frame)
+{
+    pd_effect *effect = pd_effect_new(PD_EFF_CLOSED, (pd_ticket){ 0, 0 }, job->number);
+    pd_closed *closed = calloc(frame->u.data.n + 1, sizeof *closed);
+    pd_error err;
+    int rc = may_speak(job, frame, &err);
+
+    if (rc == PD_OK) rc = check_init(job, frame, &err);
+    if (rc == PD_OK && (effect == NULL || closed == NULL)) rc = pd_fail(&err, PD_NO_MEMORY, "job %.100s: out of memory", job->name);
+    if (rc == PD_OK) rc = make_weights(job, frame, &err);
+    if (rc != PD_OK) {
+        free(closed);
+        pd_effect_free(effect);
+        refuse(job, frame, &err);
+        return;
+    }
+    for (size_t i = 0; i < frame->u.data.n; i++) land(job, &frame->u.data.pieces[i]);
+    publish_landed(job, frame, effect, closed);
+    pd_answer_ok(&job->store->outbox, frame);
+    finish(job, frame);
+}
+
+void pd_job_take_inbox(pd_job *job, uint64_t now_ns)
+{
+    double cost_ns = 0;
+
+    while (job->inbox != NULL && cost_ns < job->store->config.batch_ns) {
+        pd_request *request = take_first(job);
+        cost_ns += request->u.data.buffer != NULL ? NS_PER_BYTE * (double)request->u.data.buffer->size : 0;
+        if (request->kind == PD_REQ_INIT) take_init(job, request);
+        else take_scanned(job, request, now_ns);
+    }
+}

@@ -1,0 +1,171 @@
+#include "rule.h"
+
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- globs ---- */
+
+/* A set begins after '['. *end: behind its ']', or NULL where there is none: then '[' is an ordinary byte. */
+static bool set_has(const char *set, unsigned char c, const char **end)
+{
+    bool negated = *set == '!' || *set == '^', found = false;
+    const unsigned char *at = (const unsigned char *)set + negated;
+    const unsigned char *first = at;
+
+    for (; *at != '\0' && (*at != ']' || at == first); at++) {
+        if (at[1] == '-' && at[2] != ']' && at[2] != '\0') {
+            found = found || (at[0] <= c && c <= at[2]);
+            at += 2;
+        } else {
+            found = found || *at == c;
+        }
+    }
+    *end = *at == ']' ? (const char *)at + 1 : NULL;
+    return found != negated;
+}
+
+/* One pattern element that is not '*' against one byte; *glob moves behind the element on success. */
+static bool element_matches(const char **glob, char c)
+{
+    const char *at = *glob, *end;
+
+    if (*at == '\0') return false;
+    if (*at == '[') {
+        bool inside = set_has(at + 1, (unsigned char)c, &end);
+        if (end != NULL) {
+            *glob = end;
+            return inside;
+        }
+    }
+    if (*at == '\\' && at[1] != '\0') at++;
+    else if (*at == '?') c = '?';
+    *glob = at + 1;
+    return *at == c;
+}
+
+bool pd_glob_match(const char *glob, const char *name)
+{
+    const char *after_star = NULL, *retry = NULL;       /* where to go on when a guess was wrong: only the last star matters */
+
+    while (*name != '\0') {
+        const char *next = glob;
+        if (*glob == '*') {
+            after_star = ++glob;
+            retry = name;
+        } else if (element_matches(&next, *name)) {
+            glob = next;
+            name++;
+        } else if (after_star != NULL) {
+            glob = after_star;
+            name = ++retry;
+        } else {
+            return false;
+        }
+    }
+    while (*glob == '*') glob++;
+    return *glob == '\0';
+}
+
+/* ---- rules ---- */
+
+static const pd_row *find_row(const pd_row *const *rows, const char *name)
+{
+    for (; *rows != NULL; rows++)
+        if (strcmp(pd_row_name(*rows), name) == 0) return *rows;
+    return NULL;
+}
+
+static int unknown_optimizer(const char *rule, const char *name, const pd_row *const *rows, pd_error *err)
+{
+    char list[256] = "";
+
+    for (size_t i = 0; rows[i] != NULL; i++) {
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "", pd_row_name(rows[i]));
+    }
+    return pd_fail(err, PD_INVALID_ARGUMENT, "rule \"%.100s\": there is no optimizer %.40s; there are: %s", rule, name, list);
+}
+
+static int set_hyper(pd_rule *rule, char *word, pd_error *err)
+{
+    char *equals = strchr(word, '=');
+    pd_error why;
+    int rc;
+
+    if (equals == NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "rule \"%.100s\": expected name=value, not \"%.60s\"", rule->text, word);
+    *equals = '\0';
+    rc = pd_hypers_set(&rule->hypers, word, equals + 1, &why);
+    if (rc == PD_OK) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "rule \"%.100s\": %.300s", rule->text, why.text);
+}
+
+/* `words`: a copy of the text, cut up on the way. */
+static int parse_words(pd_rule *rule, char *words, const pd_row *const *rows, pd_error *err)
+{
+    static const char blank[] = " \t";
+    char *rest = NULL, *glob = strtok_r(words, blank, &rest), *name = strtok_r(NULL, blank, &rest), *word;
+    const pd_row *row;
+    pd_error why;
+
+    if (name == NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "rule \"%.100s\": expected \"glob optimizer name=value ...\"", rule->text);
+    if ((row = find_row(rows, name)) == NULL) return unknown_optimizer(rule->text, name, rows, err);
+    if ((rule->glob = strdup(glob)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for a rule");
+    pd_hypers_init(&rule->hypers, row);
+    while ((word = strtok_r(NULL, blank, &rest)) != NULL) {
+        int rc = set_hyper(rule, word, err);
+        if (rc != PD_OK) return rc;
+    }
+    if (pd_hypers_check(&rule->hypers, &why) != PD_OK)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "rule \"%.100s\": %.300s", rule->text, why.text);
+    return PD_OK;
+}
+
+static int parse_rule(pd_rule *rule, const char *text, const pd_row *const *rows, pd_error *err)
+{
+    char *words = strdup(text);
+    int rc;
+
+    rule->text = strdup(text);
+    if (words == NULL || rule->text == NULL) rc = pd_fail(err, PD_NO_MEMORY, "out of memory for a rule");
+    else rc = parse_words(rule, words, rows, err);
+    free(words);
+    return rc;
+}
+
+int pd_rules_parse(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_row *const *rows, pd_error *err)
+{
+    static char *const preset[] = { (char *)"* sgd" };
+    pd_rule *parsed;
+    int rc = PD_OK;
+
+    if (n == 0) {
+        rules = preset;
+        n = 1;
+    }
+    if ((parsed = calloc(n, sizeof *parsed)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for rules");
+    for (size_t i = 0; i < n && rc == PD_OK; i++) rc = parse_rule(&parsed[i], rules[i], rows, err);
+    if (rc != PD_OK) {
+        pd_rules_free(parsed, n);
+        return rc;
+    }
+    *out = parsed;
+    *n_out = n;
+    return PD_OK;
+}
+
+void pd_rules_free(pd_rule *rules, size_t n)
+{
+    for (size_t i = 0; rules != NULL && i < n; i++) {
+        free(rules[i].text);
+        free(rules[i].glob);
+    }
+    free(rules);
+}
+
+pd_rule *pd_rules_match(pd_rule *rules, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (pd_glob_match(rules[i].glob, name)) return &rules[i];
+    return NULL;
+}

@@ -1,0 +1,134 @@
+#include "settings.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const pd_job_key pd_job_keys[] = {
+    [PD_KEY_AGGREGATE] = { "aggregate", "mean",
+        "what the gradients of a round become: their mean, their mean weighted by numbers of examples, or their sum", PD_KEY_CHOICE, "mean|weighted_mean|sum" },
+    [PD_KEY_NONFINITE] = { "nonfinite", "skip",
+        "infinite or NaN gradients: skip the step, reject the push before anything is summed, or apply them", PD_KEY_CHOICE, "skip|reject|apply" },
+    [PD_KEY_STEP_TIMEOUT] = { "step_timeout", "60",
+        "seconds after which a round that still misses workers is reported to those who wait for it", PD_KEY_SECONDS, NULL },
+    [PD_KEY_JOB_LINGER] = { "job_linger", "300",
+        "seconds a job is kept after its last worker has left or was lost", PD_KEY_SECONDS, NULL },
+    [PD_KEY_ON_LOST_WORKER] = { "on_lost_worker", "wait",
+        "what rounds do about a lost worker: wait until a process takes its rank (shrink and fail come with elastic jobs)", PD_KEY_CHOICE, "wait" },
+    [PD_KEY_SEED] = { "seed", "0",
+        "seed of the job's random numbers", PD_KEY_NUMBER, NULL },
+    [PD_KEYS] = { NULL, NULL, NULL, PD_KEY_NUMBER, NULL },
+};
+
+#define MOST_SECONDS 1e9        /* 31 years: in nanoseconds still far from the end of 64 bits */
+
+/* Index of `value` among "a|b|c", or -1. */
+static int choice_index(const char *choices, const char *value)
+{
+    size_t n = strlen(value);
+    int index = 0;
+
+    for (const char *at = choices; ; at++, index++) {
+        size_t span = strcspn(at, "|");
+        if (span == n && memcmp(at, value, n) == 0) return index;
+        at += span;
+        if (*at == '\0') return -1;
+    }
+}
+
+static int parse_choice(const pd_job_key *key, const char *value, uint64_t *out, pd_error *err)
+{
+    int index = choice_index(key->choices, value);
+
+    if (index < 0) return pd_fail(err, PD_INVALID_ARGUMENT, "%s = %.64s: expected one of %s", key->name, value, key->choices);
+    *out = (uint64_t)index;
+    return PD_OK;
+}
+
+static int parse_seconds(const pd_job_key *key, const char *value, uint64_t *out, pd_error *err)
+{
+    char *end;
+    double seconds = strtod(value, &end);
+
+    if (end == value || *end != '\0' || !(seconds > 0 && seconds <= MOST_SECONDS))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s = %.64s: expected seconds, more than 0 and at most 1e9", key->name, value);
+    *out = (uint64_t)ceil(seconds * 1e9);
+    return PD_OK;
+}
+
+static int parse_number(const pd_job_key *key, const char *value, uint64_t *out, pd_error *err)
+{
+    char *end;
+    unsigned long long number;
+
+    errno = 0;
+    number = strtoull(value, &end, 10);
+    if (value[0] < '0' || value[0] > '9' || *end != '\0' || errno == ERANGE)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s = %.64s: expected a whole number from 0 to 18446744073709551615", key->name, value);
+    *out = number;
+    return PD_OK;
+}
+
+static int parse(const pd_job_key *key, const char *value, uint64_t *out, pd_error *err)
+{
+    switch (key->type) {
+    case PD_KEY_CHOICE:  return parse_choice(key, value, out, err);
+    case PD_KEY_SECONDS: return parse_seconds(key, value, out, err);
+    case PD_KEY_NUMBER:  break;
+    }
+    return parse_number(key, value, out, err);
+}
+
+static int unknown_key(const char *name, pd_error *err)
+{
+    char list[256] = "";
+
+    for (int k = 0; k < PD_KEYS; k++) {
+        strcat(list, k > 0 ? ", " : "");
+        strcat(list, pd_job_keys[k].name);
+    }
+    return pd_fail(err, PD_NOT_FOUND, "%.64s is no key of a job; there are: %s", name, list);
+}
+
+void pd_settings_init(pd_settings *settings)
+{
+    for (int k = 0; k < PD_KEYS; k++) {
+        int rc = parse(&pd_job_keys[k], pd_job_keys[k].preset, &settings->value[k], NULL);
+        assert(rc == PD_OK);
+        (void)rc;
+    }
+}
+
+int pd_settings_set(pd_settings *settings, const char *name, const char *value, pd_error *err)
+{
+    for (int k = 0; k < PD_KEYS; k++)
+        if (strcmp(pd_job_keys[k].name, name) == 0) return parse(&pd_job_keys[k], value, &settings->value[k], err);
+    return unknown_key(name, err);
+}
+
+char *pd_settings_text(const pd_settings *settings, enum pd_key key, char *text, size_t size)
+{
+    const char *at = pd_job_keys[key].choices;
+    uint64_t value = settings->value[key];
+
+    if (pd_job_keys[key].type == PD_KEY_NUMBER) {
+        snprintf(text, size, "%llu", (unsigned long long)value);
+    } else if (pd_job_keys[key].type == PD_KEY_SECONDS) {
+        snprintf(text, size, "%.10g", (double)value / 1e9);
+    } else {
+        for (; value > 0; value--) at = strchr(at, '|') + 1;
+        snprintf(text, size, "%.*s", (int)strcspn(at, "|"), at);
+    }
+    return text;
+}
+
+int pd_job_key_check(const char *name, const char *value, pd_error *err)
+{
+    pd_settings scratch;
+
+    pd_settings_init(&scratch);
+    return pd_settings_set(&scratch, name, value, err);
+}

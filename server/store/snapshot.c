@@ -1,0 +1,159 @@
+#include "snapshot.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+enum { ALIGN = 64, IDLE_PER_USER = 2 };
+#define HUGE_PAGE  ((size_t)2 << 20)
+#define HUGE_BYTES ((size_t)4 << 20)            /* from this size on a buffer begins on a huge page */
+
+/* An idle buffer links to the next in its own first bytes. */
+typedef struct idle { struct idle *next; } idle;
+
+struct pd_shelf {
+    UT_hash_handle hh;
+    pd_shelves *all;
+    size_t   bytes;             /* of each buffer; the key */
+    size_t   users, out, n_idle;
+    idle    *idle;
+};
+
+/* A snapshot knows its shelves: the parameter may be gone when it comes home. */
+typedef struct shelved {
+    pd_snapshot view;           /* first: what the others see */
+    pd_shelf   *shelf[4];
+} shelved;
+
+pd_shelf *pd_shelf_join(pd_shelves *all, size_t bytes)
+{
+    pd_shelf *shelf;
+
+    HASH_FIND(hh, all->table, &bytes, sizeof bytes, shelf);
+    if (shelf == NULL) {
+        if ((shelf = calloc(1, sizeof *shelf)) == NULL) return NULL;
+        shelf->all = all;
+        shelf->bytes = bytes;
+        HASH_ADD(hh, all->table, bytes, sizeof bytes, shelf);
+        if (shelf->hh.tbl == NULL) {
+            free(shelf);
+            return NULL;
+        }
+    }
+    shelf->users++;
+    return shelf;
+}
+
+static void discard_idle(pd_shelf *shelf, size_t keep)
+{
+    while (shelf->n_idle > keep) {
+        idle *at = shelf->idle;
+        shelf->idle = at->next;
+        shelf->n_idle--;
+        shelf->all->idle -= shelf->bytes;
+        free(at);
+    }
+}
+
+static void trim(pd_shelf *shelf)
+{
+    discard_idle(shelf, IDLE_PER_USER * shelf->users);
+    if (shelf->users > 0 || shelf->out > 0) return;
+    HASH_DEL(shelf->all->table, shelf);
+    free(shelf);
+}
+
+void pd_shelf_leave(pd_shelf *shelf)
+{
+    if (shelf == NULL) return;
+    assert(shelf->users > 0);
+    shelf->users--;
+    trim(shelf);
+}
+
+static void *fresh(size_t bytes)
+{
+    bool huge = bytes >= HUGE_BYTES;
+    size_t room = (bytes < sizeof(idle) ? sizeof(idle) : bytes) + ALIGN - 1;
+    void *at;
+
+    if (posix_memalign(&at, huge ? HUGE_PAGE : ALIGN, room / ALIGN * ALIGN) != 0) return NULL;
+    if (huge) (void)madvise(at, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);      /* only faster: a refusal is fine */
+    return at;
+}
+
+void *pd_shelf_take(pd_shelf *shelf)
+{
+    idle *at = shelf->idle;
+
+    if (at != NULL) {
+        shelf->idle = at->next;
+        shelf->n_idle--;
+        shelf->all->idle -= shelf->bytes;
+    } else if ((at = fresh(shelf->bytes)) == NULL) {
+        return NULL;
+    }
+    shelf->out++;
+    shelf->all->used += shelf->bytes;
+    return at;
+}
+
+void pd_shelf_give(pd_shelf *shelf, void *at)
+{
+    idle *back = at;
+
+    if (at == NULL) return;
+    assert(shelf->out > 0);
+    shelf->out--;
+    shelf->all->used -= shelf->bytes;
+    shelf->all->idle += shelf->bytes;
+    back->next = shelf->idle;
+    shelf->idle = back;
+    shelf->n_idle++;
+    trim(shelf);
+}
+
+static void free_shelved(shelved *whole)
+{
+    for (int t = 0; t < 4; t++)
+        if (whole->shelf[t] != NULL) pd_shelf_give(whole->shelf[t], whole->view.at[t]);
+    free(whole);
+}
+
+pd_snapshot *pd_snapshot_new(pd_shelf *const shelf[4], int64_t elements)
+{
+    shelved *whole = calloc(1, sizeof *whole);
+
+    if (whole == NULL) return NULL;
+    whole->view.elements = elements;
+    whole->view.store_refs = 1;
+    for (int t = 0; t < 4; t++) {
+        if (shelf[t] == NULL) continue;
+        whole->shelf[t] = shelf[t];
+        if ((whole->view.at[t] = pd_shelf_take(shelf[t])) == NULL) {
+            free_shelved(whole);
+            return NULL;
+        }
+    }
+    return &whole->view;
+}
+
+int pd_snapshot_widen(pd_snapshot *snapshot, pd_dtype dtype, pd_shelf *shelf)
+{
+    shelved *whole = (shelved *)(void *)snapshot;
+
+    if (snapshot->at[dtype] != NULL) return PD_OK;
+    if ((snapshot->at[dtype] = pd_shelf_take(shelf)) == NULL) return PD_NO_MEMORY;
+    whole->shelf[dtype] = shelf;
+    return PD_OK;
+}
+
+void pd_snapshot_unref(pd_snapshot *snapshot)
+{
+    if (snapshot == NULL) return;
+    assert(snapshot->store_refs > 0);
+    if (--snapshot->store_refs == 0) free_shelved((shelved *)(void *)snapshot);
+}

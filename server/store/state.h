@@ -1,0 +1,53 @@
+/* state.h - the whole training state: what hangs where. Start reading the store here. Step thread.
+ *
+ *     pd_store ── pd_job ─┬─ pd_rank      one per rank: which process has it, what it holds
+ *                         └─ pd_param ─┬─ pd_snapshot      weights
+ *                                      ├─ pd_optim         optimizer and its state
+ *                                      └─ pd_round ── pd_chunk ── pd_slot    who has contributed what
+ *
+ * A push is filed into slots (push.c); work.c sums chunks, steps parameters and publishes; what the loop thread is to know goes
+ * into the outbox. */
+#ifndef PD_STATE_H
+#define PD_STATE_H
+
+#include "job.h"
+#include "store.h"
+
+struct pd_store {
+    pd_store_config config;
+    pd_settings     presets;
+    pd_outbox       outbox;
+    pd_shelves      shelves;
+    pd_sums         sums;               /* of the batch being worked on */
+
+    pd_job         *names, *numbers;    /* hash tables; numbers holds dropped jobs too until their tasks are back */
+    uint32_t        n_jobs, last_number;
+    pd_job         *due;                /* jobs with something to do, in turn */
+
+    uint64_t        committed;          /* bytes counted against max_total_bytes */
+    uint64_t        reserved;           /* sum of the reserves of all ranks of all jobs that have declared */
+    uint64_t        n_ranks;            /* of those jobs */
+    uint64_t        held;               /* bytes of frames not summed yet */
+    uint64_t        frames;             /* number of the last frame looked at: for marks */
+
+    bool            draining;
+    pd_request     *drain;              /* those who wait for it, linked by mail.next */
+};
+
+/* The job has something to do: it takes its turn. */
+void pd_store_touch(pd_store *store, pd_job *job, uint64_t now_ns);
+/* Job by number; NULL: none that is alive. */
+pd_job *pd_store_job(const pd_store *store, uint32_t number);
+/* By name; NULL: none. `name` may be NULL. */
+pd_job *pd_store_find(const pd_store *store, const char *name);
+/* Ends a job: waiters get `err`, its memory goes back (once its root tasks are). */
+void pd_store_drop(pd_store *store, pd_job *job, const pd_error *err);
+/* Keyed hash of a name. */
+unsigned pd_store_hash(const pd_store *store, const char *name, size_t n);
+/* Refuses a request: answers it with *err, frees it, sends its buffer home. Takes. */
+void pd_store_refuse(pd_store *store, pd_request *request, const pd_error *err);
+
+/* info.c: answers a PD_REQ_INFO. Takes. */
+void pd_store_info(pd_store *store, pd_request *request);
+
+#endif

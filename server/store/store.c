@@ -1,0 +1,417 @@
+#include "state.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+/* ---- names ---- */
+
+static uint64_t rotated(uint64_t x, int by) { return x << by | x >> (64 - by); }
+
+static void sip_rounds(uint64_t v[4], int n)
+{
+    while (n-- > 0) {
+        v[0] += v[1]; v[1] = rotated(v[1], 13) ^ v[0]; v[0] = rotated(v[0], 32);
+        v[2] += v[3]; v[3] = rotated(v[3], 16) ^ v[2];
+        v[0] += v[3]; v[3] = rotated(v[3], 21) ^ v[0];
+        v[2] += v[1]; v[1] = rotated(v[1], 17) ^ v[2]; v[2] = rotated(v[2], 32);
+    }
+}
+
+/* SipHash-1-3 (Aumasson, Bernstein 2012): who does not know the key cannot choose names that collide. */
+unsigned pd_store_hash(const pd_store *store, const char *name, size_t n)
+{
+    uint64_t k0 = store->config.hash_key[0], k1 = store->config.hash_key[1], word;
+    uint64_t v[4] = { k0 ^ 0x736f6d6570736575u, k1 ^ 0x646f72616e646f6du, k0 ^ 0x6c7967656e657261u, k1 ^ 0x7465646279746573u };
+    size_t left = n;
+
+    for (;; name += 8, left -= 8) {
+        word = left >= 8 ? 0 : (uint64_t)n << 56;
+        memcpy(&word, name, left >= 8 ? 8 : left);
+        v[3] ^= word;
+        sip_rounds(v, 1);
+        v[0] ^= word;
+        if (left < 8) break;
+    }
+    v[2] ^= 0xff;
+    sip_rounds(v, 3);
+    return (unsigned)(v[0] ^ v[1] ^ v[2] ^ v[3]);
+}
+
+pd_job *pd_store_find(const pd_store *store, const char *name)
+{
+    pd_job *job = NULL;
+    size_t n = name != NULL ? strlen(name) : 0;
+
+    if (n == 0) return NULL;
+    HASH_FIND_BYHASHVALUE(hh, store->names, name, n, pd_store_hash(store, name, n), job);
+    return job;
+}
+
+static pd_job *by_number(const pd_store *store, uint32_t number)
+{
+    pd_job *job;
+
+    HASH_FIND(hh_number, store->numbers, &number, sizeof number, job);
+    return job;
+}
+
+pd_job *pd_store_job(const pd_store *store, uint32_t number)
+{
+    pd_job *job = by_number(store, number);
+
+    return job != NULL && !job->gone ? job : NULL;
+}
+
+/* ---- life ---- */
+
+static int check_config(const pd_store_config *config, pd_error *err)
+{
+    if (config->chunk_elements == 0 || config->chunk_elements % 16 != 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "chunks have a multiple of 16 elements, more than none, not %llu", (unsigned long long)config->chunk_elements);
+    if (config->threads < 1) return pd_fail(err, PD_INVALID_ARGUMENT, "the step thread's team has at least 1 thread, not %d", config->threads);
+    if (!(config->batch_ns > 0)) return pd_fail(err, PD_INVALID_ARGUMENT, "a batch lasts more than %g ns", config->batch_ns);
+    return PD_OK;
+}
+
+int pd_store_new(pd_store **out, const pd_store_config *config, pd_error *err)
+{
+    pd_store *store;
+    pd_settings presets;
+    int rc = check_config(config, err);
+
+    pd_settings_init(&presets);
+    for (size_t i = 0; i < config->n_job_presets && rc == PD_OK; i++)
+        rc = pd_settings_set(&presets, config->job_presets[i].name, config->job_presets[i].value, err);
+    if (rc != PD_OK) return rc;
+    if ((store = calloc(1, sizeof *store)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for the training state");
+    store->config = *config;
+    if (config->rows == NULL) store->config.rows = pd_rows;
+    store->presets = presets;
+    *out = store;
+    return PD_OK;
+}
+
+static void free_gone(pd_store *store, pd_job *job)
+{
+    if (job->tasks_out > 0) return;
+    HASH_DELETE(hh_number, store->numbers, job);
+    pd_job_free(job);
+}
+
+void pd_store_touch(pd_store *store, pd_job *job, uint64_t now_ns)
+{
+    if (job->queued || !pd_job_has_work(job, now_ns)) return;
+    DL_APPEND2(store->due, job, prev_due, next_due);
+    job->queued = true;
+}
+
+void pd_store_drop(pd_store *store, pd_job *job, const pd_error *err)
+{
+    if (job->queued) DL_DELETE2(store->due, job, prev_due, next_due);
+    job->queued = false;
+    HASH_DEL(store->names, job);
+    store->n_jobs--;
+    job->gone = true;
+    pd_say(&store->outbox, PD_SAY_INFO, "job %s: %.300s", job->name, err->text);
+    pd_job_release(job, err);
+    free_gone(store, job);
+}
+
+static void drop_all(pd_store *store, const pd_error *err)
+{
+    pd_job *job, *next;
+
+    HASH_ITER(hh, store->names, job, next) pd_store_drop(store, job, err);
+}
+
+void pd_store_free(pd_store *store)
+{
+    pd_error err;
+    pd_effect *effect, *next;
+
+    if (store == NULL) return;
+    pd_fail(&err, PD_UNAVAILABLE, "the server stops");
+    drop_all(store, &err);
+    assert(store->numbers == NULL);             /* all root tasks are back */
+    for (pd_request *request = store->drain, *after; request != NULL; request = after) {
+        after = (pd_request *)(void *)request->mail.next;
+        pd_request_free(request);
+    }
+    for (effect = pd_outbox_take(&store->outbox); effect != NULL; effect = next) {
+        next = (pd_effect *)(void *)effect->mail.next;
+        if (effect->kind == PD_EFF_CLOSED)
+            for (size_t i = 0; i < effect->u.closed.n; i++) pd_snapshot_unref(effect->u.closed.at[i].snapshot);
+        pd_effect_free(effect);
+    }
+    pd_sums_free(&store->sums);
+    free(store);
+}
+
+pd_effect *pd_store_effects(pd_store *store) { return pd_outbox_take(&store->outbox); }
+
+/* ---- requests ---- */
+
+void pd_store_refuse(pd_store *store, pd_request *request, const pd_error *err)
+{
+    bool has_data = request->kind == PD_REQ_PUSH || request->kind == PD_REQ_INIT;
+    pd_buffer *buffer = has_data ? request->u.data.buffer : NULL;
+    pd_effect *effect;
+
+    if (request->answer != NULL) pd_answer_error(&store->outbox, request, err);
+    if (buffer == NULL) {
+        pd_request_free(request);
+        return;
+    }
+    effect = pd_request_become(request, PD_EFF_BUFFER, (pd_ticket){ buffer->conn, 0 }, 0);
+    effect->u.buffer = buffer;
+    pd_outbox_add(&store->outbox, effect);
+}
+
+static int check_hello(const pd_store *store, const pd_request *request, pd_error *err)
+{
+    const char *name = request->u.hello.job_name;
+
+    if (name == NULL || name[0] == '\0' || strlen(name) > PD_NAME_MAX)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a job's name has 1 to %d bytes", PD_NAME_MAX);
+    for (; *name != '\0'; name++)
+        if ((unsigned char)*name < 0x20 || *name == 0x7f) return pd_fail(err, PD_INVALID_ARGUMENT, "a job's name has no control characters");
+    if (request->u.hello.world_size == 0 || request->u.hello.world_size > PD_MAX_WORLD)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a job has 1 to %d workers, not %u", PD_MAX_WORLD, request->u.hello.world_size);
+    if (request->rank >= request->u.hello.world_size)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a job of %u workers has ranks 0 to %u, not %u", request->u.hello.world_size, request->u.hello.world_size - 1, request->rank);
+    (void)store;
+    return PD_OK;
+}
+
+static int add_job(pd_store *store, pd_job *job, pd_error *err)
+{
+    size_t n = strlen(job->name);
+
+    HASH_ADD(hh_number, store->numbers, number, sizeof job->number, job);
+    if (job->hh_number.tbl == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for job %.100s", job->name);
+    HASH_ADD_KEYPTR_BYHASHVALUE(hh, store->names, job->name, n, pd_store_hash(store, job->name, n), job);
+    if (job->hh.tbl == NULL) {
+        HASH_DELETE(hh_number, store->numbers, job);
+        return pd_fail(err, PD_NO_MEMORY, "out of memory for job %.100s", job->name);
+    }
+    store->last_number = job->number;
+    store->n_jobs++;
+    return PD_OK;
+}
+
+static int create_job(pd_store *store, const pd_request *request, pd_job **out, pd_error *err)
+{
+    pd_job *job;
+    int rc;
+
+    if (store->draining) return pd_fail(err, PD_UNAVAILABLE, "the server is draining and takes no new jobs");
+    if (store->n_jobs >= store->config.max_jobs)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s would be one more than the %u jobs allowed (limits.max_jobs)", request->u.hello.job_name, store->config.max_jobs);
+    if ((rc = pd_job_new(&job, store, request, err)) != PD_OK) return rc;
+    if ((rc = add_job(store, job, err)) != PD_OK) {
+        pd_job_free(job);
+        return rc;
+    }
+    pd_say(&store->outbox, PD_SAY_INFO, "job %s: created for %u workers", job->name, job->world);
+    *out = job;
+    return PD_OK;
+}
+
+static void hello(pd_store *store, pd_request *request)
+{
+    pd_error err;
+    pd_job *job = pd_store_find(store, request->u.hello.job_name);
+    bool created = job == NULL;
+    int rc = check_hello(store, request, &err);
+
+    if (rc == PD_OK) rc = created ? create_job(store, request, &job, &err) : pd_job_agrees(job, request, &err);
+    if (rc != PD_OK) pd_store_refuse(store, request, &err);
+    else pd_job_join(job, request, created);
+}
+
+static void drop(pd_store *store, pd_request *request)
+{
+    const char *name = request->u.info.job_name;
+    pd_job *job = pd_store_find(store, name);
+    pd_error err;
+
+    pd_fail(&err, PD_ABORTED, "an operator has dropped the job");
+    if (name == NULL || name[0] == '\0') {
+        drop_all(store, &err);
+    } else if (job != NULL) {
+        pd_store_drop(store, job, &err);
+    } else {
+        pd_fail(&err, PD_NOT_FOUND, "there is no job %.200s", name);
+        pd_store_refuse(store, request, &err);
+        return;
+    }
+    pd_answer_ok(&store->outbox, request);
+    pd_request_free(request);
+}
+
+/* Snapshots find their way home by themselves: their parameter may be gone. */
+static void released(pd_request *request)
+{
+    pd_snapshot *next;
+
+    for (pd_snapshot *snapshot = request->u.released.first; snapshot != NULL; snapshot = next) {
+        next = snapshot->next_released;
+        pd_snapshot_unref(snapshot);
+    }
+    pd_request_free(request);
+}
+
+static void task(pd_store *store, pd_request *request, uint64_t now_ns)
+{
+    pd_job *job = by_number(store, request->job);
+
+    assert(job != NULL);                        /* a job stays until its tasks are back */
+    pd_job_task(job, request, now_ns);
+    if (job->gone) free_gone(store, job);
+}
+
+/* ---- draining ---- */
+
+static bool any_open(const pd_store *store)
+{
+    const pd_job *job, *next;
+
+    HASH_ITER(hh, store->names, job, next)
+        if (job->n_open > 0 || job->inbox != NULL) return true;
+    return false;
+}
+
+static void answer_drain(pd_store *store, uint64_t now_ns)
+{
+    bool open = store->drain != NULL && any_open(store);
+    pd_request **link = &store->drain;
+
+    while (*link != NULL) {
+        pd_request *request = *link;
+        if (open && now_ns < request->u.drain.deadline_ns) {
+            link = (pd_request **)(void *)&request->mail.next;
+            continue;
+        }
+        *link = (pd_request *)(void *)request->mail.next;
+        pd_answer_ok(&store->outbox, request);
+        pd_request_free(request);
+    }
+}
+
+/* The highest step that an open round of the job is for: such rounds may still be opened for the other parameters. */
+static uint64_t highest_open(const pd_job *job)
+{
+    uint64_t step = 0;
+
+    for (uint32_t i = 0; i < job->n_params; i++)
+        if (job->params[i].round.open && job->params[i].step + 1 > step) step = job->params[i].step + 1;
+    return step;
+}
+
+static void drain(pd_store *store, pd_request *request, uint64_t now_ns)
+{
+    pd_job *job, *next;
+
+    if (__builtin_add_overflow(now_ns, request->u.drain.deadline_ns, &request->u.drain.deadline_ns)) request->u.drain.deadline_ns = UINT64_MAX;
+    if (!store->draining) {
+        HASH_ITER(hh, store->names, job, next) job->drain_step = highest_open(job);
+        pd_say(&store->outbox, PD_SAY_INFO, "draining: rounds under way are finished, no new ones begin");
+    }
+    store->draining = true;
+    request->mail.next = store->drain != NULL ? &store->drain->mail : NULL;
+    store->drain = request;
+}
+
+/* ---- apply, work, tick ---- */
+
+/* Requests of a worker, to its job. */
+static void to_job(pd_store *store, pd_request *request, uint64_t now_ns)
+{
+    pd_job *job = pd_store_job(store, request->job);
+    pd_error err;
+
+    if (job == NULL) {
+        pd_fail(&err, PD_ABORTED, "this job has ended: say Hello again");
+        pd_store_refuse(store, request, &err);
+        return;
+    }
+    switch (request->kind) {
+    case PD_REQ_DECLARE: pd_job_declare(job, request); break;
+    case PD_REQ_INIT:    pd_job_init(job, request, now_ns); break;
+    case PD_REQ_PUSH:    pd_job_push(job, request, now_ns); break;
+    case PD_REQ_BARRIER: pd_job_barrier(job, request); break;
+    case PD_REQ_LEAVE:   pd_job_leave(job, request, now_ns); break;
+    default:
+        assert(request->kind == PD_REQ_LOST);
+        pd_job_lost(job, request, now_ns);
+        pd_request_free(request);
+    }
+}
+
+void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns)
+{
+    switch (request->kind) {
+    case PD_REQ_HELLO:    hello(store, request); break;
+    case PD_REQ_INFO:     pd_store_info(store, request); break;
+    case PD_REQ_DROP:     drop(store, request); break;
+    case PD_REQ_DRAIN:    drain(store, request, now_ns); break;
+    case PD_REQ_RELEASED: released(request); break;
+    case PD_REQ_TASK:     task(store, request, now_ns); break;
+    default:              to_job(store, request, now_ns); break;
+    }
+    answer_drain(store, now_ns);
+}
+
+bool pd_store_work(pd_store *store, uint64_t now_ns)
+{
+    pd_job *job = store->due;
+
+    if (job == NULL) return false;
+    DL_DELETE2(store->due, job, prev_due, next_due);
+    job->queued = false;
+    pd_job_work(job, now_ns);
+    pd_store_touch(store, job, now_ns);
+    answer_drain(store, now_ns);
+    return store->due != NULL;
+}
+
+void pd_store_tick(pd_store *store, uint64_t now_ns)
+{
+    pd_job *job, *next;
+
+    HASH_ITER(hh, store->names, job, next) pd_job_tick(job, now_ns);
+    answer_drain(store, now_ns);
+}
+
+uint64_t pd_store_next_tick(const pd_store *store)
+{
+    const pd_job *job, *next;
+    uint64_t at = UINT64_MAX;
+
+    HASH_ITER(hh, store->names, job, next)
+        if (pd_job_next_tick(job) < at) at = pd_job_next_tick(job);
+    for (const pd_request *request = store->drain; request != NULL; request = (const pd_request *)(const void *)request->mail.next)
+        if (request->u.drain.deadline_ns < at) at = request->u.drain.deadline_ns;
+    return at;
+}
+
+/* ---- bytes ---- */
+
+pd_store_bytes pd_store_count_bytes(const pd_store *store)
+{
+    pd_store_bytes bytes = { .held = store->held };
+    const pd_job *job, *next;
+
+    HASH_ITER(hh_number, store->numbers, job, next) {
+        for (uint32_t i = 0; i < job->n_params; i++) {
+            const pd_param *param = &job->params[i];
+            if (param->current != NULL) bytes.weights += (uint64_t)param->elements * sizeof(float);
+            if (param->accumulator != NULL) bytes.accumulators += (uint64_t)param->elements * sizeof(float);
+            bytes.state += (uint64_t)pd_optim_state_bytes(param->optim);
+        }
+    }
+    bytes.snapshots = store->shelves.used + store->shelves.idle - bytes.weights - bytes.accumulators;
+    return bytes;
+}

@@ -1,0 +1,351 @@
+/* work.c - one batch of a job: frames that need a look first, sums of chunks, optimizer steps, publication.
+ *
+ * When memory is short a batch stops where it is: contributions, sums and steps begun stand, those who wait are told once, and it goes
+ * on a second later. */
+#include "state.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <utlist.h>
+
+#define RETRY_NS 1000000000ull
+
+static pd_aggregation aggregation(const pd_job *job) { return (pd_aggregation)job->settings.value[PD_KEY_AGGREGATE]; }
+
+static void ready(pd_job *job, pd_param *param, pd_stage stage)
+{
+    param->stage = stage;
+    DL_APPEND2(job->ready, param, prev_ready, next_ready);
+}
+
+static void unready(pd_job *job, pd_param *param)
+{
+    DL_DELETE2(job->ready, param, prev_ready, next_ready);
+}
+
+/* Memory is short: says so once, and has the batch tried again later. */
+static void pause(pd_job *job, const pd_param *param, uint64_t now_ns)
+{
+    pd_effect *notice = job->notice;
+
+    job->retry_ns = now_ns + RETRY_NS;
+    if (notice == NULL) return;
+    job->notice = NULL;
+    notice->u.timed_out.step = param->step + 1;
+    pd_fail(&notice->u.timed_out.error, PD_RESOURCE_EXHAUSTED, "the server is out of memory for step %llu of %.160s; contributions stand, and it is tried again every second: "
+            "push again to go on waiting", (unsigned long long)param->step + 1, param->name);
+    pd_say(&job->store->outbox, PD_SAY_ERROR, "job %s: out of memory for step %llu of %s; trying again every second", job->name, (unsigned long long)param->step + 1, param->name);
+    pd_outbox_add(&job->store->outbox, notice);
+}
+
+/* ---- sums ---- */
+
+/* A rank whose share is nearly used may be waiting to send: what it holds is to be summed as soon as the ranks before it are there. The
+ * loop thread lets a rank have its reserve and an equal part of what all reserves leave over; it is blocked at the earliest when
+ * another frame might not fit into that, or into the whole. */
+static bool is_pressed(const pd_job *job, const pd_rank *rank)
+{
+    const pd_store *store = job->store;
+    uint64_t limit = store->config.ingest_bytes, spare = limit > store->reserved ? (limit - store->reserved) / store->n_ranks : 0;
+    uint64_t share = job->reserve + spare, calm = share / 2 < spare ? share / 2 : spare;
+
+    return rank->held > calm || (rank->held > 0 && store->held + job->reserve > limit);
+}
+
+static bool any_pressed(const pd_job *job)
+{
+    for (uint32_t r = 0; r < job->world; r++)
+        if (is_pressed(job, &job->ranks[r])) return true;
+    return false;
+}
+
+/* How far a partial chunk has to be summed: up to its last pressed rank. */
+static uint32_t pressed_prefix(const pd_job *job, const pd_chunk *chunk)
+{
+    for (uint32_t rank = chunk->prefix; rank > chunk->summed; rank--)
+        if (chunk->slots[rank - 1].state == PD_SLOT_HELD && is_pressed(job, &job->ranks[rank - 1])) return rank;
+    return chunk->summed;
+}
+
+static int plan(pd_job *job, pd_chunk *chunk, uint32_t upto)
+{
+    pd_param *param = chunk->param;
+
+    return pd_sums_plan(&job->store->sums, &param->round, chunk, upto, aggregation(job), &param->accumulator, param->shelf[PD_F32]);
+}
+
+/* What can be summed now, within the budget. NULL: everything was planned; else the parameter for which memory was short. */
+static pd_param *plan_sums(pd_job *job, double budget_ns)
+{
+    pd_sums *sums = &job->store->sums;
+    pd_chunk *chunk;
+
+    DL_FOREACH(job->complete, chunk) {
+        if (sums->cost_ns >= budget_ns) return NULL;
+        if (plan(job, chunk, job->world) != PD_OK) return chunk->param;
+    }
+    if (!job->look || !any_pressed(job)) return NULL;
+    DL_FOREACH(job->partial, chunk) {
+        uint32_t upto = pressed_prefix(job, chunk);
+        if (sums->cost_ns >= budget_ns) return NULL;
+        if (upto > chunk->summed && plan(job, chunk, upto) != PD_OK) return chunk->param;
+    }
+    job->look = false;
+    return NULL;
+}
+
+static void let_go_of_summed(pd_job *job, pd_chunk *chunk, uint32_t from, uint32_t upto)
+{
+    for (uint32_t rank = from; rank < upto; rank++) {
+        pd_slot *slot = &chunk->slots[rank];
+        if (slot->frame != NULL) pd_job_let_go(job, slot->frame);
+        slot->frame = NULL;
+        slot->at = NULL;
+    }
+}
+
+static void note_pass(pd_job *job, const pd_pass *pass)
+{
+    pd_chunk *chunk = pass->chunk;
+    uint32_t from = chunk->summed;
+
+    pd_sums_note(&job->store->sums, pass, aggregation(job));
+    let_go_of_summed(job, chunk, from, pass->upto);
+    if (pass->upto == job->world) {
+        DL_DELETE(job->complete, chunk);
+        chunk->list = PD_CHUNK_NOWHERE;
+        if (pass->round->unsummed == 0) ready(job, chunk->param, PD_READY);
+    } else if (chunk->summed == chunk->prefix) {
+        DL_DELETE(job->partial, chunk);
+        chunk->list = PD_CHUNK_NOWHERE;
+    }
+}
+
+static double sum_chunks(pd_job *job, uint64_t now_ns)
+{
+    pd_sums *sums = &job->store->sums;
+    int threads = job->store->config.threads;
+    pd_param *starved;
+
+    pd_sums_clear(sums);
+    starved = plan_sums(job, job->store->config.batch_ns * threads);
+    pd_sums_run(sums, threads);
+    for (size_t i = 0; i < sums->n_passes; i++) note_pass(job, &sums->passes[i]);
+    if (starved != NULL) pause(job, starved, now_ns);
+    return sums->cost_ns;
+}
+
+/* ---- steps ---- */
+
+/* How the gathered round ends, if it does not take a step; PD_STEPPED: it does. */
+static pd_outcome outcome_of(const pd_job *job, const pd_param *param)
+{
+    if (!pd_round_any_given(&param->round)) return PD_NO_GRADIENT;
+    if (param->round.weightless) return PD_SKIPPED;
+    if (!param->round.finite && job->settings.value[PD_KEY_NONFINITE] != PD_APPLY) return PD_SKIPPED;
+    return PD_STEPPED;
+}
+
+static int begin(pd_job *job, pd_param *param)
+{
+    pd_step_io io = { .gradient = param->accumulator, .before = param->current->at[PD_F32] };
+    int rc;
+
+    if ((param->next = pd_snapshot_new(param->shelf, param->elements)) == NULL) return PD_NO_MEMORY;
+    param->next->job = job->number;
+    param->next->param = param->index;
+    param->next->version = param->step + 1;
+    io.after = param->next->at[PD_F32];
+    if (param->pushed != NULL && param->pushed->mask != 0) io.hypers = param->pushed->hypers.value;
+    if ((rc = pd_optim_begin(param->optim, &io)) != PD_OK) {
+        pd_snapshot_unref(param->next);
+        param->next = NULL;
+        return rc;
+    }
+    param->stage = PD_STEPPING;
+    return PD_OK;
+}
+
+/* Takes parameters out of job->ready, as many as the budget holds and at least one, into job->batch; those that step have begun. */
+static size_t gather_batch(pd_job *job, double budget_ns, pd_param **starved)
+{
+    double cost_ns = 0;
+    size_t n = 0;
+
+    *starved = NULL;
+    while (job->ready != NULL && (n == 0 || cost_ns < budget_ns)) {
+        pd_param *param = job->ready;
+        bool steps = param->stage == PD_STEPPING || outcome_of(job, param) == PD_STEPPED;
+        if (param->stage == PD_READY && steps && begin(job, param) != PD_OK) {
+            *starved = param;
+            break;
+        }
+        unready(job, param);
+        if (steps) cost_ns += pd_optim_cost_ns(param->optim);
+        job->batch[n++] = param;
+    }
+    return n;
+}
+
+static int run_steps(pd_job *job, size_t n)
+{
+    size_t k = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (job->batch[i]->stage == PD_STEPPING) job->optims[k++] = job->batch[i]->optim;
+    return k > 0 ? pd_batch_run(job->optims, k, job->store->config.threads) : PD_OK;
+}
+
+/* Hands the tasks that a step has captured to the pool. PD_NO_MEMORY: some are left for later. */
+static int capture_tasks(pd_job *job, pd_param *param)
+{
+    struct pd_task *task;
+
+    param->uncaptured = false;
+    if (param->stage != PD_STEPPING || pd_optim_plan(param->optim)->n_tasks == 0) return PD_OK;
+    for (;;) {
+        pd_effect *effect = pd_effect_new(PD_EFF_TASK, (pd_ticket){ 0, 0 }, job->number);
+        if (effect == NULL) {
+            param->uncaptured = true;
+            return PD_NO_MEMORY;
+        }
+        if ((task = pd_optim_capture(param->optim)) == NULL) {
+            pd_effect_free(effect);
+            return PD_OK;
+        }
+        effect->u.task.task = task;
+        effect->u.task.param = param->index;
+        job->tasks_out++;
+        pd_outbox_add(&job->store->outbox, effect);
+    }
+}
+
+static bool is_power_of_two(uint64_t n) { return (n & (n - 1)) == 0; }
+
+static void count_outcome(pd_job *job, pd_param *param, pd_outcome outcome)
+{
+    if (outcome == PD_STEPPED) job->steps++;
+    if (outcome != PD_SKIPPED) return;
+    job->skipped++;
+    if (is_power_of_two(++param->skipped))
+        pd_say(&job->store->outbox, PD_SAY_WARNING, "job %s: step %llu of %s is skipped, %s (%llu skipped so far)", job->name, (unsigned long long)param->step, param->name,
+               param->round.weightless ? "all weights are 0" : "its gradient is not finite", (unsigned long long)param->skipped);
+}
+
+/* The round is over: *closed says how; everything is ready for the next. */
+static void close_round(pd_job *job, pd_param *param, pd_closed *closed)
+{
+    pd_outcome outcome = param->stage == PD_STEPPING ? PD_STEPPED : outcome_of(job, param);
+
+    param->step++;
+    count_outcome(job, param, outcome);
+    pd_shelf_give(param->shelf[PD_F32], param->accumulator);
+    param->accumulator = NULL;
+    pd_param_publish(param, param->next, outcome, closed);
+    param->next = NULL;
+    if (param->pushed != NULL) param->pushed->mask = 0;
+    pd_round_reset(&param->round);
+    param->stage = PD_GATHERING;
+    job->n_open--;
+}
+
+/* Steps that are under way but not over wait for a task, or go on in the next batch; the others are gathered at the front. */
+static size_t keep_finished(pd_job *job, size_t n, bool ran)
+{
+    size_t done = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        pd_param *param = job->batch[i];
+        if (param->stage == PD_READY || (ran && pd_optim_done(param->optim))) job->batch[done++] = param;
+        else if (ran && !param->uncaptured && pd_optim_waits(param->optim)) param->stage = PD_PARKED;
+        else ready(job, param, PD_STEPPING);
+    }
+    return done;
+}
+
+static void convert_finished(pd_job *job, size_t n)
+{
+    int threads = job->store->config.threads;
+
+    for (size_t i = 0; i < n; i++)
+        if (job->batch[i]->next != NULL) pd_snapshots_convert(&job->batch[i]->next, 1, threads);
+}
+
+static void publish(pd_job *job, size_t n, pd_effect *effect, pd_closed *closed)
+{
+    for (size_t i = 0; i < n; i++) close_round(job, job->batch[i], &closed[i]);
+    effect->u.closed.at = closed;
+    effect->u.closed.n = n;
+    if (n > 0) pd_outbox_add(&job->store->outbox, effect);
+    else pd_effect_free(effect);
+}
+
+static void put_back(pd_job *job, size_t n)
+{
+    for (size_t i = 0; i < n; i++) ready(job, job->batch[i], job->batch[i]->stage);
+}
+
+/* Runs the batch and publishes what is finished. Gives the parameter for which memory was short, or NULL. Takes effect and closed. */
+static pd_param *run_batch(pd_job *job, size_t n, pd_effect *effect, pd_closed *closed)
+{
+    bool ran = run_steps(job, n) == PD_OK;
+    pd_param *starved = ran ? NULL : job->batch[0];
+    size_t done;
+
+    for (size_t i = 0; ran && i < n; i++)
+        if (capture_tasks(job, job->batch[i]) != PD_OK) starved = job->batch[i];
+    done = keep_finished(job, n, ran);
+    convert_finished(job, done);
+    publish(job, done, effect, closed);
+    return starved;
+}
+
+static void step_params(pd_job *job, double budget_ns, uint64_t now_ns)
+{
+    pd_param *starved, *late;
+    size_t n = gather_batch(job, budget_ns, &starved);
+    pd_effect *effect = pd_effect_new(PD_EFF_CLOSED, (pd_ticket){ 0, 0 }, job->number);
+    pd_closed *closed = malloc((n + 1) * sizeof *closed);
+
+    if (effect == NULL || closed == NULL) {
+        if (n > 0) starved = job->batch[0];
+        put_back(job, n);
+        free(closed);
+        pd_effect_free(effect);
+    } else if ((late = run_batch(job, n, effect, closed)) != NULL) {
+        starved = late;
+    }
+    if (starved != NULL) pause(job, starved, now_ns);
+}
+
+/* ---- a batch ---- */
+
+bool pd_job_has_work(const pd_job *job, uint64_t now_ns)
+{
+    if (job->gone || now_ns < job->retry_ns) return false;
+    return job->inbox != NULL || job->complete != NULL || job->ready != NULL || (job->look && job->partial != NULL && any_pressed(job));
+}
+
+void pd_job_work(pd_job *job, uint64_t now_ns)
+{
+    double budget_ns = job->store->config.batch_ns * job->store->config.threads;
+
+    job->retry_ns = 0;
+    pd_job_take_inbox(job, now_ns);
+    budget_ns -= sum_chunks(job, now_ns);
+    if (job->ready != NULL) step_params(job, budget_ns, now_ns);
+    if (job->retry_ns == 0 && job->notice == NULL)
+        job->notice = pd_effect_new(PD_EFF_TIMED_OUT, (pd_ticket){ 0, 0 }, job->number);
+}
+
+void pd_job_task(pd_job *job, pd_request *request, uint64_t now_ns)
+{
+    pd_param *param = &job->params[request->u.task.param];
+
+    assert(request->u.task.param < job->n_params && job->tasks_out > 0);
+    job->tasks_out--;
+    pd_optim_deliver(param->optim, request->u.task.task);
+    if (param->stage == PD_PARKED && !job->gone && !pd_optim_waits(param->optim)) ready(job, param, PD_STEPPING);
+    pd_store_touch(job->store, job, now_ns);
+    pd_request_free(request);
+}

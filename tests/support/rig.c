@@ -1,0 +1,424 @@
+#include "rig.h"
+
+#include "convert.h"
+#include "optim.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { MAX_PIECES = 4096 };
+
+struct rig_frame {
+    rig        *r;
+    pd_request *request;
+    size_t      bytes;                  /* of payload so far */
+    uint8_t    *payload;
+};
+
+pd_store_config rig_config(void)
+{
+    return (pd_store_config){ .max_jobs = 32, .max_params = 4096, .max_total_bytes = (uint64_t)4 << 30, .ingest_bytes = (uint64_t)256 << 20,
+                              .chunk_elements = 64, .threads = 1, .batch_ns = 50e6, .hash_key = { 1, 2 } };
+}
+
+void rig_new(rig *r, const pd_store_config *config)
+{
+    pd_error err;
+
+    memset(r, 0, sizeof *r);
+    r->now = 1000000000;
+    assert_int_equal(pd_store_new(&r->store, config, &err), PD_OK);
+}
+
+static void *must(void *at)
+{
+    assert_non_null(at);
+    return at;
+}
+
+pd_ticket rig_ticket(rig *r, uint64_t conn) { return (pd_ticket){ conn, ++r->last_id }; }
+
+/* ---- effects ---- */
+
+static void release(rig *r, pd_snapshot *snapshot)
+{
+    pd_request *request;
+
+    if (snapshot == NULL) return;
+    request = must(pd_request_new(PD_REQ_RELEASED, (pd_ticket){ 0, 0 }));
+    snapshot->next_released = NULL;
+    request->u.released.first = snapshot;
+    pd_store_apply(r->store, request, r->now);
+}
+
+static void on_closed(rig *r, const pd_effect *effect)
+{
+    rig_entry **board = &r->board[effect->job % RIG_JOBS];
+
+    if (*board == NULL) *board = must(calloc(4096, sizeof **board));
+    if (r->batches < 1024) r->batch_jobs[r->batches] = effect->job;
+    r->batches++;
+    for (size_t i = 0; i < effect->u.closed.n; i++) {
+        const pd_closed *closed = &effect->u.closed.at[i];
+        rig_entry *entry = &(*board)[closed->param];
+        assert_true(closed->outcome == 0 ? closed->step == entry->step || entry->closed == 0 : closed->step == entry->step + 1);
+        entry->step = closed->step;
+        entry->outcome = closed->outcome;
+        entry->closed++;
+        if (closed->snapshot == NULL) continue;
+        assert_int_equal(closed->snapshot->param, closed->param);
+        assert_int_equal(closed->snapshot->job, effect->job);
+        release(r, entry->snapshot);
+        entry->snapshot = closed->snapshot;
+    }
+}
+
+static void forget_board(rig *r, uint32_t job)
+{
+    rig_entry *board = r->board[job % RIG_JOBS];
+
+    for (int i = 0; board != NULL && i < 4096; i++) release(r, board[i].snapshot);
+    free(board);
+    r->board[job % RIG_JOBS] = NULL;
+}
+
+static void on_buffer(rig *r, pd_buffer *buffer)
+{
+    assert_true(buffer->refs == 0);
+    r->buffers_out--;
+    r->bytes_out[buffer->conn % RIG_CONNS] -= buffer->charged;
+    free(buffer->at);
+    free(buffer);
+}
+
+static void bring_back(rig *r, struct pd_task *task, uint32_t job, uint32_t param)
+{
+    pd_request *request = must(pd_request_new(PD_REQ_TASK, (pd_ticket){ 0, 0 }));
+
+    request->job = job;
+    request->u.task.task = task;
+    request->u.task.param = param;
+    pd_store_apply(r->store, request, r->now);
+}
+
+static void on_task(rig *r, const pd_effect *effect)
+{
+    if (!r->lazy_tasks) {
+        pd_task_run(effect->u.task.task);
+        bring_back(r, effect->u.task.task, effect->job, effect->u.task.param);
+        return;
+    }
+    assert_true(r->n_tasks < 256);
+    r->tasks[r->n_tasks] = effect->u.task.task;
+    r->task_params[r->n_tasks] = effect->u.task.param;
+    r->task_jobs[r->n_tasks++] = effect->job;
+}
+
+void rig_finish_task(rig *r, size_t i)
+{
+    struct pd_task *task = r->tasks[i];
+    uint32_t job = r->task_jobs[i], param = r->task_params[i];
+
+    r->n_tasks--;
+    memmove(&r->tasks[i], &r->tasks[i + 1], (r->n_tasks - i) * sizeof r->tasks[0]);
+    memmove(&r->task_params[i], &r->task_params[i + 1], (r->n_tasks - i) * sizeof r->task_params[0]);
+    memmove(&r->task_jobs[i], &r->task_jobs[i + 1], (r->n_tasks - i) * sizeof r->task_jobs[0]);
+    pd_task_run(task);
+    bring_back(r, task, job, param);
+    rig_absorb(r);
+}
+
+static void on_declared(rig *r, const pd_effect *effect)
+{
+    r->must_init = effect->u.declared.must_init;
+    r->reserve = effect->u.declared.reserve;
+    for (size_t i = 0; i < effect->u.declared.n && i < 4096; i++) {
+        r->handles[i] = effect->u.declared.params[i].param;
+        r->initialised[i] = effect->u.declared.params[i].initialised;
+        r->steps[i] = effect->u.declared.params[i].step;
+    }
+}
+
+static void on_log(rig *r, const pd_effect *effect)
+{
+    r->logs++;
+    memcpy(r->log, effect->u.log.text, sizeof r->log);
+    if (effect->u.log.level > 4) return;
+    r->warnings++;
+    memcpy(r->warning, effect->u.log.text, sizeof r->warning);
+}
+
+static void on_answer(rig *r, const pd_effect *effect)
+{
+    assert_true(effect->ticket.id != 0);
+    r->answer = effect->kind;
+    r->answered++;
+    r->error.code = PD_OK;
+    if (effect->kind == PD_EFF_ERROR) r->error = effect->u.error;
+}
+
+static void absorb(rig *r, pd_effect *effect)
+{
+    switch (effect->kind) {
+    case PD_EFF_HELLO:
+        on_answer(r, effect);
+        r->job = effect->job;
+        r->seed = effect->u.hello.seed;
+        r->created = effect->u.hello.created;
+        break;
+    case PD_EFF_DECLARED:
+        on_answer(r, effect);
+        on_declared(r, effect);
+        break;
+    case PD_EFF_OK:
+    case PD_EFF_ERROR: on_answer(r, effect); break;
+    case PD_EFF_INFO:
+        on_answer(r, effect);
+        pd_info_free(r->info);
+        r->info = effect->u.info;
+        effect->u.info = NULL;
+        break;
+    case PD_EFF_CLOSED: on_closed(r, effect); break;
+    case PD_EFF_TIMED_OUT:
+        r->timed_out++;
+        r->timed_out_step = effect->u.timed_out.step;
+        r->timeout = effect->u.timed_out.error;
+        break;
+    case PD_EFF_BUFFER: on_buffer(r, effect->u.buffer); break;
+    case PD_EFF_FENCED:
+        r->fenced_conn = effect->ticket.conn;
+        r->fenced = effect->u.error;
+        break;
+    case PD_EFF_JOB_GONE:
+        r->gone++;
+        r->gone_job = effect->job;
+        r->goodbye = effect->u.error;
+        forget_board(r, effect->job);
+        break;
+    case PD_EFF_TASK: on_task(r, effect); break;
+    case PD_EFF_LOG: on_log(r, effect); break;
+    }
+}
+
+void rig_absorb(rig *r)
+{
+    pd_effect *effect, *next;
+
+    while ((effect = pd_store_effects(r->store)) != NULL)
+        for (; effect != NULL; effect = next) {
+            next = (pd_effect *)(void *)effect->mail.next;
+            absorb(r, effect);
+            pd_effect_free(effect);
+        }
+}
+
+/* ---- requests ---- */
+
+int rig_apply(rig *r, pd_request *request)
+{
+    r->error.code = PD_OK;
+    pd_store_apply(r->store, request, r->now);
+    rig_absorb(r);
+    return r->error.code;
+}
+
+void rig_work(rig *r)
+{
+    bool more;
+
+    do {
+        more = pd_store_work(r->store, r->now);
+        rig_absorb(r);
+    } while (more);
+    assert_false(pd_store_work(r->store, r->now));
+    rig_absorb(r);
+}
+
+void rig_sleep(rig *r, double seconds)
+{
+    r->now += (uint64_t)(seconds * 1e9);
+    pd_store_tick(r->store, r->now);
+    rig_absorb(r);
+}
+
+static void add_options(pd_request *request, const char *options)
+{
+    char *copy = must(strdup(options != NULL ? options : "")), *rest = NULL;
+
+    request->u.hello.options = must(calloc(PD_MAX_OPTIONS, sizeof(pd_option)));
+    for (char *word = strtok_r(copy, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
+        char *equals = strchr(word, '=');
+        *equals = '\0';
+        request->u.hello.options[request->u.hello.n_options++] = (pd_option){ must(strdup(word)), must(strdup(equals + 1)) };
+    }
+    free(copy);
+}
+
+static void add_rules(pd_request *request, const char *rules)
+{
+    char *copy = must(strdup(rules != NULL ? rules : "")), *rest = NULL;
+
+    request->u.hello.rules = must(calloc(64, sizeof(char *)));
+    for (char *rule = strtok_r(copy, ";", &rest); rule != NULL; rule = strtok_r(NULL, ";", &rest))
+        request->u.hello.rules[request->u.hello.n_rules++] = must(strdup(rule));
+    free(copy);
+}
+
+int rig_hello(rig *r, const char *job, uint32_t rank, uint32_t world, uint64_t nonce, uint64_t conn, const char *options, const char *rules)
+{
+    pd_request *request = must(pd_request_new(PD_REQ_HELLO, rig_ticket(r, conn)));
+    char label[32];
+
+    snprintf(label, sizeof label, "host:%llu", (unsigned long long)nonce);
+    request->rank = rank;
+    request->u.hello.job_name = must(strdup(job));
+    request->u.hello.label = must(strdup(label));
+    request->u.hello.world_size = world;
+    request->u.hello.nonce = nonce;
+    add_options(request, options);
+    add_rules(request, rules);
+    return rig_apply(r, request);
+}
+
+int rig_declare(rig *r, uint32_t job, uint32_t rank, uint64_t conn, const char *const *names, const pd_shape *shapes, const uint32_t *order, size_t n, pd_dtype pull)
+{
+    pd_request *request = must(pd_request_new(PD_REQ_DECLARE, rig_ticket(r, conn)));
+
+    request->job = job;
+    request->rank = rank;
+    request->u.declare.n = n;
+    request->u.declare.params = must(calloc(n + 1, sizeof(pd_param_decl)));
+    for (size_t i = 0; i < n; i++) {
+        size_t p = order != NULL ? order[i] : i;
+        request->u.declare.params[i] = (pd_param_decl){ must(strdup(names[p])), shapes[p], pull };
+    }
+    return rig_apply(r, request);
+}
+
+/* ---- data ---- */
+
+rig_frame *rig_frame_new(rig *r, pd_request_kind kind, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step)
+{
+    rig_frame *frame = must(calloc(1, sizeof *frame));
+
+    frame->r = r;
+    frame->request = must(pd_request_new(kind, rig_ticket(r, conn)));
+    frame->request->job = job;
+    frame->request->rank = rank;
+    frame->request->u.data.step = step;
+    frame->request->u.data.weight = 1;
+    frame->request->u.data.pieces = must(calloc(MAX_PIECES, sizeof(pd_piece)));
+    frame->request->u.data.hypers = must(calloc(PD_MAX_OPTIONS, sizeof(pd_option)));
+    return frame;
+}
+
+void rig_piece(rig_frame *frame, uint32_t param, pd_dtype dtype, int64_t first, int64_t count, const float *values)
+{
+    size_t bytes = ((size_t)count * pd_dtype_size(dtype) + 63) / 64 * 64;
+    pd_request *request = frame->request;
+
+    assert_true(request->u.data.n < MAX_PIECES);
+    frame->payload = must(realloc(frame->payload, frame->bytes + bytes));
+    memset(frame->payload + frame->bytes, 0, bytes);
+    pd_convert(frame->payload + frame->bytes, dtype, values, PD_F32, count);
+    /* The offset for now; the address when the payload stands where it stays. */
+    request->u.data.pieces[request->u.data.n++] = (pd_piece){ param, dtype, false, first, count, (const void *)(uintptr_t)frame->bytes };
+    frame->bytes += bytes;
+}
+
+void rig_absent(rig_frame *frame, uint32_t param)
+{
+    frame->request->u.data.pieces[frame->request->u.data.n++] = (pd_piece){ .param = param, .absent = true };
+}
+
+void rig_weight(rig_frame *frame, double weight, bool presummed)
+{
+    frame->request->u.data.weight = weight;
+    frame->request->u.data.presummed = presummed;
+}
+
+void rig_hyper(rig_frame *frame, const char *name, const char *value)
+{
+    frame->request->u.data.hypers[frame->request->u.data.n_hypers++] = (pd_option){ must(strdup(name)), must(strdup(value)) };
+}
+
+static void land(rig_frame *frame)
+{
+    pd_request *request = frame->request;
+    pd_buffer *buffer = must(calloc(1, sizeof *buffer));
+
+    buffer->conn = request->ticket.conn;
+    buffer->size = buffer->charged = frame->bytes;
+    buffer->at = must(aligned_alloc(64, frame->bytes));
+    memcpy(buffer->at, frame->payload, frame->bytes);
+    frame->r->buffers_out++;
+    frame->r->bytes_out[buffer->conn % RIG_CONNS] += buffer->charged;
+    request->u.data.buffer = buffer;
+    for (size_t i = 0; i < request->u.data.n; i++)
+        if (!request->u.data.pieces[i].absent) request->u.data.pieces[i].at = buffer->at + (uintptr_t)request->u.data.pieces[i].at;
+}
+
+pd_request *rig_request(rig_frame *frame)
+{
+    pd_request *request = frame->request;
+
+    if (frame->bytes > 0) land(frame);
+    free(frame->payload);
+    free(frame);
+    return request;
+}
+
+int rig_send(rig *r, rig_frame *frame) { return rig_apply(r, rig_request(frame)); }
+
+static int send_chunks(rig *r, pd_request_kind kind, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step, uint32_t param, const float *values, int64_t n)
+{
+    int64_t chunk = (int64_t)rig_config().chunk_elements;
+    int rc = PD_OK;
+
+    for (int64_t first = 0; first < n && rc == PD_OK; first += chunk) {
+        rig_frame *frame = rig_frame_new(r, kind, job, rank, conn, step);
+        rig_piece(frame, param, PD_F32, first, n - first < chunk ? n - first : chunk, values + first);
+        rc = rig_send(r, frame);
+    }
+    return rc;
+}
+
+int rig_init(rig *r, uint32_t job, uint64_t conn, uint32_t param, const float *values, int64_t n)
+{
+    int rc = send_chunks(r, PD_REQ_INIT, job, 0, conn, 0, param, values, n);
+
+    rig_work(r);
+    return rc != PD_OK ? rc : r->error.code;
+}
+
+int rig_push(rig *r, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step, uint32_t param, const float *values, int64_t n)
+{
+    return send_chunks(r, PD_REQ_PUSH, job, rank, conn, step, param, values, n);
+}
+
+const float *rig_weights(rig *r, uint32_t job, uint32_t param)
+{
+    assert_non_null(r->board[job % RIG_JOBS]);
+    assert_non_null(r->board[job % RIG_JOBS][param].snapshot);
+    return r->board[job % RIG_JOBS][param].snapshot->at[PD_F32];
+}
+
+void rig_free(rig *r)
+{
+    pd_request *request = must(pd_request_new(PD_REQ_DROP, rig_ticket(r, 1)));
+
+    rig_apply(r, request);
+    while (r->n_tasks > 0) rig_finish_task(r, 0);
+    for (uint32_t job = 0; job < RIG_JOBS; job++) forget_board(r, job);
+    assert_int_equal(r->buffers_out, 0);
+    assert_int_equal(pd_store_count_bytes(r->store).held, 0);
+    assert_int_equal(pd_store_count_bytes(r->store).snapshots, 0);
+    pd_info_free(r->info);
+    pd_store_free(r->store);
+    memset(r, 0, sizeof *r);
+}

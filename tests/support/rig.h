@@ -1,0 +1,86 @@
+/* rig.h - a store driven as the loop thread does it, without sockets or threads: for tests.
+ *
+ * Each rank has a connection; answers, publications and buffers that come home are kept where a test looks for them. Whatever is
+ * sent must be answered in the end, every buffer and snapshot must come home: rig_free asserts it. */
+#ifndef RIG_H
+#define RIG_H
+
+#include "store.h"
+
+enum { RIG_JOBS = 64, RIG_CONNS = 512 };
+
+/* What the loop's board would know of a parameter. */
+typedef struct rig_entry {
+    uint64_t     step, closed;              /* of the last entry; entries so far */
+    pd_outcome   outcome;
+    pd_snapshot *snapshot;                  /* last published */
+} rig_entry;
+
+typedef struct rig {
+    pd_store *store;
+    uint64_t  now;                          /* the clock */
+    uint64_t  last_id;
+    /* the last answer to a request that waits for one */
+    pd_effect_kind answer;                  /* PD_EFF_HELLO, PD_EFF_OK, ... */
+    uint64_t  answered;                     /* answers so far */
+    pd_error  error;                        /* code PD_OK where it was none */
+    uint32_t  job;                          /* of the last welcome */
+    bool      created, must_init;
+    uint64_t  seed, reserve;
+    uint32_t  handles[4096];                /* of the last Declared */
+    bool      initialised[4096];
+    uint64_t  steps[4096];
+    pd_info  *info;                         /* last, owned by the rig */
+    /* what came by itself */
+    rig_entry *board[RIG_JOBS];             /* by job number, 4096 each */
+    uint64_t  fenced_conn; pd_error fenced;
+    uint64_t  timed_out, timed_out_step; pd_error timeout;
+    uint32_t  gone_job; uint64_t gone; pd_error goodbye;
+    uint64_t  logs, warnings; char log[400], warning[400];
+    uint64_t  buffers_out, bytes_out[RIG_CONNS];     /* not home yet */
+    uint64_t  batches;                      /* PD_EFF_CLOSED effects */
+    uint32_t  batch_jobs[1024];             /* the job of each, the first 1024 */
+    struct pd_task *tasks[256]; uint32_t task_params[256], task_jobs[256]; size_t n_tasks;
+    bool      lazy_tasks;                   /* tasks stay in `tasks` until rig_finish_task; else they are run and brought back at once */
+} rig;
+
+/* A configuration with room for everything; chunks of 64 elements, batches of 50 ms. */
+pd_store_config rig_config(void);
+void rig_new(rig *r, const pd_store_config *config);
+void rig_free(rig *r);
+
+/* Applies a request and keeps what comes of it; gives the request's answer code (PD_OK where there was no error). */
+int  rig_apply(rig *r, pd_request *request);
+/* Works until there is nothing more to do. */
+void rig_work(rig *r);
+/* Time passes. */
+void rig_sleep(rig *r, double seconds);
+void rig_absorb(rig *r);
+void rig_finish_task(rig *r, size_t i);     /* runs and brings back a task that was kept */
+
+pd_ticket rig_ticket(rig *r, uint64_t conn);
+/* "a=1 b=2" and "rule;rule"; NULL: none. Connection `conn`. */
+int  rig_hello(rig *r, const char *job, uint32_t rank, uint32_t world, uint64_t nonce, uint64_t conn, const char *options, const char *rules);
+/* n parameters p0, p1 ... of `elements` elements each (a vector), in the order `order` (NULL: ascending). */
+int  rig_declare(rig *r, uint32_t job, uint32_t rank, uint64_t conn, const char *const *names, const pd_shape *shapes, const uint32_t *order, size_t n, pd_dtype pull);
+
+/* ---- data frames ---- */
+
+typedef struct rig_frame rig_frame;
+/* `kind`: PD_REQ_INIT or PD_REQ_PUSH. Gives; sent by rig_send. */
+rig_frame *rig_frame_new(rig *r, pd_request_kind kind, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step);
+/* Elements [first, first + count) of a parameter, `values` float32 rounded to `dtype`. */
+void       rig_piece(rig_frame *frame, uint32_t param, pd_dtype dtype, int64_t first, int64_t count, const float *values);
+void       rig_absent(rig_frame *frame, uint32_t param);
+void       rig_weight(rig_frame *frame, double weight, bool presummed);
+void       rig_hyper(rig_frame *frame, const char *name, const char *value);
+pd_request *rig_request(rig_frame *frame);      /* gives the request; frees the frame */
+int        rig_send(rig *r, rig_frame *frame);
+
+/* A whole parameter of n elements in one frame per chunk of the configuration's size. */
+int  rig_init(rig *r, uint32_t job, uint64_t conn, uint32_t param, const float *values, int64_t n);
+int  rig_push(rig *r, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step, uint32_t param, const float *values, int64_t n);
+/* Published weights as float32, borrowed until the next publication. */
+const float *rig_weights(rig *r, uint32_t job, uint32_t param);
+
+#endif
