@@ -1,0 +1,216 @@
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "coupled_row.h"
+#include "oom.h"
+#include "paramd/optim.h"
+
+enum { PARAMS = 4, ELEMENTS = 35 };
+
+typedef struct fixture {
+    pd_declaration params[PARAMS];              /* two of sgd, two of the row that has everything */
+    float          weights[PARAMS][ELEMENTS], gradient[PARAMS][ELEMENTS];
+    pd_step_io     io[PARAMS];
+    pd_model      *model;
+} fixture;
+
+static void fill(fixture *f)
+{
+    for (int p = 0; p < PARAMS; p++)
+        for (int i = 0; i < ELEMENTS; i++) {
+            f->weights[p][i] = cosf((float)(p + i));
+            f->gradient[p][i] = sinf((float)(p * 7 + i));
+        }
+}
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+
+    for (int p = 0; p < PARAMS; p++) {
+        f->params[p] = (pd_declaration){ .name = "w", .shape = { 2, { 7, 5 } } };
+        pd_hypers_init(&f->params[p].hypers, p % 2 == 0 ? pd_optim_find("sgd") : &coupled_row);
+        if (p % 2 == 0) assert_int_equal(pd_hypers_set(&f->params[p].hypers, "momentum", "0.9", NULL), PD_OK);
+        f->io[p] = (pd_step_io){ .gradient = f->gradient[p], .before = f->weights[p], .after = f->weights[p] };
+    }
+    fill(f);
+    assert_int_equal(pd_model_new(&f->model, f->params, PARAMS, 2, NULL), PD_OK);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+    pd_model_free(f->model);
+    free(f);
+    return 0;
+}
+
+static void steps_parameters_of_different_rows_together(void **state)
+{
+    fixture *f = *state;
+    float together[PARAMS][ELEMENTS];
+
+    for (int s = 0; s < 4; s++) assert_int_equal(pd_model_step(f->model, f->io, NULL), PD_OK);
+    memcpy(together, f->weights, sizeof together);
+    fill(f);
+    for (int p = 0; p < PARAMS; p++) {
+        pd_model *alone;
+        assert_int_equal(pd_model_new(&alone, &f->params[p], 1, 1, NULL), PD_OK);
+        for (int s = 0; s < 4; s++) assert_int_equal(pd_model_step(alone, &f->io[p], NULL), PD_OK);
+        pd_model_free(alone);
+    }
+    assert_memory_equal(together, f->weights, sizeof together);
+}
+
+static void root_tasks_run_inside_the_call(void **state)
+{
+    fixture *f = *state;
+    float first[ELEMENTS], plain[ELEMENTS];
+
+    memcpy(first, f->weights[1], sizeof first);
+    assert_int_equal(pd_model_step(f->model, f->io, NULL), PD_OK);
+    memcpy(plain, f->weights[1], sizeof plain);
+    fill(f);
+    pd_model_free(f->model);                    /* again with roots that come a step too late to be used: other weights */
+    f->params[1].hypers.value[COUPLED_ROOT_DELAY] = 1;
+    assert_int_equal(pd_model_new(&f->model, f->params, PARAMS, 2, NULL), PD_OK);
+    assert_int_equal(pd_model_step(f->model, f->io, NULL), PD_OK);
+    assert_memory_not_equal(first, plain, sizeof first);
+    assert_memory_not_equal(f->weights[1], plain, sizeof plain);
+}
+
+static void a_parameter_without_a_gradient_stays(void **state)
+{
+    fixture *f = *state;
+    float kept[ELEMENTS];
+
+    memcpy(kept, f->weights[1], sizeof kept);
+    f->io[1].gradient = NULL;
+    assert_int_equal(pd_model_step(f->model, f->io, NULL), PD_OK);
+    assert_memory_equal(f->weights[1], kept, sizeof kept);
+}
+
+static void a_step_with_no_gradient_at_all_does_nothing(void **state)
+{
+    fixture *f = *state;
+    float kept[PARAMS][ELEMENTS];
+
+    memcpy(kept, f->weights, sizeof kept);
+    for (int p = 0; p < PARAMS; p++) f->io[p].gradient = NULL;
+    assert_int_equal(pd_model_step(f->model, f->io, NULL), PD_OK);
+    assert_memory_equal(f->weights, kept, sizeof kept);
+}
+
+static void a_model_may_be_empty(void **state)
+{
+    pd_model *empty;
+    (void)state;
+    assert_int_equal(pd_model_new(&empty, NULL, 0, 1, NULL), PD_OK);
+    assert_int_equal(pd_model_step(empty, NULL, NULL), PD_OK);
+    assert_int_equal(pd_model_state_bytes(empty), 0);
+    pd_model_free(empty);
+}
+
+static void steps_parameters_without_elements(void **state)
+{
+    pd_declaration params[2] = { { .name = "a", .shape = { 2, { 0, 5 } } }, { .name = "b", .shape = { 1, { 0 } } } };
+    float none[1] = { 7 };
+    pd_step_io io[2] = { { none, none, none, NULL }, { none, none, none, NULL } };
+    pd_model *model;
+
+    (void)state;
+    pd_hypers_init(&params[0].hypers, &coupled_row);
+    pd_hypers_init(&params[1].hypers, pd_optim_find("sgd"));
+    assert_int_equal(pd_model_new(&model, params, 2, 2, NULL), PD_OK);
+    for (int s = 0; s < 3; s++) assert_int_equal(pd_model_step(model, io, NULL), PD_OK);
+    assert_true(none[0] == 7);
+    pd_model_free(model);
+}
+
+static void names_the_parameter_that_a_row_refuses(void **state)
+{
+    fixture *f = *state;
+    pd_model *model = NULL;
+    pd_error err;
+
+    f->params[3].name = "layers.3.weight";
+    f->params[3].shape.dim[0] = -7;
+    assert_int_equal(pd_model_new(&model, f->params, PARAMS, 1, &err), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "layers.3.weight"));
+    assert_null(model);
+}
+
+static void a_step_of_a_model_without_temporaries_allocates_nothing(void **state)
+{
+    fixture *f = *state;
+    pd_model *model;
+    int64_t before;
+
+    assert_int_equal(pd_model_new(&model, f->params, 1, 2, NULL), PD_OK);
+    before = oom_allocations();
+    for (int s = 0; s < 3; s++) assert_int_equal(pd_model_step(model, f->io, NULL), PD_OK);
+    assert_int_equal(oom_allocations(), before);
+    pd_model_free(model);
+}
+
+static void a_step_without_memory_changes_nothing(void **state)
+{
+    fixture *f = *state;
+    float kept[PARAMS][ELEMENTS], expected[PARAMS][ELEMENTS];
+    pd_model *twin;
+
+    assert_int_equal(pd_model_new(&twin, f->params, PARAMS, 1, NULL), PD_OK);
+    assert_int_equal(pd_model_step(twin, f->io, NULL), PD_OK);
+    memcpy(expected, f->weights, sizeof expected);
+    fill(f);
+    memcpy(kept, f->weights, sizeof kept);
+    for (int64_t n = 0; n < 2; n++) {           /* the temporaries of the first and of the second parameter that has some */
+        int rc;
+        oom_arm(n);
+        rc = pd_model_step(f->model, f->io, NULL);
+        assert_true(oom_disarm());
+        assert_int_equal(rc, PD_NO_MEMORY);
+        assert_memory_equal(f->weights, kept, sizeof kept);
+    }
+    assert_int_equal(pd_model_step(f->model, f->io, NULL), PD_OK);      /* as if nothing had been: this is step 1 */
+    assert_memory_equal(f->weights, expected, sizeof expected);
+    pd_model_free(twin);
+}
+
+static void no_memory_gives_no_model(void **state)
+{
+    fixture *f = *state;
+    pd_model *model = NULL;
+    int64_t n;
+
+    for (n = 0; ; n++) {
+        int rc;
+        oom_arm(n);
+        rc = pd_model_new(&model, f->params, PARAMS, 2, NULL);
+        if (!oom_disarm()) break;
+        assert_int_equal(rc, PD_NO_MEMORY);
+        assert_null(model);
+    }
+    assert_true(n > 10);
+    pd_model_free(model);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(steps_parameters_of_different_rows_together), CASE(root_tasks_run_inside_the_call), CASE(a_parameter_without_a_gradient_stays),
+        CASE(a_step_with_no_gradient_at_all_does_nothing), cmocka_unit_test(a_model_may_be_empty), cmocka_unit_test(steps_parameters_without_elements),
+        CASE(names_the_parameter_that_a_row_refuses), CASE(a_step_of_a_model_without_temporaries_allocates_nothing),
+        CASE(a_step_without_memory_changes_nothing), CASE(no_memory_gives_no_model),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,146 @@
+/* Life of one optimizer; what a step does is in test_row_contract.c. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "coupled_row.h"
+#include "optim.h"
+
+static const double no_fact[PD_MAX_FACTS];
+
+/* A row with one phase and a matrix that begins as twice the identity. */
+static void nothing(const pd_unit *unit) { unit->after[0] = unit->before[0]; }
+
+static int identity_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+{
+    (void)declaration, (void)fact, (void)err;
+    return pd_plan_slot(plan, &(pd_slot_spec){ .name = "Q", .block = -1, .shape = { 2, { 3, 3 } }, .fill = 2, .identity = true }) < 0 ? PD_NO_MEMORY : PD_OK;
+}
+
+static const pd_hyper none[] = { { .name = NULL } };
+static const pd_row identity = { .name = "identity", .hypers = none, .plan = identity_plan, .phases = { { "nothing", PD_WHOLE, nothing, { 0 }, NULL } } };
+
+static pd_optim *new_optim(const pd_row *row, pd_shape shape)
+{
+    pd_declaration declaration = { .name = "w", .shape = shape };
+    pd_optim *optim;
+
+    pd_hypers_init(&declaration.hypers, row);
+    assert_int_equal(pd_optim_new(&optim, &declaration, no_fact, NULL), PD_OK);
+    return optim;
+}
+
+static void slots_begin_as_they_are_planned(void **state)
+{
+    pd_optim *coupled = new_optim(&coupled_row, (pd_shape){ 2, { 7, 5 } }), *matrix = new_optim(&identity, (pd_shape){ 1, { 1 } });
+    const float twice_identity[9] = { 2, 0, 0, 0, 2, 0, 0, 0, 2 };
+
+    (void)state;
+    for (size_t i = 2; i < pd_optim_plan(coupled)->n_slots; i++) {
+        pd_tensor slot = pd_optim_slot(coupled, i);
+        float fill = strcmp(pd_optim_plan(coupled)->slots[i].name, "root") == 0 ? 1 : 0;
+        for (int64_t k = 0; k < slot.shape.dim[0] * slot.shape.dim[1]; k++) assert_true(slot.at[k] == fill);
+    }
+    assert_memory_equal(pd_optim_slot(matrix, 0).at, twice_identity, sizeof twice_identity);
+    pd_optim_free(coupled);
+    pd_optim_free(matrix);
+}
+
+static void slots_are_aligned_for_vectors(void **state)
+{
+    pd_optim *optim = new_optim(&coupled_row, (pd_shape){ 2, { 7, 5 } });
+
+    (void)state;
+    for (size_t i = 1; i < pd_optim_plan(optim)->n_slots; i++) assert_int_equal((uintptr_t)pd_optim_slot(optim, i).at % 64, 0);
+    pd_optim_free(optim);
+}
+
+static void a_temporary_slot_has_memory_only_during_a_step(void **state)
+{
+    pd_optim *optim = new_optim(&coupled_row, (pd_shape){ 1, { 5 } });
+    float w[5] = { 0 };
+    pd_task *task;
+
+    (void)state;
+    assert_null(pd_optim_slot(optim, 0).at);
+    assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ w, w, w, NULL }), PD_OK);
+    assert_non_null(pd_optim_slot(optim, 0).at);
+    assert_int_equal(pd_batch_run(&optim, 1, 1), PD_OK);
+    while ((task = pd_optim_capture(optim)) != NULL) pd_optim_deliver(optim, task);
+    assert_int_equal(pd_batch_run(&optim, 1, 1), PD_OK);
+    assert_true(pd_optim_done(optim));
+    assert_null(pd_optim_slot(optim, 0).at);
+    pd_optim_free(optim);
+}
+
+static void a_larger_parameter_costs_more(void **state)
+{
+    pd_optim *small = new_optim(pd_optim_find("sgd"), (pd_shape){ 1, { 1000 } }), *large = new_optim(pd_optim_find("sgd"), (pd_shape){ 1, { 1000000 } });
+
+    (void)state;
+    assert_true(pd_optim_cost_ns(small) > 0);
+    assert_true(pd_optim_cost_ns(large) > 100 * pd_optim_cost_ns(small));
+    pd_optim_free(small);
+    pd_optim_free(large);
+}
+
+static void counts_steps_begun(void **state)
+{
+    pd_optim *optim = new_optim(pd_optim_find("sgd"), (pd_shape){ 1, { 3 } });
+    float w[3] = { 0 };
+
+    (void)state;
+    assert_int_equal(pd_optim_count(optim), 0);
+    for (int s = 1; s <= 3; s++) {
+        assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ w, w, w, NULL }), PD_OK);
+        assert_false(pd_optim_done(optim));
+        assert_int_equal(pd_batch_run(&optim, 1, 1), PD_OK);
+        assert_true(pd_optim_done(optim));
+        assert_int_equal(pd_optim_count(optim), s);
+    }
+    pd_optim_free(optim);
+}
+
+static void tells_what_it_was_declared_with(void **state)
+{
+    pd_optim *optim = new_optim(pd_optim_find("sgd"), (pd_shape){ 2, { 3, 4 } });
+
+    (void)state;
+    assert_int_equal(pd_optim_elements(optim), 12);
+    assert_ptr_equal(pd_optim_hypers(optim)->row, pd_optim_find("sgd"));
+    assert_int_equal(pd_optim_state_bytes(optim), 0);
+    pd_optim_free(optim);
+    pd_optim_free(NULL);
+}
+
+static void a_finished_step_in_the_list_is_passed_over(void **state)
+{
+    pd_optim *both[2] = { new_optim(pd_optim_find("sgd"), (pd_shape){ 1, { 3 } }), new_optim(pd_optim_find("sgd"), (pd_shape){ 1, { 3 } }) };
+    float w[2][3] = { { 0 }, { 1, 2, 3 } }, g[3] = { 1, 1, 1 };
+
+    (void)state;
+    assert_int_equal(pd_optim_begin(both[0], &(pd_step_io){ g, w[0], w[0], NULL }), PD_OK);
+    assert_int_equal(pd_batch_run(both, 2, 2), PD_OK);
+    assert_true(w[0][0] < 0 && w[1][0] == 1);
+    assert_int_equal(pd_batch_run(both, 0, 2), PD_OK);
+    pd_optim_free(both[0]);
+    pd_optim_free(both[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slots_begin_as_they_are_planned),
+        cmocka_unit_test(slots_are_aligned_for_vectors),
+        cmocka_unit_test(a_temporary_slot_has_memory_only_during_a_step),
+        cmocka_unit_test(a_larger_parameter_costs_more),
+        cmocka_unit_test(counts_steps_begun),
+        cmocka_unit_test(tells_what_it_was_declared_with),
+        cmocka_unit_test(a_finished_step_in_the_list_is_passed_over),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
