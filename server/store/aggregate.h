@@ -7,7 +7,7 @@
 
 #include "kernels.h"
 #include "round.h"
-#include "settings.h"
+#include "job_keys.h"
 #include "snapshot.h"
 
 /* A run of elements of one chunk: the unit of work. */

@@ -1,5 +1,5 @@
 /* declare.c - the set of parameters: the first rank's is planned as a whole, the others must declare the same. */
-#include "state.h"
+#include "training.h"
 
 #include "plan.h"
 
@@ -354,7 +354,7 @@ static int add_types(pd_job *job, const pd_request *request, pd_error *err)
         rc = publish_types(job, request, closed, &effect->u.closed.n, err);
     }
     if (effect != NULL && effect->u.closed.n > 0) {
-        pd_outbox_add(&job->store->outbox, effect);     /* also what was published before memory ran out: it is out */
+        pd_effects_add(&job->store->outbox, effect);     /* also what was published before memory ran out: it is out */
     } else {
         free(closed);
         free(effect);
@@ -391,7 +391,7 @@ static void answer(pd_job *job, pd_request *request, pd_declared *declared)
     effect->u.declared.n = n;
     effect->u.declared.must_init = request->rank == 0 && any_uninitialised(job);
     effect->u.declared.reserve = job->reserve;
-    pd_outbox_add(&job->store->outbox, effect);
+    pd_effects_add(&job->store->outbox, effect);
 }
 
 static void note_declared(pd_job *job, pd_rank *rank)

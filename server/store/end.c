@@ -1,5 +1,5 @@
 /* end.c - what ends or is late: overdue rounds, lingering jobs, the release of all that a job holds. */
-#include "state.h"
+#include "training.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@ static const uint64_t second = 1000000000ull;
 
 /* ---- overdue rounds ---- */
 
-static uint64_t timeout_of(const pd_job *job) { return job->settings.value[PD_KEY_STEP_TIMEOUT]; }
+static uint64_t timeout_of(const pd_job *job) { return job->values.at[PD_JOB_KEY_STEP_TIMEOUT]; }
 
 /* "rank 2 (host:123, lost 14 s ago)" */
 static size_t rank_text(const pd_job *job, uint32_t r, uint64_t now_ns, char *text, size_t size)
@@ -85,7 +85,7 @@ static void report_overdue(pd_job *job, uint64_t now_ns)
         pd_say(&job->store->outbox, PD_SAY_WARNING, "job %s: %.300s", job->name, effect->u.timed_out.error.text);
     job->noticed = oldest;
     job->noticed_step = oldest->step;
-    pd_outbox_add(&job->store->outbox, effect);
+    pd_effects_add(&job->store->outbox, effect);
 }
 
 /* ---- deadlines ---- */
@@ -119,7 +119,7 @@ void pd_job_tick(pd_job *job, uint64_t now_ns)
     }
     if (job->linger_ns == 0 || now_ns < job->linger_ns) return;
     pd_fail(&err, PD_ABORTED, "job %.100s has ended: its last worker has been gone for %llu s (job_linger)", job->name,
-            (unsigned long long)(job->settings.value[PD_KEY_JOB_LINGER] / second));
+            (unsigned long long)(job->values.at[PD_JOB_KEY_JOB_LINGER] / second));
     pd_store_drop(job->store, job, &err);
 }
 
@@ -159,6 +159,6 @@ void pd_job_release(pd_job *job, const pd_error *err)
     job->waiting = job->ready = NULL;
     job->n_open = 0;
     job->farewell->u.error = *err;
-    pd_outbox_add(&job->store->outbox, job->farewell);
+    pd_effects_add(&job->store->outbox, job->farewell);
     job->farewell = NULL;
 }

@@ -1,5 +1,5 @@
 /* info.c - what operators ask for: status, jobs, parameters, workers. */
-#include "state.h"
+#include "training.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,6 +126,6 @@ void pd_store_info(pd_store *store, pd_request *request)
     }
     effect = pd_answer(request, PD_EFF_INFO);
     effect->u.info = info;
-    pd_outbox_add(&store->outbox, effect);
+    pd_effects_add(&store->outbox, effect);
     pd_request_free(request);
 }

@@ -1,4 +1,4 @@
-#include "state.h"
+#include "training.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -7,14 +7,14 @@
 
 /* ---- life ---- */
 
-static int read_settings(pd_settings *out, const pd_settings *presets, const pd_request *hello, pd_error *err)
+static int read_values(pd_job_values *out, const pd_job_values *presets, const pd_request *hello, pd_error *err)
 {
     pd_error why;
 
     *out = *presets;
     for (size_t i = 0; i < hello->u.hello.n_options; i++) {
         const pd_option *option = &hello->u.hello.options[i];
-        if (pd_settings_set(out, option->name, option->value, &why) != PD_OK)
+        if (pd_job_values_set(out, option->name, option->value, &why) != PD_OK)
             return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s: option %.380s", hello->u.hello.job_name, why.text);
     }
     return PD_OK;
@@ -31,7 +31,7 @@ int pd_job_new(pd_job **out, pd_store *store, const pd_request *hello, pd_error 
     job->number = store->last_number + 1;
     job->world = hello->u.hello.world_size;
     job->drain_step = UINT64_MAX;
-    if ((rc = read_settings(&job->settings, &store->presets, hello, err)) != PD_OK) goto fail;
+    if ((rc = read_values(&job->values, &store->presets, hello, err)) != PD_OK) goto fail;
     if ((rc = pd_rules_parse(&job->rules, &job->n_rules, hello->u.hello.rules, hello->u.hello.n_rules, store->config.rows, err)) != PD_OK) goto fail;
     if ((job->name = strdup(hello->u.hello.job_name)) == NULL ||
         (job->ranks = calloc(job->world, sizeof *job->ranks)) == NULL ||
@@ -61,15 +61,15 @@ void pd_job_free(pd_job *job)
 
 /* ---- the same job? ---- */
 
-static int settings_agree(const pd_job *job, const pd_settings *theirs, pd_error *err)
+static int values_agree(const pd_job *job, const pd_job_values *theirs, pd_error *err)
 {
     char ours_text[32], theirs_text[32];
 
-    for (int k = 0; k < PD_KEYS; k++) {
-        if (job->settings.value[k] == theirs->value[k]) continue;
+    for (int k = 0; k < PD_JOB_KEYS; k++) {
+        if (job->values.at[k] == theirs->at[k]) continue;
         return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has %s = %s, this worker comes with %s: give every rank the same options",
-                       job->name, pd_job_keys[k].name, pd_settings_text(&job->settings, (enum pd_key)k, ours_text, sizeof ours_text),
-                       pd_settings_text(theirs, (enum pd_key)k, theirs_text, sizeof theirs_text));
+                       job->name, pd_job_keys[k].name, pd_job_values_text(&job->values, (enum pd_job_key_index)k, ours_text, sizeof ours_text),
+                       pd_job_values_text(theirs, (enum pd_job_key_index)k, theirs_text, sizeof theirs_text));
     }
     return PD_OK;
 }
@@ -86,15 +86,15 @@ static int rules_agree(const pd_job *job, const pd_rule *theirs, size_t n, pd_er
 
 int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err)
 {
-    pd_settings theirs;
+    pd_job_values theirs;
     pd_rule *rules;
     size_t n;
     int rc;
 
     if (hello->u.hello.world_size != job->world)
         return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has world_size = %u, this worker comes with %u", job->name, job->world, hello->u.hello.world_size);
-    if ((rc = read_settings(&theirs, &job->store->presets, hello, err)) != PD_OK) return rc;
-    if ((rc = settings_agree(job, &theirs, err)) != PD_OK) return rc;
+    if ((rc = read_values(&theirs, &job->store->presets, hello, err)) != PD_OK) return rc;
+    if ((rc = values_agree(job, &theirs, err)) != PD_OK) return rc;
     if ((rc = pd_rules_parse(&rules, &n, hello->u.hello.rules, hello->u.hello.n_rules, job->store->config.rows, err)) != PD_OK) return rc;
     rc = rules_agree(job, rules, n, err);
     pd_rules_free(rules, n);
@@ -120,7 +120,7 @@ static void fence(pd_job *job, pd_request *hello, uint64_t old_conn, const char 
 
     pd_fail(&effect->u.error, PD_ABORTED, same_process ? "rank %u of job %.100s: this process (%.100s) has a newer connection"
                                                        : "rank %u of job %.100s was taken over by another process, %.100s", number, job->name, rank->label);
-    pd_outbox_add(&job->store->outbox, effect);
+    pd_effects_add(&job->store->outbox, effect);
     if (!same_process)
         pd_say(&job->store->outbox, PD_SAY_WARNING, "job %s: rank %u: %s takes over from %s, which was still connected", job->name, number, rank->label, old_label);
 }
@@ -130,11 +130,11 @@ static void welcome(pd_job *job, pd_request *hello, bool created)
     pd_effect *effect = pd_answer(hello, PD_EFF_HELLO);
 
     effect->job = job->number;
-    effect->u.hello.seed = job->settings.value[PD_KEY_SEED];
+    effect->u.hello.seed = job->values.at[PD_JOB_KEY_SEED];
     effect->u.hello.chunk_elements = job->store->config.chunk_elements;
     effect->u.hello.world_size = job->world;
     effect->u.hello.created = created;
-    pd_outbox_add(&job->store->outbox, effect);
+    pd_effects_add(&job->store->outbox, effect);
 }
 
 void pd_job_join(pd_job *job, pd_request *hello, bool created)
@@ -180,7 +180,7 @@ static void gone(pd_job *job, pd_rank *rank, pd_rank_state state, uint64_t now_n
     rank->state = state;
     rank->since_ns = now_ns;
     rank->declared = false;
-    if (count_connected(job) == 0) job->linger_ns = now_ns + job->settings.value[PD_KEY_JOB_LINGER];
+    if (count_connected(job) == 0) job->linger_ns = now_ns + job->values.at[PD_JOB_KEY_JOB_LINGER];
 }
 
 void pd_job_lost(pd_job *job, const pd_request *request, uint64_t now_ns)

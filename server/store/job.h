@@ -3,7 +3,7 @@
 #ifndef PD_JOB_H
 #define PD_JOB_H
 
-#include "outbox.h"
+#include "effects.h"
 #include "param.h"
 
 struct pd_store;
@@ -30,7 +30,7 @@ typedef struct pd_job {
     char       *name;
     uint32_t    number, world;
     uint64_t    name_hash;
-    pd_settings settings;
+    pd_job_values values;
     pd_rule    *rules;      size_t n_rules;
     pd_rank    *ranks;                  /* world */
     bool        gone;                   /* dropped; waits for its root tasks to come back */

@@ -1,5 +1,5 @@
 /* push.c - frames with data: what comes in a push or an initialisation is checked as a whole, then filed as a whole. */
-#include "state.h"
+#include "training.h"
 
 #include "convert.h"
 #include "kernels.h"
@@ -27,7 +27,7 @@ static void send_home(pd_job *job, pd_request *frame)
     pd_effect *effect = pd_request_become(frame, PD_EFF_BUFFER, (pd_ticket){ buffer->conn, 0 }, job->number);
 
     effect->u.buffer = buffer;
-    pd_outbox_add(&job->store->outbox, effect);
+    pd_effects_add(&job->store->outbox, effect);
 }
 
 void pd_job_let_go(pd_job *job, pd_request *frame)
@@ -352,7 +352,7 @@ void pd_job_push(pd_job *job, pd_request *request, uint64_t now_ns)
 
     if (may_speak(job, request, &err) != PD_OK || check_push(job, request, &err) != PD_OK) {
         refuse(job, request, &err);
-    } else if (job->settings.value[PD_KEY_NONFINITE] == PD_REJECT && request->u.data.buffer != NULL) {
+    } else if (job->values.at[PD_JOB_KEY_NONFINITE] == PD_REJECT && request->u.data.buffer != NULL) {
         append_inbox(job, request);
         pd_store_touch(job->store, job, now_ns);
     } else {
@@ -465,7 +465,7 @@ static void publish_landed(pd_job *job, const pd_request *frame, pd_effect *effe
     }
     effect->u.closed.at = closed;
     effect->u.closed.n = n;
-    if (n > 0) pd_outbox_add(&job->store->outbox, effect);
+    if (n > 0) pd_effects_add(&job->store->outbox, effect);
     else pd_effect_free(effect);
 }
 

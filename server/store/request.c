@@ -1,4 +1,4 @@
-#include "outbox.h"
+#include "effects.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "state.h"
+#include "training.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -78,12 +78,12 @@ static int check_config(const pd_store_config *config, pd_error *err)
 int pd_store_new(pd_store **out, const pd_store_config *config, pd_error *err)
 {
     pd_store *store;
-    pd_settings presets;
+    pd_job_values presets;
     int rc = check_config(config, err);
 
-    pd_settings_init(&presets);
+    pd_job_values_init(&presets);
     for (size_t i = 0; i < config->n_job_presets && rc == PD_OK; i++)
-        rc = pd_settings_set(&presets, config->job_presets[i].name, config->job_presets[i].value, err);
+        rc = pd_job_values_set(&presets, config->job_presets[i].name, config->job_presets[i].value, err);
     if (rc != PD_OK) return rc;
     if ((store = calloc(1, sizeof *store)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for the training state");
     store->config = *config;
@@ -139,7 +139,7 @@ void pd_store_free(pd_store *store)
         after = (pd_request *)(void *)request->mail.next;
         pd_request_free(request);
     }
-    for (effect = pd_outbox_take(&store->outbox); effect != NULL; effect = next) {
+    for (effect = pd_effects_take(&store->outbox); effect != NULL; effect = next) {
         next = (pd_effect *)(void *)effect->mail.next;
         if (effect->kind == PD_EFF_CLOSED)
             for (size_t i = 0; i < effect->u.closed.n; i++) pd_snapshot_unref(effect->u.closed.at[i].snapshot);
@@ -149,7 +149,7 @@ void pd_store_free(pd_store *store)
     free(store);
 }
 
-pd_effect *pd_store_effects(pd_store *store) { return pd_outbox_take(&store->outbox); }
+pd_effect *pd_store_effects(pd_store *store) { return pd_effects_take(&store->outbox); }
 
 /* ---- requests ---- */
 
@@ -166,7 +166,7 @@ void pd_store_refuse(pd_store *store, pd_request *request, const pd_error *err)
     }
     effect = pd_request_become(request, PD_EFF_BUFFER, (pd_ticket){ buffer->conn, 0 }, 0);
     effect->u.buffer = buffer;
-    pd_outbox_add(&store->outbox, effect);
+    pd_effects_add(&store->outbox, effect);
 }
 
 static int check_hello(const pd_store *store, const pd_request *request, pd_error *err)

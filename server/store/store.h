@@ -11,12 +11,12 @@ typedef struct pd_store pd_store;
 
 #define PD_MAX_WORLD 4096           /* most workers of one job */
 
-/* Keys of a job's configuration, with presets that the daemon's section [job] may replace. One table, in settings.c. */
-typedef enum pd_job_key_type { PD_KEY_CHOICE, PD_KEY_SECONDS, PD_KEY_NUMBER } pd_job_key_type;
+/* Keys of a job's configuration, with presets that the daemon's section [job] may replace. One table, in job_keys.c. */
+typedef enum pd_job_key_type { PD_JOB_CHOICE, PD_JOB_SECONDS, PD_JOB_NUMBER } pd_job_key_type;
 typedef struct pd_job_key {
     const char *name, *preset, *help;
     pd_job_key_type type;
-    const char *choices;            /* PD_KEY_CHOICE: "mean|weighted_mean|sum"; else NULL */
+    const char *choices;            /* PD_JOB_CHOICE: "mean|weighted_mean|sum"; else NULL */
 } pd_job_key;
 extern const pd_job_key pd_job_keys[];      /* ends with a NULL name */
 

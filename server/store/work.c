@@ -2,7 +2,7 @@
  *
  * When memory is short a batch stops where it is: contributions, sums and steps begun stand, those who wait are told once, and it goes
  * on a second later. */
-#include "state.h"
+#include "training.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 #define RETRY_NS 1000000000ull
 
-static pd_aggregation aggregation(const pd_job *job) { return (pd_aggregation)job->settings.value[PD_KEY_AGGREGATE]; }
+static pd_aggregation aggregation(const pd_job *job) { return (pd_aggregation)job->values.at[PD_JOB_KEY_AGGREGATE]; }
 
 static void ready(pd_job *job, pd_param *param, pd_stage stage)
 {
@@ -35,7 +35,7 @@ static void pause(pd_job *job, const pd_param *param, uint64_t now_ns)
     pd_fail(&notice->u.timed_out.error, PD_RESOURCE_EXHAUSTED, "the server is out of memory for step %llu of %.160s; contributions stand, and it is tried again every second: "
             "push again to go on waiting", (unsigned long long)param->step + 1, param->name);
     pd_say(&job->store->outbox, PD_SAY_ERROR, "job %s: out of memory for step %llu of %s; trying again every second", job->name, (unsigned long long)param->step + 1, param->name);
-    pd_outbox_add(&job->store->outbox, notice);
+    pd_effects_add(&job->store->outbox, notice);
 }
 
 /* ---- sums ---- */
@@ -142,7 +142,7 @@ static pd_outcome outcome_of(const pd_job *job, const pd_param *param)
 {
     if (!pd_round_any_given(&param->round)) return PD_NO_GRADIENT;
     if (param->round.weightless) return PD_SKIPPED;
-    if (!param->round.finite && job->settings.value[PD_KEY_NONFINITE] != PD_APPLY) return PD_SKIPPED;
+    if (!param->round.finite && job->values.at[PD_JOB_KEY_NONFINITE] != PD_APPLY) return PD_SKIPPED;
     return PD_STEPPED;
 }
 
@@ -216,7 +216,7 @@ static int capture_tasks(pd_job *job, pd_param *param)
         effect->u.task.task = task;
         effect->u.task.param = param->index;
         job->tasks_out++;
-        pd_outbox_add(&job->store->outbox, effect);
+        pd_effects_add(&job->store->outbox, effect);
     }
 }
 
@@ -276,7 +276,7 @@ static void publish(pd_job *job, size_t n, pd_effect *effect, pd_closed *closed)
     for (size_t i = 0; i < n; i++) close_round(job, job->batch[i], &closed[i]);
     effect->u.closed.at = closed;
     effect->u.closed.n = n;
-    if (n > 0) pd_outbox_add(&job->store->outbox, effect);
+    if (n > 0) pd_effects_add(&job->store->outbox, effect);
     else pd_effect_free(effect);
 }
 

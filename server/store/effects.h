@@ -1,13 +1,13 @@
-/* outbox.h - effects on their way to the loop thread, oldest first. Step thread. */
-#ifndef PD_OUTBOX_H
-#define PD_OUTBOX_H
+/* effects.h - effects on their way to the loop thread, oldest first. Step thread. */
+#ifndef PD_EFFECTS_H
+#define PD_EFFECTS_H
 
 #include "request.h"
 
-typedef struct pd_outbox { pd_effect *first, *last; } pd_outbox;
+typedef struct pd_effects { pd_effect *first, *last; } pd_effects;
 
-void       pd_outbox_add(pd_outbox *outbox, pd_effect *effect);         /* takes */
-pd_effect *pd_outbox_take(pd_outbox *outbox);                           /* gives all, linked by mail.next; NULL: none */
+void       pd_effects_add(pd_effects *outbox, pd_effect *effect);         /* takes */
+pd_effect *pd_effects_take(pd_effects *outbox);                           /* gives all, linked by mail.next; NULL: none */
 
 /* NULL: out of memory. */
 pd_effect *pd_effect_new(pd_effect_kind kind, pd_ticket ticket, uint32_t job);
@@ -15,11 +15,11 @@ pd_effect *pd_effect_new(pd_effect_kind kind, pd_ticket ticket, uint32_t job);
 /* The memory that the request brought for its answer. Gives; the request stays. Once a request; not of kinds without an answer. */
 pd_effect *pd_answer(pd_request *request, pd_effect_kind kind);
 /* Adds the answer. The request is still the caller's. Nothing is sent where nobody waits (ticket.id 0). */
-void       pd_answer_ok(pd_outbox *outbox, pd_request *request);
-void       pd_answer_error(pd_outbox *outbox, pd_request *request, const pd_error *err);
+void       pd_answer_ok(pd_effects *outbox, pd_request *request);
+void       pd_answer_error(pd_effects *outbox, pd_request *request, const pd_error *err);
 
 /* A line for the log; lost when memory is short. */
-void       pd_say(pd_outbox *outbox, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void       pd_say(pd_effects *outbox, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 enum { PD_SAY_ERROR = 3, PD_SAY_WARNING = 4, PD_SAY_INFO = 6, PD_SAY_DEBUG = 7 };
 
 /* request.c */

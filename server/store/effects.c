@@ -1,11 +1,11 @@
-#include "outbox.h"
+#include "effects.h"
 
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-void pd_outbox_add(pd_outbox *outbox, pd_effect *effect)
+void pd_effects_add(pd_effects *outbox, pd_effect *effect)
 {
     effect->mail.next = NULL;
     if (outbox->last != NULL) outbox->last->mail.next = &effect->mail;
@@ -13,7 +13,7 @@ void pd_outbox_add(pd_outbox *outbox, pd_effect *effect)
     outbox->last = effect;
 }
 
-pd_effect *pd_outbox_take(pd_outbox *outbox)
+pd_effect *pd_effects_take(pd_effects *outbox)
 {
     pd_effect *all = outbox->first;
     outbox->first = outbox->last = NULL;
@@ -43,22 +43,22 @@ pd_effect *pd_answer(pd_request *request, pd_effect_kind kind)
     return effect;
 }
 
-void pd_answer_ok(pd_outbox *outbox, pd_request *request)
+void pd_answer_ok(pd_effects *outbox, pd_request *request)
 {
-    if (request->ticket.id != 0) pd_outbox_add(outbox, pd_answer(request, PD_EFF_OK));
+    if (request->ticket.id != 0) pd_effects_add(outbox, pd_answer(request, PD_EFF_OK));
 }
 
-void pd_answer_error(pd_outbox *outbox, pd_request *request, const pd_error *err)
+void pd_answer_error(pd_effects *outbox, pd_request *request, const pd_error *err)
 {
     pd_effect *effect;
 
     if (request->ticket.id == 0) return;
     effect = pd_answer(request, PD_EFF_ERROR);
     effect->u.error = *err;
-    pd_outbox_add(outbox, effect);
+    pd_effects_add(outbox, effect);
 }
 
-void pd_say(pd_outbox *outbox, int level, const char *format, ...)
+void pd_say(pd_effects *outbox, int level, const char *format, ...)
 {
     pd_effect *effect = pd_effect_new(PD_EFF_LOG, (pd_ticket){ 0, 0 }, 0);
     va_list args;
@@ -68,5 +68,5 @@ void pd_say(pd_outbox *outbox, int level, const char *format, ...)
     va_start(args, format);
     vsnprintf(effect->u.log.text, sizeof effect->u.log.text, format, args);
     va_end(args);
-    pd_outbox_add(outbox, effect);
+    pd_effects_add(outbox, effect);
 }

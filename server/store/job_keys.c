@@ -1,4 +1,4 @@
-#include "settings.h"
+#include "job_keys.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -8,19 +8,19 @@
 #include <string.h>
 
 const pd_job_key pd_job_keys[] = {
-    [PD_KEY_AGGREGATE] = { "aggregate", "mean",
-        "what the gradients of a round become: their mean, their mean weighted by numbers of examples, or their sum", PD_KEY_CHOICE, "mean|weighted_mean|sum" },
-    [PD_KEY_NONFINITE] = { "nonfinite", "skip",
-        "infinite or NaN gradients: skip the step, reject the push before anything is summed, or apply them", PD_KEY_CHOICE, "skip|reject|apply" },
-    [PD_KEY_STEP_TIMEOUT] = { "step_timeout", "60",
-        "seconds after which a round that still misses workers is reported to those who wait for it", PD_KEY_SECONDS, NULL },
-    [PD_KEY_JOB_LINGER] = { "job_linger", "300",
-        "seconds a job is kept after its last worker has left or was lost", PD_KEY_SECONDS, NULL },
-    [PD_KEY_ON_LOST_WORKER] = { "on_lost_worker", "wait",
-        "what rounds do about a lost worker: wait until a process takes its rank (shrink and fail come with elastic jobs)", PD_KEY_CHOICE, "wait" },
-    [PD_KEY_SEED] = { "seed", "0",
-        "seed of the job's random numbers", PD_KEY_NUMBER, NULL },
-    [PD_KEYS] = { NULL, NULL, NULL, PD_KEY_NUMBER, NULL },
+    [PD_JOB_KEY_AGGREGATE] = { "aggregate", "mean",
+        "what the gradients of a round become: their mean, their mean weighted by numbers of examples, or their sum", PD_JOB_CHOICE, "mean|weighted_mean|sum" },
+    [PD_JOB_KEY_NONFINITE] = { "nonfinite", "skip",
+        "infinite or NaN gradients: skip the step, reject the push before anything is summed, or apply them", PD_JOB_CHOICE, "skip|reject|apply" },
+    [PD_JOB_KEY_STEP_TIMEOUT] = { "step_timeout", "60",
+        "seconds after which a round that still misses workers is reported to those who wait for it", PD_JOB_SECONDS, NULL },
+    [PD_JOB_KEY_JOB_LINGER] = { "job_linger", "300",
+        "seconds a job is kept after its last worker has left or was lost", PD_JOB_SECONDS, NULL },
+    [PD_JOB_KEY_ON_LOST_WORKER] = { "on_lost_worker", "wait",
+        "what rounds do about a lost worker: wait until a process takes its rank (shrink and fail come with elastic jobs)", PD_JOB_CHOICE, "wait" },
+    [PD_JOB_KEY_SEED] = { "seed", "0",
+        "seed of the job's random numbers", PD_JOB_NUMBER, NULL },
+    [PD_JOB_KEYS] = { NULL, NULL, NULL, PD_JOB_NUMBER, NULL },
 };
 
 #define MOST_SECONDS 1e9        /* 31 years: in nanoseconds still far from the end of 64 bits */
@@ -75,9 +75,9 @@ static int parse_number(const pd_job_key *key, const char *value, uint64_t *out,
 static int parse(const pd_job_key *key, const char *value, uint64_t *out, pd_error *err)
 {
     switch (key->type) {
-    case PD_KEY_CHOICE:  return parse_choice(key, value, out, err);
-    case PD_KEY_SECONDS: return parse_seconds(key, value, out, err);
-    case PD_KEY_NUMBER:  break;
+    case PD_JOB_CHOICE:  return parse_choice(key, value, out, err);
+    case PD_JOB_SECONDS: return parse_seconds(key, value, out, err);
+    case PD_JOB_NUMBER:  break;
     }
     return parse_number(key, value, out, err);
 }
@@ -86,37 +86,37 @@ static int unknown_key(const char *name, pd_error *err)
 {
     char list[256] = "";
 
-    for (int k = 0; k < PD_KEYS; k++) {
+    for (int k = 0; k < PD_JOB_KEYS; k++) {
         strcat(list, k > 0 ? ", " : "");
         strcat(list, pd_job_keys[k].name);
     }
     return pd_fail(err, PD_NOT_FOUND, "%.64s is no key of a job; there are: %s", name, list);
 }
 
-void pd_settings_init(pd_settings *settings)
+void pd_job_values_init(pd_job_values *values)
 {
-    for (int k = 0; k < PD_KEYS; k++) {
-        int rc = parse(&pd_job_keys[k], pd_job_keys[k].preset, &settings->value[k], NULL);
+    for (int k = 0; k < PD_JOB_KEYS; k++) {
+        int rc = parse(&pd_job_keys[k], pd_job_keys[k].preset, &values->at[k], NULL);
         assert(rc == PD_OK);
         (void)rc;
     }
 }
 
-int pd_settings_set(pd_settings *settings, const char *name, const char *value, pd_error *err)
+int pd_job_values_set(pd_job_values *values, const char *name, const char *value, pd_error *err)
 {
-    for (int k = 0; k < PD_KEYS; k++)
-        if (strcmp(pd_job_keys[k].name, name) == 0) return parse(&pd_job_keys[k], value, &settings->value[k], err);
+    for (int k = 0; k < PD_JOB_KEYS; k++)
+        if (strcmp(pd_job_keys[k].name, name) == 0) return parse(&pd_job_keys[k], value, &values->at[k], err);
     return unknown_key(name, err);
 }
 
-char *pd_settings_text(const pd_settings *settings, enum pd_key key, char *text, size_t size)
+char *pd_job_values_text(const pd_job_values *values, enum pd_job_key_index key, char *text, size_t size)
 {
     const char *at = pd_job_keys[key].choices;
-    uint64_t value = settings->value[key];
+    uint64_t value = values->at[key];
 
-    if (pd_job_keys[key].type == PD_KEY_NUMBER) {
+    if (pd_job_keys[key].type == PD_JOB_NUMBER) {
         snprintf(text, size, "%llu", (unsigned long long)value);
-    } else if (pd_job_keys[key].type == PD_KEY_SECONDS) {
+    } else if (pd_job_keys[key].type == PD_JOB_SECONDS) {
         snprintf(text, size, "%.10g", (double)value / 1e9);
     } else {
         for (; value > 0; value--) at = strchr(at, '|') + 1;
@@ -127,8 +127,8 @@ char *pd_settings_text(const pd_settings *settings, enum pd_key key, char *text,
 
 int pd_job_key_check(const char *name, const char *value, pd_error *err)
 {
-    pd_settings scratch;
+    pd_job_values scratch;
 
-    pd_settings_init(&scratch);
-    return pd_settings_set(&scratch, name, value, err);
+    pd_job_values_init(&scratch);
+    return pd_job_values_set(&scratch, name, value, err);
 }

@@ -1,4 +1,4 @@
-/* state.h - the whole training state: what hangs where. Start reading the store here. Step thread.
+/* training.h - the whole training state: what hangs where. Start reading the store here. Step thread.
  *
  *     pd_store ── pd_job ─┬─ pd_rank      one per rank: which process has it, what it holds
  *                         └─ pd_param ─┬─ pd_snapshot      weights
@@ -7,16 +7,16 @@
  *
  * A push is filed into slots (push.c); work.c sums chunks, steps parameters and publishes; what the loop thread is to know goes
  * into the outbox. */
-#ifndef PD_STATE_H
-#define PD_STATE_H
+#ifndef PD_TRAINING_H
+#define PD_TRAINING_H
 
 #include "job.h"
 #include "store.h"
 
 struct pd_store {
     pd_store_config config;
-    pd_settings     presets;
-    pd_outbox       outbox;
+    pd_job_values     presets;
+    pd_effects       outbox;
     pd_shelves      shelves;
     pd_sums         sums;               /* of the batch being worked on */
 
