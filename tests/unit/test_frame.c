@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "frame.h"
+#include "oom.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -112,7 +113,7 @@ static int set_up(void **state)
     fixture *f = calloc(1, sizeof *f);
 
     f->stream = calloc(1, sizeof *f->stream);
-    f->listener.landing = malloc(MAX_PAYLOAD);
+    f->listener.landing = calloc(1, MAX_PAYLOAD);
     f->listener.log = XXH64_createState();
     XXH64_reset(f->listener.log, 0);
     f->framer = pd_framer_new(&(pd_framer_user){ &f->listener, on_header, on_frame }, MAX_PAYLOAD);
@@ -400,6 +401,47 @@ static void largest_header_arrives_whole(void **state)
     free(header);
 }
 
+static void without_memory_there_is_no_framer(void **state)
+{
+    fixture *f = *state;
+    bool failed = true;
+
+    for (int64_t n = 0; failed; n++) {
+        oom_arm(n);
+        pd_framer *framer = pd_framer_new(&(pd_framer_user){ &f->listener, on_header, on_frame }, MAX_PAYLOAD);
+        failed = oom_disarm();
+        assert_int_equal(framer == NULL, failed);
+        pd_framer_free(framer);
+    }
+}
+
+static void without_memory_for_a_header_the_stream_ends(void **state)
+{
+    fixture *f = *state;
+    struct iovec iov[1];
+
+    append_frame(f->stream, 1, 0, f->listener.landing, 5000, "", 0);
+    pd_framer_space(f->framer, iov, 1, 65536);
+    memcpy(iov[0].iov_base, f->stream->bytes, iov[0].iov_len);
+    oom_arm(0);
+    int rc = pd_framer_fed(f->framer, iov[0].iov_len);
+    assert_true(oom_disarm());
+    assert_int_equal(rc, PD_NO_MEMORY);
+    assert_int_equal(pd_framer_error(f->framer)->code, PD_NO_MEMORY);
+    assert_int_equal(f->listener.frames, 0);
+}
+
+static void frames_without_large_headers_need_no_memory(void **state)
+{
+    fixture *f = *state;
+    int64_t before = oom_allocations();
+
+    append_frame(f->stream, 1, PD_FLAG_CHECKSUM, f->listener.landing, 512, f->listener.landing, 100000);
+    assert_int_equal(feed(f, 0, MOST_BYTES, 2, 65536), PD_OK);
+    assert_int_equal(f->listener.frames, 1);
+    assert_int_equal(oom_allocations(), before);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -414,6 +456,7 @@ int main(void)
         TEST(small_frames_that_come_together_take_one_read), TEST(a_stalled_frame_waits_with_all_that_came_behind_it),
         TEST(a_stream_that_ends_inside_a_frame_was_cut), TEST(every_flipped_bit_breaks_the_checksum_or_the_prefix),
         TEST(an_error_is_final), TEST(a_header_that_is_refused_ends_the_stream_before_its_payload), TEST(largest_header_arrives_whole),
+        TEST(without_memory_there_is_no_framer), TEST(without_memory_for_a_header_the_stream_ends), TEST(frames_without_large_headers_need_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "message.h"
+#include "oom.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -247,14 +248,14 @@ static void empty_submessages_cannot_make_it_hold_more_than_the_budget(void **ar
     free(bytes);
 }
 
-static void a_large_push_fits_the_budget(void **arena)
+enum { PIECES = 2000 };
+
+/* A push of as many pieces as a header holds, about. Gives the frame. */
+static uint8_t *pack_large_push(size_t *bytes)
 {
-    enum { PIECES = 2000 };
     Paramd__Piece *pieces = calloc(PIECES, sizeof *pieces), *list[PIECES];
     Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
     uint8_t *frame;
-    size_t bytes;
-    void *out;
 
     for (uint32_t i = 0; i < PIECES; i++) {
         list[i] = &pieces[i];
@@ -266,7 +267,17 @@ static void a_large_push_fits_the_budget(void **arena)
     }
     push.pieces = list;
     push.n_pieces = PIECES;
-    assert_int_equal(pd_frame_pack(&frame, &bytes, PD_PUSH, 0, 1, &push.base, NULL, 0, 4096ull * PIECES), PD_OK);
+    assert_int_equal(pd_frame_pack(&frame, bytes, PD_PUSH, 0, 1, &push.base, NULL, 0, 4096ull * PIECES), PD_OK);
+    free(pieces);
+    return frame;
+}
+
+static void a_large_push_fits_the_budget(void **arena)
+{
+    size_t bytes;
+    uint8_t *frame = pack_large_push(&bytes);
+    void *out;
+
     for (int again = 0; again < 3; again++) {
         pd_arena_reset(*arena);
         assert_int_equal(pd_request_unpack(*arena, PD_PUSH, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &out, NULL), PD_OK);
@@ -275,7 +286,62 @@ static void a_large_push_fits_the_budget(void **arena)
         assert_int_equal(read->pieces[PIECES - 1]->offset, 4096ull * (PIECES - 1));
     }
     free(frame);
-    free(pieces);
+}
+
+static void headers_like_the_last_one_need_no_memory(void **arena)
+{
+    size_t bytes;
+    uint8_t *frame = pack_large_push(&bytes);
+    void *out;
+
+    assert_int_equal(pd_request_unpack(*arena, PD_PUSH, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &out, NULL), PD_OK);
+    pd_arena_reset(*arena);
+    int64_t before = oom_allocations();
+    assert_int_equal(pd_request_unpack(*arena, PD_PUSH, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &out, NULL), PD_OK);
+    assert_int_equal(oom_allocations(), before);
+    free(frame);
+}
+
+static void out_of_memory_is_told_and_passes(void **arena)
+{
+    size_t bytes;
+    uint8_t *frame = pack_large_push(&bytes);
+    bool failed = true;
+
+    for (int64_t n = 0; failed; n++) {
+        pd_arena *fresh = pd_arena_new(PD_ARENA_BUDGET);
+        void *out;
+        pd_error err;
+        oom_arm(n);
+        int rc = pd_request_unpack(fresh, PD_PUSH, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &out, &err);
+        failed = oom_disarm();
+        assert_int_equal(rc, failed ? PD_NO_MEMORY : PD_OK);
+        oom_arm(0);
+        pd_arena_reset(fresh);
+        oom_disarm();
+        assert_int_equal(pd_request_unpack(fresh, PD_PUSH, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &out, &err), PD_OK);
+        pd_arena_free(fresh);
+    }
+    free(frame);
+    (void)arena;
+}
+
+static void without_memory_nothing_is_packed(void **arena)
+{
+    Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
+    uint8_t *frame = NULL;
+    size_t bytes;
+    (void)arena;
+
+    oom_arm(0);
+    int rc = pd_frame_pack(&frame, &bytes, PD_PUSH, PD_FLAG_CHECKSUM, 1, &push.base, NULL, 0, 0);
+    assert_true(oom_disarm());
+    assert_int_equal(rc, PD_NO_MEMORY);
+    assert_null(frame);
+    oom_arm(0);
+    pd_arena *none = pd_arena_new(PD_ARENA_BUDGET);
+    assert_true(oom_disarm());
+    assert_null(none);
 }
 
 static void an_idle_arena_holds_a_few_kib(void **arena)
@@ -304,6 +370,7 @@ int main(void)
         TEST(refuses_bytes_that_are_no_message), TEST(refuses_text_that_is_not_utf8), TEST(refuses_text_with_a_nul_at_any_depth),
         TEST(takes_a_few_unknown_fields_and_no_more), TEST(counts_unknown_fields_over_all_levels),
         TEST(empty_submessages_cannot_make_it_hold_more_than_the_budget), TEST(a_large_push_fits_the_budget),
+        TEST(headers_like_the_last_one_need_no_memory), TEST(out_of_memory_is_told_and_passes), TEST(without_memory_nothing_is_packed),
         TEST(an_idle_arena_holds_a_few_kib), TEST(an_arena_goes_on_after_a_refusal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "message.h"
+#include "oom.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -242,6 +243,18 @@ static void many_pieces_in_a_bad_order_are_still_checked(void **state)
     free(pieces);
 }
 
+static void without_memory_to_sort_it_says_so(void **state)
+{
+    payload *p = *state;
+
+    p->piece[0].handle = 1;
+    p->piece[2] = piece_at(0, 3, 100, 100, 704);
+    oom_arm(0);
+    int rc = check(p, NULL);
+    assert_true(oom_disarm());
+    assert_int_equal(rc, PD_NO_MEMORY);
+}
+
 static void the_end_of_a_piece_is_rounded_up_and_cannot_wrap(void **state)
 {
     (void)state;
@@ -262,7 +275,8 @@ int main(void)
         TEST(refuses_a_range_that_is_not_one_chunk), TEST(refuses_a_type_it_does_not_know), TEST(refuses_data_that_is_misaligned_overlapping_or_apart),
         TEST(refuses_data_past_the_payload), TEST(refuses_an_absent_piece_that_holds_something), TEST(refuses_a_chunk_twice_wherever_it_stands),
         TEST(refuses_a_chunk_of_a_parameter_that_is_absent), TEST(what_it_refuses_needs_no_text),
-        TEST(many_pieces_in_a_bad_order_are_still_checked), TEST(the_end_of_a_piece_is_rounded_up_and_cannot_wrap),
+        TEST(many_pieces_in_a_bad_order_are_still_checked), TEST(without_memory_to_sort_it_says_so),
+        TEST(the_end_of_a_piece_is_rounded_up_and_cannot_wrap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

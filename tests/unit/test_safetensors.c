@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "oom.h"
 #include "safetensors.h"
 
 #include <glob.h>
@@ -262,6 +263,35 @@ static void every_dtype_has_a_name_and_a_size(void **state)
     assert_int_equal(pd_st_dtype_size(PD_ST_DTYPES), 0);
 }
 
+static void without_memory_it_neither_reads_nor_writes(void **state)
+{
+    pd_st_tensor tensors[] = { tensor_of("a", PD_ST_F32, 1, 0, 0), tensor_of("b", PD_ST_F16, 1, 0, 0) };
+    pd_st_meta meta = { "k", "v" };
+    uint8_t *header = NULL;
+    size_t bytes;
+    bool failed = true;
+    (void)state;
+
+    for (int64_t n = 0; failed; n++) {
+        oom_arm(n);
+        int rc = pd_safetensors_header(&header, &bytes, tensors, 2, &meta, 1, NULL);
+        failed = oom_disarm();
+        assert_int_equal(rc, failed ? PD_NO_MEMORY : PD_OK);
+        assert_int_equal(header == NULL, failed);
+    }
+    failed = true;
+    for (int64_t n = 0; failed; n++) {
+        pd_safetensors *file = NULL;
+        oom_arm(n);
+        int rc = pd_safetensors_read(&file, header, bytes, NULL);
+        failed = oom_disarm();
+        assert_int_equal(rc, failed ? PD_NO_MEMORY : PD_OK);
+        assert_int_equal(file == NULL, failed);
+        pd_safetensors_free(file);
+    }
+    free(header);
+}
+
 /* Reads a whole file. Gives. */
 static uint8_t *slurp(const char *path, size_t *bytes)
 {
@@ -315,7 +345,7 @@ int main(void)
         cmocka_unit_test(refuses_entries_that_are_not_tensors), cmocka_unit_test(refuses_a_size_that_is_not_the_shapes),
         cmocka_unit_test(refuses_data_with_holes_overlaps_or_a_rest), cmocka_unit_test(writes_the_reference_writers_bytes),
         cmocka_unit_test(reads_what_it_writes), cmocka_unit_test(refuses_to_write_what_it_would_not_read),
-        cmocka_unit_test(every_dtype_has_a_name_and_a_size), cmocka_unit_test(reads_every_golden_trace),
+        cmocka_unit_test(every_dtype_has_a_name_and_a_size), cmocka_unit_test(without_memory_it_neither_reads_nor_writes), cmocka_unit_test(reads_every_golden_trace),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,247 @@
+/* proto/PROTOCOL.md says what the code does: its example bytes, methods, messages, fields and codes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "message.h"
+#include "paramd/tensor.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char page[256 * 1024];
+
+/* The page lies beside the tests: found from this file's name. */
+static int read_page(void **state)
+{
+    char path[4096];
+    FILE *from;
+    (void)state;
+
+    snprintf(path, sizeof path, "%s", __FILE__);
+    char *end = strstr(path, "tests/unit/");
+    if (end == NULL) return -1;
+    snprintf(end, sizeof path - (size_t)(end - path), "proto/PROTOCOL.md");
+    if ((from = fopen(path, "r")) == NULL) return -1;
+    page[fread(page, 1, sizeof page - 1, from)] = '\0';
+    fclose(from);
+    return page[0] == '\0';
+}
+
+static void assert_says(const char *where, const char *line)
+{
+    if (strstr(where, line) == NULL) fail_msg("PROTOCOL.md lacks: %s", line);
+}
+
+/* ---- the example ---- */
+
+/* Two hex digits at `at`. -1: not there. */
+static int hex_pair(const char *at)
+{
+    char pair[3] = { at[0], at[0] != '\0' ? at[1] : '\0', '\0' };
+    return isxdigit((unsigned char)pair[0]) && isxdigit((unsigned char)pair[1]) ? (int)strtol(pair, NULL, 16) : -1;
+}
+
+/* Bytes of the n-th dump of the page. A line is: offset, two spaces, bytes one space apart, two spaces, words. */
+static size_t read_dump(int n, uint8_t *out, size_t most)
+{
+    const char *at = page;
+    size_t bytes = 0;
+
+    for (int i = 0; i <= n; i++) {
+        at = strstr(at, "```\n0000  ");
+        assert_non_null(at);
+        at += 4;
+    }
+    for (; *at != '`'; at = strchr(at, '\n') + 1) {
+        const char *pair = at + 6;
+        assert_int_equal(strtoul(at, NULL, 16), bytes);
+        for (; hex_pair(pair) >= 0; pair += pair[2] == ' ' && pair[3] != ' ' ? 3 : 2) {
+            assert_true(bytes < most);
+            out[bytes++] = (uint8_t)hex_pair(pair);
+        }
+    }
+    return bytes;
+}
+
+static void assert_dump(int n, const uint8_t *frame, size_t bytes)
+{
+    uint8_t said[1024];
+    size_t length = read_dump(n, said, sizeof said);
+
+    if (length == bytes && memcmp(said, frame, bytes) == 0) return;
+    for (size_t i = 0; i < bytes; i++) printf("%s%02x%s", i % 16 == 0 ? "# " : "", frame[i], i % 16 == 15 || i + 1 == bytes ? "\n" : " ");
+    fail_msg("dump %d of PROTOCOL.md is not the %zu bytes above", n, bytes);
+}
+
+static Paramd__Piece piece_of(uint32_t handle, uint32_t dtype, uint64_t count, uint64_t offset)
+{
+    Paramd__Piece piece = PARAMD__PIECE__INIT;
+
+    piece.handle = handle;
+    piece.dtype = dtype;
+    piece.count = count;
+    piece.offset = offset;
+    return piece;
+}
+
+static void the_example_push_is_what_the_code_packs(void **state)
+{
+    static const float kernel[] = { 0.5f, -1.5f }, bias[] = { 2.0f };
+    static const uint8_t padding[PD_PAYLOAD_ALIGN - sizeof kernel];
+    Paramd__Piece piece[] = { piece_of(0, PD_F32, 2, 0), piece_of(1, PD_F32, 1, 64), piece_of(2, 0, 0, 0) };
+    Paramd__Piece *pieces[] = { &piece[0], &piece[1], &piece[2] };
+    struct iovec payload[] = { { (void *)(uintptr_t)kernel, sizeof kernel }, { (void *)(uintptr_t)padding, sizeof padding }, { (void *)(uintptr_t)bias, sizeof bias } };
+    const pd_handle_facts facts[] = { { 2, "kernel" }, { 1, "bias" }, { 5, "scale" } };
+    Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
+    uint8_t *frame;
+    size_t bytes;
+    (void)state;
+
+    piece[2].absent = true;
+    push.step = 1;
+    push.weight = 32;
+    push.pieces = pieces;
+    push.n_pieces = 3;
+    assert_int_equal(pd_pieces_check(pieces, 3, facts, 3, 1 << 20, 68, NULL), PD_OK);
+    assert_int_equal(pd_frame_pack(&frame, &bytes, PD_PUSH, PD_FLAG_CHECKSUM, 7, &push.base, payload, 3, 68), PD_OK);
+    frame = realloc(frame, bytes + 68);
+    memcpy(frame + bytes, kernel, sizeof kernel);
+    memcpy(frame + bytes + sizeof kernel, padding, sizeof padding);
+    memcpy(frame + bytes + 64, bias, sizeof bias);
+    assert_dump(0, frame, bytes + 68);
+    free(frame);
+}
+
+static void the_example_answer_is_what_the_code_packs(void **state)
+{
+    Paramd__Outcome outcome[] = { PARAMD__OUTCOME__INIT, PARAMD__OUTCOME__INIT, PARAMD__OUTCOME__INIT };
+    Paramd__Outcome *outcomes[] = { &outcome[0], &outcome[1], &outcome[2] };
+    Paramd__DataReply reply = PARAMD__DATA_REPLY__INIT;
+    uint8_t *frame;
+    size_t bytes;
+    (void)state;
+
+    for (int i = 0; i < 3; i++) outcome[i].step = 1;
+    outcome[0].outcome = outcome[1].outcome = 1;
+    outcome[0].version = outcome[1].version = 1;
+    outcome[2].outcome = 3;
+    reply.outcomes = outcomes;
+    reply.n_outcomes = 3;
+    assert_int_equal(pd_frame_pack(&frame, &bytes, PD_PUSH, PD_FLAG_REPLY, 7, &reply.base, NULL, 0, 0), PD_OK);
+    assert_dump(1, frame, bytes);
+    free(frame);
+}
+
+static void the_example_error_is_what_the_code_packs(void **state)
+{
+    uint8_t *frame;
+    size_t bytes;
+    (void)state;
+
+    assert_int_equal(pd_frame_pack_error(&frame, &bytes, PD_PUSH, 7, PD_INVALID_ARGUMENT, "push for step 0: the first step is 1"), PD_OK);
+    assert_dump(2, frame, bytes);
+    free(frame);
+}
+
+/* ---- the tables ---- */
+
+static void every_method_stands_with_its_number_and_messages(void **state)
+{
+    const ProtobufCServiceDescriptor *service = &paramd__paramd__descriptor;
+    char line[256];
+    (void)state;
+
+    for (unsigned i = 0; i < service->n_methods; i++) {
+        const ProtobufCMethodDescriptor *method = &service->methods[i];
+        snprintf(line, sizeof line, "| %u | %s | `%s` | `%s` |", i, method->name, method->input->short_name, method->output->short_name);
+        assert_says(page, line);
+    }
+}
+
+static const char *type_name(const ProtobufCFieldDescriptor *field)
+{
+    switch (field->type) {
+    case PROTOBUF_C_TYPE_INT32:   return "int32";
+    case PROTOBUF_C_TYPE_UINT32:  return "uint32";
+    case PROTOBUF_C_TYPE_UINT64:  return "uint64";
+    case PROTOBUF_C_TYPE_FIXED64: return "fixed64";
+    case PROTOBUF_C_TYPE_DOUBLE:  return "double";
+    case PROTOBUF_C_TYPE_BOOL:    return "bool";
+    case PROTOBUF_C_TYPE_STRING:  return "string";
+    case PROTOBUF_C_TYPE_BYTES:   return "bytes";
+    case PROTOBUF_C_TYPE_MESSAGE: return ((const ProtobufCMessageDescriptor *)field->descriptor)->short_name;
+    default:                      return "?";
+    }
+}
+
+/* The message has a section with a row for each field; those of the messages it holds, too. */
+static void assert_described(const ProtobufCMessageDescriptor *type)
+{
+    char line[256], section[16 * 1024];
+
+    snprintf(line, sizeof line, "\n### `%s`\n", type->short_name);
+    assert_says(page, line);
+    snprintf(section, sizeof section, "%s", strstr(page, line) + 5);
+    char *next = strstr(section, "\n##");
+    if (next != NULL) *next = '\0';
+    for (unsigned i = 0; i < type->n_fields; i++) {
+        const ProtobufCFieldDescriptor *field = &type->fields[i];
+        snprintf(line, sizeof line, "| %u | `%s` | %s%s |", field->id, field->name, field->label == PROTOBUF_C_LABEL_REPEATED ? "repeated " : "", type_name(field));
+        assert_says(section, line);
+        if (field->type == PROTOBUF_C_TYPE_MESSAGE) assert_described(field->descriptor);
+    }
+}
+
+static void every_message_stands_with_its_fields_numbers_and_types(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < PD_METHODS; i++) {
+        assert_described(paramd__paramd__descriptor.methods[i].input);
+        assert_described(paramd__paramd__descriptor.methods[i].output);
+    }
+    assert_described(&paramd__error__descriptor);
+}
+
+static void every_error_code_stands_with_its_number(void **state)
+{
+    char line[128];
+    (void)state;
+
+#define ASSERT_CODE(name, value, text) snprintf(line, sizeof line, "| %d | %s |", -(value), #name); assert_says(page, line);
+    PD_ERRORS(ASSERT_CODE)
+}
+
+static void the_limits_are_the_codes(void **state)
+{
+    char line[128];
+    (void)state;
+
+    assert_int_equal(PD_PROTOCOL_VERSION, 1);
+    assert_says(page, "Protocol version: **1**");
+    assert_int_equal(PD_MAX_HEADER_BYTES, 65536);
+    assert_says(page, "at most 65,536");
+    assert_int_equal(PD_PREFIX_BYTES, 40);
+    assert_says(page, "a prefix of 40 bytes");
+    assert_int_equal(PD_ARENA_BUDGET, 1 << 20);
+    assert_says(page, "takes more than 1 MiB");
+    snprintf(line, sizeof line, "more than %d fields", PD_MAX_UNKNOWN);
+    assert_says(page, line);
+    snprintf(line, sizeof line, "next multiple of %d", PD_PAYLOAD_ALIGN);
+    assert_says(page, line);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_example_push_is_what_the_code_packs), cmocka_unit_test(the_example_answer_is_what_the_code_packs),
+        cmocka_unit_test(the_example_error_is_what_the_code_packs), cmocka_unit_test(every_method_stands_with_its_number_and_messages),
+        cmocka_unit_test(every_message_stands_with_its_fields_numbers_and_types), cmocka_unit_test(every_error_code_stands_with_its_number),
+        cmocka_unit_test(the_limits_are_the_codes),
+    };
+    return cmocka_run_group_tests(tests, read_page, NULL);
+}
