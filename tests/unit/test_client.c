@@ -1,0 +1,302 @@
+/* The handle against a server made of a few lines, over real sockets. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon.h"
+#include "message.h"
+#include "options.h"
+#include "paramd/client.h"
+
+/* What the server does once it has been greeted. */
+typedef enum manner { POLITE, SILENT, BABBLES, HANGS_UP } manner;
+
+typedef struct server {
+    pthread_t thread;
+    int       listener, port, greetings;
+    manner    manner;
+    int       greets;               /* so many connections are answered, then it ends */
+    double    late;                 /* seconds before it listens */
+} server;
+
+static bool read_all(int fd, void *at, size_t n)
+{
+    for (size_t got = 0; got < n;) {
+        ssize_t part = recv(fd, (uint8_t *)at + got, n - got, 0);
+        if (part <= 0) return false;
+        got += (size_t)part;
+    }
+    return true;
+}
+
+static void answer(int fd, const pd_prefix *to, const ProtobufCMessage *message)
+{
+    uint8_t *frame;
+    size_t bytes;
+
+    if (pd_frame_pack(&frame, &bytes, to->method, PD_FLAG_REPLY, to->request, message, NULL, 0, 0) != PD_OK) abort();
+    send(fd, frame, bytes, MSG_NOSIGNAL);
+    free(frame);
+}
+
+static void greet(int fd, const pd_prefix *to)
+{
+    Paramd__HelloReply hello = PARAMD__HELLO_REPLY__INIT;
+
+    hello.protocol = PD_PROTOCOL_VERSION;
+    hello.chunk_elements = 1024;
+    hello.max_payload = 1 << 20;
+    hello.max_pieces = 64;
+    hello.heartbeat_ms = 20;
+    hello.timeout_ms = 200;
+    hello.server = (char *)"few lines";
+    answer(fd, to, &hello.base);
+}
+
+/* Reads a frame without payload. */
+static bool next(int fd, pd_prefix *prefix)
+{
+    uint8_t head[PD_PREFIX_BYTES], header[PD_MAX_HEADER_BYTES];
+
+    return read_all(fd, head, sizeof head) && pd_prefix_read(prefix, head, 0, NULL) == PD_OK && read_all(fd, header, prefix->header_bytes);
+}
+
+static void serve_one(server *s, int fd)
+{
+    static const char babble[] = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n with more than forty bytes in all";
+    Paramd__Ok ok = PARAMD__OK__INIT;
+    pd_prefix prefix;
+
+    if (!next(fd, &prefix)) return;
+    s->greetings++;
+    if (s->manner == BABBLES) send(fd, babble, sizeof babble, MSG_NOSIGNAL);
+    if (s->manner == POLITE) greet(fd, &prefix);
+    while (s->manner != HANGS_UP && next(fd, &prefix))
+        if (s->manner == POLITE) answer(fd, &prefix, &ok.base);
+}
+
+static void *serve(void *arg)
+{
+    server *s = arg;
+
+    if (s->late > 0) {
+        sleep_for(s->late);
+        listen(s->listener, 8);
+    }
+    for (int i = 0; i < s->greets; i++) {
+        int fd = accept(s->listener, NULL, NULL);
+        if (fd < 0) break;
+        serve_one(s, fd);
+        close(fd);
+    }
+    close(s->listener);
+    return NULL;
+}
+
+static void bind_server(server *s)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t size = sizeof address;
+
+    s->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(s->listener, (struct sockaddr *)&address, sizeof address), 0);
+    getsockname(s->listener, (struct sockaddr *)&address, &size);
+    s->port = ntohs(address.sin_port);
+}
+
+static void start_server(server *s)
+{
+    if (s->late == 0) assert_int_equal(listen(s->listener, 8), 0);
+    assert_int_equal(pthread_create(&s->thread, NULL, serve, s), 0);
+}
+
+static int open_client(pd_client **client, int port, double deadline, pd_error *err)
+{
+    char url[64];
+
+    snprintf(url, sizeof url, "tcp://127.0.0.1:%d", port);
+    return pd_client_open(client, &(pd_client_options){ .urls = url, .job = "j", .rank = 0, .world_size = 1, .deadline = deadline }, err);
+}
+
+static void is_welcomed_by_a_server(void **state)
+{
+    server s = { .manner = POLITE, .greets = 1 };
+    pd_client *client;
+    pd_error err;
+    (void)state;
+
+    bind_server(&s);
+    start_server(&s);
+    assert_int_equal(open_client(&client, s.port, patient(5), &err), PD_OK);
+    assert_string_equal(pd_client_welcome(client)->server, "few lines");
+    assert_int_equal(pd_client_barrier(client, &err), PD_OK);
+    pd_client_close(client);
+    pthread_join(s.thread, NULL);
+}
+
+static void says_that_there_is_no_server_within_the_deadline(void **state)
+{
+    server s = { 0 };
+    pd_client *client;
+    pd_error err;
+    double begun = seconds_now();
+    (void)state;
+
+    bind_server(&s);                    /* bound, but nobody listens */
+    assert_int_equal(open_client(&client, s.port, 0.3, &err), PD_UNAVAILABLE);
+    assert_non_null(strstr(err.text, "refused"));
+    assert_true(seconds_now() - begun < patient(2));
+    close(s.listener);
+}
+
+static void waits_for_a_server_that_is_not_up_yet(void **state)
+{
+    server s = { .manner = POLITE, .greets = 1, .late = 0.3 };
+    pd_client *client;
+    pd_error err;
+    (void)state;
+
+    bind_server(&s);
+    start_server(&s);
+    assert_int_equal(open_client(&client, s.port, patient(5), &err), PD_OK);
+    pd_client_close(client);
+    pthread_join(s.thread, NULL);
+}
+
+static void gives_up_in_time_on_a_server_that_is_silent_talks_nonsense_or_hangs_up(void **state)
+{
+    static const manner manners[] = { SILENT, BABBLES, HANGS_UP };
+    (void)state;
+
+    for (int i = 0; i < 3; i++) {
+        server s = { .manner = manners[i], .greets = 1000 };
+        pd_client *client;
+        pd_error err;
+        double begun = seconds_now();
+
+        bind_server(&s);
+        start_server(&s);
+        assert_int_not_equal(open_client(&client, s.port, 0.3, &err), PD_OK);
+        assert_true(seconds_now() - begun < patient(2));
+        shutdown(s.listener, SHUT_RDWR);
+        pthread_join(s.thread, NULL);
+        assert_true(s.greetings >= 1 && s.greetings < 20);          /* with back-off */
+    }
+}
+
+static void closing_does_not_wait_for_what_is_under_way(void **state)
+{
+    server s = { .manner = POLITE, .greets = 1 };
+    pd_client *client;
+    pd_error err;
+    double begun;
+    (void)state;
+
+    bind_server(&s);
+    start_server(&s);
+    assert_int_equal(open_client(&client, s.port, patient(5), &err), PD_OK);
+    sleep_for(0.1);                     /* idle: heartbeats go out and are answered */
+    begun = seconds_now();
+    pd_client_close(client);
+    assert_true(seconds_now() - begun < patient(1));
+    pthread_join(s.thread, NULL);
+}
+
+/* ---- where options come from ---- */
+
+static void set_environment(const char *const *pairs)
+{
+    static const char *const names[] = { "PARAMD_URL", "PARAMD_JOB", "RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID" };
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) unsetenv(names[i]);
+    for (; pairs != NULL && pairs[0] != NULL; pairs += 2) setenv(pairs[0], pairs[1], 1);
+}
+
+static void defaults_stand_without_options_and_environment(void **state)
+{
+    pd_settings settings;
+    (void)state;
+
+    set_environment(NULL);
+    assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ 0 }, NULL), PD_OK);
+    assert_string_equal(settings.urls, "tcp://127.0.0.1:7070");
+    assert_string_equal(settings.core.job, "default");
+    assert_int_equal(settings.core.rank, 0);
+    assert_int_equal(settings.core.world_size, 1);
+    assert_true(settings.deadline == 120);
+    assert_true(settings.core.nonce != 0);
+    assert_non_null(strchr(settings.core.label, ':'));
+}
+
+static void the_environment_fills_what_options_leave_open(void **state)
+{
+    pd_settings settings;
+    (void)state;
+
+    set_environment((const char *[]){ "PARAMD_URL", "tcp://x:1", "RANK", "3", "WORLD_SIZE", "8", "TORCHELASTIC_RUN_ID", "run7", NULL });
+    assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ 0 }, NULL), PD_OK);
+    assert_string_equal(settings.urls, "tcp://x:1");
+    assert_string_equal(settings.core.job, "run7");
+    assert_int_equal(settings.core.rank, 3);
+    assert_int_equal(settings.core.world_size, 8);
+    setenv("PARAMD_JOB", "mine", 1);
+    assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ .rank = 1, .world_size = 2, .urls = "tcp://y:2" }, NULL), PD_OK);
+    assert_string_equal(settings.urls, "tcp://y:2");
+    assert_string_equal(settings.core.job, "mine");
+    assert_int_equal(settings.core.rank, 1);
+    assert_int_equal(settings.core.world_size, 2);
+}
+
+static void torchruns_none_is_no_name_for_a_job(void **state)
+{
+    pd_settings settings;
+    (void)state;
+
+    set_environment((const char *[]){ "TORCHELASTIC_RUN_ID", "none", NULL });
+    assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ 0 }, NULL), PD_OK);
+    assert_string_equal(settings.core.job, "default");
+}
+
+static void refuses_ranks_that_cannot_be_and_names_the_variable(void **state)
+{
+    pd_settings settings;
+    pd_error err;
+    (void)state;
+
+    set_environment((const char *[]){ "RANK", "four", "WORLD_SIZE", "8", NULL });
+    assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ 0 }, &err), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "RANK=\"four\""));
+    set_environment(NULL);
+    assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ .rank = 2, .world_size = 2 }, &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ .rank = -1, .world_size = 2 }, &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_settings_resolve(&settings, &(pd_client_options){ .rank = 2 }, &err), PD_OK);      /* world_size 0: the environment's say */
+    assert_int_equal(settings.core.rank, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(is_welcomed_by_a_server),
+        cmocka_unit_test(says_that_there_is_no_server_within_the_deadline),
+        cmocka_unit_test(waits_for_a_server_that_is_not_up_yet),
+        cmocka_unit_test(gives_up_in_time_on_a_server_that_is_silent_talks_nonsense_or_hangs_up),
+        cmocka_unit_test(closing_does_not_wait_for_what_is_under_way),
+        cmocka_unit_test(defaults_stand_without_options_and_environment),
+        cmocka_unit_test(the_environment_fills_what_options_leave_open),
+        cmocka_unit_test(torchruns_none_is_no_name_for_a_job),
+        cmocka_unit_test(refuses_ranks_that_cannot_be_and_names_the_variable),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
