@@ -1,0 +1,158 @@
+#include "loop.h"
+
+#include <syslog.h>
+
+/* Finds whom an effect answers. NULL: the connection has gone, or its request has ended otherwise. */
+static pd_conn *addressee(pd_daemon *daemon, const pd_effect *effect, pd_pending **pending)
+{
+    pd_conn *conn = pd_daemon_find(daemon, effect->ticket.conn);
+
+    *pending = conn != NULL ? pd_pendings_find(&conn->pendings, effect->ticket.id) : NULL;
+    return *pending != NULL ? conn : NULL;
+}
+
+/* Its connection went while the store made room for it: now that the job's number is known the store hears again. */
+static void welcome_nobody(pd_daemon *daemon, const pd_effect *effect)
+{
+    pd_request *lost = pd_request_new(PD_REQ_LOST, (pd_ticket){ effect->ticket.conn, 0 });
+
+    if (lost == NULL) return;           /* the first LOST bore the connection's number */
+    lost->job = effect->job;
+    pd_daemon_post(daemon, lost);
+}
+
+static void on_hello(pd_daemon *daemon, const pd_effect *effect)
+{
+    pd_pending *pending;
+    pd_conn *conn = addressee(daemon, effect, &pending);
+
+    if (conn == NULL) {
+        welcome_nobody(daemon, effect);
+        return;
+    }
+    daemon->config.log(LOG_INFO, "%s (%s) is rank %u of job %u", conn->peer, conn->label, conn->rank, effect->job);
+    pd_hello_reply(conn, pending, effect);
+}
+
+static void on_declared(pd_daemon *daemon, const pd_effect *effect)
+{
+    pd_pending *pending;
+    pd_conn *conn = addressee(daemon, effect, &pending);
+
+    if (conn != NULL) pd_declare_reply(conn, pending, effect);
+}
+
+/* The worker has left: its connection is nobody's any more and the store need not hear when it closes. */
+static void left(pd_conn *conn)
+{
+    conn->joined = false;
+    conn->job = 0;
+    pd_undeclare(conn);
+}
+
+static void on_ok(pd_daemon *daemon, const pd_effect *effect)
+{
+    Paramd__Ok ok = PARAMD__OK__INIT;
+    pd_pending *pending;
+    pd_conn *conn = addressee(daemon, effect, &pending);
+    unsigned method;
+
+    if (effect->ticket.conn == 0) {     /* our own drain */
+        pd_daemon_drained(daemon);
+        return;
+    }
+    if (conn == NULL) return;
+    method = pending->method;
+    pd_conn_answer(conn, pending, &ok.base);
+    if (method == PD_LEAVE && pd_conn_live(conn)) left(conn);
+}
+
+static void on_error(pd_daemon *daemon, const pd_effect *effect)
+{
+    pd_pending *pending;
+    pd_conn *conn = addressee(daemon, effect, &pending);
+    unsigned method;
+    uint64_t id;
+
+    if (conn == NULL) return;
+    method = pending->method;
+    id = pending->id;
+    if (method == PD_HELLO) {           /* not welcome: the store knows nothing of this connection */
+        conn->joined = false;
+        pd_conn_end(conn, PD_HELLO, id, &effect->u.error);
+        return;
+    }
+    pd_conn_fail(conn, pending, &effect->u.error);
+    if (method != PD_DECLARE || !pd_conn_live(conn)) return;
+    pd_undeclare(conn);
+    pd_conn_resume(conn);
+}
+
+static void on_fenced(pd_daemon *daemon, const pd_effect *effect)
+{
+    pd_conn *conn = pd_daemon_find(daemon, effect->ticket.conn);
+
+    if (conn == NULL) return;
+    conn->joined = false;               /* the store has let it go */
+    pd_conn_fail_all(conn, &effect->u.error);
+    pd_conn_end(conn, 0, 0, &effect->u.error);
+}
+
+/* A frame that was meant for the job is read away. */
+static void spoil_incoming(pd_conn *conn, const pd_error *err)
+{
+    if (conn->incoming.begun && conn->incoming.refusal.code == PD_OK) conn->incoming.refusal = *err;
+}
+
+static void on_job_gone(pd_daemon *daemon, const pd_effect *effect)
+{
+    pd_board_drop(daemon->board, effect->job, &effect->u.error);
+    for (size_t i = 0; i < daemon->capacity; i++) {
+        pd_conn *conn = daemon->conns[i];
+        if (conn == NULL || conn->job != effect->job || conn->job == 0 || !pd_conn_live(conn)) continue;
+        spoil_incoming(conn, &effect->u.error);
+        left(conn);
+        pd_conn_fail_all(conn, &effect->u.error);
+        if (conn->state != PD_CLOSED) pd_conn_resume(conn);
+    }
+}
+
+static void on_info(pd_daemon *daemon, const pd_effect *effect)
+{
+    pd_pending *pending;
+    pd_conn *conn = addressee(daemon, effect, &pending);
+
+    if (conn != NULL) pd_info_reply(conn, pending, effect->u.info);
+}
+
+/* As many parameters as time allows; backlog_at remembers where to go on. */
+static bool on_closed(pd_daemon *daemon, const pd_effect *effect, uint64_t until_ns)
+{
+    while (daemon->backlog_at < effect->u.closed.n) {
+        pd_board_close(daemon->board, effect->job, &effect->u.closed.at[daemon->backlog_at++]);
+        if (daemon->backlog_at % 16 == 0 && uv_hrtime() > until_ns) break;
+    }
+    if (daemon->backlog_at < effect->u.closed.n) return false;
+    daemon->backlog_at = 0;
+    return true;
+}
+
+bool pd_handle_effect(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
+{
+    switch (effect->kind) {
+    case PD_EFF_HELLO:     on_hello(daemon, effect); break;
+    case PD_EFF_DECLARED:  on_declared(daemon, effect); break;
+    case PD_EFF_OK:        on_ok(daemon, effect); break;
+    case PD_EFF_ERROR:     on_error(daemon, effect); break;
+    case PD_EFF_CLOSED:    if (!on_closed(daemon, effect, until_ns)) return false; break;
+    case PD_EFF_TIMED_OUT: pd_board_time_out(daemon->board, effect->job, effect->u.timed_out.step, &effect->u.timed_out.error); break;
+    case PD_EFF_BUFFER:    pd_daemon_home(daemon, effect->u.buffer); break;
+    case PD_EFF_FENCED:    on_fenced(daemon, effect); break;
+    case PD_EFF_JOB_GONE:  on_job_gone(daemon, effect); break;
+    case PD_EFF_INFO:      on_info(daemon, effect); break;
+    case PD_EFF_LOG:       daemon->config.log(effect->u.log.level, "%s", effect->u.log.text); break;
+    case PD_EFF_TASK:      break;       /* the stepper keeps these */
+    }
+    pd_effect_free(effect);
+    return true;
+}

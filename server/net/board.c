@@ -1,0 +1,239 @@
+#include "board.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uthash.h>
+
+typedef struct entry {
+    uint64_t     closed;            /* rounds closed */
+    int          outcome;           /* of the last one; 0: none yet */
+    uint64_t     version;
+    pd_snapshot *snapshot;          /* the board's own reference; NULL: no weights yet */
+    pd_waiter   *waiters;
+} entry;
+
+typedef struct job {
+    uint32_t       number;          /* given by the store, never by a peer: an unkeyed hash is fine */
+    size_t         n;
+    entry        **at;              /* each in its own memory: waiters point into them and room may be added */
+    UT_hash_handle hh;
+} job;
+
+struct pd_board {
+    pd_board_user user;
+    job          *jobs;
+};
+
+/* ---- life ---- */
+
+static job *find(const pd_board *board, uint32_t number)
+{
+    job *found;
+    HASH_FIND(hh, board->jobs, &number, sizeof number, found);
+    return found;
+}
+
+static void unref(pd_board *board, pd_snapshot *snapshot)
+{
+    if (snapshot != NULL && --snapshot->board_refs == 0) board->user.released(board->user.arg, snapshot);
+}
+
+static void job_free(pd_board *board, job *j)
+{
+    for (size_t i = 0; i < j->n; i++) {
+        assert(j->at[i]->waiters == NULL);
+        unref(board, j->at[i]->snapshot);
+        free(j->at[i]);
+    }
+    HASH_DEL(board->jobs, j);
+    free(j->at);
+    free(j);
+}
+
+pd_board *pd_board_new(const pd_board_user *user)
+{
+    pd_board *board = calloc(1, sizeof *board);
+
+    if (board != NULL) board->user = *user;
+    return board;
+}
+
+void pd_board_free(pd_board *board)
+{
+    job *j, *next;
+
+    if (board == NULL) return;
+    HASH_ITER(hh, board->jobs, j, next) job_free(board, j);
+    free(board);
+}
+
+static int add_entries(job *j, size_t n)
+{
+    entry **at = realloc(j->at, n * sizeof *at);
+
+    if (at == NULL) return PD_NO_MEMORY;
+    j->at = at;
+    while (j->n < n) {
+        if ((at[j->n] = calloc(1, sizeof *at[0])) == NULL) return PD_NO_MEMORY;
+        j->n++;
+    }
+    return PD_OK;
+}
+
+int pd_board_reserve(pd_board *board, uint32_t number, size_t n)
+{
+    job *j = find(board, number);
+
+    if (j == NULL) {
+        if ((j = calloc(1, sizeof *j)) == NULL) return PD_NO_MEMORY;
+        j->number = number;
+        HASH_ADD(hh, board->jobs, number, sizeof j->number, j);
+    }
+    return n <= j->n ? PD_OK : add_entries(j, n);
+}
+
+/* ---- waiting ---- */
+
+static void link_in(entry *e, pd_waiter *waiter)
+{
+    waiter->next = e->waiters;
+    if (waiter->next != NULL) waiter->next->link = &waiter->next;
+    waiter->link = &e->waiters;
+    e->waiters = waiter;
+}
+
+static void link_out(pd_waiter *waiter)
+{
+    if (waiter->link == NULL) return;
+    *waiter->link = waiter->next;
+    if (waiter->next != NULL) waiter->next->link = waiter->link;
+    waiter->link = NULL;
+}
+
+static bool has_answer(const entry *e, const pd_wait *wait, const pd_waiter *waiter)
+{
+    return e->closed >= wait->step && (!waiter->pulls || e->snapshot != NULL);
+}
+
+bool pd_board_would_answer(const pd_board *board, uint32_t number, const pd_wait *wait)
+{
+    const job *j = find(board, number);
+    size_t i = 0;
+
+    while (j != NULL && i < wait->n && has_answer(j->at[wait->at[i].param], wait, &wait->at[i])) i++;
+    return i == wait->n;
+}
+
+static void answer(const entry *e, pd_waiter *waiter)
+{
+    waiter->outcome = waiter->wait->pushes ? e->outcome : 0;
+    waiter->step = e->closed;
+    waiter->version = e->version;
+    if (waiter->pulls) {
+        waiter->snapshot = e->snapshot;
+        waiter->snapshot->board_refs++;
+    }
+    waiter->wait->open--;
+}
+
+bool pd_board_wait(pd_board *board, uint32_t number, pd_wait *wait)
+{
+    job *j = find(board, number);
+
+    wait->open = wait->n;
+    for (size_t i = 0; i < wait->n; i++) {
+        pd_waiter *waiter = &wait->at[i];
+        entry *e;
+        assert(j != NULL && waiter->param < j->n);
+        e = j->at[waiter->param];
+        waiter->wait = wait;
+        if (has_answer(e, wait, waiter)) answer(e, waiter);
+        else link_in(e, waiter);
+    }
+    return wait->open == 0;
+}
+
+void pd_board_unref(pd_board *board, pd_waiter *waiter)
+{
+    unref(board, waiter->snapshot);
+    waiter->snapshot = NULL;
+}
+
+void pd_board_forget(pd_board *board, pd_wait *wait)
+{
+    for (size_t i = 0; i < wait->n; i++) {
+        link_out(&wait->at[i]);
+        pd_board_unref(board, &wait->at[i]);
+    }
+}
+
+/* ---- what the store tells ---- */
+
+static void publish(pd_board *board, entry *e, const pd_closed *closed)
+{
+    if (closed->snapshot != NULL) {
+        unref(board, e->snapshot);
+        e->snapshot = closed->snapshot;
+        e->snapshot->board_refs = 1;
+        e->version = e->snapshot->version;
+    }
+    if (closed->outcome != 0) {
+        e->closed = closed->step;
+        e->outcome = (int)closed->outcome;
+    }
+}
+
+void pd_board_close(pd_board *board, uint32_t number, const pd_closed *closed)
+{
+    job *j = find(board, number);
+    entry *e;
+
+    assert(j != NULL && closed->param < j->n);
+    e = j->at[closed->param];
+    publish(board, e, closed);
+    for (pd_waiter *waiter = e->waiters, *next; waiter != NULL; waiter = next) {
+        next = waiter->next;
+        if (!has_answer(e, waiter->wait, waiter)) continue;
+        link_out(waiter);
+        answer(e, waiter);
+        if (waiter->wait->open == 0) board->user.resolved(board->user.arg, waiter->wait);
+    }
+}
+
+static void fail(pd_board *board, pd_wait *wait, const pd_error *err)
+{
+    pd_board_forget(board, wait);
+    board->user.failed(board->user.arg, wait, err);
+}
+
+/* A failed wait takes all its pieces out of this and other lists, so the list is looked at anew. */
+static void fail_waiters(pd_board *board, entry *e, uint64_t step, const pd_error *err)
+{
+    pd_waiter *waiter = e->waiters;
+
+    while (waiter != NULL) {
+        if (waiter->wait->step <= step) {
+            fail(board, waiter->wait, err);
+            waiter = e->waiters;
+        } else {
+            waiter = waiter->next;
+        }
+    }
+}
+
+void pd_board_time_out(pd_board *board, uint32_t number, uint64_t step, const pd_error *err)
+{
+    job *j = find(board, number);
+
+    for (size_t i = 0; j != NULL && i < j->n; i++) fail_waiters(board, j->at[i], step, err);
+}
+
+void pd_board_drop(pd_board *board, uint32_t number, const pd_error *err)
+{
+    job *j = find(board, number);
+
+    if (j == NULL) return;
+    pd_board_time_out(board, number, UINT64_MAX, err);
+    job_free(board, j);
+}

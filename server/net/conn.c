@@ -1,0 +1,411 @@
+#include "loop.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <syslog.h>
+#include <unistd.h>
+
+enum { LINGER_MS = 2000, READ_SPANS = 8, WRITE_SPANS = 1024 };
+
+static uint64_t now_ms(const pd_conn *conn)
+{
+    return uv_now(&conn->daemon->loop);
+}
+
+bool pd_conn_live(const pd_conn *conn)
+{
+    return conn->state != PD_ENDING && conn->state != PD_CLOSED;
+}
+
+/* ---- watching the socket ---- */
+
+static bool wants_to_read(const pd_conn *conn)
+{
+    if (conn->state == PD_ENDING) return conn->shut;
+    return !pd_framer_stalled(conn->framer) && conn->output.held < PD_HIGH_WATER;
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events);
+
+/* A connection that is not read from still tells when its peer has gone. */
+static void watch(pd_conn *conn)
+{
+    int events = wants_to_read(conn) ? UV_READABLE : UV_DISCONNECT;
+
+    if (conn->state == PD_CLOSED) return;
+    if (!pd_output_empty(&conn->output)) events |= UV_WRITABLE;
+    if (events == conn->watched) return;
+    conn->watched = events;
+    uv_poll_start(&conn->poll, events, on_poll);
+}
+
+void pd_conn_touch(pd_conn *conn)
+{
+    if (conn->dirty || conn->state == PD_CLOSED) return;
+    conn->dirty = true;
+    conn->next_dirty = conn->daemon->dirty;
+    conn->daemon->dirty = conn;
+}
+
+/* ---- opening and closing ---- */
+
+static void on_closed(uv_handle_t *handle)
+{
+    pd_conn *conn = handle->data;
+
+    pd_handles_free(&conn->handles);
+    pd_framer_free(conn->framer);
+    free(conn);
+}
+
+pd_conn *pd_conn_new(pd_daemon *daemon, int fd, const char *peer)
+{
+    pd_conn *conn = calloc(1, sizeof *conn);
+
+    if (conn == NULL) return NULL;
+    conn->daemon = daemon;
+    conn->fd = fd;
+    snprintf(conn->peer, sizeof conn->peer, "%s", peer);
+    conn->pendings.key = daemon->key;
+    conn->opened_ms = conn->read_ms = conn->frame_ms = conn->write_ms = uv_now(&daemon->loop);
+    conn->poll.data = conn;
+    conn->farewell = pd_request_new(PD_REQ_LOST, (pd_ticket){ 0, 0 });
+    pd_framer_user user = pd_dispatch;
+    user.arg = conn;
+    conn->framer = pd_framer_new(&user, daemon->config.max_payload);
+    if (conn->farewell == NULL || conn->framer == NULL || pd_daemon_place(daemon, conn) != PD_OK) goto fail;
+    if (uv_poll_init(&daemon->loop, &conn->poll, fd) != 0) {
+        pd_daemon_gone(daemon, conn);
+        goto fail;
+    }
+    watch(conn);
+    return conn;
+
+fail:
+    pd_framer_free(conn->framer);
+    pd_request_free(conn->farewell);
+    free(conn);
+    return NULL;
+}
+
+/* The store hears of a connection that had asked it for something; exactly once. */
+static void say_farewell(pd_conn *conn, const char *reason)
+{
+    pd_request *farewell = conn->farewell;
+
+    conn->farewell = NULL;
+    if (farewell == NULL) return;
+    if (!conn->joined) {
+        pd_request_free(farewell);
+        return;
+    }
+    farewell->ticket.conn = conn->number;
+    farewell->job = conn->job;
+    farewell->rank = conn->rank;
+    snprintf(farewell->u.lost.reason, sizeof farewell->u.lost.reason, "%s", reason);
+    pd_daemon_post(conn->daemon, farewell);
+}
+
+static void drop_output(pd_conn *conn)
+{
+    pd_pending *reply = pd_output_clear(&conn->output);
+
+    while (reply != NULL) {
+        pd_pending *next = reply->next_reply;
+        pd_board_forget(conn->daemon->board, &reply->wait);
+        pd_pending_free(reply);
+        reply = next;
+    }
+}
+
+static void drop_pendings(pd_conn *conn)
+{
+    pd_pending *pending;
+
+    while ((pending = pd_pendings_any(&conn->pendings)) != NULL) {
+        pd_pendings_remove(&conn->pendings, pending);
+        pd_board_forget(conn->daemon->board, &pending->wait);
+        pd_pending_free(pending);
+    }
+}
+
+static void let_go(pd_conn *conn, const char *reason)
+{
+    say_farewell(conn, reason);
+    pd_incoming_drop(conn);
+    drop_pendings(conn);
+    pd_undeclare(conn);
+}
+
+void pd_conn_close(pd_conn *conn, const char *reason)
+{
+    pd_daemon *daemon = conn->daemon;
+
+    if (conn->state == PD_CLOSED) return;
+    if (conn->joined && conn->farewell != NULL)
+        daemon->config.log(LOG_INFO, "%s (%s, rank %u): connection closed: %s", conn->peer, conn->label, conn->rank, reason);
+    let_go(conn, reason);
+    drop_output(conn);
+    conn->state = PD_CLOSED;
+    pd_daemon_gone(daemon, conn);
+    uv_poll_stop(&conn->poll);
+    close(conn->fd);
+    uv_close((uv_handle_t *)&conn->poll, on_closed);
+}
+
+void pd_conn_end(pd_conn *conn, unsigned method, uint64_t request, const pd_error *err)
+{
+    if (!pd_conn_live(conn)) return;
+    conn->daemon->config.log(LOG_WARNING, "%s%s%s: connection ended: %s", conn->peer, conn->label[0] != '\0' ? " " : "", conn->label, err->text);
+    let_go(conn, err->text);
+    pd_conn_refuse(conn, method, request, err);
+    if (conn->state == PD_CLOSED) return;
+    conn->state = PD_ENDING;
+    conn->end_ms = now_ms(conn) + LINGER_MS;
+    watch(conn);
+}
+
+/* ---- answers ---- */
+
+static void queue_frame(pd_conn *conn, int rc, uint8_t *at, size_t bytes)
+{
+    if (rc == PD_OK && (rc = pd_output_frame(&conn->output, at, bytes)) != PD_OK) free(at);
+    if (rc == PD_OK) pd_conn_touch(conn);
+    else pd_conn_close(conn, pd_code_text(rc));
+}
+
+void pd_conn_refuse(pd_conn *conn, unsigned method, uint64_t request, const pd_error *err)
+{
+    uint8_t *at = NULL;
+    size_t bytes = 0;
+
+    if (!pd_conn_live(conn)) return;
+    conn->daemon->frames_refused++;
+    queue_frame(conn, pd_frame_pack_error(&at, &bytes, method, request, err->code, err->text), at, bytes);
+}
+
+void pd_conn_reply(pd_conn *conn, unsigned method, uint64_t request, const ProtobufCMessage *message)
+{
+    uint8_t *at = NULL;
+    size_t bytes = 0;
+    int rc;
+    pd_error err;
+
+    if (!pd_conn_live(conn)) return;
+    rc = pd_frame_pack(&at, &bytes, method, PD_FLAG_REPLY, request, message, NULL, 0, 0);
+    if (rc != PD_OUT_OF_RANGE) {
+        queue_frame(conn, rc, at, bytes);
+        return;
+    }
+    pd_fail(&err, PD_RESOURCE_EXHAUSTED, "the answer to %s does not fit the %d bytes of a frame's header", pd_method_name(method), PD_MAX_HEADER_BYTES);
+    pd_conn_refuse(conn, method, request, &err);
+}
+
+static void remove_pending(pd_conn *conn, pd_pending *pending)
+{
+    pd_pendings_remove(&conn->pendings, pending);
+    pd_board_forget(conn->daemon->board, &pending->wait);
+    pd_pending_free(pending);
+}
+
+void pd_conn_answer(pd_conn *conn, pd_pending *pending, const ProtobufCMessage *message)
+{
+    pd_conn_reply(conn, pending->method, pending->id, message);
+    if (conn->state != PD_CLOSED) remove_pending(conn, pending);
+}
+
+void pd_conn_fail(pd_conn *conn, pd_pending *pending, const pd_error *err)
+{
+    pd_conn_refuse(conn, pending->method, pending->id, err);
+    if (conn->state != PD_CLOSED) remove_pending(conn, pending);
+}
+
+void pd_conn_fail_all(pd_conn *conn, const pd_error *err)
+{
+    pd_pending *pending;
+
+    while ((pending = pd_pendings_any(&conn->pendings)) != NULL) pd_conn_fail(conn, pending, err);
+}
+
+/* ---- writing ---- */
+
+static void sent(pd_conn *conn, size_t n)
+{
+    pd_pending *done;
+
+    conn->daemon->bytes_out += n;
+    if (pd_output_sent(&conn->output, conn->daemon->board, n, &done)) conn->write_ms = now_ms(conn);
+    pd_pending_free(done);
+}
+
+/* One sendmsg. PD_UNAVAILABLE: the socket is full. */
+static int write_some(pd_conn *conn, size_t most, size_t *n)
+{
+    struct iovec iov[WRITE_SPANS];
+    struct msghdr message = { .msg_iov = iov };
+    int spans, rc = pd_output_next(&conn->output, &conn->daemon->scratch, iov, WRITE_SPANS, most, &spans);
+    ssize_t written;
+
+    *n = 0;
+    if (rc != PD_OK) return rc;
+    if (spans == 0) return PD_UNAVAILABLE;
+    message.msg_iovlen = (size_t)spans;
+    do written = sendmsg(conn->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (written < 0 && errno == EINTR);
+    if (written < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? PD_UNAVAILABLE : PD_CANCELLED;
+    *n = (size_t)written;
+    sent(conn, *n);
+    return PD_OK;
+}
+
+/* ENDING: the last frame is out; the peer sees the end of the stream and we read away what it still sends. */
+static void shut(pd_conn *conn)
+{
+    conn->shut = true;
+    shutdown(conn->fd, SHUT_WR);
+}
+
+void pd_conn_write(pd_conn *conn)
+{
+    size_t quota = pd_daemon_quota(conn->daemon), n;
+    int rc = PD_OK;
+
+    if (conn->state == PD_CLOSED) return;
+    if (!pd_output_empty(&conn->output) && (conn->watched & UV_WRITABLE) == 0) conn->write_ms = now_ms(conn);
+    while (rc == PD_OK && quota > 0 && !pd_output_empty(&conn->output)) {
+        rc = write_some(conn, quota, &n);
+        quota -= n;
+    }
+    if (rc != PD_OK && rc != PD_UNAVAILABLE) {
+        pd_conn_close(conn, rc == PD_CANCELLED ? "its socket is broken" : pd_code_text(rc));
+        return;
+    }
+    if (conn->state == PD_ENDING && pd_output_empty(&conn->output) && !conn->shut) shut(conn);
+    watch(conn);
+}
+
+/* ---- reading ---- */
+
+static ssize_t read_slice(pd_conn *conn, size_t slice, size_t *offered)
+{
+    struct iovec iov[READ_SPANS];
+    int spans = pd_framer_space(conn->framer, iov, READ_SPANS, slice);
+    ssize_t n;
+
+    *offered = 0;
+    if (spans == 0) return 0;
+    for (int i = 0; i < spans; i++) *offered += iov[i].iov_len;
+    do n = readv(conn->fd, iov, spans);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
+/* What the framer's callbacks found is said in conn->why; what the framer itself found, by the framer. */
+static void stream_broke(pd_conn *conn)
+{
+    pd_error why = conn->why.code != PD_OK ? conn->why : *pd_framer_error(conn->framer);
+    pd_conn_end(conn, 0, 0, &why);
+}
+
+static void after_fed(pd_conn *conn, int rc)
+{
+    if (rc != PD_OK && pd_conn_live(conn)) stream_broke(conn);
+    watch(conn);
+}
+
+static void peer_closed(pd_conn *conn)
+{
+    pd_conn_close(conn, pd_framer_idle(conn->framer) ? "closed by the peer" : "closed by the peer in the middle of a frame");
+}
+
+static void read_frames(pd_conn *conn)
+{
+    size_t quota = pd_daemon_quota(conn->daemon), offered;
+
+    while (quota > 0 && pd_conn_live(conn) && wants_to_read(conn)) {
+        ssize_t n = read_slice(conn, quota < PD_SLICE ? quota : PD_SLICE, &offered);
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+        if (n <= 0) {
+            if (n == 0) peer_closed(conn);
+            else pd_conn_close(conn, strerror(errno));
+            return;
+        }
+        conn->read_ms = now_ms(conn);
+        if (pd_framer_idle(conn->framer)) conn->frame_ms = conn->read_ms;
+        conn->daemon->bytes_in += (size_t)n;
+        quota -= (size_t)n;
+        after_fed(conn, pd_framer_fed(conn->framer, (size_t)n));
+        if ((size_t)n < offered) return;
+    }
+}
+
+static void read_away(pd_conn *conn)
+{
+    uint8_t bin[4096];
+    ssize_t n;
+
+    for (int i = 0; i < 16; i++) {
+        n = recv(conn->fd, bin, sizeof bin, MSG_DONTWAIT);
+        if (n > 0) continue;
+        if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) pd_conn_close(conn, "ended");
+        return;
+    }
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+    pd_conn *conn = poll->data;
+
+    conn->daemon->active++;
+    if (status < 0) {
+        pd_conn_close(conn, "its socket is broken");
+        return;
+    }
+    if ((events & UV_DISCONNECT) != 0 && (events & UV_READABLE) == 0) {
+        pd_conn_close(conn, "closed by the peer");
+        return;
+    }
+    if ((events & UV_READABLE) != 0) {
+        if (conn->state == PD_ENDING) read_away(conn);
+        else read_frames(conn);
+    }
+    if ((events & UV_WRITABLE) != 0) pd_conn_touch(conn);
+}
+
+void pd_conn_resume(pd_conn *conn)
+{
+    if (!pd_conn_live(conn) || !pd_framer_stalled(conn->framer)) return;
+    conn->read_ms = conn->frame_ms = now_ms(conn);
+    after_fed(conn, pd_framer_resume(conn->framer));
+}
+
+/* ---- deadlines ---- */
+
+static void too_slow(pd_conn *conn, int code, const char *what, uint64_t ms)
+{
+    pd_error err;
+
+    pd_fail(&err, code, "%s within %.1f s", what, (double)ms / 1e3);
+    if (conn->state == PD_GREETING) pd_conn_end(conn, 0, 0, &err);
+    else pd_conn_close(conn, err.text);
+}
+
+void pd_conn_tick(pd_conn *conn, uint64_t now)
+{
+    const pd_daemon_config *config = &conn->daemon->config;
+    bool reads = wants_to_read(conn);
+
+    if (conn->state == PD_ENDING && now >= conn->end_ms) pd_conn_close(conn, "ended");
+    if (!pd_conn_live(conn)) return;
+    if (conn->state == PD_GREETING && now - conn->opened_ms > config->handshake_ms)
+        too_slow(conn, PD_DEADLINE_EXCEEDED, "no Hello", config->handshake_ms);
+    else if (reads && now - conn->read_ms > config->silence_ms)
+        too_slow(conn, PD_DEADLINE_EXCEEDED, "nothing was heard from it", config->silence_ms);
+    else if (reads && !pd_framer_idle(conn->framer) && now - conn->frame_ms > config->read_ms)
+        too_slow(conn, PD_DEADLINE_EXCEEDED, "a frame was not complete", config->read_ms);
+    else if (!pd_output_empty(&conn->output) && now - conn->write_ms > config->write_ms)
+        too_slow(conn, PD_DEADLINE_EXCEEDED, "it did not read an answer", config->write_ms);
+}

@@ -1,0 +1,95 @@
+/* conn.h - one connection: its socket, what it has declared, what it waits for, what it still has to send. Loop thread.
+ *
+ * Life: GREETING until its Hello has come, WELCOMING until the store has answered it, OPEN, then either CLOSED at once or ENDING: a
+ * last ERROR frame goes out and the peer is given a moment to read it. A connection never goes away inside a callback
+ * of its own framer: closing marks it, libuv's close callback frees it. */
+#ifndef PD_CONN_H
+#define PD_CONN_H
+
+#include <uv.h>
+
+#include "admission.h"
+#include "frame.h"
+#include "output.h"
+
+struct pd_daemon;
+
+typedef enum pd_conn_state { PD_GREETING, PD_WELCOMING, PD_OPEN, PD_ENDING, PD_CLOSED } pd_conn_state;
+
+/* Parameters as this connection numbers them. */
+typedef struct pd_handles {
+    size_t           n, capacity;
+    pd_handle_facts *facts;             /* names are owned */
+    pd_shape        *shapes;
+    pd_dtype        *pulls;             /* element type in which weights go out */
+    uint32_t        *params;            /* index in the job; known once declared */
+} pd_handles;
+
+/* The frame under way, from its header to its end. */
+typedef struct pd_incoming {
+    bool         begun;                 /* its header has been looked at: a stalled frame is asked again */
+    pd_error     refusal;               /* code other than PD_OK: read away, then answered so */
+    pd_request  *request;               /* to be posted when the payload is there */
+    pd_pending  *pending;
+    pd_buffer   *buffer;
+    struct iovec span;
+} pd_incoming;
+
+typedef struct pd_conn {
+    struct pd_daemon *daemon;
+    uint64_t      number;               /* never reused */
+    pd_conn_state state;
+    int           fd;
+    uv_poll_t     poll;
+    int           watched;              /* events that the poll handle waits for */
+    char          peer[72];             /* address, for the log */
+    char          label[128];           /* what its Hello said */
+    pd_framer    *framer;
+    pd_incoming   incoming;
+    pd_error      why;                  /* what a framer callback found wrong with the stream */
+    uint32_t      job, rank;            /* job 0: none (operator, or it is gone) */
+    bool          operates;             /* an operator's connection */
+    bool          declaring, declared;  /* waits for the store's answer to its last Declare; has it */
+    pd_handles    handles;
+    pd_share      share;
+    pd_pendings   pendings;
+    pd_output     output;
+    pd_request   *farewell;             /* PD_REQ_LOST, made in time; NULL once posted or when nobody needs to know */
+    bool          joined;               /* a Hello was posted: the store has to know when we go */
+    bool          dirty;                /* in the daemon's list of those with something to write */
+    bool          shut;                 /* ENDING: everything is sent and our side is shut */
+    struct pd_conn *next_dirty;
+    uint64_t      opened_ms, read_ms, frame_ms, write_ms, end_ms;   /* opened; last bytes; frame in begun; frame out begun; ENDING until */
+} pd_conn;
+
+/* Takes the socket (non-blocking). NULL: out of memory, the socket is still the caller's. */
+pd_conn *pd_conn_new(struct pd_daemon *daemon, int fd, const char *peer);
+/* A last ERROR frame (answer to `request`, or 0), then the end. */
+void     pd_conn_end(pd_conn *conn, unsigned method, uint64_t request, const pd_error *err);
+/* At once. `reason` goes to the log and the store. */
+void     pd_conn_close(pd_conn *conn, const char *reason);
+bool     pd_conn_live(const pd_conn *conn);             /* neither ENDING nor CLOSED */
+
+/* Answers. Each sees to it that they are written at the end of the loop's turn; without memory the connection is closed. */
+void     pd_conn_reply(pd_conn *conn, unsigned method, uint64_t request, const ProtobufCMessage *message);
+void     pd_conn_refuse(pd_conn *conn, unsigned method, uint64_t request, const pd_error *err);
+void     pd_conn_answer(pd_conn *conn, pd_pending *pending, const ProtobufCMessage *message);      /* takes pending */
+void     pd_conn_fail(pd_conn *conn, pd_pending *pending, const pd_error *err);                    /* takes pending */
+void     pd_conn_fail_all(pd_conn *conn, const pd_error *err);
+void     pd_conn_touch(pd_conn *conn);                  /* there is something to write */
+
+/* Something it waited for has come: goes on with the frame that was held back. Not inside a framer callback. */
+void     pd_conn_resume(pd_conn *conn);
+/* Writes what can be written now. */
+void     pd_conn_write(pd_conn *conn);
+/* Sees to its deadlines. */
+void     pd_conn_tick(pd_conn *conn, uint64_t now_ms);
+
+/* ---- handles (handles.c) ---- */
+
+/* PD_NO_MEMORY: nothing has changed. Copies the name. */
+int      pd_handles_add(pd_handles *handles, const char *name, const pd_shape *shape, int64_t elements, pd_dtype pulls);
+void     pd_handles_cut(pd_handles *handles, size_t n);     /* forgets all but the first n */
+void     pd_handles_free(pd_handles *handles);
+
+#endif

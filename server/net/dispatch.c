@@ -1,0 +1,327 @@
+#include "loop.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The methods in the order of paramd.proto. A method without payload is run when its frame is complete. One with a payload is prepared when
+ * its header is there, before any memory for the payload is asked for, and finished when the payload is. */
+enum { WORKER = 1, DECLARED = 2, OPERATOR = 4 };
+
+typedef struct method {
+    const char *name;
+    unsigned    needs;
+    int  (*run)(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+    int  (*prepare)(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+    void (*finish)(pd_conn *conn);
+} method;
+
+static int run_barrier(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+static int run_heartbeat(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+static int run_leave(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+static int run_status(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+static int run_list(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+static int run_optimizers(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+static int run_drop(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+static int run_drain(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+static int run_shutdown(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+
+static const method methods[PD_METHODS] = {
+    [PD_HELLO]      = { "Hello",      0,                 .run = pd_run_hello },
+    [PD_DECLARE]    = { "Declare",    WORKER,            .run = pd_run_declare },
+    [PD_INIT]       = { "Initialise", WORKER | DECLARED, .prepare = pd_prepare_init, .finish = pd_finish_init },
+    [PD_PUSH]       = { "Push",       WORKER | DECLARED, .prepare = pd_prepare_push, .finish = pd_finish_push },
+    [PD_PULL]       = { "Pull",       WORKER | DECLARED, .run = pd_run_pull },
+    [PD_PUSH_PULL]  = { "PushPull",   WORKER | DECLARED, .prepare = pd_prepare_push, .finish = pd_finish_push },
+    [PD_BARRIER]    = { "Barrier",    WORKER,            .run = run_barrier },
+    [PD_HEARTBEAT]  = { "Heartbeat",  0,                 .run = run_heartbeat },
+    [PD_LEAVE]      = { "Leave",      WORKER,            .run = run_leave },
+    [PD_STATUS]     = { "Status",     0,                 .run = run_status },
+    [PD_LIST]       = { "List",       0,                 .run = run_list },
+    [PD_OPTIMIZERS] = { "Optimizers", 0,                 .run = run_optimizers },
+    [PD_DROP]       = { "Drop",       OPERATOR,          .run = run_drop },
+    [PD_DRAIN]      = { "Drain",      OPERATOR,          .run = run_drain },
+    [PD_SHUTDOWN]   = { "Shutdown",   OPERATOR,          .run = run_shutdown },
+};
+
+void pd_dispatch_check(void)
+{
+    assert(paramd__paramd__descriptor.n_methods == PD_METHODS);
+    for (unsigned i = 0; i < PD_METHODS; i++) {
+        assert(strcmp(methods[i].name, paramd__paramd__descriptor.methods[i].name) == 0);
+        assert((methods[i].run != NULL) != (methods[i].prepare != NULL && methods[i].finish != NULL));
+    }
+}
+
+/* ---- what a frame must be before its method looks at it ---- */
+
+/* Does not end with an answer: the stream makes no sense, or the peer is nobody yet. */
+static int check_stream(pd_conn *conn, const pd_prefix *prefix)
+{
+    const pd_daemon_config *config = &conn->daemon->config;
+
+    if ((prefix->flags & (PD_FLAG_REPLY | PD_FLAG_ERROR)) != 0)
+        return pd_fail(&conn->why, PD_INVALID_ARGUMENT, "expected a request, got a frame that is marked as an answer");
+    if (conn->state == PD_GREETING && prefix->method != PD_HELLO)
+        return pd_fail(&conn->why, PD_FAILED_PRECONDITION, "expected Hello as the first request, got %s", pd_method_name(prefix->method));
+    if (conn->state == PD_GREETING && (prefix->header_bytes > config->hello_bytes || prefix->payload_bytes > 0))
+        return pd_fail(&conn->why, PD_RESOURCE_EXHAUSTED, "Hello may have a header of %u bytes (limits.hello_bytes) and no payload, this has %u and %llu",
+                       config->hello_bytes, prefix->header_bytes, (unsigned long long)prefix->payload_bytes);
+    if (pd_pendings_find(&conn->pendings, prefix->request) != NULL)
+        return pd_fail(&conn->why, PD_INVALID_ARGUMENT, "request id %llu is still under way: an id may be used again when it is answered",
+                       (unsigned long long)prefix->request);
+    return PD_OK;
+}
+
+static int check_needs(const pd_conn *conn, unsigned needs, const char *name, pd_error *err)
+{
+    if ((needs & WORKER) != 0 && conn->job == 0)
+        return pd_fail(err, PD_FAILED_PRECONDITION, conn->operates ? "%s is for workers: this connection's Hello named no job"
+                       : "%s: the job has ended: connect anew to begin another", name);
+    if ((needs & DECLARED) != 0 && !conn->declared) return pd_fail(err, PD_FAILED_PRECONDITION, "%s before the parameters are declared", name);
+    if ((needs & OPERATOR) != 0 && !conn->operates)
+        return pd_fail(err, PD_PERMISSION_DENIED, "%s is for operators: connect without naming a job", name);
+    return PD_OK;
+}
+
+static int check_frame(const pd_conn *conn, const pd_prefix *prefix, pd_error *err)
+{
+    const pd_daemon_config *config = &conn->daemon->config;
+    const method *m = methods + (prefix->method < PD_METHODS ? prefix->method : 0);
+    int rc;
+
+    if (prefix->method >= PD_METHODS) return pd_fail(err, PD_UNIMPLEMENTED, "method %u: only 0 to %d are known", prefix->method, PD_METHODS - 1);
+    if ((rc = check_needs(conn, m->needs, m->name, err)) != PD_OK) return rc;
+    if (prefix->header_bytes > config->max_header)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s: a header of %u bytes, at most %u are allowed (limits.max_header)", m->name,
+                       prefix->header_bytes, config->max_header);
+    if (m->run != NULL && prefix->payload_bytes > 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s has no payload, this one has %llu bytes", m->name, (unsigned long long)prefix->payload_bytes);
+    if (conn->pendings.n >= PD_MAX_PENDING || conn->pendings.pieces >= PD_MAX_WAITING)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s: %zu requests with %zu pieces are under way on this connection: wait for answers", m->name,
+                       conn->pendings.n, conn->pendings.pieces);
+    return PD_OK;
+}
+
+/* ---- the framer's callbacks ---- */
+
+static void begin(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
+{
+    pd_incoming *incoming = &conn->incoming;
+    pd_error *err = &incoming->refusal;
+    void *message;
+
+    incoming->begun = true;
+    err->code = PD_OK;
+    if (check_frame(conn, prefix, err) != PD_OK || methods[prefix->method].prepare == NULL) return;
+    pd_arena_reset(conn->daemon->arena);
+    if (pd_request_unpack(conn->daemon->arena, prefix->method, header, prefix->header_bytes, &message, err) != PD_OK) return;
+    methods[prefix->method].prepare(conn, prefix, message, err);
+}
+
+/* Memory for the payload, once the rank's share allows. PD_UNAVAILABLE: it does not yet. */
+static int land(pd_conn *conn, uint64_t bytes)
+{
+    pd_incoming *incoming = &conn->incoming;
+    pd_daemon *daemon = conn->daemon;
+
+    incoming->span = (struct iovec){ NULL, bytes };
+    if (incoming->refusal.code != PD_OK || incoming->request == NULL) return PD_OK;
+    if (!pd_admission_take(&daemon->admission, &conn->share, bytes)) return PD_UNAVAILABLE;
+    incoming->buffer = pd_pool_get(daemon->pool, bytes, conn->number);
+    if (incoming->buffer == NULL) {
+        pd_admission_give(&daemon->admission, &conn->share, bytes);
+        pd_fail(&incoming->refusal, PD_NO_MEMORY, "no memory for a payload of %llu bytes: try again later", (unsigned long long)bytes);
+    } else {
+        incoming->span.iov_base = incoming->buffer->at;
+    }
+    return PD_OK;
+}
+
+static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n)
+{
+    pd_conn *conn = arg;
+    int rc;
+
+    if (!pd_conn_live(conn)) return PD_CANCELLED;
+    if (conn->state == PD_WELCOMING || conn->declaring) return PD_UNAVAILABLE;
+    if (!conn->incoming.begun) {
+        if ((rc = check_stream(conn, prefix)) != PD_OK) return rc;
+        begin(conn, prefix, header);
+    }
+    if (prefix->payload_bytes == 0) return PD_OK;
+    if ((rc = land(conn, prefix->payload_bytes)) != PD_OK) return rc;
+    *spans = &conn->incoming.span;
+    *n = 1;
+    return PD_OK;
+}
+
+static void run(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
+{
+    const method *m = &methods[prefix->method];
+    void *message;
+    pd_error err;
+    int rc;
+
+    conn->daemon->calls[prefix->method]++;
+    if (m->finish != NULL) {
+        m->finish(conn);
+        return;
+    }
+    pd_arena_reset(conn->daemon->arena);
+    rc = pd_request_unpack(conn->daemon->arena, prefix->method, header, prefix->header_bytes, &message, &err);
+    if (rc == PD_OK) rc = m->run(conn, prefix, message, &err);
+    if (rc != PD_OK) pd_conn_refuse(conn, prefix->method, prefix->request, &err);
+}
+
+static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
+{
+    pd_conn *conn = arg;
+
+    if (!pd_conn_live(conn)) return PD_CANCELLED;
+    conn->frame_ms = uv_now(&conn->daemon->loop);
+    conn->daemon->frames_in++;
+    if (conn->incoming.refusal.code != PD_OK) pd_conn_refuse(conn, prefix->method, prefix->request, &conn->incoming.refusal);
+    else run(conn, prefix, header);
+    pd_incoming_drop(conn);
+    return pd_conn_live(conn) ? PD_OK : PD_CANCELLED;
+}
+
+const pd_framer_user pd_dispatch = { .header = on_header, .frame = on_frame };
+
+void pd_incoming_drop(pd_conn *conn)
+{
+    pd_incoming *incoming = &conn->incoming;
+
+    if (incoming->buffer != NULL) pd_daemon_home(conn->daemon, incoming->buffer);
+    if (incoming->pending != NULL) pd_board_forget(conn->daemon->board, &incoming->pending->wait);
+    pd_pending_free(incoming->pending);
+    pd_request_free(incoming->request);
+    memset(incoming, 0, sizeof *incoming);
+}
+
+/* ---- requests without a payload that go to the store as they are ---- */
+
+/* A request of its own kind for the store, answered through the pending table. NULL: out of memory, *err says so. */
+static pd_request *ask(pd_conn *conn, pd_request_kind kind, const pd_prefix *prefix, pd_error *err)
+{
+    pd_request *request = pd_request_new(kind, (pd_ticket){ conn->number, prefix->request });
+    pd_pending *pending = pd_pending_new(conn, prefix->request, prefix->method, 0);
+
+    if (request == NULL || pending == NULL) {
+        pd_request_free(request);
+        pd_pending_free(pending);
+        pd_fail(err, PD_NO_MEMORY, "%s: out of memory, try again later", pd_method_name(prefix->method));
+        return NULL;
+    }
+    request->job = conn->job;
+    request->rank = conn->rank;
+    pd_pendings_add(&conn->pendings, pending);
+    pd_daemon_post(conn->daemon, request);
+    return request;
+}
+
+static int run_barrier(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
+{
+    const Paramd__BarrierRequest *barrier = message;
+    pd_request *request = ask(conn, PD_REQ_BARRIER, prefix, err);
+
+    if (request == NULL) return PD_NO_MEMORY;
+    request->u.barrier.sequence = barrier->sequence;
+    return PD_OK;
+}
+
+static int run_heartbeat(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
+{
+    Paramd__Ok ok = PARAMD__OK__INIT;
+
+    (void)message, (void)err;
+    if (pd_output_beat(&conn->output, prefix->request)) pd_conn_touch(conn);
+    else pd_conn_reply(conn, PD_HEARTBEAT, prefix->request, &ok.base);
+    return PD_OK;
+}
+
+static int run_leave(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
+{
+    (void)message;
+    return ask(conn, PD_REQ_LEAVE, prefix, err) != NULL ? PD_OK : PD_NO_MEMORY;
+}
+
+static int ask_info(pd_conn *conn, const pd_prefix *prefix, int what, const char *job, uint32_t start, pd_error *err)
+{
+    char *name = strdup(job);
+    pd_request *request = name != NULL ? ask(conn, PD_REQ_INFO, prefix, err) : NULL;
+
+    if (request == NULL) {
+        free(name);
+        return pd_fail(err, PD_NO_MEMORY, "out of memory, try again later");
+    }
+    request->u.info.what = what;
+    request->u.info.job_name = name;
+    pd_pendings_find(&conn->pendings, prefix->request)->start = start;
+    return PD_OK;
+}
+
+static int run_status(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
+{
+    (void)message;
+    return ask_info(conn, prefix, PD_INFO_STATUS, "", 0, err);
+}
+
+static int run_list(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
+{
+    const Paramd__ListRequest *list = message;
+
+    if (list->what < PD_INFO_JOBS || list->what > PD_INFO_WORKERS)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "List of %u: 1 is jobs, 2 parameters, 3 workers", list->what);
+    return ask_info(conn, prefix, (int)list->what, list->job, list->start, err);
+}
+
+static int run_optimizers(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
+{
+    (void)message, (void)err;
+    pd_optimizers_reply(conn, prefix->request);
+    return PD_OK;
+}
+
+static int run_drop(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
+{
+    const Paramd__DropRequest *drop = message;
+    char *name = strdup(drop->job);
+    pd_request *request;
+
+    if (drop->job[0] == '\0') {
+        free(name);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "Drop names no job");
+    }
+    request = name != NULL ? ask(conn, PD_REQ_DROP, prefix, err) : NULL;
+    if (request == NULL) {
+        free(name);
+        return pd_fail(err, PD_NO_MEMORY, "out of memory, try again later");
+    }
+    request->u.info.job_name = name;
+    return PD_OK;
+}
+
+static int run_drain(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
+{
+    const Paramd__DrainRequest *drain = message;
+    uint32_t ms = drain->timeout_ms > 0 ? drain->timeout_ms : conn->daemon->config.drain_ms;
+    pd_request *request = ask(conn, PD_REQ_DRAIN, prefix, err);
+
+    if (request == NULL) return PD_NO_MEMORY;
+    request->u.drain.deadline_ns = ms * (uint64_t)1000000;
+    return PD_OK;
+}
+
+/* Answered when the daemon is about to end. */
+static int run_shutdown(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
+{
+    pd_pending *pending = pd_pending_new(conn, prefix->request, prefix->method, 0);
+
+    (void)message;
+    if (pending == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory, try again later");
+    pd_pendings_add(&conn->pendings, pending);
+    pd_daemon_drain(conn->daemon, true, conn->daemon->config.drain_ms);
+    return PD_OK;
+}

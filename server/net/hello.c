@@ -1,0 +1,281 @@
+#include "loop.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Hello ---- */
+
+static int check_name(const char *what, const char *name, pd_error *err)
+{
+    size_t n = strlen(name);
+
+    if (n == 0 || n > PD_NAME_MAX)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s name of %zu bytes: expected 1 to %d", what, n, PD_NAME_MAX);
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)name[i] < ' ' || name[i] == 127)
+            return pd_fail(err, PD_INVALID_ARGUMENT, "%s name has a control character at byte %zu", what, i);
+    return PD_OK;
+}
+
+static int check_hello(const pd_conn *conn, const Paramd__HelloRequest *hello, pd_error *err)
+{
+    if (conn->state != PD_GREETING) return pd_fail(err, PD_FAILED_PRECONDITION, "a second Hello on one connection");
+    if (hello->protocol == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "Hello of protocol 0: this server speaks 1 to %d", PD_PROTOCOL_VERSION);
+    if (hello->job[0] == '\0') return PD_OK;
+    if (hello->world_size == 0 || hello->rank >= hello->world_size)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "rank %u of a world of %u: ranks go from 0 to world_size - 1", hello->rank, hello->world_size);
+    if (hello->n_options > PD_MAX_OPTIONS || hello->n_rules > PD_MAX_OPTIONS)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "Hello with %zu options and %zu rules: at most %d of each", hello->n_options, hello->n_rules,
+                       PD_MAX_OPTIONS);
+    return check_name("job", hello->job, err);
+}
+
+static int copy_options(pd_request *request, Paramd__Option *const *from, size_t n)
+{
+    if (n > 0 && (request->u.hello.options = calloc(n, sizeof *request->u.hello.options)) == NULL) return PD_NO_MEMORY;
+    request->u.hello.n_options = n;
+    for (size_t i = 0; i < n; i++) {
+        pd_option *to = &request->u.hello.options[i];
+        if ((to->name = strdup(from[i]->name)) == NULL || (to->value = strdup(from[i]->value)) == NULL) return PD_NO_MEMORY;
+    }
+    return PD_OK;
+}
+
+static int copy_rules(pd_request *request, char *const *from, size_t n)
+{
+    if (n > 0 && (request->u.hello.rules = calloc(n, sizeof *request->u.hello.rules)) == NULL) return PD_NO_MEMORY;
+    request->u.hello.n_rules = n;
+    for (size_t i = 0; i < n; i++)
+        if ((request->u.hello.rules[i] = strdup(from[i])) == NULL) return PD_NO_MEMORY;
+    return PD_OK;
+}
+
+static pd_request *hello_request(const pd_conn *conn, uint64_t id, const Paramd__HelloRequest *hello)
+{
+    pd_request *request = pd_request_new(PD_REQ_HELLO, (pd_ticket){ conn->number, id });
+
+    if (request == NULL) return NULL;
+    request->rank = hello->rank;
+    request->u.hello.world_size = hello->world_size;
+    request->u.hello.nonce = hello->nonce;
+    request->u.hello.job_name = strdup(hello->job);
+    request->u.hello.label = strdup(conn->label);
+    if (request->u.hello.job_name != NULL && request->u.hello.label != NULL
+        && copy_options(request, hello->options, hello->n_options) == PD_OK
+        && copy_rules(request, hello->rules, hello->n_rules) == PD_OK) return request;
+    pd_request_free(request);
+    return NULL;
+}
+
+/* Shown to operators and in the log: no control characters. */
+static void take_label(pd_conn *conn, const char *label)
+{
+    snprintf(conn->label, sizeof conn->label, "%s", label[0] != '\0' ? label : conn->peer);
+    for (char *c = conn->label; *c != '\0'; c++)
+        if ((unsigned char)*c < ' ' || *c == 127) *c = '?';
+}
+
+static int join(pd_conn *conn, const pd_prefix *prefix, const Paramd__HelloRequest *hello, pd_error *err)
+{
+    pd_request *request = hello_request(conn, prefix->request, hello);
+    pd_pending *pending = pd_pending_new(conn, prefix->request, prefix->method, 0);
+
+    if (request == NULL || pending == NULL) {
+        pd_request_free(request);
+        pd_pending_free(pending);
+        return pd_fail(err, PD_NO_MEMORY, "Hello: out of memory, try again later");
+    }
+    conn->rank = hello->rank;
+    conn->state = PD_WELCOMING;
+    conn->joined = true;
+    pd_pendings_add(&conn->pendings, pending);
+    pd_daemon_post(conn->daemon, request);
+    return PD_OK;
+}
+
+static void welcome(pd_conn *conn, uint64_t id, const pd_effect *effect)
+{
+    const pd_daemon_config *config = &conn->daemon->config;
+    Paramd__HelloReply reply = PARAMD__HELLO_REPLY__INIT;
+
+    reply.protocol = PD_PROTOCOL_VERSION;
+    reply.server = "paramd " PD_VERSION;
+    reply.blas_core = (char *)config->blas_core;
+    reply.chunk_elements = config->chunk_elements;
+    reply.max_payload = config->max_payload;
+    reply.max_pieces = config->max_pieces;
+    reply.heartbeat_ms = config->heartbeat_ms;
+    reply.timeout_ms = config->silence_ms;
+    reply.seed = effect != NULL ? effect->u.hello.seed : 0;
+    reply.created = effect != NULL && effect->u.hello.created;
+    pd_conn_reply(conn, PD_HELLO, id, &reply.base);
+}
+
+int pd_run_hello(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
+{
+    const Paramd__HelloRequest *hello = message;
+    int rc = check_hello(conn, hello, err);
+
+    if (rc != PD_OK) return rc;
+    take_label(conn, hello->label);
+    if (hello->job[0] != '\0') return join(conn, prefix, hello, err);
+    conn->operates = true;
+    conn->state = PD_OPEN;
+    welcome(conn, prefix->request, NULL);
+    return PD_OK;
+}
+
+void pd_hello_reply(pd_conn *conn, pd_pending *pending, const pd_effect *effect)
+{
+    uint64_t id = pending->id;
+
+    pd_pendings_remove(&conn->pendings, pending);
+    pd_pending_free(pending);
+    conn->job = effect->job;
+    conn->state = PD_OPEN;
+    welcome(conn, id, effect);
+    pd_conn_resume(conn);
+}
+
+/* ---- Declare ---- */
+
+static int declare_one(pd_conn *conn, const Paramd__Parameter *parameter, pd_error *err)
+{
+    pd_shape shape = { .rank = (int)parameter->n_shape };
+    int64_t elements;
+    pd_dtype pulls = parameter->pull_dtype == 0 ? PD_F32 : (pd_dtype)parameter->pull_dtype;
+    int rc = check_name("parameter", parameter->name, err);
+
+    if (rc != PD_OK) return rc;
+    if (conn->handles.n >= conn->daemon->config.max_params)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "parameter %s: a job may have %u parameters (limits.max_params)", parameter->name,
+                       conn->daemon->config.max_params);
+    if (parameter->n_shape > PD_MAX_RANK)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s has %zu dimensions: at most %d", parameter->name, parameter->n_shape, PD_MAX_RANK);
+    if (pd_dtype_size(pulls) == 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: element type %u is not known: 1 float32, 2 float16, 3 bfloat16", parameter->name,
+                       parameter->pull_dtype);
+    for (int i = 0; i < shape.rank; i++) shape.dim[i] = parameter->shape[i] <= INT64_MAX ? (int64_t)parameter->shape[i] : -1;
+    if (pd_shape_elements(&shape, &elements) != PD_OK)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: its shape's elements cannot be counted in 63 bits", parameter->name);
+    if (pd_handles_add(&conn->handles, parameter->name, &shape, elements, pulls) != PD_OK)
+        return pd_fail(err, PD_NO_MEMORY, "parameter %s: out of memory, try again later", parameter->name);
+    return PD_OK;
+}
+
+/* Bytes of all parameters in float32, each chunk padded, but no more than a frame may carry: what this rank's largest frame can hold. */
+static uint64_t largest_frame(const pd_conn *conn)
+{
+    uint64_t most = conn->daemon->config.max_payload, chunk = conn->daemon->config.chunk_elements, bytes = PD_PAYLOAD_ALIGN;
+
+    for (size_t i = 0; i < conn->handles.n && bytes < most; i++) {
+        uint64_t elements = (uint64_t)conn->handles.facts[i].elements;
+        if (elements >= most) return most;
+        bytes += elements * sizeof(float) + (elements / chunk + 1) * PD_PAYLOAD_ALIGN;
+    }
+    return bytes < most ? bytes : most;
+}
+
+static pd_request *declare_request(const pd_conn *conn, uint64_t id)
+{
+    const pd_handles *handles = &conn->handles;
+    pd_request *request = pd_request_new(PD_REQ_DECLARE, (pd_ticket){ conn->number, id });
+
+    if (request == NULL) return NULL;
+    request->job = conn->job;
+    request->rank = conn->rank;
+    request->u.declare.params = calloc(handles->n, sizeof *request->u.declare.params);
+    if (request->u.declare.params == NULL) goto fail;
+    request->u.declare.n = handles->n;
+    for (size_t i = 0; i < handles->n; i++) {
+        pd_param_decl *to = &request->u.declare.params[i];
+        *to = (pd_param_decl){ .name = strdup(handles->facts[i].name), .shape = handles->shapes[i], .pull_dtype = handles->pulls[i] };
+        if (to->name == NULL) goto fail;
+    }
+    return request;
+
+fail:
+    pd_request_free(request);
+    return NULL;
+}
+
+/* The last Declare: the whole set goes to the store. */
+static int declare_all(pd_conn *conn, const pd_prefix *prefix, pd_error *err)
+{
+    pd_daemon *daemon = conn->daemon;
+    pd_request *request;
+    pd_pending *pending;
+    int rc;
+
+    if (conn->handles.n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "Declare of no parameters");
+    if ((rc = pd_admission_join(&daemon->admission, &conn->share, largest_frame(conn), err)) != PD_OK) return rc;
+    request = declare_request(conn, prefix->request);
+    pending = pd_pending_new(conn, prefix->request, prefix->method, 0);
+    if (request == NULL || pending == NULL || pd_board_reserve(daemon->board, conn->job, conn->handles.n) != PD_OK) {
+        pd_request_free(request);
+        pd_pending_free(pending);
+        pd_admission_leave(&daemon->admission, &conn->share);
+        return pd_fail(err, PD_NO_MEMORY, "Declare: out of memory, try again later");
+    }
+    conn->declaring = true;
+    pd_pendings_add(&conn->pendings, pending);
+    pd_daemon_post(daemon, request);
+    return PD_OK;
+}
+
+int pd_run_declare(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
+{
+    const Paramd__DeclareRequest *declare = message;
+    Paramd__DeclareReply reply = PARAMD__DECLARE_REPLY__INIT;
+    size_t before = conn->handles.n;
+    int rc = PD_OK;
+
+    if (conn->declared) return pd_fail(err, PD_FAILED_PRECONDITION, "the parameters of this connection are declared already");
+    for (size_t i = 0; i < declare->n_parameters && rc == PD_OK; i++) rc = declare_one(conn, declare->parameters[i], err);
+    if (rc == PD_OK && declare->last) rc = declare_all(conn, prefix, err);
+    if (rc != PD_OK) pd_handles_cut(&conn->handles, before);
+    else if (!declare->last) pd_conn_reply(conn, PD_DECLARE, prefix->request, &reply.base);
+    return rc;
+}
+
+static void reply_declared(pd_conn *conn, pd_pending *pending, const pd_effect *effect, Paramd__Declared *declared, Paramd__Declared **list)
+{
+    Paramd__DeclareReply reply = PARAMD__DECLARE_REPLY__INIT;
+
+    reply.parameters = list;
+    reply.n_parameters = effect->u.declared.n;
+    reply.must_init = effect->u.declared.must_init;
+    for (size_t i = 0; i < reply.n_parameters; i++) {
+        paramd__declared__init(&declared[i]);
+        declared[i].step = effect->u.declared.params[i].step;
+        declared[i].initialised = effect->u.declared.params[i].initialised;
+        list[i] = &declared[i];
+    }
+    pd_conn_answer(conn, pending, &reply.base);
+}
+
+void pd_declare_reply(pd_conn *conn, pd_pending *pending, const pd_effect *effect)
+{
+    size_t n = effect->u.declared.n;
+    Paramd__Declared *declared = calloc(n, sizeof *declared);
+    Paramd__Declared **list = calloc(n, sizeof *list);
+
+    conn->declaring = false;
+    conn->declared = true;
+    for (size_t i = 0; i < n; i++) conn->handles.params[i] = effect->u.declared.params[i].param;
+    if (declared != NULL && list != NULL) reply_declared(conn, pending, effect, declared, list);
+    else pd_conn_close(conn, pd_code_text(PD_NO_MEMORY));
+    free(declared);
+    free(list);
+    pd_conn_resume(conn);
+}
+
+void pd_undeclare(pd_conn *conn)
+{
+    conn->declaring = conn->declared = false;
+    pd_handles_cut(&conn->handles, 0);
+    if (conn->share.reserve == 0) return;
+    pd_admission_leave(&conn->daemon->admission, &conn->share);
+    conn->daemon->stall_over = true;
+}

@@ -1,0 +1,251 @@
+#include "loop.h"
+
+#include "paramd/optim.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { PAGE_ENTRIES = 256, PAGE_BYTES = PD_MAX_HEADER_BYTES - 1024 };
+
+/* ---- entries ---- */
+
+static void fill_job(Paramd__JobInfo *to, const pd_job_info *from)
+{
+    paramd__job_info__init(to);
+    to->name = (char *)from->name;
+    to->state = (char *)from->state;
+    to->world_size = from->world_size;
+    to->connected = from->connected;
+    to->params = from->params;
+    to->elements = from->elements;
+    to->weight_bytes = from->weight_bytes;
+    to->state_bytes = from->state_bytes;
+    to->held_bytes = from->held_bytes;
+    to->step_least = from->step_least;
+    to->step_most = from->step_most;
+    to->contributions = from->contributions;
+    to->steps = from->steps;
+    to->skipped = from->skipped;
+    to->refused = from->refused;
+    to->duplicates = from->duplicates;
+}
+
+/* `shape`: memory for its dimensions. */
+static void fill_param(Paramd__ParamInfo *to, const pd_param_info *from, uint64_t *shape)
+{
+    paramd__param_info__init(to);
+    to->name = (char *)from->name;
+    to->optimizer = (char *)from->optimizer;
+    for (int i = 0; i < from->shape.rank; i++) shape[i] = (uint64_t)from->shape.dim[i];
+    to->shape = shape;
+    to->n_shape = (size_t)from->shape.rank;
+    to->step = from->step;
+    to->version = from->version;
+    to->count = from->count;
+    to->skipped = from->skipped;
+    to->contributions = from->contributions;
+    to->state_bytes = from->state_bytes;
+    to->initialised = from->initialised;
+    to->missing = (char *)from->missing;
+}
+
+static void fill_worker(Paramd__WorkerInfo *to, const pd_worker_info *from)
+{
+    paramd__worker_info__init(to);
+    to->rank = from->rank;
+    to->label = (char *)from->label;
+    to->state = (char *)from->state;
+    to->nonce = from->nonce;
+    to->step = from->step;
+    to->contributions = from->contributions;
+    to->held_bytes = from->held_bytes;
+}
+
+/* ---- a page: as many entries from `start` on as fit a header ---- */
+
+typedef union entry { Paramd__JobInfo job; Paramd__ParamInfo param; Paramd__WorkerInfo worker; ProtobufCMessage base; } entry;
+
+typedef struct page {
+    entry    at[PAGE_ENTRIES];
+    void    *list[PAGE_ENTRIES];
+    uint64_t shapes[PAGE_ENTRIES][PD_MAX_RANK];
+    size_t   n, bytes;
+} page;
+
+static void fill_entry(page *p, const pd_info *info, size_t i)
+{
+    entry *to = &p->at[p->n];
+
+    if (info->jobs != NULL) fill_job(&to->job, &info->jobs[i]);
+    else if (info->params != NULL) fill_param(&to->param, &info->params[i], p->shapes[p->n]);
+    else fill_worker(&to->worker, &info->workers[i]);
+}
+
+/* Returns the index after the last entry that found room. */
+static size_t fill_page(page *p, const pd_info *info, size_t start, size_t n)
+{
+    size_t i = start;
+
+    for (; i < n && p->n < PAGE_ENTRIES; i++) {
+        fill_entry(p, info, i);
+        p->bytes += protobuf_c_message_get_packed_size(&p->at[p->n].base) + 8;
+        if (p->bytes > PAGE_BYTES) break;
+        p->list[p->n] = &p->at[p->n];
+        p->n++;
+    }
+    return i;
+}
+
+static void list_reply(pd_conn *conn, pd_pending *pending, const pd_info *info, page *p)
+{
+    Paramd__ListReply reply = PARAMD__LIST_REPLY__INIT;
+    size_t n = info->n_jobs + info->n_params + info->n_workers;         /* one of them */
+    size_t next = fill_page(p, info, pending->start, n);
+
+    if (info->jobs != NULL) {
+        reply.jobs = (Paramd__JobInfo **)p->list;
+        reply.n_jobs = p->n;
+    } else if (info->params != NULL) {
+        reply.params = (Paramd__ParamInfo **)p->list;
+        reply.n_params = p->n;
+    } else {
+        reply.workers = (Paramd__WorkerInfo **)p->list;
+        reply.n_workers = p->n;
+    }
+    reply.next = next < n ? (uint32_t)next : 0;
+    pd_conn_answer(conn, pending, &reply.base);
+}
+
+/* ---- status ---- */
+
+static uint64_t resident_bytes(const pd_daemon *daemon)
+{
+    char text[128];
+    ssize_t n = pread(daemon->statm, text, sizeof text - 1, 0);
+    char *space;
+
+    if (n <= 0) return 0;
+    text[n] = '\0';
+    space = strchr(text, ' ');
+    return space != NULL ? strtoull(space, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
+static uint64_t peak_resident_bytes(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
+}
+
+static void fill_status(const pd_daemon *daemon, const pd_info *info, Paramd__StatusReply *reply, double busy[4])
+{
+    reply->server = "paramd " PD_VERSION;
+    reply->protocol = PD_PROTOCOL_VERSION;
+    reply->blas_core = (char *)daemon->config.blas_core;
+    reply->uptime_ms = uv_now(&daemon->loop) - daemon->started_ms;
+    reply->draining = info->draining || daemon->drain.begun;
+    reply->connections = (uint32_t)daemon->n_conns;
+    reply->ingest_bytes = daemon->admission.budget;
+    reply->ingest_used = daemon->admission.used;
+    reply->resident_bytes = resident_bytes(daemon);
+    reply->peak_resident_bytes = peak_resident_bytes();
+    reply->bytes_in = daemon->bytes_in;
+    reply->bytes_out = daemon->bytes_out;
+    reply->frames_in = daemon->frames_in;
+    reply->frames_refused = daemon->frames_refused;
+    reply->loop_polls = daemon->lag.polls;
+    busy[0] = pd_lag_percentile(&daemon->lag, 0.5);
+    busy[1] = pd_lag_percentile(&daemon->lag, 0.99);
+    busy[2] = pd_lag_percentile(&daemon->lag, 0.999);
+    busy[3] = (double)daemon->lag.largest_ns / 1e6;
+    reply->loop_busy_ms = busy;
+    reply->n_loop_busy_ms = 4;
+}
+
+static void status_reply(pd_conn *conn, pd_pending *pending, const pd_info *info, page *p)
+{
+    Paramd__StatusReply reply = PARAMD__STATUS_REPLY__INIT;
+    double busy[4];
+
+    fill_status(conn->daemon, info, &reply, busy);
+    fill_page(p, info, 0, info->n_jobs);        /* the first page of them; List has all */
+    reply.jobs = (Paramd__JobInfo **)p->list;
+    reply.n_jobs = p->n;
+    pd_conn_answer(conn, pending, &reply.base);
+}
+
+void pd_info_reply(pd_conn *conn, pd_pending *pending, const pd_info *info)
+{
+    page *p = calloc(1, sizeof *p);
+
+    if (p == NULL) pd_conn_close(conn, pd_code_text(PD_NO_MEMORY));
+    else if (pending->method == PD_STATUS) status_reply(conn, pending, info, p);
+    else list_reply(conn, pending, info, p);
+    free(p);
+}
+
+/* ---- optimizers: straight from the row table ---- */
+
+static const char *const type_names[] = { [PD_REAL] = "real", [PD_INT] = "int", [PD_FLAG] = "flag", [PD_CHOICE] = "choice" };
+
+typedef struct hyper_entry { Paramd__Hyper message; char preset[64]; } hyper_entry;
+
+static void fill_hyper(hyper_entry *to, const pd_hypers *defaults, const pd_hyper *from, int index)
+{
+    paramd__hyper__init(&to->message);
+    to->message.name = (char *)from->name;
+    to->message.type = (char *)type_names[from->type];
+    to->message.preset = pd_hypers_text(defaults, index, to->preset, sizeof to->preset);
+    to->message.least = from->least;
+    to->message.most = from->most;
+    if (from->choices != NULL) to->message.choices = (char *)from->choices;
+    to->message.help = (char *)from->help;
+    to->message.per_step = from->per_step;
+}
+
+typedef struct row_entry {
+    Paramd__Optimizer message;
+    Paramd__Hyper    *list[PD_MAX_HYPERS];
+    hyper_entry       hypers[PD_MAX_HYPERS];
+} row_entry;
+
+static void fill_row(row_entry *to, const pd_row *row)
+{
+    pd_hypers defaults;
+    size_t n;
+    const pd_hyper *hypers = pd_row_hypers(row, &n);
+
+    pd_hypers_init(&defaults, row);
+    paramd__optimizer__init(&to->message);
+    to->message.name = (char *)pd_row_name(row);
+    to->message.about = (char *)pd_row_about(row);
+    to->message.hypers = to->list;
+    to->message.n_hypers = n;
+    for (size_t i = 0; i < n; i++) {
+        fill_hyper(&to->hypers[i], &defaults, &hypers[i], (int)i);
+        to->list[i] = &to->hypers[i].message;
+    }
+}
+
+void pd_optimizers_reply(pd_conn *conn, uint64_t request)
+{
+    Paramd__OptimizersReply reply = PARAMD__OPTIMIZERS_REPLY__INIT;
+    size_t n = 0;
+    row_entry *rows;
+    Paramd__Optimizer **list;
+
+    while (pd_optim_at(n) != NULL) n++;
+    rows = calloc(n, sizeof *rows);
+    list = calloc(n, sizeof *list);
+    for (size_t i = 0; rows != NULL && list != NULL && i < n; i++) {
+        fill_row(&rows[i], pd_optim_at(i));
+        list[i] = &rows[i].message;
+    }
+    reply.optimizers = list;
+    reply.n_optimizers = n;
+    if (rows != NULL && list != NULL) pd_conn_reply(conn, PD_OPTIMIZERS, request, &reply.base);
+    else pd_conn_close(conn, pd_code_text(PD_NO_MEMORY));
+    free(rows);
+    free(list);
+}

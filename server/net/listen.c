@@ -1,0 +1,329 @@
+#define _GNU_SOURCE       /* accept4 */
+#include "loop.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <syslog.h>
+#include <unistd.h>
+
+enum { BACKLOG = 1024, ACCEPTS_A_TURN = 32, ENDING_EXTRA = 64 };
+
+/* ---- addresses ---- */
+
+static bool is_loopback(const struct sockaddr *address)
+{
+    const struct sockaddr_in *v4 = (const void *)address;
+    const struct sockaddr_in6 *v6 = (const void *)address;
+
+    if (address->sa_family == AF_UNIX) return true;
+    if (address->sa_family == AF_INET) return ntohl(v4->sin_addr.s_addr) >> 24 == 127;
+    return address->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+}
+
+static void address_text(const struct sockaddr *address, socklen_t length, char *text, size_t size)
+{
+    char host[64], port[16];
+
+    if (address->sa_family == AF_UNIX)
+        snprintf(text, size, "unix socket");
+    else if (getnameinfo(address, length, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+        snprintf(text, size, address->sa_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
+    else
+        snprintf(text, size, "?");
+}
+
+static int check_reach(const pd_daemon *daemon, const struct sockaddr *address, const char *text, pd_error *err)
+{
+    if (is_loopback(address) || daemon->config.insecure) return PD_OK;
+    return pd_fail(err, PD_PERMISSION_DENIED, "refusing to listen on %s: anybody who reaches it could read and change every job, as there are no "
+                   "credentials yet. Listen on 127.0.0.1, or set server.insecure = yes if the network keeps strangers out", text);
+}
+
+/* ---- a listening socket ---- */
+
+static int add(pd_daemon *daemon, int fd, const char *path, pd_error *err)
+{
+    pd_listener *listener = &daemon->listener[daemon->n_listeners];
+
+    if (daemon->n_listeners == PD_MAX_LISTENERS) return pd_fail(err, PD_INVALID_ARGUMENT, "more than %d addresses to listen on", PD_MAX_LISTENERS);
+    if (uv_poll_init(&daemon->loop, &listener->poll, fd) != 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "socket %d cannot be polled: is it a listening socket?", fd);
+    listener->daemon = daemon;
+    listener->poll.data = listener;
+    listener->fd = fd;
+    snprintf(listener->path, sizeof listener->path, "%s", path);
+    daemon->n_listeners++;
+    return PD_OK;
+}
+
+static void tell(pd_daemon *daemon, int fd, const char *path)
+{
+    struct sockaddr_storage address;
+    socklen_t length = sizeof address;
+    char text[80];
+
+    if (path[0] != '\0') {
+        daemon->config.log(LOG_NOTICE, "listening on unix:%s", path);
+        return;
+    }
+    if (getsockname(fd, (struct sockaddr *)&address, &length) != 0) return;
+    address_text((struct sockaddr *)&address, length, text, sizeof text);
+    if (daemon->port == 0 && address.ss_family == AF_INET) daemon->port = ntohs(((struct sockaddr_in *)&address)->sin_port);
+    if (daemon->port == 0 && address.ss_family == AF_INET6) daemon->port = ntohs(((struct sockaddr_in6 *)&address)->sin6_port);
+    daemon->config.log(LOG_NOTICE, "listening on %s", text);
+}
+
+static int open_tcp(const struct addrinfo *info)
+{
+    int on = 1, fd = socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (fd < 0) return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (info->ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    if (bind(fd, info->ai_addr, info->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0) return fd;
+    on = errno;
+    close(fd);
+    errno = on;
+    return -1;
+}
+
+static int listen_tcp(pd_daemon *daemon, const struct addrinfo *info, pd_error *err)
+{
+    char text[80];
+    int fd, rc;
+
+    address_text(info->ai_addr, info->ai_addrlen, text, sizeof text);
+    if ((rc = check_reach(daemon, info->ai_addr, text, err)) != PD_OK) return rc;
+    if ((fd = open_tcp(info)) < 0) return pd_fail(err, PD_UNAVAILABLE, "cannot listen on %s: %s", text, strerror(errno));
+    if ((rc = add(daemon, fd, "", err)) != PD_OK) {
+        close(fd);
+        return rc;
+    }
+    tell(daemon, fd, "");
+    return PD_OK;
+}
+
+/* "host:port", "[v6]:port", "*:port" in place; `at` is changed. */
+static int split(char *at, char **host, char **port, pd_error *err)
+{
+    char *colon = strrchr(at, ':'), *end;
+
+    if (colon == NULL || colon[1] == '\0') return pd_fail(err, PD_INVALID_ARGUMENT, "server.listen: \"%s\" is not host:port", at);
+    *host = at;
+    *port = colon + 1;
+    *colon = '\0';
+    if (at[0] == '[' && (end = strchr(at, ']')) != NULL && end[1] == '\0') {
+        *end = '\0';
+        *host = at + 1;
+    } else if (strchr(at, ':') != NULL) {
+        return pd_fail(err, PD_INVALID_ARGUMENT, "server.listen: \"%s:%s\": write an IPv6 address as [address]:port", at, *port);
+    }
+    if (strcmp(*host, "*") == 0) *host = "";
+    return PD_OK;
+}
+
+static int listen_address(pd_daemon *daemon, char *at, pd_error *err)
+{
+    struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV }, *list;
+    char *host = NULL, *port = NULL;
+    int rc = split(at, &host, &port, err), found;
+
+    if (rc != PD_OK) return rc;
+    found = getaddrinfo(host[0] != '\0' ? host : NULL, port, &hints, &list);
+    if (found != 0) return pd_fail(err, PD_UNAVAILABLE, "server.listen: %s:%s: %s", host, port, gai_strerror(found));
+    for (struct addrinfo *info = list; info != NULL && rc == PD_OK; info = info->ai_next) rc = listen_tcp(daemon, info, err);
+    freeaddrinfo(list);
+    return rc;
+}
+
+static int listen_addresses(pd_daemon *daemon, const char *text, pd_error *err)
+{
+    char *copy = strdup(text), *state = NULL;
+    int rc = PD_OK;
+
+    if (copy == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    for (char *at = strtok_r(copy, ", \t", &state); at != NULL && rc == PD_OK; at = strtok_r(NULL, ", \t", &state))
+        rc = listen_address(daemon, at, err);
+    free(copy);
+    return rc;
+}
+
+/* ---- Unix sockets ---- */
+
+/* A socket file whose server has gone refuses connections and may be replaced; one that answers, or another kind of file, may not. */
+static bool is_stale(const struct sockaddr_un *address)
+{
+    struct stat found;
+    int fd, rc;
+
+    if (lstat(address->sun_path, &found) != 0 || !S_ISSOCK(found.st_mode)) return false;
+    if ((fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) < 0) return false;
+    rc = connect(fd, (const struct sockaddr *)address, sizeof *address);
+    rc = rc != 0 && errno == ECONNREFUSED;
+    close(fd);
+    return rc;
+}
+
+static int bind_unix(int fd, const struct sockaddr_un *address)
+{
+    int rc = bind(fd, (const struct sockaddr *)address, sizeof *address);
+
+    if (rc == 0 || errno != EADDRINUSE || !is_stale(address)) return rc;
+    unlink(address->sun_path);
+    return bind(fd, (const struct sockaddr *)address, sizeof *address);
+}
+
+static int listen_unix(pd_daemon *daemon, const char *path, pd_error *err)
+{
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    int fd, rc;
+
+    if (strlen(path) >= sizeof address.sun_path)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "server.unix_socket: a path of at most %zu bytes, this has %zu", sizeof address.sun_path - 1, strlen(path));
+    strcpy(address.sun_path, path);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind_unix(fd, &address) != 0 || listen(fd, BACKLOG) != 0) {
+        rc = pd_fail(err, PD_UNAVAILABLE, "cannot listen on unix:%s: %s", path, strerror(errno));
+        if (fd >= 0) close(fd);
+        return rc;
+    }
+    if ((rc = add(daemon, fd, path, err)) != PD_OK) {
+        close(fd);
+        return rc;
+    }
+    tell(daemon, fd, path);
+    return PD_OK;
+}
+
+/* ---- sockets that the service manager has opened ---- */
+
+static int take_socket(pd_daemon *daemon, int fd, pd_error *err)
+{
+    struct sockaddr_storage address;
+    socklen_t length = sizeof address;
+    int listens = 0, rc;
+    socklen_t size = sizeof listens;
+    char text[80];
+
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || !listens
+        || getsockname(fd, (struct sockaddr *)&address, &length) != 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "descriptor %d of LISTEN_FDS is not a listening socket", fd);
+    address_text((struct sockaddr *)&address, length, text, sizeof text);
+    if ((rc = check_reach(daemon, (struct sockaddr *)&address, text, err)) != PD_OK) return rc;
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    if ((rc = add(daemon, fd, "", err)) == PD_OK) tell(daemon, fd, "");
+    return rc;
+}
+
+int pd_listen(pd_daemon *daemon, pd_error *err)
+{
+    const pd_daemon_config *config = &daemon->config;
+    int rc = PD_OK;
+
+    daemon->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    for (int i = 0; i < config->n_sockets && rc == PD_OK; i++) rc = take_socket(daemon, config->first_socket + i, err);
+    if (config->n_sockets > 0 || rc != PD_OK) return rc;
+    if (config->listen[0] != '\0') rc = listen_addresses(daemon, config->listen, err);
+    if (rc == PD_OK && config->unix_socket[0] != '\0') rc = listen_unix(daemon, config->unix_socket, err);
+    return rc;
+}
+
+/* ---- accepting ---- */
+
+static void tune(int fd, int family, const pd_daemon_config *config)
+{
+    int on = 1, idle = (int)(config->silence_ms / 1000) + 1, unsent = (int)config->write_ms;
+
+    if (family == AF_UNIX) return;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unsent, sizeof unsent);
+}
+
+static void welcome(pd_daemon *daemon, int fd, const struct sockaddr *address, socklen_t length)
+{
+    char text[80];
+    pd_conn *conn;
+    pd_error err;
+
+    tune(fd, address->sa_family, &daemon->config);
+    address_text(address, length, text, sizeof text);
+    if ((conn = pd_conn_new(daemon, fd, text)) == NULL) {
+        close(fd);
+        return;
+    }
+    if (daemon->n_conns <= daemon->config.max_connections) return;
+    pd_fail(&err, PD_RESOURCE_EXHAUSTED, "%u connections are open already (server.max_connections)", daemon->config.max_connections);
+    pd_conn_end(conn, 0, 0, &err);
+}
+
+/* No descriptor is left: the spare one accepts and closes, so that the peer knows and we are not asked without end. */
+static void turn_away(pd_daemon *daemon, int fd)
+{
+    int peer;
+
+    daemon->config.log(LOG_WARNING, "out of file descriptors: a connection was turned away (ulimit -n, LimitNOFILE)");
+    if (daemon->spare_fd >= 0) close(daemon->spare_fd);
+    peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+    if (peer >= 0) close(peer);
+    daemon->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (peer >= 0 && daemon->spare_fd >= 0) return;
+    for (int i = 0; i < daemon->n_listeners; i++) uv_poll_stop(&daemon->listener[i].poll);      /* until the next tick */
+    daemon->paused = true;
+}
+
+static void on_ready(uv_poll_t *poll, int status, int events)
+{
+    pd_listener *listener = poll->data;
+    pd_daemon *daemon = listener->daemon;
+    struct sockaddr_storage address;
+    socklen_t length;
+
+    (void)status, (void)events;
+    for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+        int fd;
+        length = sizeof address;
+        fd = accept4(listener->fd, (struct sockaddr *)&address, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0) {
+            welcome(daemon, fd, (struct sockaddr *)&address, length);
+        } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            turn_away(daemon, listener->fd);
+            return;
+        } else if (errno != EINTR && errno != ECONNABORTED) {
+            return;
+        }
+    }
+}
+
+void pd_listen_begin(pd_daemon *daemon)
+{
+    daemon->paused = false;
+    for (int i = 0; i < daemon->n_listeners; i++) uv_poll_start(&daemon->listener[i].poll, UV_READABLE, on_ready);
+}
+
+void pd_listen_end(pd_daemon *daemon)
+{
+    for (int i = 0; i < daemon->n_listeners; i++) {
+        pd_listener *listener = &daemon->listener[i];
+        uv_poll_stop(&listener->poll);
+        uv_close((uv_handle_t *)&listener->poll, NULL);
+        close(listener->fd);
+        if (listener->path[0] != '\0') unlink(listener->path);
+    }
+    daemon->n_listeners = 0;
+    if (daemon->spare_fd >= 0) close(daemon->spare_fd);
+    daemon->spare_fd = -1;
+}

@@ -1,0 +1,103 @@
+/* loop.h - what the modules of the loop thread share: the daemon's own struct. Loop thread, all of it. */
+#ifndef PD_LOOP_H
+#define PD_LOOP_H
+
+#include "conn.h"
+#include "daemon.h"
+#include "lag.h"
+#include "pool.h"
+
+#define PD_MAX_LISTENERS 16
+#define PD_SLICE         (64 * 1024)            /* bytes per read: what fits the cache moves fastest */
+#define PD_LEAST_QUOTA   (32 * 1024)
+#define PD_MOST_QUOTA    (256 * 1024)           /* bytes a connection may move, each way, in one turn of the loop */
+#define PD_TURN_BYTES    (1024 * 1024)          /* bytes that all of them together should */
+#define PD_MAX_PENDING   16384                  /* requests of a connection under way */
+#define PD_MAX_WAITING   (1024 * 1024)          /* pieces of them */
+#define PD_HIGH_WATER    (1024 * 1024)          /* control frames not read by a peer, bytes: then we do not read from it */
+
+typedef struct pd_listener {
+    struct pd_daemon *daemon;
+    uv_poll_t         poll;
+    int               fd;
+    char              path[108];                /* Unix socket that we made: removed at the end */
+} pd_listener;
+
+typedef struct pd_drain {
+    bool     begun, stops, done;                /* stops: the daemon ends when it is done */
+    uint64_t deadline_ms;                       /* by then it ends whatever the store says */
+} pd_drain;
+
+struct pd_daemon {
+    pd_daemon_config config;
+    uv_loop_t        loop;
+    uv_async_t       wake;
+    uv_prepare_t     prepare;
+    uv_timer_t       timer;
+    uv_signal_t      signal[2];
+    pd_listener      listener[PD_MAX_LISTENERS];
+    int              n_listeners, spare_fd;     /* spare_fd: given up for a moment when descriptors run out */
+    bool             paused;                    /* listeners wait for the next tick: no descriptors */
+    pd_mailbox      *effects, *requests;
+    pd_mail         *backlog;                   /* effects taken and not handled */
+    size_t           backlog_at;                /* entries of the first one that are handled, where it has several */
+    pd_mail         *post_first, *post_last;    /* requests of this turn */
+    pd_snapshot     *released;                  /* to go back to the store at the end of this turn */
+    pd_conn        **conns;                     /* number % capacity is the place */
+    size_t           capacity, n_conns, next_place;
+    uint64_t         serial;
+    pd_conn         *dirty;
+    size_t           active, was_active;        /* connections that moved bytes in this turn and the last */
+    bool             stall_over;                /* shares have grown: those that wait for theirs are asked again */
+    pd_pool         *pool;
+    pd_admission     admission;
+    pd_board        *board;
+    pd_arena        *arena;
+    pd_reply_scratch scratch;
+    pd_drain         drain;
+    pd_request      *drain_request;             /* made in time; NULL once it is on its way */
+    pd_lag           lag;
+    int              statm;                     /* /proc/self/statm, opened at start */
+    uint64_t         started_ms, key;
+    uint64_t         bytes_in, bytes_out, frames_in, frames_refused;
+    uint64_t         calls[PD_METHODS];
+    unsigned         port;
+};
+
+/* ---- daemon.c ---- */
+pd_conn *pd_daemon_find(pd_daemon *daemon, uint64_t number);        /* NULL: gone */
+int      pd_daemon_place(pd_daemon *daemon, pd_conn *conn);         /* numbers it. PD_RESOURCE_EXHAUSTED: no place */
+void     pd_daemon_gone(pd_daemon *daemon, pd_conn *conn);          /* its place is free */
+void     pd_daemon_post(pd_daemon *daemon, pd_request *request);    /* takes; goes out at the end of this turn */
+void     pd_daemon_home(pd_daemon *daemon, pd_buffer *buffer);      /* takes a payload's memory back; its rank may send more */
+size_t   pd_daemon_quota(const pd_daemon *daemon);
+void     pd_daemon_drain(pd_daemon *daemon, bool stops, uint64_t within_ms);
+void     pd_daemon_drained(pd_daemon *daemon);                      /* the store has answered that drain */
+void     pd_daemon_stop(pd_daemon *daemon);
+/* ---- listen.c ---- */
+int      pd_listen(pd_daemon *daemon, pd_error *err);
+void     pd_listen_begin(pd_daemon *daemon);                        /* accepts from now on */
+void     pd_listen_end(pd_daemon *daemon);
+/* ---- dispatch.c ---- */
+extern const pd_framer_user pd_dispatch;                            /* with arg = the connection */
+void     pd_dispatch_check(void);                                   /* asserts that the table agrees with paramd.proto */
+void     pd_incoming_drop(pd_conn *conn);                           /* forgets the frame under way */
+/* ---- push.c: frames with tensors ---- */
+int      pd_prepare_init(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+int      pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+void     pd_finish_init(pd_conn *conn);
+void     pd_finish_push(pd_conn *conn);
+int      pd_run_pull(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+/* ---- hello.c: joining ---- */
+int      pd_run_hello(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+int      pd_run_declare(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+void     pd_hello_reply(pd_conn *conn, pd_pending *pending, const pd_effect *effect);   /* effect NULL: an operator's */
+void     pd_declare_reply(pd_conn *conn, pd_pending *pending, const pd_effect *effect);
+void     pd_undeclare(pd_conn *conn);
+/* ---- answer.c: effects ---- */
+bool     pd_handle_effect(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns);    /* takes it, or false: not finished, later again */
+/* ---- info.c: what operators ask ---- */
+void     pd_info_reply(pd_conn *conn, pd_pending *pending, const pd_info *info);
+void     pd_optimizers_reply(pd_conn *conn, uint64_t request);
+
+#endif

@@ -1,0 +1,270 @@
+#include "output.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint8_t zeros[PD_PAYLOAD_ALIGN];
+
+/* ---- scratch ---- */
+
+int pd_reply_scratch_init(pd_reply_scratch *scratch, size_t capacity)
+{
+    scratch->capacity = capacity;
+    scratch->outcomes = calloc(capacity, sizeof *scratch->outcomes);
+    scratch->list = calloc(capacity, sizeof *scratch->list);
+    scratch->spans = calloc(2 * capacity, sizeof *scratch->spans);
+    if (scratch->outcomes == NULL || scratch->list == NULL || scratch->spans == NULL) return PD_NO_MEMORY;
+    for (size_t i = 0; i < capacity; i++) {
+        paramd__outcome__init(&scratch->outcomes[i]);
+        scratch->list[i] = &scratch->outcomes[i];
+    }
+    return PD_OK;
+}
+
+void pd_reply_scratch_free(pd_reply_scratch *scratch)
+{
+    free(scratch->outcomes);
+    free(scratch->list);
+    free(scratch->spans);
+}
+
+/* ---- queues ---- */
+
+bool pd_output_empty(const pd_output *output)
+{
+    return !output->busy && output->beats_bytes == 0 && output->first == NULL && output->first_reply == NULL;
+}
+
+bool pd_output_beat(pd_output *output, uint64_t request)
+{
+    pd_prefix prefix = { .version = PD_PROTOCOL_VERSION, .flags = PD_FLAG_REPLY, .method = PD_HEARTBEAT, .request = request };
+
+    if (output->beats_bytes == sizeof output->beats) return false;
+    pd_prefix_write(output->beats + output->beats_bytes, &prefix);
+    output->beats_bytes += PD_PREFIX_BYTES;
+    return true;
+}
+
+int pd_output_frame(pd_output *output, uint8_t *at, size_t bytes)
+{
+    pd_frame_out *frame = malloc(sizeof *frame);
+
+    if (frame == NULL) return PD_NO_MEMORY;
+    *frame = (pd_frame_out){ .bytes = bytes, .at = at };
+    if (output->first == NULL) output->first = frame;
+    else output->last->next = frame;
+    output->last = frame;
+    output->held += bytes;
+    return PD_OK;
+}
+
+void pd_output_reply(pd_output *output, pd_pending *reply)
+{
+    reply->next_reply = NULL;
+    if (output->first_reply == NULL) output->first_reply = reply;
+    else output->last_reply->next_reply = reply;
+    output->last_reply = reply;
+}
+
+/* ---- a reply's payload: each piece's data at the next multiple of 64 ---- */
+
+static size_t data_bytes(const pd_waiter *piece)
+{
+    return piece->pulls ? (size_t)piece->count * pd_dtype_size(piece->dtype) : 0;
+}
+
+static const uint8_t *data_at(const pd_waiter *piece)
+{
+    return (const uint8_t *)piece->snapshot->at[piece->dtype] + (size_t)piece->first * pd_dtype_size(piece->dtype);
+}
+
+static size_t last_with_data(const pd_wait *wait)
+{
+    size_t i = wait->n;
+    while (i > 0 && data_bytes(&wait->at[i - 1]) == 0) i--;
+    return i > 0 ? i - 1 : 0;
+}
+
+static size_t padding_after(const pd_waiter *piece, bool last)
+{
+    size_t over = data_bytes(piece) % PD_PAYLOAD_ALIGN;
+    return over == 0 || last ? 0 : PD_PAYLOAD_ALIGN - over;
+}
+
+uint64_t pd_reply_payload_bytes(const pd_wait *wait)
+{
+    size_t last = last_with_data(wait);
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < wait->n; i++) bytes += data_bytes(&wait->at[i]) + padding_after(&wait->at[i], i == last);
+    return bytes;
+}
+
+/* Spans of the payload from (piece, sent) on: at most `max` of them and `most` bytes. */
+static int payload_spans(const pd_wait *wait, size_t last, size_t piece, uint64_t sent, struct iovec *iov, int max, size_t most)
+{
+    int n = 0;
+
+    for (; piece < wait->n && n < max && most > 0; piece++, sent = 0) {
+        size_t data = data_bytes(&wait->at[piece]), pad = padding_after(&wait->at[piece], piece == last);
+        if (sent < data) {
+            size_t len = data - sent < most ? data - sent : most;
+            iov[n++] = (struct iovec){ (void *)(data_at(&wait->at[piece]) + sent), len };
+            most -= len;
+            sent += len;
+        }
+        if (sent >= data && sent < data + pad && n < max && most > 0) {
+            size_t len = data + pad - sent < most ? data + pad - sent : most;
+            iov[n++] = (struct iovec){ (void *)zeros, len };
+            most -= len;
+        } else if (sent < data + pad) {
+            break;
+        }
+    }
+    return n;
+}
+
+/* ---- the frame being sent ---- */
+
+static int pack_reply(pd_output *output, const pd_reply_scratch *scratch, const pd_pending *reply)
+{
+    const pd_wait *wait = &reply->wait;
+    Paramd__DataReply message = PARAMD__DATA_REPLY__INIT;
+    uint8_t flags = PD_FLAG_REPLY | (reply->checksum ? PD_FLAG_CHECKSUM : 0);
+    int n_spans = 0;
+
+    assert(wait->n <= scratch->capacity);
+    message.outcomes = scratch->list;
+    message.n_outcomes = wait->n;
+    for (size_t i = 0; i < wait->n; i++) {
+        scratch->outcomes[i].outcome = (uint32_t)wait->at[i].outcome;
+        scratch->outcomes[i].step = wait->at[i].step;
+        scratch->outcomes[i].version = wait->at[i].version;
+    }
+    if (reply->checksum)
+        n_spans = payload_spans(wait, last_with_data(wait), 0, 0, scratch->spans, (int)(2 * scratch->capacity), SIZE_MAX);
+    return pd_frame_pack(&output->head_owned, &output->head_bytes, reply->method, flags, reply->id, &message.base,
+                         scratch->spans, (size_t)n_spans, pd_reply_payload_bytes(wait));
+}
+
+static void begin_beats(pd_output *output)
+{
+    memcpy(output->sending, output->beats, output->beats_bytes);
+    output->head = output->sending;
+    output->head_bytes = output->beats_bytes;
+    output->beats_bytes = 0;
+}
+
+static void begin_frame(pd_output *output)
+{
+    pd_frame_out *frame = output->first;
+
+    output->head = output->head_owned = frame->at;
+    output->head_bytes = frame->bytes;
+    output->held -= frame->bytes;
+    output->first = frame->next;
+    free(frame);
+}
+
+static int begin_reply(pd_output *output, const pd_reply_scratch *scratch)
+{
+    pd_pending *reply = output->first_reply;
+    int rc = pack_reply(output, scratch, reply);
+
+    if (rc != PD_OK) return rc;
+    output->first_reply = reply->next_reply;
+    output->head = output->head_owned;
+    output->reply = reply;
+    output->last_piece = last_with_data(&reply->wait);
+    output->piece = 0;
+    output->piece_sent = 0;
+    return PD_OK;
+}
+
+static int begin(pd_output *output, const pd_reply_scratch *scratch)
+{
+    int rc = PD_OK;
+
+    output->head_sent = 0;
+    output->head_owned = NULL;
+    output->reply = NULL;
+    if (output->beats_bytes > 0) begin_beats(output);
+    else if (output->first != NULL) begin_frame(output);
+    else rc = begin_reply(output, scratch);
+    output->busy = rc == PD_OK;
+    return rc;
+}
+
+int pd_output_next(pd_output *output, pd_reply_scratch *scratch, struct iovec *iov, int max, size_t most, int *n)
+{
+    size_t head;
+    int rc;
+
+    *n = 0;
+    if (pd_output_empty(output)) return PD_OK;
+    if (!output->busy && (rc = begin(output, scratch)) != PD_OK) return rc;
+    head = output->head_bytes - output->head_sent;
+    if (head > most) head = most;
+    if (head > 0) iov[(*n)++] = (struct iovec){ output->head + output->head_sent, head };
+    if (output->reply != NULL && output->head_sent + head == output->head_bytes)
+        *n += payload_spans(&output->reply->wait, output->last_piece, output->piece, output->piece_sent, iov + *n, max - *n, most - head);
+    return PD_OK;
+}
+
+/* Moves on over what was sent of the payload and lets go of pieces that are through. */
+static void payload_sent(pd_output *output, pd_board *board, uint64_t n)
+{
+    pd_wait *wait = &output->reply->wait;
+
+    while (output->piece < wait->n) {
+        pd_waiter *piece = &wait->at[output->piece];
+        uint64_t left = data_bytes(piece) + padding_after(piece, output->piece == output->last_piece) - output->piece_sent;
+        if (n < left) {
+            output->piece_sent += n;
+            return;
+        }
+        n -= left;
+        pd_board_unref(board, piece);
+        output->piece++;
+        output->piece_sent = 0;
+    }
+    assert(n == 0);
+}
+
+bool pd_output_sent(pd_output *output, pd_board *board, size_t n, pd_pending **done)
+{
+    size_t head = output->head_bytes - output->head_sent;
+
+    *done = NULL;
+    if (head > n) head = n;
+    output->head_sent += head;
+    if (output->head_sent < output->head_bytes) return false;
+    if (output->reply != NULL) {
+        payload_sent(output, board, n - head);
+        if (output->piece < output->reply->wait.n) return false;
+    }
+    *done = output->reply;
+    free(output->head_owned);
+    output->head_owned = NULL;
+    output->reply = NULL;
+    output->busy = false;
+    return true;
+}
+
+pd_pending *pd_output_clear(pd_output *output)
+{
+    pd_pending *replies = output->first_reply;
+
+    free(output->head_owned);
+    while (output->first != NULL) {
+        begin_frame(output);
+        free(output->head_owned);
+    }
+    if (output->reply != NULL) {
+        output->reply->next_reply = replies;
+        replies = output->reply;
+    }
+    memset(output, 0, sizeof *output);
+    return replies;
+}

@@ -1,0 +1,257 @@
+#include "loop.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- from the wire's pieces to the store's ---- */
+
+static int check_pieces(const pd_conn *conn, const pd_prefix *prefix, Paramd__Piece *const *pieces, size_t n, pd_error *err)
+{
+    const pd_daemon_config *config = &conn->daemon->config;
+
+    if (n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "%s without pieces", pd_method_name(prefix->method));
+    if (n > config->max_pieces)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s of %zu pieces: at most %u are allowed in a frame (limits.max_pieces)",
+                       pd_method_name(prefix->method), n, config->max_pieces);
+    return pd_pieces_check(pieces, n, conn->handles.facts, conn->handles.n, config->chunk_elements, prefix->payload_bytes, err);
+}
+
+static int no_memory(const pd_prefix *prefix, pd_error *err)
+{
+    return pd_fail(err, PD_NO_MEMORY, "%s: out of memory, try again later", pd_method_name(prefix->method));
+}
+
+/* Where their data will be is known when the payload is there: until then `at` is the offset in it. */
+static int fill_request(pd_conn *conn, const pd_prefix *prefix, pd_request_kind kind, Paramd__Piece *const *pieces, size_t n, pd_error *err)
+{
+    pd_request *request = pd_request_new(kind, (pd_ticket){ conn->number, prefix->request });
+
+    if (request == NULL) return no_memory(prefix, err);
+    conn->incoming.request = request;
+    request->job = conn->job;
+    request->rank = conn->rank;
+    request->u.data.pieces = calloc(n, sizeof *request->u.data.pieces);
+    if (request->u.data.pieces == NULL) return no_memory(prefix, err);
+    request->u.data.n = n;
+    for (size_t i = 0; i < n; i++) {
+        const Paramd__Piece *from = pieces[i];
+        request->u.data.pieces[i] = (pd_piece){
+            .param = conn->handles.params[from->handle], .dtype = (pd_dtype)from->dtype, .absent = from->absent,
+            .first = (int64_t)from->first, .count = (int64_t)from->count, .at = (const void *)(uintptr_t)from->offset,
+        };
+    }
+    return PD_OK;
+}
+
+/* The payload has landed: offsets become addresses. */
+static void settle(pd_incoming *incoming)
+{
+    pd_request *request = incoming->request;
+    uint8_t *base = incoming->buffer != NULL ? incoming->buffer->at : NULL;
+
+    for (size_t i = 0; i < request->u.data.n; i++) {
+        pd_piece *piece = &request->u.data.pieces[i];
+        piece->at = piece->count > 0 ? base + (uintptr_t)piece->at : NULL;
+    }
+    request->u.data.buffer = incoming->buffer;
+    incoming->buffer = NULL;
+}
+
+static void post(pd_conn *conn)
+{
+    pd_request *request = conn->incoming.request;
+
+    settle(&conn->incoming);
+    conn->incoming.request = NULL;
+    pd_daemon_post(conn->daemon, request);
+}
+
+/* ---- Initialise ---- */
+
+static int check_init(Paramd__Piece *const *pieces, size_t n, pd_error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (pieces[i]->absent) return pd_fail(err, PD_INVALID_ARGUMENT, "Initialise: piece %zu is absent: initial weights must be there", i);
+    return PD_OK;
+}
+
+int pd_prepare_init(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
+{
+    const Paramd__InitRequest *init = message;
+    int rc = check_pieces(conn, prefix, init->pieces, init->n_pieces, err);
+
+    if (rc == PD_OK) rc = check_init(init->pieces, init->n_pieces, err);
+    if (rc != PD_OK) return rc;
+    conn->incoming.pending = pd_pending_new(conn, prefix->request, prefix->method, 0);
+    if (conn->incoming.pending == NULL) return no_memory(prefix, err);
+    return fill_request(conn, prefix, PD_REQ_INIT, init->pieces, init->n_pieces, err);
+}
+
+void pd_finish_init(pd_conn *conn)
+{
+    pd_pendings_add(&conn->pendings, conn->incoming.pending);
+    conn->incoming.pending = NULL;
+    post(conn);
+}
+
+/* ---- waiting for rounds ---- */
+
+static void fill_waiter(const pd_conn *conn, pd_waiter *waiter, uint32_t handle, uint64_t first, uint64_t count, bool pulls)
+{
+    waiter->param = conn->handles.params[handle];
+    waiter->dtype = conn->handles.pulls[handle];
+    waiter->pulls = pulls;
+    waiter->first = (int64_t)first;
+    waiter->count = (int64_t)count;
+}
+
+static int check_reply(const pd_conn *conn, const pd_pending *pending, pd_error *err)
+{
+    uint64_t bytes = pd_reply_payload_bytes(&pending->wait), most = conn->daemon->config.max_payload;
+
+    if (bytes <= most) return PD_OK;
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s: the answer would have a payload of %llu bytes, at most %llu are allowed: ask for less in one frame",
+                   pd_method_name(pending->method), (unsigned long long)bytes, (unsigned long long)most);
+}
+
+static void queue_reply(pd_conn *conn, pd_pending *pending)
+{
+    pd_output_reply(&conn->output, pending);
+    pd_conn_touch(conn);
+}
+
+/* ---- Push and PushPull ---- */
+
+static int fill_hypers(pd_request *request, Paramd__Option *const *options, size_t n)
+{
+    if (n == 0) return PD_OK;
+    if ((request->u.data.hypers = calloc(n, sizeof *request->u.data.hypers)) == NULL) return PD_NO_MEMORY;
+    request->u.data.n_hypers = n;
+    for (size_t i = 0; i < n; i++) {
+        pd_option *to = &request->u.data.hypers[i];
+        if ((to->name = strdup(options[i]->name)) == NULL || (to->value = strdup(options[i]->value)) == NULL) return PD_NO_MEMORY;
+    }
+    return PD_OK;
+}
+
+static int check_push(const Paramd__PushRequest *push, pd_error *err)
+{
+    if (push->step == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "push for step 0: the first step is 1");
+    if (!isfinite(push->weight) || push->weight < 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "push with weight %g: expected a finite number of examples, 0 or more", push->weight);
+    if (push->zero_weight && push->weight != 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "push with weight %g and zero_weight: give one of them", push->weight);
+    if (push->n_hypers > PD_MAX_OPTIONS)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "push with %zu hyperparameters: at most %d", push->n_hypers, PD_MAX_OPTIONS);
+    return PD_OK;
+}
+
+static int fill_push(pd_conn *conn, const pd_prefix *prefix, const Paramd__PushRequest *push, pd_error *err)
+{
+    pd_request *request;
+    int rc = fill_request(conn, prefix, PD_REQ_PUSH, push->pieces, push->n_pieces, err);
+
+    if (rc != PD_OK) return rc;
+    request = conn->incoming.request;
+    request->u.data.step = push->step;
+    request->u.data.weight = push->weight != 0 || push->zero_weight ? push->weight : 1;
+    request->u.data.presummed = push->presummed;
+    return fill_hypers(request, push->hypers, push->n_hypers) == PD_OK ? PD_OK : no_memory(prefix, err);
+}
+
+/* A push for rounds that are closed already is a retry: its payload is read away and it is answered at once. */
+int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
+{
+    const Paramd__PushRequest *push = message;
+    pd_pending *pending;
+    int rc = check_pieces(conn, prefix, push->pieces, push->n_pieces, err);
+
+    if (rc == PD_OK) rc = check_push(push, err);
+    if (rc != PD_OK) return rc;
+    pending = conn->incoming.pending = pd_pending_new(conn, prefix->request, prefix->method, push->n_pieces);
+    if (pending == NULL) return no_memory(prefix, err);
+    pending->checksum = (prefix->flags & PD_FLAG_CHECKSUM) != 0;
+    pending->wait.step = push->step;
+    pending->wait.pushes = true;
+    for (size_t i = 0; i < push->n_pieces; i++) {
+        const Paramd__Piece *piece = push->pieces[i];
+        fill_waiter(conn, &pending->wait.at[i], piece->handle, piece->first, piece->count, prefix->method == PD_PUSH_PULL && !piece->absent);
+    }
+    if ((rc = check_reply(conn, pending, err)) != PD_OK) return rc;
+    if (pd_board_would_answer(conn->daemon->board, conn->job, &pending->wait)) return PD_OK;
+    return fill_push(conn, prefix, push, err);
+}
+
+/* The pieces wait before the contribution goes on its way, so that no closing is missed. */
+void pd_finish_push(pd_conn *conn)
+{
+    pd_pending *pending = conn->incoming.pending;
+
+    conn->incoming.pending = NULL;
+    if (pd_board_wait(conn->daemon->board, conn->job, &pending->wait)) {
+        queue_reply(conn, pending);
+        return;
+    }
+    assert(conn->incoming.request != NULL);
+    pd_pendings_add(&conn->pendings, pending);
+    post(conn);
+}
+
+/* ---- Pull ---- */
+
+static int check_want(const pd_conn *conn, const Paramd__Want *want, size_t i, pd_error *err)
+{
+    uint64_t chunk = conn->daemon->config.chunk_elements, elements, count;
+    const pd_handle_facts *facts;
+
+    if (want->handle >= conn->handles.n)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "want %zu: handle %u, but this connection has declared %zu parameters", i, want->handle, conn->handles.n);
+    facts = &conn->handles.facts[want->handle];
+    elements = (uint64_t)facts->elements;
+    if (want->first % chunk != 0 || (want->first > 0 && want->first >= elements))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "want %zu (%s): first element %llu, expected a multiple of %llu below %llu", i, facts->name,
+                       (unsigned long long)want->first, (unsigned long long)chunk, (unsigned long long)elements);
+    count = elements - want->first < chunk ? elements - want->first : chunk;
+    if (want->count != count)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "want %zu (%s): %llu elements from %llu on, expected the whole chunk, %llu", i, facts->name,
+                       (unsigned long long)want->count, (unsigned long long)want->first, (unsigned long long)count);
+    return PD_OK;
+}
+
+static int check_wants(const pd_conn *conn, const Paramd__PullRequest *pull, pd_error *err)
+{
+    int rc = PD_OK;
+
+    if (pull->n_wants == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "Pull without wants");
+    if (pull->n_wants > conn->daemon->config.max_pieces)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "Pull of %zu chunks: at most %u are allowed in a frame (limits.max_pieces)", pull->n_wants,
+                       conn->daemon->config.max_pieces);
+    for (size_t i = 0; i < pull->n_wants && rc == PD_OK; i++) rc = check_want(conn, pull->wants[i], i, err);
+    return rc;
+}
+
+int pd_run_pull(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
+{
+    const Paramd__PullRequest *pull = message;
+    pd_pending *pending;
+    int rc = check_wants(conn, pull, err);
+
+    if (rc != PD_OK) return rc;
+    pending = pd_pending_new(conn, prefix->request, prefix->method, pull->n_wants);
+    if (pending == NULL) return no_memory(prefix, err);
+    pending->checksum = (prefix->flags & PD_FLAG_CHECKSUM) != 0;
+    pending->wait.step = pull->min_step;
+    for (size_t i = 0; i < pull->n_wants; i++) {
+        const Paramd__Want *want = pull->wants[i];
+        fill_waiter(conn, &pending->wait.at[i], want->handle, want->first, want->count, true);
+    }
+    if ((rc = check_reply(conn, pending, err)) != PD_OK) {
+        pd_pending_free(pending);
+        return rc;
+    }
+    if (pd_board_wait(conn->daemon->board, conn->job, &pending->wait)) queue_reply(conn, pending);
+    else pd_pendings_add(&conn->pendings, pending);
+    return PD_OK;
+}
