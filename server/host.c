@@ -1,0 +1,102 @@
+#define _GNU_SOURCE         /* sched_getaffinity */
+#include "host.h"
+
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysinfo.h>
+
+static bool read_text(const char *path, char *text, size_t size)
+{
+    FILE *file = fopen(path, "re");
+    size_t n;
+
+    if (file == NULL) return false;
+    n = fread(text, 1, size - 1, file);
+    text[n] = '\0';
+    fclose(file);
+    return n > 0;
+}
+
+/* This process's path in a hierarchy: "0::/path" (v2), "5:memory:/path" (v1). */
+static bool group_path(const char *controller, char *path, size_t size)
+{
+    char text[4096], *line, *state = NULL;
+
+    if (!read_text("/proc/self/cgroup", text, sizeof text)) return false;
+    for (line = strtok_r(text, "\n", &state); line != NULL; line = strtok_r(NULL, "\n", &state)) {
+        char *list = strchr(line, ':'), *at = list != NULL ? strchr(list + 1, ':') : NULL;
+        if (at == NULL) continue;
+        *at = '\0';
+        if (controller[0] == '\0' ? list[1] != '\0' : strstr(list + 1, controller) == NULL) continue;
+        snprintf(path, size, "%s", at + 1);
+        return true;
+    }
+    return false;
+}
+
+/* Calls `see` with each text of `file` from our group up to the root of a hierarchy: limits of parents hold too. */
+static void walk(const char *root, const char *controller, const char *file, void (*see)(const char *text, void *arg), void *arg)
+{
+    char path[2048], full[4096], text[128], *slash;
+
+    if (!group_path(controller, path, sizeof path)) return;
+    for (;;) {
+        snprintf(full, sizeof full, "%s%s/%s", root, strcmp(path, "/") == 0 ? "" : path, file);
+        if (read_text(full, text, sizeof text)) see(text, arg);
+        if ((slash = strrchr(path, '/')) == NULL || path[1] == '\0') return;
+        slash[slash == path ? 1 : 0] = '\0';
+    }
+}
+
+int pd_host_quota(const char *text)
+{
+    long long quota, period;
+
+    if (sscanf(text, "%lld %lld", &quota, &period) != 2 || quota <= 0 || period <= 0) return 0;
+    return (int)((quota + period - 1) / period);
+}
+
+static void see_quota(const char *text, void *arg)
+{
+    int *cores = arg, quota = pd_host_quota(text);
+    if (quota > 0 && quota < *cores) *cores = quota;
+}
+
+static void see_cfs_quota(const char *text, void *arg)          /* v1: microseconds of a period that is 100 ms unless somebody changed it */
+{
+    char both[160];
+
+    snprintf(both, sizeof both, "%lld 100000", strtoll(text, NULL, 10));
+    see_quota(both, arg);
+}
+
+int pd_host_cores(void)
+{
+    cpu_set_t set;
+    int cores = 1;
+
+    if (sched_getaffinity(0, sizeof set, &set) == 0) cores = CPU_COUNT(&set);
+    walk("/sys/fs/cgroup", "", "cpu.max", see_quota, &cores);
+    walk("/sys/fs/cgroup/cpu", "cpu", "cpu.cfs_quota_us", see_cfs_quota, &cores);
+    return cores > 0 ? cores : 1;
+}
+
+static void see_bytes(const char *text, void *arg)              /* "max" is no number */
+{
+    uint64_t *least = arg, bytes = strtoull(text, NULL, 10);
+    if (bytes > 0 && bytes < *least) *least = bytes;
+}
+
+uint64_t pd_host_memory(void)
+{
+    struct sysinfo info;
+    uint64_t bytes = UINT64_MAX;
+
+    if (sysinfo(&info) == 0) bytes = (uint64_t)info.totalram * info.mem_unit;
+    walk("/sys/fs/cgroup", "", "memory.max", see_bytes, &bytes);
+    walk("/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes", see_bytes, &bytes);
+    return bytes;
+}

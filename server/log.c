@@ -1,0 +1,165 @@
+#include "log.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LINE_BYTES = 2048, SITES = 256 };
+
+static int          threshold = LOG_INFO;       /* set once, before the first thread */
+static pd_log_style chosen;
+
+static const char *const level_names[] = { "emerg", "alert", "crit", "error", "warning", "notice", "info", "debug" };
+
+void pd_log_open(int level, pd_log_format format)
+{
+    bool journal = getenv("JOURNAL_STREAM") != NULL, terminal = isatty(STDERR_FILENO) == 1;
+
+    threshold = level;
+    chosen = (pd_log_style){ .format = format, .prefix = journal || (!terminal && format == PD_LOG_TEXT), .time = !journal };
+}
+
+/* ---- one line ---- */
+
+typedef struct text { char *at; size_t used, size; } text;
+
+static void add(text *t, const char *format, ...)
+{
+    va_list args;
+    int n;
+
+    va_start(args, format);
+    n = vsnprintf(t->at + t->used, t->size - t->used, format, args);
+    va_end(args);
+    if (n > 0) t->used += (size_t)n < t->size - t->used ? (size_t)n : t->size - t->used - 1;
+}
+
+static void add_time(text *t, uint64_t ms)
+{
+    time_t seconds = (time_t)(ms / 1000);
+    struct tm utc;
+    char date[32];
+
+    gmtime_r(&seconds, &utc);
+    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &utc);
+    add(t, "%s.%03uZ", date, (unsigned)(ms % 1000));
+}
+
+static void add_plain(text *t, const char *message)
+{
+    for (const char *c = message; *c != '\0'; c++) add(t, "%c", (unsigned char)*c < ' ' || *c == 127 ? '?' : *c);
+}
+
+static void add_quoted(text *t, const char *message)
+{
+    add(t, "\"");
+    for (const char *c = message; *c != '\0'; c++) {
+        if (*c == '"' || *c == '\\') add(t, "\\%c", *c);
+        else if ((unsigned char)*c < ' ' || *c == 127) add(t, "\\u%04x", (unsigned)(unsigned char)*c);
+        else add(t, "%c", *c);
+    }
+    add(t, "\"");
+}
+
+static void add_text(text *t, pd_log_style style, int level, uint64_t ms, const char *message)
+{
+    if (style.time) add_time(t, ms);
+    if (style.time) add(t, " ");
+    if (level <= LOG_WARNING) add(t, "%s: ", level_names[level]);
+    add_plain(t, message);
+}
+
+static void add_logfmt(text *t, pd_log_style style, int level, uint64_t ms, const char *message)
+{
+    if (style.time) add(t, "time=");
+    if (style.time) add_time(t, ms);
+    add(t, "%slevel=%s msg=", style.time ? " " : "", level_names[level]);
+    add_quoted(t, message);
+}
+
+static void add_json(text *t, pd_log_style style, int level, uint64_t ms, const char *message)
+{
+    add(t, "{");
+    if (style.time) add(t, "\"time\":\"");
+    if (style.time) add_time(t, ms);
+    add(t, "%s\"level\":\"%s\",\"message\":", style.time ? "\"," : "", level_names[level]);
+    add_quoted(t, message);
+    add(t, "}");
+}
+
+size_t pd_log_line(char *out, size_t size, pd_log_style style, int level, uint64_t ms, const char *message)
+{
+    text t = { .at = out, .size = size - 4 };       /* room to close what is cut */
+    bool cut;
+
+    if (style.prefix) add(&t, "<%d>", level);
+    switch (style.format) {
+    case PD_LOG_TEXT:   add_text(&t, style, level, ms, message); break;
+    case PD_LOG_LOGFMT: add_logfmt(&t, style, level, ms, message); break;
+    case PD_LOG_JSON:   add_json(&t, style, level, ms, message); break;
+    }
+    cut = t.used + 1 >= t.size;
+    t.size = size;
+    if (cut && style.format != PD_LOG_TEXT) {
+        while (t.used > 0 && out[t.used - 1] == '\\') t.used--;         /* half an escape */
+        add(&t, style.format == PD_LOG_JSON ? "\"}" : "\"");
+    }
+    add(&t, "\n");
+    return t.used;
+}
+
+/* ---- call sites that repeat themselves ---- */
+
+/* Shared by all threads, so atomic; two sites that meet in a slot share its budget. */
+static struct site { _Atomic uint64_t window; atomic_uint spoken, missed; } sites[SITES];
+
+bool pd_log_may_speak(const void *at, uint64_t now_s, unsigned *missed)
+{
+    struct site *site = &sites[((uintptr_t)at * 0x9e3779b97f4a7c15u) >> 56];
+    uint64_t window = now_s / PD_LOG_WINDOW_S, seen = atomic_load(&site->window);
+
+    *missed = 0;
+    if (seen != window && atomic_compare_exchange_strong(&site->window, &seen, window)) {
+        atomic_store(&site->spoken, 0);
+        *missed = atomic_exchange(&site->missed, 0);
+    }
+    if (atomic_fetch_add(&site->spoken, 1) < PD_LOG_BURST) return true;
+    atomic_fetch_add(&site->missed, 1);
+    return false;
+}
+
+/* ---- */
+
+static void write_line(int level, uint64_t ms, const char *message)
+{
+    char line[LINE_BYTES];
+    size_t n = pd_log_line(line, sizeof line, chosen, level, ms, message);
+    ssize_t written = write(STDERR_FILENO, line, n);
+    (void)written;                      /* there is nobody else to tell */
+}
+
+void pd_log(int level, const char *format, ...)
+{
+    char message[LINE_BYTES - 128];
+    struct timespec now;
+    unsigned missed;
+    va_list args;
+    uint64_t ms;
+
+    if (level > threshold) return;
+    clock_gettime(CLOCK_REALTIME, &now);
+    ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    if (!pd_log_may_speak(format, (uint64_t)now.tv_sec, &missed)) return;
+    if (missed > 0) {
+        snprintf(message, sizeof message, "%u more lines like the next one were left out", missed);
+        write_line(LOG_WARNING, ms, message);
+    }
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    write_line(level, ms, message);
+}

@@ -1,0 +1,56 @@
+#include "notify.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { FIRST_SOCKET = 3, MOST_SOCKETS = 16 };
+
+bool pd_notify(const char *state)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    socklen_t length;
+    int fd;
+    bool sent;
+
+    if (path == NULL || path[0] == '\0') return true;
+    if (strlen(path) >= sizeof address.sun_path) return false;
+    strcpy(address.sun_path, path);
+    length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
+    if (address.sun_path[0] == '@') address.sun_path[0] = '\0';         /* abstract: no file, and the length counts */
+    if ((fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) < 0) return false;
+    sent = sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&address, length) >= 0;
+    close(fd);
+    return sent;
+}
+
+static uint64_t number(const char *name)
+{
+    const char *text = getenv(name);
+    return text != NULL ? strtoull(text, NULL, 10) : 0;
+}
+
+/* Variables meant for another process, which we inherited, are not for us. */
+static bool is_ours(const char *name)
+{
+    const char *text = getenv(name);
+    return text == NULL || strtoull(text, NULL, 10) == (uint64_t)getpid();
+}
+
+uint64_t pd_notify_watchdog_ms(void)
+{
+    return is_ours("WATCHDOG_PID") ? number("WATCHDOG_USEC") / 2000 : 0;
+}
+
+int pd_notify_sockets(int *first)
+{
+    uint64_t n = number("LISTEN_FDS");
+
+    *first = FIRST_SOCKET;
+    if (getenv("LISTEN_PID") == NULL || !is_ours("LISTEN_PID")) return 0;
+    return n <= MOST_SOCKETS ? (int)n : MOST_SOCKETS;
+}
