@@ -1,0 +1,54 @@
+/* ctl.h - what paramctl's commands share: the options, the connection, exit statuses. */
+#ifndef PD_CTL_H
+#define PD_CTL_H
+
+#include <jansson.h>
+
+#include "operator.h"
+
+/* Exit statuses, as the help says them. */
+enum { PD_EXIT_OK = 0, PD_EXIT_REFUSED = 1, PD_EXIT_USAGE = 2, PD_EXIT_UNREACHABLE = 3 };
+
+/* The command line. */
+typedef struct pd_ctl {
+    const char *server;             /* --server; NULL: not given, the client library's own default */
+    double      timeout;            /* --timeout, seconds */
+    bool        json, quiet, verbose, local;
+    double      within;             /* drain: seconds that open rounds may take */
+    int64_t     workers, tensors, floats, rounds;   /* bench */
+    char      **args;               /* what stands after the options */
+    int         n_args;
+} pd_ctl;
+
+/* Commands: each prints its answer and returns an exit status. */
+int pd_ctl_ping(const pd_ctl *ctl);
+int pd_ctl_status(const pd_ctl *ctl);
+int pd_ctl_jobs(const pd_ctl *ctl);
+int pd_ctl_params(const pd_ctl *ctl);
+int pd_ctl_workers(const pd_ctl *ctl);
+int pd_ctl_optimizers(const pd_ctl *ctl);
+int pd_ctl_drop(const pd_ctl *ctl);
+int pd_ctl_drain(const pd_ctl *ctl);
+int pd_ctl_shutdown(const pd_ctl *ctl);
+int pd_ctl_replay(const pd_ctl *ctl);
+int pd_ctl_bench(const pd_ctl *ctl);
+
+/* An operator's connection, and memory for its answers. */
+typedef struct pd_operator {
+    pd_client *client;
+    pd_arena  *arena;
+} pd_operator;
+
+/* `url` NULL: PARAMD_URL, else tcp://127.0.0.1:7070. PD_UNAVAILABLE: nobody answers there. */
+int  pd_operator_open(pd_operator *out, const char *url, double timeout, pd_error *err);
+void pd_operator_close(pd_operator *op);
+
+/* Reports an error as the options ask for it and returns the exit status that goes with it. */
+int pd_ctl_fail(const pd_ctl *ctl, const pd_error *err);
+/* Prints `value` indented on stdout, and frees it. NULL: out of memory. Returns an exit status. */
+int pd_ctl_print_json(json_t *value);
+
+/* Any message as a JSON object with the field names of paramd.proto; fixed64 (nonces) as hexadecimal text. Gives; NULL: out of memory. */
+json_t *pd_message_json(const ProtobufCMessage *message);
+
+#endif

@@ -1,0 +1,162 @@
+#include "format.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+char *pd_bytes_text(char text[PD_CELL], uint64_t bytes)
+{
+    static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+    double value = (double)bytes;
+    size_t u = 0;
+
+    while (value >= 1024 && u + 1 < sizeof unit / sizeof *unit) {
+        value /= 1024;
+        u++;
+    }
+    snprintf(text, PD_CELL, u == 0 || value >= 100 ? "%.0f %s" : "%.1f %s", value, unit[u]);
+    return text;
+}
+
+char *pd_count_text(char text[PD_CELL], uint64_t count)
+{
+    char digits[24];
+    int length = snprintf(digits, sizeof digits, "%" PRIu64, count);
+    char *at = text;
+
+    for (int i = 0; i < length; i++) {
+        if (i > 0 && (length - i) % 3 == 0) *at++ = ',';
+        *at++ = digits[i];
+    }
+    *at = '\0';
+    return text;
+}
+
+char *pd_duration_text(char text[PD_CELL], uint64_t ms)
+{
+    uint64_t s = ms / 1000;
+
+    if (s < 10) snprintf(text, PD_CELL, "%" PRIu64 " ms", ms);
+    else if (s < 60) snprintf(text, PD_CELL, "%" PRIu64 " s", s);
+    else if (s < 3600) snprintf(text, PD_CELL, "%" PRIu64 " min %" PRIu64 " s", s / 60, s % 60);
+    else if (s < 86400) snprintf(text, PD_CELL, "%" PRIu64 " h %" PRIu64 " min", s / 3600, s / 60 % 60);
+    else snprintf(text, PD_CELL, "%" PRIu64 " d %" PRIu64 " h", s / 86400, s / 3600 % 24);
+    return text;
+}
+
+/* ---- tables ---- */
+
+#define MAX_COLUMNS 16
+
+struct pd_table {
+    size_t columns;
+    bool   right[MAX_COLUMNS];
+    int    width[MAX_COLUMNS];
+    char **cell;                /* titles first, then row by row */
+    size_t n, room;
+    bool   failed;              /* a cell found no memory */
+};
+
+/* Characters as a terminal counts them: continuation bytes of UTF-8 take no column. */
+static int width_of(const char *text)
+{
+    int width = 0;
+
+    for (; *text != '\0'; text++) width += ((unsigned char)*text & 0xC0) != 0x80;
+    return width;
+}
+
+static void make_printable(char *text)
+{
+    for (; *text != '\0'; text++) {
+        if ((unsigned char)*text < 0x20 || *text == 0x7F) *text = '?';
+    }
+}
+
+/* Takes `text`; NULL is a cell that found no memory. */
+static void append(pd_table *table, char *text)
+{
+    size_t column = table->n % table->columns;
+
+    if (text != NULL && table->n == table->room) {
+        size_t room = table->room == 0 ? 64 : 2 * table->room;
+        char **cell = realloc(table->cell, room * sizeof *cell);
+        if (cell == NULL) {
+            free(text);
+            text = NULL;
+        } else {
+            table->cell = cell;
+            table->room = room;
+        }
+    }
+    if (text == NULL) {
+        table->failed = true;
+        return;
+    }
+    make_printable(text);
+    if (width_of(text) > table->width[column]) table->width[column] = width_of(text);
+    table->cell[table->n++] = text;
+}
+
+pd_table *pd_table_new(const char *titles)
+{
+    pd_table *table = calloc(1, sizeof *table);
+
+    if (table == NULL) return NULL;
+    table->columns = 1;
+    for (const char *at = titles; *at != '\0'; at++) table->columns += *at == '|';
+    for (size_t i = 0; i < table->columns; i++) {
+        size_t length = strcspn(titles, "|");
+        table->right[i] = *titles == '>';
+        append(table, strndup(titles + table->right[i], length - table->right[i]));
+        titles += length + 1;
+    }
+    return table;
+}
+
+void pd_table_cell(pd_table *table, const char *format, ...)
+{
+    char *text = NULL;
+    va_list args;
+
+    if (table == NULL) return;
+    va_start(args, format);
+    if (vasprintf(&text, format, args) < 0) text = NULL;
+    va_end(args);
+    append(table, text);
+}
+
+static void print_row(const pd_table *table, size_t first, FILE *out)
+{
+    for (size_t i = 0; i < table->columns; i++) {
+        const char *text = table->cell[first + i];
+        int gap = table->width[i] - width_of(text);
+        bool last = i + 1 == table->columns;
+
+        if (table->right[i]) fprintf(out, "%*s%s", gap, "", text);
+        else fprintf(out, "%s%*s", text, last ? 0 : gap, "");
+        fputs(last ? "\n" : "  ", out);
+    }
+}
+
+void pd_table_print(pd_table *table, FILE *out, const char *none)
+{
+    if (table == NULL || table->failed) {
+        fprintf(stderr, "paramctl: out of memory\n");
+    } else if (table->n <= table->columns) {
+        fprintf(out, "%s\n", none);
+    } else {
+        for (size_t first = 0; first + table->columns <= table->n; first += table->columns) print_row(table, first, out);
+    }
+    pd_table_free(table);
+}
+
+void pd_table_free(pd_table *table)
+{
+    if (table == NULL) return;
+    for (size_t i = 0; i < table->n; i++) free(table->cell[i]);
+    free(table->cell);
+    free(table);
+}

@@ -1,0 +1,29 @@
+/* format.h - tables and numbers for people at a terminal. */
+#ifndef PD_FORMAT_H
+#define PD_FORMAT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define PD_CELL 48              /* room for any number as text */
+
+/* "1.2 GiB", "512 B". Returns `text`. */
+char *pd_bytes_text(char text[PD_CELL], uint64_t bytes);
+/* "1,048,576" */
+char *pd_count_text(char text[PD_CELL], uint64_t count);
+/* "850 ms", "3 min 12 s", "2 d 4 h" */
+char *pd_duration_text(char text[PD_CELL], uint64_t ms);
+
+/* A table is filled row by row and printed when all widths are known. */
+typedef struct pd_table pd_table;
+
+/* titles: one a column, separated by '|'; a column whose title begins with '>' is aligned to the right. NULL: out of memory. */
+pd_table *pd_table_new(const char *titles);
+/* The next cell. Control characters (names come from peers) show as '?'. Running out of memory shows when it is printed. */
+void      pd_table_cell(pd_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Prints titles and rows, `none` where there are no rows, and frees. */
+void      pd_table_print(pd_table *table, FILE *out, const char *none);
+void      pd_table_free(pd_table *table);       /* accepts NULL */
+
+#endif

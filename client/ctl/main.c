@@ -1,0 +1,218 @@
+/* paramctl - the operator's program: asks a daemon, proves a build, measures a machine. */
+#include <argp.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl.h"
+
+const char *argp_program_version = "paramctl " PD_VERSION;
+
+enum { KEY_LOCAL = 256, KEY_WITHIN, KEY_WORKERS, KEY_TENSORS, KEY_FLOATS, KEY_ROUNDS };
+
+static const struct argp_option common_options[] = {
+    { "server",  's', "URL",     0, "Daemon to talk to: tcp://host:port or unix:///path (default: $PARAMD_URL, else tcp://127.0.0.1:7070)", 1 },
+    { "timeout", 't', "SECONDS", 0, "Give up after so long without an answer (default 5)", 1 },
+    { "json",    'j', NULL,      0, "Print JSON for machines instead of text for people", 1 },
+    { 0 }
+};
+static const struct argp_option no_options[] = { { 0 } };
+static const struct argp_option ping_options[] = {
+    { "quiet", 'q', NULL, 0, "Print nothing: the exit status is the answer", 0 },
+    { 0 }
+};
+static const struct argp_option drain_options[] = {
+    { "within", KEY_WITHIN, "SECONDS", 0, "Time that open rounds have to finish (default 60)", 0 },
+    { 0 }
+};
+static const struct argp_option replay_options[] = {
+    { "local",   KEY_LOCAL, NULL, 0, "Run the optimizer in this process instead of through a daemon", 0 },
+    { "verbose", 'v',       NULL, 0, "Also show each parameter's largest error", 0 },
+    { 0 }
+};
+static const struct argp_option bench_options[] = {
+    { "workers", KEY_WORKERS, "W", 0, "Client connections, one thread each (default 4)", 0 },
+    { "tensors", KEY_TENSORS, "N", 0, "Tensors that each pushes and pulls in a round (default 25)", 0 },
+    { "floats",  KEY_FLOATS,  "F", 0, "Elements of a tensor (default 1048576)", 0 },
+    { "rounds",  KEY_ROUNDS,  "R", 0, "Rounds measured, at least 5 (default 20)", 0 },
+    { 0 }
+};
+
+/* Every command. A new one needs a line here and a function. */
+typedef struct command {
+    const char *name;
+    const char *args;                       /* as the help shows them */
+    const char *about;
+    const struct argp_option *options;      /* its own, beside the common ones */
+    int least, most;                        /* arguments */
+    int (*run)(const pd_ctl *ctl);
+} command;
+
+static const command commands[] = {
+    { "ping",       "",               "Ask whether the daemon answers",                 ping_options,   0, 0, pd_ctl_ping },
+    { "status",     "",               "Show memory, traffic and jobs",                  no_options,     0, 0, pd_ctl_status },
+    { "jobs",       "",               "List jobs",                                      no_options,     0, 0, pd_ctl_jobs },
+    { "params",     "JOB",            "List a job's parameters and whom they wait for",  no_options,     1, 1, pd_ctl_params },
+    { "workers",    "JOB",            "List a job's workers",                           no_options,     1, 1, pd_ctl_workers },
+    { "optimizers", "[NAME]",         "List optimizers, or one's hyperparameters",       no_options,     0, 1, pd_ctl_optimizers },
+    { "drop",       "JOB",            "End a job; its workers get an error",            no_options,     1, 1, pd_ctl_drop },
+    { "drain",      "",               "Finish the open steps and take no new ones",     drain_options,  0, 0, pd_ctl_drain },
+    { "shutdown",   "",               "Stop the daemon",                                no_options,     0, 0, pd_ctl_shutdown },
+    { "replay",     "TRACE|FOLDER...", "Replay recorded runs, compare the weights",     replay_options, 1, 1 << 20, pd_ctl_replay },
+    { "bench",      "net",            "Measure throughput beside bare TCP",             bench_options,  1, 1, pd_ctl_bench },
+    { 0 }
+};
+
+static const command *find_command(const char *name)
+{
+    for (const command *c = commands; c->name != NULL; c++) {
+        if (strcmp(c->name, name) == 0) return c;
+    }
+    return NULL;
+}
+
+static double seconds(const char *text, struct argp_state *state)
+{
+    char *end;
+    double value = strtod(text, &end);
+
+    if (end == text || *end != '\0' || !(value > 0) || value > 1e6) {
+        argp_error(state, "%s: expected a number of seconds above 0 and at most 1000000", text);
+    }
+    return value;
+}
+
+static int64_t number(const char *text, int64_t least, int64_t most, struct argp_state *state)
+{
+    char *end;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+
+    if (end == text || *end != '\0' || errno != 0 || value < least || value > most) {
+        argp_error(state, "%s: expected a whole number from %lld to %lld", text, (long long)least, (long long)most);
+    }
+    return value;
+}
+
+/* All options of all commands: an option means the same wherever it is offered. */
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    pd_ctl *ctl = state->input;
+
+    switch (key) {
+    case 's':         ctl->server = arg; break;
+    case 't':         ctl->timeout = seconds(arg, state); break;
+    case 'j':         ctl->json = true; break;
+    case 'q':         ctl->quiet = true; break;
+    case 'v':         ctl->verbose = true; break;
+    case KEY_LOCAL:   ctl->local = true; break;
+    case KEY_WITHIN:  ctl->within = seconds(arg, state); break;
+    case KEY_WORKERS: ctl->workers = number(arg, 1, 256, state); break;
+    case KEY_TENSORS: ctl->tensors = number(arg, 1, 1 << 20, state); break;
+    case KEY_FLOATS:  ctl->floats = number(arg, 1, 1ll << 32, state); break;
+    case KEY_ROUNDS:  ctl->rounds = number(arg, 5, 100000, state); break;
+    default:          return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+static const struct argp common_argp = { .options = common_options, .parser = parse_option };
+static const struct argp_child common_child[] = { { &common_argp, 0, NULL, 0 }, { 0 } };
+
+/* ---- the command's own part of the line ---- */
+
+typedef struct line {
+    pd_ctl         ctl;
+    const command *command;
+    int            rest;            /* index in argv of the command's name */
+} line;
+
+static error_t parse_command_part(int key, char *arg, struct argp_state *state)
+{
+    line *l = state->input;
+
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &l->ctl;
+        return 0;
+    case ARGP_KEY_ARGS:
+        l->ctl.args = state->argv + state->next;
+        l->ctl.n_args = state->argc - state->next;
+        return 0;
+    case ARGP_KEY_END:
+        if (l->ctl.n_args < l->command->least) argp_error(state, "%s is missing", l->command->args);
+        if (l->ctl.n_args > l->command->most) argp_error(state, "%s: one argument too many", l->ctl.args[l->command->most]);
+        return 0;
+    default: {
+        void *input = state->input;
+        error_t rc;
+        state->input = &l->ctl;
+        rc = parse_option(key, arg, state);
+        state->input = input;
+        return rc;
+    }
+    }
+}
+
+static int run_command(line *l, int argc, char **argv)
+{
+    char name[64];
+    struct argp argp = { .options = l->command->options, .parser = parse_command_part, .args_doc = l->command->args,
+                         .doc = l->command->about, .children = common_child };
+
+    snprintf(name, sizeof name, "paramctl %s", l->command->name);
+    argv[l->rest] = name;
+    if (argp_parse(&argp, argc - l->rest, argv + l->rest, 0, NULL, l) != 0) return PD_EXIT_USAGE;
+    return l->command->run(&l->ctl);
+}
+
+/* ---- the line up to the command ---- */
+
+static error_t parse_line(int key, char *arg, struct argp_state *state)
+{
+    line *l = state->input;
+
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &l->ctl;
+        return 0;
+    case ARGP_KEY_ARG:
+        if ((l->command = find_command(arg)) == NULL) argp_error(state, "%s: no such command", arg);
+        l->rest = state->next - 1;
+        state->next = state->argc;              /* the rest is the command's */
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_state_help(state, stderr, ARGP_HELP_SHORT_USAGE | ARGP_HELP_SEE);
+        exit(PD_EXIT_USAGE);
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* The list of commands, for --help. */
+static char *list_commands(int key, const char *text, void *input)
+{
+    char *list = NULL;
+    size_t size = 0;
+    FILE *out;
+
+    (void)input;
+    if (key != ARGP_KEY_HELP_POST_DOC || (out = open_memstream(&list, &size)) == NULL) return (char *)text;
+    fprintf(out, "Commands (paramctl COMMAND --help tells more):\n");
+    for (const command *c = commands; c->name != NULL; c++) fprintf(out, "  %-11s%-16s %s\n", c->name, c->args, c->about);
+    fprintf(out, "\nExit status: 0 ok, 1 the server said no or a replay failed, 2 usage, 3 unreachable.");
+    fclose(out);
+    return list;
+}
+
+int main(int argc, char **argv)
+{
+    line l = { .ctl = { .timeout = 5, .within = 60, .workers = 4, .tensors = 25, .floats = 1 << 20, .rounds = 20 } };
+    struct argp argp = { .parser = parse_line, .args_doc = "COMMAND [ARGUMENT...]", .children = common_child, .help_filter = list_commands,
+                         .doc = "Asks a paramd daemon, proves a build by replaying recorded runs, measures a machine.\v(commands)" };
+
+    argp_err_exit_status = PD_EXIT_USAGE;
+    if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &l) != 0) return PD_EXIT_USAGE;
+    return run_command(&l, argc, argv);
+}

@@ -1,0 +1,370 @@
+/* operators.c - the commands that ask a daemon one thing: ping, status, jobs, params, workers, optimizers, drop, drain, shutdown. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "ctl.h"
+#include "format.h"
+
+/* ---- connection, errors, JSON ---- */
+
+int pd_operator_open(pd_operator *out, const char *url, double timeout, pd_error *err)
+{
+    pd_client_options options = { .urls = url, .job = "", .deadline = timeout };
+    int rc;
+
+    *out = (pd_operator){ .arena = pd_arena_new(PD_ARENA_BUDGET) };
+    if (out->arena == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if ((rc = pd_client_open(&out->client, &options, err)) != PD_OK) pd_operator_close(out);
+    return rc;
+}
+
+void pd_operator_close(pd_operator *op)
+{
+    pd_client_close(op->client);
+    pd_arena_free(op->arena);
+    *op = (pd_operator){ 0 };
+}
+
+static int exit_status(int code)
+{
+    if (code == PD_OK) return PD_EXIT_OK;
+    return code == PD_UNAVAILABLE || code == PD_DEADLINE_EXCEEDED ? PD_EXIT_UNREACHABLE : PD_EXIT_REFUSED;
+}
+
+int pd_ctl_fail(const pd_ctl *ctl, const pd_error *err)
+{
+    if (!ctl->quiet) fprintf(stderr, "paramctl: %s\n", err->text[0] != '\0' ? err->text : pd_code_text(err->code));
+    if (ctl->json) {
+        pd_ctl_print_json(json_pack("{s:{s:s, s:s}}", "error", "code", pd_code_name(err->code), "text", err->text));
+    }
+    return exit_status(err->code);
+}
+
+int pd_ctl_print_json(json_t *value)
+{
+    if (value == NULL) {
+        fprintf(stderr, "paramctl: out of memory\n");
+        return PD_EXIT_REFUSED;
+    }
+    json_dumpf(value, stdout, JSON_INDENT(2));
+    fputc('\n', stdout);
+    json_decref(value);
+    return PD_EXIT_OK;
+}
+
+/* Opens, asks one thing and leaves the answer in op's arena; the caller closes op, after an error too. */
+static int ask(const pd_ctl *ctl, pd_operator *op, unsigned method, const ProtobufCMessage *request, void **reply, pd_error *err)
+{
+    int rc = pd_operator_open(op, ctl->server, ctl->timeout, err);
+
+    return rc == PD_OK ? pd_client_call(op->client, method, request, op->arena, reply, err) : rc;
+}
+
+/* The commands whose answer is that it is done. */
+static int command_without_answer(const pd_ctl *ctl, unsigned method, const ProtobufCMessage *request, const char *done)
+{
+    pd_operator op;
+    pd_error err = { 0 };
+    int status = PD_EXIT_OK;
+
+    if (ask(ctl, &op, method, request, NULL, &err) != PD_OK) status = pd_ctl_fail(ctl, &err);
+    else if (ctl->json) status = pd_ctl_print_json(json_pack("{s:b}", "ok", 1));
+    else printf("%s\n", done);
+    pd_operator_close(&op);
+    return status;
+}
+
+/* ---- ping, drop, drain, shutdown ---- */
+
+static double now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
+
+int pd_ctl_ping(const pd_ctl *ctl)
+{
+    pd_operator op;
+    pd_error err = { 0 };
+    int status = PD_EXIT_OK;
+    int rc = pd_operator_open(&op, ctl->server, ctl->timeout, &err);
+    double began = now_ms();
+
+    if (rc == PD_OK) rc = pd_client_call(op.client, PD_HEARTBEAT, NULL, op.arena, NULL, &err);
+    if (rc != PD_OK) {
+        status = pd_ctl_fail(ctl, &err);
+    } else if (ctl->json) {
+        status = pd_ctl_print_json(json_pack("{s:s, s:f}", "server", pd_client_welcome(op.client)->server, "ms", now_ms() - began));
+    } else if (!ctl->quiet) {
+        printf("%s answers in %.2f ms\n", pd_client_welcome(op.client)->server, now_ms() - began);
+    }
+    pd_operator_close(&op);
+    return status;
+}
+
+int pd_ctl_drop(const pd_ctl *ctl)
+{
+    Paramd__DropRequest request = PARAMD__DROP_REQUEST__INIT;
+    char done[PD_CELL + 300];
+
+    request.job = ctl->args[0];
+    snprintf(done, sizeof done, "dropped %.256s", ctl->args[0]);
+    return command_without_answer(ctl, PD_DROP, &request.base, done);
+}
+
+int pd_ctl_drain(const pd_ctl *ctl)
+{
+    Paramd__DrainRequest request = PARAMD__DRAIN_REQUEST__INIT;
+    pd_ctl patient = *ctl;
+
+    request.timeout_ms = ctl->within * 1000 < UINT32_MAX ? (uint32_t)(ctl->within * 1000) : UINT32_MAX;
+    patient.timeout = ctl->within + ctl->timeout;       /* the answer comes when the rounds have finished */
+    return command_without_answer(&patient, PD_DRAIN, &request.base, "drained: no step is under way and none will begin");
+}
+
+int pd_ctl_shutdown(const pd_ctl *ctl)
+{
+    return command_without_answer(ctl, PD_SHUTDOWN, NULL, "shutting down");
+}
+
+/* ---- status and jobs ---- */
+
+static void jobs_row(pd_table *table, const Paramd__JobInfo *job)
+{
+    char text[PD_CELL];
+
+    pd_table_cell(table, "%s", job->name);
+    pd_table_cell(table, "%s", job->state);
+    pd_table_cell(table, "%u/%u", job->connected, job->world_size);
+    pd_table_cell(table, "%s", pd_count_text(text, job->params));
+    pd_table_cell(table, "%s", pd_count_text(text, job->elements));
+    pd_table_cell(table, "%s", pd_bytes_text(text, job->weight_bytes));
+    pd_table_cell(table, "%s", pd_bytes_text(text, job->state_bytes));
+    if (job->step_least == job->step_most) pd_table_cell(table, "%" PRIu64, job->step_least);
+    else pd_table_cell(table, "%" PRIu64 "-%" PRIu64, job->step_least, job->step_most);
+    pd_table_cell(table, "%s", pd_count_text(text, job->contributions));
+    pd_table_cell(table, "%s", pd_count_text(text, job->skipped));
+    pd_table_cell(table, "%s", pd_count_text(text, job->refused));
+}
+
+static pd_table *jobs_table(void)
+{
+    return pd_table_new("JOB|STATE|>WORKERS|>PARAMS|>ELEMENTS|>WEIGHTS|>OPTIMIZER STATE|>STEP|>CONTRIBUTIONS|>SKIPPED|>REFUSED");
+}
+
+static void print_status(const Paramd__StatusReply *s)
+{
+    char a[PD_CELL], b[PD_CELL];
+
+    printf("server       %s, protocol %u, BLAS core %s%s\n", s->server, s->protocol, s->blas_core, s->draining ? ", draining" : "");
+    printf("up           %s\n", pd_duration_text(a, s->uptime_ms));
+    printf("connections  %u\n", s->connections);
+    printf("memory       %s resident, %s at most\n", pd_bytes_text(a, s->resident_bytes), pd_bytes_text(b, s->peak_resident_bytes));
+    printf("ingest       %s of %s\n", pd_bytes_text(a, s->ingest_used), pd_bytes_text(b, s->ingest_bytes));
+    printf("traffic      %s in, %s out\n", pd_bytes_text(a, s->bytes_in), pd_bytes_text(b, s->bytes_out));
+    printf("frames       %s in, %s refused\n", pd_count_text(a, s->frames_in), pd_count_text(b, s->frames_refused));
+    if (s->n_loop_busy_ms == 4) {
+        printf("loop         busy at a time: %.2f ms median, %.2f 99 %%, %.2f 99.9 %%, %.2f at most\n",
+               s->loop_busy_ms[0], s->loop_busy_ms[1], s->loop_busy_ms[2], s->loop_busy_ms[3]);
+    }
+    printf("\n");
+}
+
+int pd_ctl_status(const pd_ctl *ctl)
+{
+    pd_operator op;
+    pd_error err = { 0 };
+    void *reply = NULL;
+    int status = PD_EXIT_OK;
+
+    if (ask(ctl, &op, PD_STATUS, NULL, &reply, &err) != PD_OK) {
+        status = pd_ctl_fail(ctl, &err);
+    } else if (ctl->json) {
+        status = pd_ctl_print_json(pd_message_json(reply));
+    } else {
+        const Paramd__StatusReply *answer = reply;
+        pd_table *table = jobs_table();
+        print_status(answer);
+        for (size_t i = 0; table != NULL && i < answer->n_jobs; i++) jobs_row(table, answer->jobs[i]);
+        pd_table_print(table, stdout, "no jobs");
+    }
+    pd_operator_close(&op);
+    return status;
+}
+
+/* ---- lists, which come in pages ---- */
+
+enum { LIST_JOBS = 1, LIST_PARAMS, LIST_WORKERS };      /* ListRequest.what */
+
+/* Where the pages go: a table, or a JSON list. */
+typedef struct pages {
+    pd_table *table;
+    json_t   *list;
+} pages;
+
+static void params_row(pd_table *table, const Paramd__ParamInfo *param)
+{
+    char text[PD_CELL], shape_text[192];
+    pd_shape shape = { 0 };
+
+    for (size_t i = 0; i < param->n_shape && i < PD_MAX_RANK; i++) shape.dim[shape.rank++] = (int64_t)param->shape[i];
+    pd_table_cell(table, "%s", param->name);
+    pd_table_cell(table, "%s", param->optimizer);
+    pd_table_cell(table, "%s", pd_shape_text(&shape, shape_text, sizeof shape_text));
+    pd_table_cell(table, "%" PRIu64, param->step);
+    pd_table_cell(table, "%" PRIu64, param->version);
+    pd_table_cell(table, "%s", pd_count_text(text, param->skipped));
+    pd_table_cell(table, "%s", pd_count_text(text, param->contributions));
+    pd_table_cell(table, "%s", pd_bytes_text(text, param->state_bytes));
+    pd_table_cell(table, "%s", !param->initialised ? "initial weights" : param->missing[0] != '\0' ? param->missing : "-");
+}
+
+static void workers_row(pd_table *table, const Paramd__WorkerInfo *worker)
+{
+    char text[PD_CELL];
+
+    pd_table_cell(table, "%u", worker->rank);
+    pd_table_cell(table, "%s", worker->label[0] != '\0' ? worker->label : "-");
+    pd_table_cell(table, "%s", worker->state);
+    pd_table_cell(table, "%" PRIu64, worker->step);
+    pd_table_cell(table, "%s", pd_count_text(text, worker->contributions));
+    pd_table_cell(table, "%s", pd_bytes_text(text, worker->held_bytes));
+}
+
+static void add_page(pages *out, const Paramd__ListReply *page)
+{
+    if (out->list != NULL) {
+        for (size_t i = 0; i < page->n_jobs; i++) json_array_append_new(out->list, pd_message_json(&page->jobs[i]->base));
+        for (size_t i = 0; i < page->n_params; i++) json_array_append_new(out->list, pd_message_json(&page->params[i]->base));
+        for (size_t i = 0; i < page->n_workers; i++) json_array_append_new(out->list, pd_message_json(&page->workers[i]->base));
+        return;
+    }
+    for (size_t i = 0; i < page->n_jobs; i++) jobs_row(out->table, page->jobs[i]);
+    for (size_t i = 0; i < page->n_params; i++) params_row(out->table, page->params[i]);
+    for (size_t i = 0; i < page->n_workers; i++) workers_row(out->table, page->workers[i]);
+}
+
+static int fetch_pages(const pd_ctl *ctl, Paramd__ListRequest *request, pages *out, pd_error *err)
+{
+    pd_operator op;
+    Paramd__ListReply *page = NULL;
+    int rc = pd_operator_open(&op, ctl->server, ctl->timeout, err);
+
+    while (rc == PD_OK) {
+        rc = pd_client_call(op.client, PD_LIST, &request->base, op.arena, (void **)&page, err);
+        if (rc != PD_OK) break;
+        add_page(out, page);
+        if (page->next <= request->start) break;        /* 0: that was the last */
+        request->start = page->next;
+    }
+    pd_operator_close(&op);
+    return rc;
+}
+
+/* Takes `table`, into which the rows go; `none` is said where there are none; `key` names the list in JSON. */
+static int command_list(const pd_ctl *ctl, unsigned what, pd_table *table, const char *key, const char *none)
+{
+    Paramd__ListRequest request = PARAMD__LIST_REQUEST__INIT;
+    pages out = { .table = table, .list = ctl->json ? json_array() : NULL };
+    pd_error err = { 0 };
+    int rc;
+
+    request.what = what;
+    if (ctl->n_args > 0) request.job = ctl->args[0];
+    rc = out.table == NULL ? pd_fail(&err, PD_NO_MEMORY, "out of memory") : fetch_pages(ctl, &request, &out, &err);
+    if (rc == PD_OK && !ctl->json) pd_table_print(out.table, stdout, none);
+    else pd_table_free(out.table);
+    if (rc == PD_OK && ctl->json) return pd_ctl_print_json(json_pack("{s:o}", key, out.list));
+    json_decref(out.list);
+    return rc == PD_OK ? PD_EXIT_OK : pd_ctl_fail(ctl, &err);
+}
+
+int pd_ctl_jobs(const pd_ctl *ctl)
+{
+    return command_list(ctl, LIST_JOBS, jobs_table(), "jobs", "no jobs");
+}
+
+int pd_ctl_params(const pd_ctl *ctl)
+{
+    pd_table *table = pd_table_new("PARAMETER|OPTIMIZER|SHAPE|>STEP|>VERSION|>SKIPPED|>CONTRIBUTIONS|>STATE|WAITS FOR");
+    return command_list(ctl, LIST_PARAMS, table, "params", "no parameters");
+}
+
+int pd_ctl_workers(const pd_ctl *ctl)
+{
+    pd_table *table = pd_table_new(">RANK|LABEL|STATE|>STEP|>CONTRIBUTIONS|>HELD");
+    return command_list(ctl, LIST_WORKERS, table, "workers", "no workers");
+}
+
+/* ---- optimizers ---- */
+
+static void print_optimizer_list(const Paramd__OptimizersReply *reply)
+{
+    pd_table *table = pd_table_new("OPTIMIZER|ABOUT|HYPERPARAMETERS");
+
+    for (size_t i = 0; table != NULL && i < reply->n_optimizers; i++) {
+        const Paramd__Optimizer *row = reply->optimizers[i];
+        char *names = NULL;
+        size_t size = 0;
+        FILE *out = open_memstream(&names, &size);
+        for (size_t k = 0; out != NULL && k < row->n_hypers; k++) fprintf(out, k == 0 ? "%s" : " %s", row->hypers[k]->name);
+        if (out != NULL) fclose(out);
+        pd_table_cell(table, "%s", row->name);
+        pd_table_cell(table, "%s", row->about);
+        pd_table_cell(table, "%s", names != NULL ? names : "");
+        free(names);
+    }
+    pd_table_print(table, stdout, "no optimizers");
+}
+
+static void print_optimizer(const Paramd__Optimizer *row)
+{
+    pd_table *table = pd_table_new("HYPERPARAMETER|TYPE|DEFAULT|RANGE|PER STEP|HELP");
+
+    printf("%s: %s\n\n", row->name, row->about);
+    for (size_t k = 0; table != NULL && k < row->n_hypers; k++) {
+        const Paramd__Hyper *hyper = row->hypers[k];
+        bool ranged = strcmp(hyper->type, "real") == 0 || strcmp(hyper->type, "int") == 0;
+        pd_table_cell(table, "%s", hyper->name);
+        pd_table_cell(table, "%s", hyper->type);
+        pd_table_cell(table, "%s", hyper->preset);
+        if (hyper->choices[0] != '\0') pd_table_cell(table, "%s", hyper->choices);
+        else if (ranged) pd_table_cell(table, "%g to %g", hyper->least, hyper->most);
+        else pd_table_cell(table, "yes, no");
+        pd_table_cell(table, "%s", hyper->per_step ? "yes" : "no");
+        pd_table_cell(table, "%s", hyper->help);
+    }
+    pd_table_print(table, stdout, "no hyperparameters");
+}
+
+static const Paramd__Optimizer *find_optimizer(const Paramd__OptimizersReply *reply, const char *name)
+{
+    for (size_t i = 0; i < reply->n_optimizers; i++) {
+        if (strcmp(reply->optimizers[i]->name, name) == 0) return reply->optimizers[i];
+    }
+    return NULL;
+}
+
+int pd_ctl_optimizers(const pd_ctl *ctl)
+{
+    pd_operator op;
+    pd_error err = { 0 };
+    void *reply = NULL;
+    const Paramd__Optimizer *one = NULL;
+    int status = PD_EXIT_OK;
+    int rc = ask(ctl, &op, PD_OPTIMIZERS, NULL, &reply, &err);
+
+    if (rc == PD_OK && ctl->n_args > 0 && (one = find_optimizer(reply, ctl->args[0])) == NULL) {
+        rc = pd_fail(&err, PD_NOT_FOUND, "%.64s: the server has no such optimizer; paramctl optimizers lists those it has", ctl->args[0]);
+    }
+    if (rc != PD_OK) status = pd_ctl_fail(ctl, &err);
+    else if (ctl->json) status = pd_ctl_print_json(pd_message_json(one != NULL ? &one->base : reply));
+    else if (one != NULL) print_optimizer(one);
+    else print_optimizer_list(reply);
+    pd_operator_close(&op);
+    return status;
+}

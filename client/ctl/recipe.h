@@ -1,0 +1,24 @@
+/* recipe.h - which optimizer, with which hyperparameters, does a recorded run ask for? Pure. */
+#ifndef PD_RECIPE_H
+#define PD_RECIPE_H
+
+#include <jansson.h>
+
+#include "paramd/optim.h"
+
+typedef struct pd_recipe {
+    pd_hypers   hypers;
+    const char *rate;       /* the hyperparameter that a recorded schedule of learning rates sets */
+} pd_recipe;
+
+/* From a trace's metadata `system` and `config`.
+ * PD_UNIMPLEMENTED: this build lacks the system, the optimizer or one of the hyperparameters; the text says which.
+ * PD_INVALID_ARGUMENT, PD_OUT_OF_RANGE: a configuration that the optimizer refuses. */
+int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_error *err);
+/* Some optimizer of the system is in the table. */
+bool pd_recipe_knows(const char *system);
+
+/* The recipe as a worker's rule for all parameters: "* sgd lr=0.1 momentum=0.9". PD_OUT_OF_RANGE: does not fit. */
+int pd_recipe_rule(const pd_recipe *recipe, char *text, size_t size, pd_error *err);
+
+#endif

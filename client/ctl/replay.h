@@ -1,0 +1,46 @@
+/* replay.h - plays a recorded run again and compares the weights: in this process, or through a daemon. */
+#ifndef PD_REPLAY_H
+#define PD_REPLAY_H
+
+#include "judge.h"
+#include "recipe.h"
+#include "trace.h"
+
+/* Both play a checked trace from its initial weights, step by step, and note in verdicts[parameter] how far the weights are from
+ * the recorded ones. A step in which upstream raised an error must give an error, and only such a step.
+ * PD_UNIMPLEMENTED: cannot be played this way (why); PD_FAILED_PRECONDITION: an error came where none was recorded, or the reverse;
+ * other codes: what the optimizer or the server said. */
+
+/* With the optimizer library in this process. Averages need a server. */
+int pd_replay_local(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *verdicts, pd_error *err);
+
+/* Through the daemon at `url` (NULL: the client's default): a job `replay/<case>/<nonce>` of as many workers as the trace has replicas pushes
+ * every gradient, pulls the weights of every step, asks the daemon whether it counted as many contributions as were sent, and drops the
+ * job. Each worker's weights are compared. `timeout`: seconds to find the server. PD_DATA_LOSS: the daemon counted otherwise. */
+int pd_replay_server(const pd_trace *trace, const pd_recipe *recipe, const char *url, double timeout, pd_verdict *verdicts, pd_error *err);
+
+typedef enum pd_replay_outcome { PD_REPLAY_OK, PD_REPLAY_FAILED, PD_REPLAY_SKIPPED } pd_replay_outcome;
+
+typedef struct pd_replay_result {
+    pd_replay_outcome outcome;
+    char        system[64], name[128];
+    int64_t     steps;
+    double      tolerance;
+    pd_verdict  verdict;        /* over all parameters and steps; compared == 0 where it was not played to the end */
+    pd_error    why;            /* of PD_REPLAY_FAILED (may be PD_OK: the weights differ) and PD_REPLAY_SKIPPED */
+    size_t      n;              /* parameters, and what was seen of each: for --verbose */
+    char      **params;
+    pd_verdict *verdicts;
+} pd_replay_result;
+
+typedef struct pd_replay_options {
+    bool        local;
+    const char *server;
+    double      timeout;
+} pd_replay_options;
+
+/* Opens, plays and judges one file. Always fills *out; the caller frees it. */
+void pd_replay_file(pd_replay_result *out, const char *path, const pd_replay_options *options);
+void pd_replay_result_free(pd_replay_result *result);
+
+#endif

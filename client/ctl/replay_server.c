@@ -1,0 +1,304 @@
+/* replay_server.c - a trace through a daemon: one thread and one connection for each replica.
+ *
+ * A trace of weights is played step by step. A trace of averages asks one independent question a parameter ("what is the mean of these?"):
+ * weights 0, `sgd lr=1` and a single round leave minus the average there, exactly. */
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "ctl.h"
+#include "replay.h"
+
+typedef struct stage {              /* what all workers of a replay share, read only while they run */
+    const pd_trace       *trace;
+    const pd_trace_param *params;
+    const char           *url;
+    double                timeout;
+    const char           *rate;     /* hyperparameter set at each step, or NULL */
+    char                  job[300], rule[2048];
+    size_t                n;        /* parameters */
+    int64_t               rounds;
+    int                   world_size;
+} stage;
+
+typedef struct worker {
+    const stage *stage;
+    pthread_t    thread;
+    bool         started;
+    int          rank, rc;
+    pd_error     err;
+    uint64_t     sent;              /* contributions with a gradient */
+    pd_client   *client;
+    float      **weights, **gradient;
+    pd_item     *io;
+    double      *recorded;
+    pd_verdict  *verdicts;          /* of each parameter */
+} worker;
+
+/* ---- one worker ---- */
+
+static int allocate(worker *w)
+{
+    const stage *s = w->stage;
+
+    w->weights = calloc(s->n, sizeof *w->weights);
+    w->gradient = calloc(s->n, sizeof *w->gradient);
+    w->io = calloc(s->n, sizeof *w->io);
+    w->recorded = calloc((size_t)pd_trace_elements(s->trace) + 1, sizeof *w->recorded);
+    w->verdicts = calloc(s->n, sizeof *w->verdicts);
+    if (!w->weights || !w->gradient || !w->io || !w->recorded || !w->verdicts) return pd_fail(&w->err, PD_NO_MEMORY, "out of memory");
+    for (size_t i = 0; i < s->n; i++) {
+        w->weights[i] = calloc((size_t)s->params[i].elements + 1, sizeof(float));
+        w->gradient[i] = calloc((size_t)s->params[i].elements + 1, sizeof(float));
+        if (w->weights[i] == NULL || w->gradient[i] == NULL) return pd_fail(&w->err, PD_NO_MEMORY, "out of memory");
+        pd_trace_initial(s->trace, i, w->weights[i]);
+    }
+    return PD_OK;
+}
+
+static void release(worker *w)
+{
+    pd_client_close(w->client);
+    for (size_t i = 0; i < w->stage->n; i++) {
+        if (w->weights != NULL) free(w->weights[i]);
+        if (w->gradient != NULL) free(w->gradient[i]);
+    }
+    free(w->weights);
+    free(w->gradient);
+    free(w->io);
+    free(w->recorded);
+    free(w->verdicts);
+}
+
+static int join_job(worker *w)
+{
+    const stage *s = w->stage;
+    const char *rules[] = { s->rule, NULL };
+    const char *options[] = { "aggregate=mean", pd_trace_nonfinite(s->trace) ? "nonfinite=apply" : NULL, NULL };
+    pd_client_options open = { .urls = s->url, .job = s->job, .rank = w->rank, .world_size = s->world_size,
+                               .options = options, .rules = rules, .label = "paramctl replay", .deadline = fmax(s->timeout, 60) };
+    pd_client_param *params = calloc(s->n, sizeof *params);
+    int rc = params == NULL ? pd_fail(&w->err, PD_NO_MEMORY, "out of memory") : pd_client_open(&w->client, &open, &w->err);
+
+    for (size_t i = 0; params != NULL && i < s->n; i++) {
+        params[i] = (pd_client_param){ .name = s->params[i].name, .shape = s->params[i].shape };
+    }
+    if (rc == PD_OK) rc = pd_client_declare(w->client, params, s->n, &w->err);
+    if (rc == PD_OK) rc = pd_client_init(w->client, (void *const *)w->weights, &w->err);
+    free(params);
+    return rc;
+}
+
+static void fill_items(worker *w, int64_t round)
+{
+    const stage *s = w->stage;
+
+    for (size_t i = 0; i < s->n; i++) {
+        int64_t step = s->params[i].step > 0 ? s->params[i].step : round;
+        bool present = pd_trace_gradient(s->trace, step, w->rank, i, w->gradient[i]);
+        w->io[i] = (pd_item){ .param = i, .gradient = present ? w->gradient[i] : NULL, .weights = w->weights[i] };
+        w->sent += present;
+    }
+}
+
+static int push_pull(worker *w, int64_t round)
+{
+    char value[64] = "";
+    const char *hypers[] = { value, NULL };
+    double rate;
+    pd_push_options options = { 0 };
+    pd_ticket_id ticket;
+    int rc;
+
+    if (w->stage->rate != NULL && pd_trace_rate(w->stage->trace, round, &rate)) {
+        snprintf(value, sizeof value, "%s=%.17g", w->stage->rate, rate);
+        options.hypers = hypers;
+    }
+    fill_items(w, round);
+    rc = pd_client_push_pull(w->client, w->io, w->stage->n, &options, &ticket, &w->err);
+    return rc == PD_OK ? pd_client_wait(w->client, ticket, 0, &w->err) : rc;
+}
+
+/* A step in which upstream raised an error must fail, and only such a step. */
+static int take_round(worker *w, int64_t round)
+{
+    int rc = push_pull(w, round);
+
+    if (pd_trace_averages(w->stage->trace) || !pd_trace_fails(w->stage->trace, round)) return rc;
+    if (rc == PD_OK) return pd_fail(&w->err, PD_FAILED_PRECONDITION, "step %d was recorded to fail and did not", (int)round);
+    return PD_OK;
+}
+
+static void compare_weights(worker *w, int64_t step)
+{
+    const stage *s = w->stage;
+
+    for (size_t i = 0; i < s->n; i++) {
+        if (!pd_trace_weights(s->trace, step, i, w->recorded)) continue;
+        pd_verdict_add(&w->verdicts[i], i, step, pd_relative_error(w->weights[i], w->recorded, s->params[i].elements, 0));
+    }
+}
+
+/* Largest norm of the gradients that went into an average. */
+static double largest_input(worker *w, size_t i)
+{
+    const pd_trace_param *param = &w->stage->params[i];
+    double norm = 0;
+
+    for (int rank = 0; rank < w->stage->world_size; rank++) {
+        pd_trace_gradient(w->stage->trace, param->step, rank, i, w->gradient[i]);
+        norm = fmax(norm, pd_finite_norm(w->gradient[i], param->elements));
+    }
+    return norm;
+}
+
+static void compare_averages(worker *w)
+{
+    const stage *s = w->stage;
+
+    for (size_t i = 0; i < s->n; i++) {
+        const pd_trace_param *param = &s->params[i];
+        for (int64_t k = 0; k < param->elements; k++) w->weights[i][k] = -w->weights[i][k];
+        pd_trace_average(s->trace, param->step, w->rank, i, w->recorded);
+        pd_verdict_add(&w->verdicts[i], i, param->step,
+                       pd_relative_error(w->weights[i], w->recorded, param->elements, largest_input(w, i)));
+    }
+}
+
+/* Ends the job, so that the others do not wait for a worker that has failed. */
+static void drop_job(const stage *s)
+{
+    Paramd__DropRequest request = PARAMD__DROP_REQUEST__INIT;
+    pd_operator op;
+
+    request.job = (char *)s->job;
+    if (pd_operator_open(&op, s->url, s->timeout, NULL) == PD_OK) pd_client_call(op.client, PD_DROP, &request.base, op.arena, NULL, NULL);
+    pd_operator_close(&op);
+}
+
+static void *run_worker(void *arg)
+{
+    worker *w = arg;
+    const stage *s = w->stage;
+
+    w->rc = allocate(w);
+    if (w->rc == PD_OK) w->rc = join_job(w);
+    for (int64_t round = 1; w->rc == PD_OK && round <= s->rounds; round++) {
+        w->rc = take_round(w, round);
+        if (w->rc == PD_OK && !pd_trace_averages(s->trace)) compare_weights(w, round);
+    }
+    if (w->rc == PD_OK && pd_trace_averages(s->trace)) compare_averages(w);
+    if (w->rc != PD_OK) drop_job(s);
+    return NULL;
+}
+
+/* ---- the job ---- */
+
+static int set_stage(stage *s, const pd_recipe *recipe, pd_error *err)
+{
+    bool averages = pd_trace_averages(s->trace);
+    uint64_t nonce = 0;
+
+    s->params = pd_trace_params(s->trace, &s->n);
+    s->world_size = pd_trace_replicas(s->trace);
+    s->rounds = averages ? 1 : pd_trace_steps(s->trace);
+    s->rate = averages ? NULL : recipe->rate;
+    if (getrandom(&nonce, sizeof nonce, 0) != sizeof nonce) return pd_fail(err, PD_INTERNAL, "no random numbers");
+    snprintf(s->job, sizeof s->job, "replay/%.128s/%016llx", pd_trace_case(s->trace), (unsigned long long)nonce);
+    return pd_recipe_rule(recipe, s->rule, sizeof s->rule, err);
+}
+
+static int run_workers(worker *workers, const stage *s, pd_error *err)
+{
+    int rc = PD_OK;
+
+    for (int i = 0; i < s->world_size; i++) {
+        workers[i] = (worker){ .stage = s, .rank = i };
+        workers[i].started = pthread_create(&workers[i].thread, NULL, run_worker, &workers[i]) == 0;
+        if (!workers[i].started) {
+            rc = pd_fail(err, PD_NO_MEMORY, "cannot start a thread");
+            drop_job(s);
+            break;
+        }
+    }
+    for (int i = 0; i < s->world_size; i++) {
+        if (workers[i].started) pthread_join(workers[i].thread, NULL);
+    }
+    return rc;
+}
+
+/* The first failure tells: the others failed because their job was dropped. */
+static int first_failure(const worker *workers, int n, pd_error *err)
+{
+    const worker *first = NULL;
+
+    for (int i = 0; i < n; i++) {
+        if (workers[i].rc == PD_OK) continue;
+        if (first == NULL || first->rc == PD_NOT_FOUND || first->rc == PD_ABORTED) first = &workers[i];
+    }
+    if (first == NULL) return PD_OK;
+    if (err != NULL) *err = first->err;
+    return first->rc;
+}
+
+/* Asks the daemon how many contributions it counted in the job. */
+static int counted(const stage *s, uint64_t *count, pd_error *err)
+{
+    Paramd__ListRequest request = PARAMD__LIST_REQUEST__INIT;
+    Paramd__ListReply *page = NULL;
+    pd_operator op;
+    int rc = pd_operator_open(&op, s->url, s->timeout, err);
+
+    request.what = 2;
+    request.job = (char *)s->job;
+    *count = 0;
+    while (rc == PD_OK && (rc = pd_client_call(op.client, PD_LIST, &request.base, op.arena, (void **)&page, err)) == PD_OK) {
+        for (size_t i = 0; i < page->n_params; i++) *count += page->params[i]->contributions;
+        if (page->next <= request.start) break;
+        request.start = page->next;
+    }
+    pd_operator_close(&op);
+    return rc;
+}
+
+static int check_count(const worker *workers, const stage *s, pd_error *err)
+{
+    uint64_t sent = 0, count;
+    int rc = counted(s, &count, err);
+
+    for (int i = 0; i < s->world_size; i++) sent += workers[i].sent;
+    if (rc == PD_OK && sent != count) {
+        return pd_fail(err, PD_DATA_LOSS, "the daemon counted %llu contributions of %llu that were sent", (unsigned long long)count, (unsigned long long)sent);
+    }
+    return rc;
+}
+
+static int perform(worker *workers, const stage *s, pd_verdict *verdicts, pd_error *err)
+{
+    int rc = run_workers(workers, s, err);
+
+    if (rc == PD_OK) rc = first_failure(workers, s->world_size, err);
+    if (rc == PD_OK) rc = check_count(workers, s, err);
+    for (int i = 0; i < s->world_size; i++) {
+        for (size_t p = 0; rc == PD_OK && p < s->n; p++) pd_verdict_fold(&verdicts[p], &workers[i].verdicts[p]);
+    }
+    drop_job(s);
+    for (int i = 0; i < s->world_size; i++) {
+        if (workers[i].started) release(&workers[i]);
+    }
+    return rc;
+}
+
+int pd_replay_server(const pd_trace *trace, const pd_recipe *recipe, const char *url, double timeout, pd_verdict *verdicts, pd_error *err)
+{
+    stage s = { .trace = trace, .url = url, .timeout = timeout };
+    int rc = set_stage(&s, recipe, err);
+    worker *workers = calloc((size_t)s.world_size, sizeof *workers);
+
+    if (rc == PD_OK && workers == NULL) rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (rc == PD_OK) rc = perform(workers, &s, verdicts, err);
+    free(workers);
+    return rc;
+}

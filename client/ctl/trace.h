@@ -1,0 +1,60 @@
+/* trace.h - reads a recorded run of an optimizer: a .safetensors file with `param/TTTT/NAME`, `grad/TTTT/NAME` and metadata.
+ *
+ * Files are hostile input: everything that a replay will ask for (names, shapes, types, steps) is checked when the trace is opened. */
+#ifndef PD_TRACE_H
+#define PD_TRACE_H
+
+#include <jansson.h>
+
+#include "paramd/tensor.h"
+
+#define PD_TRACE_MAX_STEPS    9999          /* steps have four digits */
+#define PD_TRACE_MAX_REPLICAS 64
+#define PD_TRACE_MAX_BYTES    (4ll << 30)   /* of a file */
+
+typedef struct pd_trace pd_trace;
+
+typedef struct pd_trace_param {
+    char    *name;              /* of an average: "TTTT/NAME" */
+    int64_t  step;              /* of an average: the step that it belongs to; else 0 */
+    pd_shape shape;
+    int64_t  elements;
+} pd_trace_param;
+
+/* Reads file and metadata. PD_NOT_FOUND: no such file. PD_INVALID_ARGUMENT: not a trace; the text says what is wrong.
+ * PD_RESOURCE_EXHAUSTED: larger than PD_TRACE_MAX_BYTES. PD_NO_MEMORY. */
+int  pd_trace_open(pd_trace **out, const char *path, pd_error *err);
+void pd_trace_close(pd_trace *trace);               /* accepts NULL */
+
+/* Metadata. */
+const char   *pd_trace_system(const pd_trace *trace);
+const char   *pd_trace_case(const pd_trace *trace);
+int64_t       pd_trace_steps(const pd_trace *trace);
+/* Largest relative error that a replay may have: 10 * noise + 1e-6; meta_shampoo 3 * noise_bc32 + 1e-6. */
+double        pd_trace_tolerance(const pd_trace *trace);
+/* Upstream's hyperparameters, a JSON object; borrowed. PD_INVALID_ARGUMENT: there are none, or not as JSON. */
+int           pd_trace_config(pd_trace *trace, const json_t **out, pd_error *err);
+
+/* Finds the parameters and checks every tensor that a replay reads: no gradient without a parameter, no step beyond the last, shapes alike,
+ * weights at every step or at those of `param_steps`. In a trace of averages (`average/TTTT/rRR/NAME`) steps are independent of each other and
+ * differ in shape: each (step, NAME) counts as a parameter of its own. The functions below want it to have succeeded.
+ * PD_INVALID_ARGUMENT: not so (names the tensor). PD_UNIMPLEMENTED: a file of another shape, without parameters and steps. */
+int  pd_trace_check(pd_trace *trace, pd_error *err);
+bool pd_trace_averages(const pd_trace *trace);              /* records what replicas get, not weights */
+int  pd_trace_replicas(const pd_trace *trace);              /* at least 1 */
+const pd_trace_param *pd_trace_params(const pd_trace *trace, size_t *n);
+int64_t pd_trace_elements(const pd_trace *trace);           /* of the largest parameter */
+/* Some recorded gradient has an entry that is not finite. */
+bool pd_trace_nonfinite(const pd_trace *trace);
+/* Upstream raised an error in this step. */
+bool pd_trace_fails(const pd_trace *trace, int64_t step);
+
+/* Each copies one tensor to `at` (the parameter's elements), or returns false where the trace has none. Steps count from 1. */
+bool pd_trace_initial(const pd_trace *trace, size_t param, float *at);
+bool pd_trace_gradient(const pd_trace *trace, int64_t step, int replica, size_t param, float *at);
+bool pd_trace_weights(const pd_trace *trace, int64_t step, size_t param, double *at);
+bool pd_trace_average(const pd_trace *trace, int64_t step, int replica, size_t param, double *at);
+/* The recorded learning rate of a step; false: the rate is constant. */
+bool pd_trace_rate(const pd_trace *trace, int64_t step, double *rate);
+
+#endif

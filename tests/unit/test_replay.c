@@ -1,0 +1,272 @@
+/* When is a replay ok, failed or skipped? */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "replay.h"
+#include "tracefile.h"
+
+/* Two steps of w - 0.5 g (momentum 0) on one parameter. */
+static const float w0[2] = { 1, 2 }, g1[2] = { 2, 4 }, w1[2] = { 0, 0 }, g2[2] = { 8, -2 }, w2[2] = { -4, 1 };
+static const char sgd_config[] = "{\"optimizer\": \"SGD\", \"lr\": 0.5, \"momentum\": 0, \"nesterov\": false, \"foreach\": null}";
+
+static tracefile sgd_file(void)
+{
+    tracefile file = { 0 };
+
+    tracefile_meta(&file, "system", "torch_optim");
+    tracefile_meta(&file, "case", "by_hand");
+    tracefile_meta(&file, "steps", "2");
+    tracefile_meta(&file, "noise", "0");
+    tracefile_meta(&file, "config", sgd_config);
+    tracefile_add(&file, "param/0000/w", w0, 2);
+    tracefile_add(&file, "grad/0001/w", g1, 2);
+    tracefile_add(&file, "param/0001/w", w1, 2);
+    tracefile_add(&file, "grad/0002/w", g2, 2);
+    tracefile_add(&file, "param/0002/w", w2, 2);
+    return file;
+}
+
+static pd_replay_result replayed(const tracefile *file)
+{
+    pd_replay_result result;
+    char path[64];
+
+    tracefile_write(file, path);
+    pd_replay_file(&result, path, &(pd_replay_options){ .local = true });
+    unlink(path);
+    return result;
+}
+
+static void assert_outcome(const tracefile *file, pd_replay_outcome outcome, const char *part_of_why)
+{
+    pd_replay_result r = replayed(file);
+
+    if (r.outcome != outcome) fail_msg("outcome %d, error %g: %s", r.outcome, r.verdict.error, r.why.text);
+    if (strstr(r.why.text, part_of_why) == NULL) fail_msg("\"%s\" does not say \"%s\"", r.why.text, part_of_why);
+    pd_replay_result_free(&r);
+}
+
+static void the_same_weights_are_ok(void **state)
+{
+    tracefile file = sgd_file();
+
+    (void)state;
+    assert_outcome(&file, PD_REPLAY_OK, "");
+}
+
+static void one_weight_beside_the_tolerance_fails_and_is_located(void **state)
+{
+    static const float off[2] = { -4, 1.0001f };
+    tracefile file = sgd_file();
+    pd_replay_result r;
+
+    (void)state;
+    file.entry[4].at = off;
+    r = replayed(&file);
+    assert_int_equal(r.outcome, PD_REPLAY_FAILED);
+    assert_string_equal(r.params[r.verdict.param], "w");
+    assert_int_equal(r.verdict.step, 2);
+    assert_true(fabs(r.verdict.error - 1e-4 / sqrt(17)) < 1e-6);
+    pd_replay_result_free(&r);
+}
+
+static void the_noise_of_the_trace_widens_the_tolerance(void **state)
+{
+    static const float off[2] = { -4, 1.0001f };
+    tracefile file = sgd_file();
+
+    (void)state;
+    file.entry[4].at = off;
+    tracefile_meta(&file, "noise", "1e-5");
+    assert_outcome(&file, PD_REPLAY_OK, "");
+}
+
+static void an_optimizer_that_is_not_there_is_skipped(void **state)
+{
+    tracefile file = sgd_file();
+
+    (void)state;
+    tracefile_meta(&file, "config", "{\"optimizer\": \"Marvel\", \"lr\": 0.5}");
+    assert_outcome(&file, PD_REPLAY_SKIPPED, "optimizer marvel is not implemented");
+}
+
+static void a_system_that_is_not_there_is_skipped(void **state)
+{
+    tracefile file = sgd_file();
+
+    (void)state;
+    tracefile_meta(&file, "system", "other_system");
+    assert_outcome(&file, PD_REPLAY_SKIPPED, "system other_system is not implemented");
+}
+
+static void a_hyperparameter_that_is_not_there_is_skipped(void **state)
+{
+    tracefile file = sgd_file();
+
+    (void)state;
+    tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": 0.5, \"wings\": 2}");
+    assert_outcome(&file, PD_REPLAY_SKIPPED, "wings");
+}
+
+static void a_hyperparameter_out_of_range_fails(void **state)
+{
+    tracefile file = sgd_file();
+
+    (void)state;
+    tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": \"fast\"}");
+    assert_outcome(&file, PD_REPLAY_FAILED, "lr");
+}
+
+static void a_file_that_is_no_trace_fails(void **state)
+{
+    tracefile file = sgd_file();
+
+    (void)state;
+    file.n_meta = 0;
+    assert_outcome(&file, PD_REPLAY_FAILED, "metadata");
+}
+
+static void a_trace_without_anything_to_compare_is_not_ok(void **state)
+{
+    tracefile file = sgd_file();
+
+    (void)state;
+    tracefile_meta(&file, "param_steps", "[]");
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+}
+
+static void a_step_that_should_fail_and_does_not_fails(void **state)
+{
+    tracefile file = sgd_file();
+
+    (void)state;
+    tracefile_meta(&file, "errors", "[{\"step\": 2}]");
+    assert_outcome(&file, PD_REPLAY_FAILED, "step 2 was recorded to fail");
+}
+
+static void averages_want_a_server(void **state)
+{
+    tracefile file = { 0 };
+
+    (void)state;
+    tracefile_meta(&file, "system", "trax_average");
+    tracefile_meta(&file, "case", "mean_1");
+    tracefile_meta(&file, "steps", "1");
+    tracefile_meta(&file, "config", "{\"variant\": \"mean\", \"N_WEIGHTS_SHARDS\": 1, \"adasum\": false, \"n_devices\": 1}");
+    tracefile_add(&file, "grad/0001/r00/w", g1, 2);
+    tracefile_add(&file, "average/0001/r00/w", g1, 2);
+    assert_outcome(&file, PD_REPLAY_SKIPPED, "server");
+}
+
+static void a_recorded_schedule_sets_the_rate_of_each_step(void **state)
+{
+    static const float rates[2] = { .5f, .25f }, slower[2] = { -2, .5f };
+    tracefile file = sgd_file();
+
+    (void)state;
+    tracefile_add(&file, "table/learning_rate", rates, 2);
+    file.entry[4].at = slower;
+    assert_outcome(&file, PD_REPLAY_OK, "");
+}
+
+static void a_parameter_without_gradient_stays(void **state)
+{
+    tracefile file = sgd_file();
+
+    (void)state;
+    file.entry[3] = file.entry[4];              /* grad/0002/w goes */
+    file.n--;
+    file.entry[3].at = w1;
+    assert_outcome(&file, PD_REPLAY_OK, "");
+}
+
+/* ---- the judge ---- */
+
+static void error_is_relative_to_what_was_recorded(void **state)
+{
+    static const float ours[2] = { 3, 4.5f };
+    static const double recorded[2] = { 3, 4 };
+
+    (void)state;
+    assert_true(pd_relative_error(ours, recorded, 2, 0) == .1);
+}
+
+static void error_is_absolute_where_zero_was_recorded(void **state)
+{
+    static const float ours[1] = { .25f };
+    static const double recorded[1] = { 0 };
+
+    (void)state;
+    assert_true(pd_relative_error(ours, recorded, 1, 0) == .25);
+}
+
+static void error_of_an_average_is_relative_to_the_larger_input(void **state)
+{
+    static const float ours[1] = { .25f };
+    static const double recorded[1] = { 0 };
+
+    (void)state;
+    assert_true(pd_relative_error(ours, recorded, 1, 10) == .025);
+}
+
+static void entries_that_are_not_finite_must_coincide(void **state)
+{
+    static const float ours[3] = { NAN, INFINITY, 1 };
+    static const double same[3] = { NAN, INFINITY, 1 }, sign[3] = { NAN, -INFINITY, 1 }, finite[3] = { 1, INFINITY, 1 };
+    static const double nan_for_one[3] = { NAN, INFINITY, NAN };
+
+    (void)state;
+    assert_true(pd_relative_error(ours, same, 3, 0) == 0);
+    assert_true(isinf(pd_relative_error(ours, sign, 3, 0)));
+    assert_true(isinf(pd_relative_error(ours, finite, 3, 0)));
+    assert_true(isinf(pd_relative_error(ours, nan_for_one, 3, 0)));
+}
+
+static void a_verdict_keeps_the_worst_and_where_it_was(void **state)
+{
+    pd_verdict v = { 0 }, other = { 0 };
+
+    (void)state;
+    assert_false(pd_verdict_holds(&v, 1));
+    pd_verdict_add(&v, 0, 1, 0);
+    assert_true(pd_verdict_holds(&v, 0));
+    pd_verdict_add(&other, 3, 7, .5);
+    pd_verdict_add(&other, 4, 8, .25);
+    pd_verdict_fold(&v, &other);
+    assert_true(v.error == .5 && v.param == 3 && v.step == 7 && v.compared == 3);
+    assert_false(pd_verdict_holds(&v, .4));
+    pd_verdict_add(&v, 5, 9, NAN);
+    assert_false(pd_verdict_holds(&v, 1e300));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_same_weights_are_ok),
+        cmocka_unit_test(one_weight_beside_the_tolerance_fails_and_is_located),
+        cmocka_unit_test(the_noise_of_the_trace_widens_the_tolerance),
+        cmocka_unit_test(an_optimizer_that_is_not_there_is_skipped),
+        cmocka_unit_test(a_system_that_is_not_there_is_skipped),
+        cmocka_unit_test(a_hyperparameter_that_is_not_there_is_skipped),
+        cmocka_unit_test(a_hyperparameter_out_of_range_fails),
+        cmocka_unit_test(a_file_that_is_no_trace_fails),
+        cmocka_unit_test(a_trace_without_anything_to_compare_is_not_ok),
+        cmocka_unit_test(a_step_that_should_fail_and_does_not_fails),
+        cmocka_unit_test(averages_want_a_server),
+        cmocka_unit_test(a_recorded_schedule_sets_the_rate_of_each_step),
+        cmocka_unit_test(a_parameter_without_gradient_stays),
+        cmocka_unit_test(error_is_relative_to_what_was_recorded),
+        cmocka_unit_test(error_is_absolute_where_zero_was_recorded),
+        cmocka_unit_test(error_of_an_average_is_relative_to_the_larger_input),
+        cmocka_unit_test(entries_that_are_not_finite_must_coincide),
+        cmocka_unit_test(a_verdict_keeps_the_worst_and_where_it_was),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
