@@ -43,12 +43,13 @@ none 'server/net'                            '\b(fopen|fprintf\(f|opendir)\('   
 none 'server/net'                            'pd_accumulate|pd_convert|pd_batch_run|pd_all_finite|cblas_'          'arithmetic on the loop thread'
 none 'server/math server/optim server/store proto' '#include <pthread\.h>|stdatomic\.h'                            'threads'
 
-# inward FOLDER FORBIDDEN : a ring does not include the headers of rings further out.
+# inward FOLDER FORBIDDEN : a ring does not include the headers of rings further out. A header of the same name beside the file is its own.
 inward() {
-    local header name
+    local header hit
     for header in $2; do
-        name=$(basename "$header")
-        none "$1" "#include \"$name\"" "include of $header (a ring further out)"
+        while IFS= read -r hit; do
+            [ -e "$(dirname "${hit%%:*}")/$(basename "$header")" ] || complain "$hit   <- $header is in a ring further out"
+        done < <(grep -rnE --include='*.c' --include='*.h' "#include \"$(basename "$header")\"" "$1" 2> /dev/null)
     done
 }
 shopt -s nullglob
