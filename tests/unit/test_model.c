@@ -36,7 +36,10 @@ static int set_up(void **state)
     for (int p = 0; p < PARAMS; p++) {
         f->params[p] = (pd_declaration){ .name = "w", .shape = { 2, { 7, 5 } } };
         pd_hypers_init(&f->params[p].hypers, p % 2 == 0 ? pd_optim_find("sgd") : &coupled_row);
-        if (p % 2 == 0) assert_int_equal(pd_hypers_set(&f->params[p].hypers, "momentum", "0.9", NULL), PD_OK);
+        if (p % 2 == 0) {                       /* dampening: the first step differs from the others */
+            assert_int_equal(pd_hypers_set(&f->params[p].hypers, "momentum", "0.9", NULL), PD_OK);
+            assert_int_equal(pd_hypers_set(&f->params[p].hypers, "dampening", "0.5", NULL), PD_OK);
+        }
         f->io[p] = (pd_step_io){ .gradient = f->gradient[p], .before = f->weights[p], .after = f->weights[p] };
     }
     fill(f);

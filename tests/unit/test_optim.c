@@ -1,4 +1,5 @@
 /* Life of one optimizer; what a step does is in test_row_contract.c. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,6 +24,51 @@ static int identity_plan(const pd_declaration *declaration, const double *fact, 
 
 static const pd_hyper none[] = { { .name = NULL } };
 static const pd_row identity = { .name = "identity", .hypers = none, .plan = identity_plan, .phases = { { "nothing", PD_WHOLE, nothing, { 0 }, NULL } } };
+
+/* A row whose units leave their gradient in both partials and whose last phase writes the totals out: the sum, then the largest. */
+static int pairs_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+{
+    (void)declaration, (void)fact, (void)err;
+    plan->range_elements = 1;
+    return PD_OK;
+}
+
+static void leave(const pd_unit *unit) { unit->partial[0] = unit->partial[1] = (double)unit->gradient[unit->first]; }
+
+static void write_totals(const pd_unit *unit)
+{
+    unit->after[0] = (float)unit->total[0][0];
+    unit->after[1] = (float)unit->total[0][1];
+}
+
+static const pd_row totals = {
+    .name = "totals", .hypers = none, .plan = pairs_plan,
+    .phases = { { "leave", PD_RANGES, leave, { PD_FOLD_SUM, PD_FOLD_MAX }, NULL }, { "write", PD_WHOLE, write_totals, { 0 }, NULL } },
+};
+
+/* A row whose root is finite whatever its statistics are: they are the gradient. */
+static int blind_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+{
+    (void)declaration, (void)fact, (void)err;
+    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "statistics", .block = -1 }) < 0) return PD_NO_MEMORY;
+    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "root", .block = -1 }) < 0) return PD_NO_MEMORY;
+    return pd_plan_task(plan, &(pd_task_spec){ .n_inputs = 1, .n_outputs = 1, .input = { 0 }, .output = { 1 } }) < 0 ? PD_NO_MEMORY : PD_OK;
+}
+
+static void keep_gradient(const pd_unit *unit) { unit->slot[0][0] = unit->gradient[0]; }
+static void show_root(const pd_unit *unit)     { unit->after[0] = unit->slot[1][0]; }
+static bool always(const pd_plan *plan, const double *hyper, int64_t count) { return plan != NULL && hyper != NULL && count > 0; }
+
+static int one(pd_task_view *task)
+{
+    task->output[0][0] = 1;
+    return PD_OK;
+}
+
+static const pd_row blind = {
+    .name = "blind", .hypers = none, .plan = blind_plan, .due = always, .task = one, .task_phase = 1,
+    .phases = { { "keep", PD_WHOLE, keep_gradient, { 0 }, NULL }, { "show", PD_WHOLE, show_root, { 0 }, NULL } },
+};
 
 static pd_optim *new_optim(const pd_row *row, pd_shape shape)
 {
@@ -117,6 +163,57 @@ static void tells_what_it_was_declared_with(void **state)
     pd_optim_free(NULL);
 }
 
+/* The sum and the largest of three units' numbers. */
+static void fold(float a, float b, float c, float *out)
+{
+    pd_optim *optim = new_optim(&totals, (pd_shape){ 1, { 3 } });
+    float g[3] = { a, b, c };
+
+    assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ g, g, out, NULL }), PD_OK);
+    assert_int_equal(pd_batch_run(&optim, 1, 2), PD_OK);
+    pd_optim_free(optim);
+}
+
+static void folds_begin_with_the_first_value(void **state)
+{
+    float out[2];
+    (void)state;
+    fold(-3, -1, -2, out);
+    assert_true(out[0] == -6 && out[1] == -1);
+}
+
+static void a_nan_stays_in_a_fold(void **state)
+{
+    const float nan = NAN;
+    float out[2];
+    (void)state;
+    for (int place = 0; place < 3; place++) {
+        fold(place == 0 ? nan : 1, place == 1 ? nan : 2, place == 2 ? nan : 3, out);
+        assert_true(isnan(out[0]) && isnan(out[1]));
+    }
+}
+
+static void a_root_never_sees_what_is_not_finite(void **state)
+{
+    const float gradient[3] = { NAN, INFINITY, 5 }, expected[3] = { 0, 0, 1 };
+    pd_optim *optim = new_optim(&blind, (pd_shape){ 1, { 1 } });
+
+    (void)state;
+    for (int s = 0; s < 3; s++) {
+        float after;
+        pd_task *task;
+        assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ &gradient[s], &gradient[s], &after, NULL }), PD_OK);
+        assert_int_equal(pd_batch_run(&optim, 1, 1), PD_OK);
+        assert_non_null(task = pd_optim_capture(optim));
+        pd_task_run(task);
+        pd_optim_deliver(optim, task);
+        assert_int_equal(pd_batch_run(&optim, 1, 1), PD_OK);
+        assert_true(after == expected[s]);
+    }
+    assert_int_equal(pd_optim_root_stats(optim).failed, 2);
+    pd_optim_free(optim);
+}
+
 static void a_finished_step_in_the_list_is_passed_over(void **state)
 {
     pd_optim *both[2] = { new_optim(pd_optim_find("sgd"), (pd_shape){ 1, { 3 } }), new_optim(pd_optim_find("sgd"), (pd_shape){ 1, { 3 } }) };
@@ -140,6 +237,9 @@ int main(void)
         cmocka_unit_test(a_larger_parameter_costs_more),
         cmocka_unit_test(counts_steps_begun),
         cmocka_unit_test(tells_what_it_was_declared_with),
+        cmocka_unit_test(folds_begin_with_the_first_value),
+        cmocka_unit_test(a_nan_stays_in_a_fold),
+        cmocka_unit_test(a_root_never_sees_what_is_not_finite),
         cmocka_unit_test(a_finished_step_in_the_list_is_passed_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
