@@ -28,6 +28,12 @@ PD_INLINE float pd_f32_from_bits(uint32_t bits)
     return x;
 }
 
+/* condition ? yes : no, by a mask: compilers make jumps of several conditions on one value, and loops with jumps stay scalar. */
+PD_INLINE uint32_t pd_choose(bool condition, uint32_t yes, uint32_t no)
+{
+    return no ^ ((no ^ yes) & -(uint32_t)condition);
+}
+
 PD_INLINE float pd_f32_from_bf16(uint16_t h)
 {
     return pd_f32_from_bits((uint32_t)h << 16);
@@ -58,11 +64,10 @@ PD_INLINE uint16_t pd_f16_from_f32(float x)
     uint32_t normal = (a + 0xfffu + (a >> 13 & 1u) - (112u << 23)) >> 13;
     uint32_t tiny = pd_f32_bits(pd_f32_from_bits(a) + 0.5f) - 0x3f000000u;      /* the last place of 0.5f is 2^-24, a half's smallest step */
     uint32_t nan = 0x7e00u | (a >> 13 & 0x3ffu);
-    uint32_t is_tiny = -(uint32_t)(a < 0x38800000u);            /* a mask: compilers turn a choice between float sums into a jump */
-    uint32_t h = (tiny & is_tiny) | (normal & ~is_tiny);
+    uint32_t h = pd_choose(a < 0x38800000u, tiny, normal);
 
-    h = a >= 0x477ff000u ? 0x7c00u : h;                         /* from 65520 on: infinite */
-    h = a > 0x7f800000u ? nan : h;
+    h = pd_choose(a >= 0x477ff000u, 0x7c00u, h);                /* from 65520 on: infinite */
+    h = pd_choose(a > 0x7f800000u, nan, h);
     return (uint16_t)(h | (bits >> 16 & 0x8000u));
 }
 

@@ -1,13 +1,13 @@
 /* dispatch.h - one source, several instruction sets: put PD_CLONES before an element-wise function.
  *
- * gcc compiles the function three times and the loader picks the best for the CPU. The bits are the same in all of them:
+ * gcc compiles the function three times (AVX-512, AVX2, plain) and the loader picks the best for the CPU. The bits are the same in all of them:
  * every operation is IEEE and none is fused (-ffp-contract=off), and sums have lanes of their own (kernels.h). Off under
  * sanitizers, which run before the loader can resolve such functions, and where the compiler does not know it. */
 #ifndef PD_DISPATCH_H
 #define PD_DISPATCH_H
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define PD_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#define PD_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define PD_CLONES
 #endif

@@ -11,31 +11,69 @@ PD_INLINE bool finite_bits(uint32_t bits)
     return (bits & 0x7fffffffu) < 0x7f800000u;
 }
 
-/* ---- accumulation: one function for each element type, first product or further one ---- */
+/* ---- accumulation ---- */
 
-#define ACCUMULATE(name, type, value, op)                                                               \
-    PD_CLONES static void name(float *restrict acc, const void *from, float w, int64_t n)               \
-    {                                                                                                   \
-        const type *restrict x = from;                                                                  \
-        for (int64_t i = 0; i < n; i++) acc[i] op w * value(x[i]);                                      \
-    }
+/* Most float32 addends of one loop: enough for the loop to run as fast as memory does. */
+enum { GROUP = 4 };
 
-ACCUMULATE(set_f32, float, , =)
-ACCUMULATE(add_f32, float, , +=)
-ACCUMULATE(set_f16, uint16_t, pd_f32_from_f16, =)
-ACCUMULATE(add_f16, uint16_t, pd_f32_from_f16, +=)
-ACCUMULATE(set_bf16, uint16_t, pd_f32_from_bf16, =)
-ACCUMULATE(add_bf16, uint16_t, pd_f32_from_bf16, +=)
-
-static void add_one(float *acc, const pd_addend *x, int64_t offset, int64_t n, bool first)
+/* One loop over k addends; k and first are constants where it is called. */
+PD_INLINE void sum_group(float *acc, const pd_addend *x, int64_t offset, int64_t n, int k, bool first)
 {
-    const char *at = (const char *)x->at + (size_t)offset * pd_dtype_size(x->dtype);
+    const float *a = (const float *)x[0].at + offset, *b = a, *c = a, *d = a;
+    float wa = x[0].weight, wb = 0, wc = 0, wd = 0;
 
-    switch (x->dtype) {
-    case PD_F32:  (first ? set_f32 : add_f32)(acc, at, x->weight, n); break;
-    case PD_F16:  (first ? set_f16 : add_f16)(acc, at, x->weight, n); break;
-    case PD_BF16: (first ? set_bf16 : add_bf16)(acc, at, x->weight, n); break;
+    if (k > 1) b = (const float *)x[1].at + offset, wb = x[1].weight;
+    if (k > 2) c = (const float *)x[2].at + offset, wc = x[2].weight;
+    if (k > 3) d = (const float *)x[3].at + offset, wd = x[3].weight;
+#pragma GCC ivdep                                       /* addends do not overlap acc */
+    for (int64_t i = 0; i < n; i++) {
+        float sum = first ? wa * a[i] : acc[i] + wa * a[i];
+        if (k > 1) sum += wb * b[i];
+        if (k > 2) sum += wc * c[i];
+        if (k > 3) sum += wd * d[i];
+        acc[i] = sum;
     }
+}
+
+#define SUM(k)                                                                                                      \
+    PD_CLONES static void set_##k(float *acc, const pd_addend *x, int64_t offset, int64_t n) { sum_group(acc, x, offset, n, k, true); }   \
+    PD_CLONES static void add_##k(float *acc, const pd_addend *x, int64_t offset, int64_t n) { sum_group(acc, x, offset, n, k, false); }
+SUM(1)
+SUM(2)
+SUM(3)
+SUM(4)
+
+/* Addends of two bytes go one by one, converted on the way. */
+#define SUM_SHORT(name, value, op)                                                                                  \
+    PD_CLONES static void name(float *restrict acc, const pd_addend *x, int64_t offset, int64_t n)                  \
+    {                                                                                                               \
+        const uint16_t *restrict a = (const uint16_t *)x->at + offset;                                              \
+        float w = x->weight;                                                                                        \
+        for (int64_t i = 0; i < n; i++) acc[i] op w * value(a[i]);                                                  \
+    }
+SUM_SHORT(set_f16, pd_f32_from_f16, =)
+SUM_SHORT(add_f16, pd_f32_from_f16, +=)
+SUM_SHORT(set_bf16, pd_f32_from_bf16, =)
+SUM_SHORT(add_bf16, pd_f32_from_bf16, +=)
+
+typedef void sum_function(float *acc, const pd_addend *x, int64_t offset, int64_t n);
+
+/* How many of the k addends go into the next loop. */
+static int group_size(const pd_addend *x, int k)
+{
+    int n = 0;
+
+    while (n < k && n < GROUP && x[n].dtype == PD_F32) n++;
+    return n > 0 ? n : 1;
+}
+
+static sum_function *group_function(const pd_addend *x, int size, bool first)
+{
+    static sum_function *const sets[] = { set_1, set_2, set_3, set_4 }, *const adds[] = { add_1, add_2, add_3, add_4 };
+
+    if (x->dtype == PD_F16) return first ? set_f16 : add_f16;
+    if (x->dtype == PD_BF16) return first ? set_bf16 : add_bf16;
+    return first ? sets[size - 1] : adds[size - 1];
 }
 
 PD_CLONES static bool finite_f32(const float *x, int64_t n)
@@ -58,7 +96,10 @@ bool pd_accumulate(float *acc, int64_t n, bool resume, const pd_addend *x, int k
     for (int64_t i = 0; i < n; i += TILE) {
         int64_t some = n - i < TILE ? n - i : TILE;
 
-        for (int j = 0; j < k; j++) add_one(acc + i, &x[j], i, some, j == 0 && !resume);
+        for (int j = 0, size; j < k; j += size) {
+            size = group_size(x + j, k - j);
+            group_function(x + j, size, j == 0 && !resume)(acc + i, x + j, i, some);
+        }
         if (k == 0 && !resume) memset(acc + i, 0, (size_t)some * sizeof *acc);
         if (divisor != 1.0f) divide(acc + i, divisor, some);
         finite &= finite_f32(acc + i, some);

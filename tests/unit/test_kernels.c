@@ -9,7 +9,7 @@
 #include "convert.h"
 #include "kernels.h"
 
-enum { N = 5003, K = 9 };       /* not a multiple of any lane or tile */
+enum { N = 5003, K = 10 };      /* not a multiple of any lane or tile; more addends than two loops take */
 
 typedef struct fixture {
     float    x[K][N], acc[N], other[N];
@@ -81,7 +81,7 @@ static void sums_in_the_order_given(void **state)
     pd_addend x[K];
 
     addends(f, x);
-    for (int k = 0; k < K; k++) {
+    for (int k = 0; k <= K; k++) {
         check_against_naive(f, false, x, k, 1.0f);
         check_against_naive(f, true, x, k, 1.0f);
     }
@@ -112,12 +112,15 @@ static void divides_at_the_end(void **state)
 static void reads_halves_and_brains(void **state)
 {
     fixture *f = *state;
-    pd_addend x[3] = { { f->h, PD_F16, 0.25f }, { f->b, PD_BF16, 1.0f }, { f->x[2], PD_F32, 3.0f } };
+    pd_addend x[5] = { { f->h, PD_F16, 0.25f }, { f->b, PD_BF16, 1.0f }, { f->x[2], PD_F32, 3.0f }, { f->x[3], PD_F32, 1.0f }, { f->h, PD_F16, 2.0f } };
 
     f->h[0] = 0x3c00;                       /* noise may have overflowed there: keep it finite */
     for (int i = 0; i < N; i++) if ((f->h[i] & 0x7c00) == 0x7c00) f->h[i] = 0;
-    check_against_naive(f, false, x, 3, 1.0f);
-    check_against_naive(f, true, x, 3, 1.0f);
+    for (int k = 1; k <= 5; k++) {
+        check_against_naive(f, false, x, k, 1.0f);
+        check_against_naive(f, true, x, k, 1.0f);
+        check_against_naive(f, false, x + 5 - k, k, 1.0f);
+    }
 }
 
 static void cutting_into_calls_changes_no_bit(void **state)
