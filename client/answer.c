@@ -2,6 +2,7 @@
 #include "core_state.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,6 +153,7 @@ static int welcomed(pd_core *core, const pd_prefix *prefix, const uint8_t *heade
     note_welcome(core, reply);
     core->welcomed = true;
     core->attempts = 0;
+    core->reason[0] = '\0';
     if (reply->heartbeat_ms > 0) core->heartbeat_ns = reply->heartbeat_ms * UINT64_C(1000000);
     if (reply->timeout_ms > 0) core->timeout_ns = reply->timeout_ms * UINT64_C(1000000);
     core->stage = STAGE_WELCOMED;
@@ -180,6 +182,26 @@ static int declare_refused(pd_core *core, const pd_error *error)
     return PD_OK;
 }
 
+static bool all_initialised(const pd_core *core, const pd_parcel *parcel)
+{
+    for (size_t i = 0; i < parcel->n_parts; i++)
+        if (!core->params[parcel->op->items[parcel->parts[i].item].param].initialised) return false;
+    return true;
+}
+
+/* Initial weights whose answer was lost with the last connection have arrived: the server would refuse them now. */
+static void retire_initialised(pd_core *core)
+{
+    for (pd_parcel *parcel = core->out.lane[PD_LANE_LASTING].first, *next; parcel != NULL; parcel = next) {
+        pd_op *op = parcel->op;
+
+        next = parcel->next;
+        if (op == NULL || parcel->method != PD_INIT || !all_initialised(core, parcel)) continue;
+        pd_outgoing_remove(&core->out, parcel);
+        pd_op_answered(core, op);
+    }
+}
+
 static int note_declared(pd_core *core, const pd_prefix *prefix, const Paramd__DeclareReply *reply)
 {
     if (reply->n_parameters != core->n_params) return broken(core, prefix, "not one entry for each parameter");
@@ -190,6 +212,7 @@ static int note_declared(pd_core *core, const pd_prefix *prefix, const Paramd__D
     core->must_init = reply->must_init;
     core->declared = true;
     core->stage = STAGE_RUNNING;
+    retire_initialised(core);
     core->out.open = true;
     return settle(core, core->declare_ticket, NULL);
 }
@@ -289,12 +312,20 @@ static void retire(pd_core *core, pd_parcel *parcel)
     pd_op_answered(core, op);
 }
 
+/* A server that drains takes no new step: the request is kept, and goes to the one that comes after. */
+static int later(pd_core *core, const pd_error *error)
+{
+    snprintf(core->reason, sizeof core->reason, "%s", error->text);
+    return PD_OK;
+}
+
 static int answered(pd_core *core, pd_parcel *parcel, const pd_prefix *prefix, const uint8_t *header, const pd_error *error)
 {
     pd_op *op = parcel->op;
     unsigned method = parcel->method;
 
     if (op == NULL || parcel->answered) return PD_OK;
+    if (error != NULL && error->code == PD_UNAVAILABLE && method < PD_STATUS) return later(core, error);
     if (error != NULL) note_refusal(parcel, error);
     else if (has_outcomes(method)) note_outcomes(core, parcel);
     else if (method >= PD_STATUS) keep_reply(op, prefix, header);

@@ -22,8 +22,10 @@ struct pd_client {
 /* Inside. */
 static int timed_out(const pd_client *client, double seconds, pd_error *err)
 {
-    if (pd_core_running(client->core)) return pd_fail(err, PD_DEADLINE_EXCEEDED, "waited %g s: still under way", seconds);
-    return pd_fail(err, PD_DEADLINE_EXCEEDED, "waited %g s: not connected now (%s)", seconds, pd_core_reason(client->core));
+    const char *state = pd_core_running(client->core) ? "still under way" : "not connected now", *reason = pd_core_reason(client->core);
+
+    if (reason[0] == '\0') return pd_fail(err, PD_DEADLINE_EXCEEDED, "waited %g s: %s", seconds, state);
+    return pd_fail(err, PD_DEADLINE_EXCEEDED, "waited %g s: %s (%s)", seconds, state, reason);
 }
 
 /* Inside. Waits for a ticket and ends it. */

@@ -1,5 +1,6 @@
 #include "core_state.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -242,7 +243,7 @@ void pd_core_drop(pd_core *core, const char *reason)
 {
     if (core->stage == STAGE_DOWN) return;
     core->stage = STAGE_DROP;
-    strncpy(core->reason, reason, sizeof core->reason - 1);
+    snprintf(core->reason, sizeof core->reason, "%s", reason);
 }
 
 static int split_options(char *const *texts, Paramd__Option **out, size_t *n)
@@ -325,7 +326,7 @@ static void left_at_last(void *arg, pd_parcel *parcel)
 
 void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason)
 {
-    if (core->stage != STAGE_DROP) strncpy(core->reason, reason, sizeof core->reason - 1);
+    if (core->stage != STAGE_DROP) snprintf(core->reason, sizeof core->reason, "%s", reason);
     if (core->welcomed) core->attempts = 0;
     else core->url = (core->url + 1) % core->urls;
     core->retry_ns = now_ns + backoff_ns(core);

@@ -84,6 +84,6 @@ bool              pd_core_must_init(const pd_core *core);
 pd_client_stats   pd_core_stats(const pd_core *core);
 bool              pd_core_running(const pd_core *core);         /* connected and welcomed */
 const pd_error   *pd_core_ended(const pd_core *core);           /* why the handle is at its end for good; NULL: it is not */
-const char       *pd_core_reason(const pd_core *core);          /* why the last connection failed; "" if none has */
+const char       *pd_core_reason(const pd_core *core);          /* why the last connection failed, or what the server waits for; "" if nothing is wrong */
 
 #endif

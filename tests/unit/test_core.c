@@ -925,6 +925,68 @@ static void a_declaration_refused_can_be_mended_on_a_fresh_connection(void **sta
     free_peer(p);
 }
 
+static void a_request_that_a_draining_server_refuses_goes_to_the_next_one(void **state)
+{
+    static const int64_t sizes[] = { 2 };
+    peer *p = running(sizes, 1);
+    float g[2] = { 1, 2 };
+    pd_item item = { .param = 0, .gradient = g };
+    pd_ticket_id ticket;
+    pd_error err;
+    letter l;
+    (void)state;
+
+    assert_int_equal(pd_core_push(p->core, PD_PUSH, &item, 1, NULL, &ticket, &err), PD_OK);
+    l = expect(p, PD_PUSH);
+    refuse(p, &l.prefix, PD_UNAVAILABLE, "draining: no new step");
+    assert_false(pd_core_done(p->core, ticket));
+    assert_string_equal(pd_core_reason(p->core), "draining: no new step");
+    drop(&l);
+    cut(p);
+    connect_core(p);
+    welcome(p);
+    answer_declare(p, 1, 0);
+    l = expect(p, PD_PUSH);
+    reply_data(p, &l.prefix, 1, 1, 1, NULL, 0);
+    assert_int_equal(finish(p, ticket, &err), PD_OK);
+    drop(&l);
+    free_peer(p);
+}
+
+static void initial_weights_that_arrived_although_their_answer_did_not_are_not_sent_again(void **state)
+{
+    static const int64_t sizes[] = { 2 };
+    Paramd__DeclareReply message = PARAMD__DECLARE_REPLY__INIT;
+    Paramd__Declared has_not = PARAMD__DECLARED__INIT, *one[] = { &has_not };
+    peer *p = new_peer(&four);
+    float a[2] = { 1, 2 };
+    void *weights[] = { a };
+    pd_ticket_id ticket;
+    pd_error err;
+    letter l;
+    (void)state;
+
+    connect_core(p);
+    welcome(p);
+    declare(p, sizes, 1);
+    l = expect(p, PD_DECLARE);
+    message.parameters = one;
+    message.n_parameters = 1;
+    message.must_init = true;
+    reply(p, &l.prefix, &message.base, NULL, 0);
+    drop(&l);
+    assert_int_equal(pd_core_init(p->core, weights, &ticket, &err), PD_OK);
+    l = expect(p, PD_INIT);
+    drop(&l);
+    cut(p);
+    connect_core(p);
+    welcome(p);
+    answer_declare(p, 1, 0);                /* says that it is initialised */
+    assert_int_equal(finish(p, ticket, &err), PD_OK);
+    expect_silence(p);
+    free_peer(p);
+}
+
 /* ---- the rest ---- */
 
 static void barriers_are_numbered_and_leaving_ends_the_handle(void **state)
@@ -1058,6 +1120,8 @@ int main(void)
         cmocka_unit_test(a_frame_cut_at_any_byte_is_sent_whole_on_the_next_connection),
         cmocka_unit_test(tells_the_server_again_what_it_declares_before_anything_else),
         cmocka_unit_test(a_declaration_refused_can_be_mended_on_a_fresh_connection),
+        cmocka_unit_test(a_request_that_a_draining_server_refuses_goes_to_the_next_one),
+        cmocka_unit_test(initial_weights_that_arrived_although_their_answer_did_not_are_not_sent_again),
         cmocka_unit_test(barriers_are_numbered_and_leaving_ends_the_handle),
         cmocka_unit_test(sends_initial_weights_of_what_is_not_initialised),
         cmocka_unit_test(an_operators_question_is_answered_without_declaring),
