@@ -253,7 +253,7 @@ int pd_message_unpack(pd_arena *arena, const ProtobufCMessageDescriptor *type, c
 
     void *message = protobuf_c_message_unpack(type, &arena->allocator, bytes, at);
     if (message != NULL) {
-        *out = message;
+        memcpy(out, &message, sizeof message);      /* as bytes: callers hand in (void **)&typed, which C's aliasing rule lets nobody write as void * */
         return PD_OK;
     }
     if (arena->exhausted)

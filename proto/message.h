@@ -27,7 +27,7 @@ void      pd_arena_free(pd_arena *arena);           /* accepts NULL */
 void      pd_arena_reset(pd_arena *arena);          /* what was unpacked into it is gone */
 size_t    pd_arena_bytes(const pd_arena *arena);    /* bytes it holds now: never more than its budget */
 
-/* Unpacks into the arena; *out is valid until it is reset (hand in a real `void *`: a cast of another pointer's address breaks C's aliasing rule). Text fields that were not sent are "", never NULL.
+/* Unpacks into the arena; *out (any pointer, cast) is valid until it is reset. Text fields that were not sent are "", never NULL.
  * PD_INVALID_ARGUMENT: not such a message, too many unknown fields, text with a NUL or that is not UTF-8 (names the field).
  * PD_RESOURCE_EXHAUSTED: it asks for more than the arena's budget. PD_NO_MEMORY. */
 int pd_message_unpack(pd_arena *arena, const ProtobufCMessageDescriptor *type, const uint8_t *at, size_t bytes, void **out, pd_error *err);
