@@ -288,6 +288,27 @@ static void a_large_push_fits_the_budget(void **arena)
     free(frame);
 }
 
+/* As many parameters as PROTOCOL.md says, after a million steps. */
+static void the_largest_declaration_fits_header_and_budget(void **arena)
+{
+    enum { PARAMETERS = 8192 };
+    Paramd__Declared declared = PARAMD__DECLARED__INIT, **list = calloc(PARAMETERS, sizeof *list);
+    Paramd__DeclareReply reply = PARAMD__DECLARE_REPLY__INIT;
+    uint8_t *frame;
+    size_t bytes;
+    void *out;
+
+    declared.step = 1000000;
+    declared.initialised = true;
+    for (int i = 0; i < PARAMETERS; i++) list[i] = &declared;
+    reply.parameters = list;
+    reply.n_parameters = PARAMETERS;
+    assert_int_equal(pd_frame_pack(&frame, &bytes, PD_DECLARE, PD_FLAG_REPLY, 1, &reply.base, NULL, 0, 0), PD_OK);
+    assert_int_equal(pd_reply_unpack(*arena, PD_DECLARE, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &out, NULL), PD_OK);
+    free(frame);
+    free(list);
+}
+
 static void headers_like_the_last_one_need_no_memory(void **arena)
 {
     size_t bytes;
@@ -370,7 +391,7 @@ int main(void)
         TEST(refuses_bytes_that_are_no_message), TEST(refuses_text_that_is_not_utf8), TEST(refuses_text_with_a_nul_at_any_depth),
         TEST(takes_a_few_unknown_fields_and_no_more), TEST(counts_unknown_fields_over_all_levels),
         TEST(empty_submessages_cannot_make_it_hold_more_than_the_budget), TEST(a_large_push_fits_the_budget),
-        TEST(headers_like_the_last_one_need_no_memory), TEST(out_of_memory_is_told_and_passes), TEST(without_memory_nothing_is_packed),
+        TEST(the_largest_declaration_fits_header_and_budget), TEST(headers_like_the_last_one_need_no_memory), TEST(out_of_memory_is_told_and_passes), TEST(without_memory_nothing_is_packed),
         TEST(an_idle_arena_holds_a_few_kib), TEST(an_arena_goes_on_after_a_refusal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -227,8 +227,8 @@ static void the_limits_are_the_codes(void **state)
     assert_says(page, "at most 65,536");
     assert_int_equal(PD_PREFIX_BYTES, 40);
     assert_says(page, "a prefix of 40 bytes");
-    assert_int_equal(PD_ARENA_BUDGET, 1 << 20);
-    assert_says(page, "takes more than 1 MiB");
+    assert_int_equal(PD_ARENA_BUDGET, 2 << 20);
+    assert_says(page, "takes more than 2 MiB");
     snprintf(line, sizeof line, "more than %d fields", PD_MAX_UNKNOWN);
     assert_says(page, line);
     snprintf(line, sizeof line, "next multiple of %d", PD_PAYLOAD_ALIGN);
