@@ -91,19 +91,14 @@ static bool turn(pd_stepper *stepper, pd_mail *mail)
     return more;
 }
 
-static void drop_all_jobs(pd_stepper *stepper)
-{
-    pd_request *drop = pd_request_new(PD_REQ_DROP, (pd_ticket){ 0, 0 });
-
-    if (drop != NULL) pd_store_apply(stepper->store, drop, now_ns());
-    forward_effects(stepper);
-}
-
 /* Payload buffers, snapshots and tasks come home before the store goes: jobs end, the pool gives its tasks back. */
 static void wind_up(pd_stepper *stepper)
 {
+    pd_request *drop = pd_request_new(PD_REQ_DROP, (pd_ticket){ 0, 0 });
+
     apply_all(stepper, pd_mailbox_take(stepper->requests));
-    drop_all_jobs(stepper);
+    if (drop != NULL) pd_store_apply(stepper->store, drop, now_ns());
+    forward_effects(stepper);
     pd_rootpool_stop(stepper->pool);
     apply_all(stepper, pd_mailbox_take(stepper->requests));
     forward_effects(stepper);

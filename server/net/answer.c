@@ -30,7 +30,7 @@ static void on_hello(pd_daemon *daemon, const pd_effect *effect)
         welcome_nobody(daemon, effect);
         return;
     }
-    daemon->config.log(LOG_INFO, "%s (%s) is rank %u of job %u", conn->peer, conn->label, conn->rank, effect->job);
+    daemon->config.log(LOG_DEBUG, "%s (%s) is rank %u of job %u", conn->peer, conn->label, conn->rank, effect->job);
     pd_hello_reply(conn, pending, effect);
 }
 

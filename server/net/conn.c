@@ -181,10 +181,12 @@ void pd_conn_refuse(pd_conn *conn, unsigned method, uint64_t request, const pd_e
 {
     uint8_t *at = NULL;
     size_t bytes = 0;
+    int rc;
 
     if (!pd_conn_live(conn)) return;
     conn->daemon->frames_refused++;
-    queue_frame(conn, pd_frame_pack_error(&at, &bytes, method, request, err->code, err->text), at, bytes);
+    rc = pd_frame_pack_error(&at, &bytes, method, request, err->code, err->text);
+    queue_frame(conn, rc, at, bytes);
 }
 
 void pd_conn_reply(pd_conn *conn, unsigned method, uint64_t request, const ProtobufCMessage *message)
