@@ -35,15 +35,16 @@ typedef struct worker {
 /* Says hello. Without --rank and --job, where this worker belongs comes from the environment (RANK, WORLD_SIZE, PARAMD_JOB). */
 static int join(worker *w, pd_error *err)
 {
-    char rule[544];
+    char rule[544], seed[32];
     pd_client_options options = {
         .urls = w->set.url, .job = w->set.job, .rank = w->set.rank, .world_size = w->set.world_size,
-        .options = (const char *[]){ "aggregate=weighted_mean", NULL },     /* workers' shares of a batch may differ by one image */
-        .rules = (const char *[]){ rule, NULL },                            /* which parameters get which optimizer: here all the same */
+        .options = (const char *[]){ "aggregate=weighted_mean", seed, NULL },       /* shares of a batch may differ by one image */
+        .rules = (const char *[]){ rule, NULL },                                    /* all parameters get the same optimizer */
     };
     int rc;
 
     snprintf(rule, sizeof rule, "* %s", w->set.optimizer);
+    snprintf(seed, sizeof seed, "seed=%llu", (unsigned long long)w->set.seed);      /* a worker with another one is refused */
     if ((rc = pd_client_open(&w->client, &options, err)) != PD_OK) return rc;
     w->rank = pd_client_welcome(w->client)->rank;
     w->world = pd_client_welcome(w->client)->world_size;

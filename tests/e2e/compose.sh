@@ -1,0 +1,104 @@
+#!/bin/bash
+# deploy/docker-compose.yml for real: builds both images, brings up one daemon and four workers, and looks whether they have
+# learnt something, whether the daemon was healthy and whether it ends well. Starts a container engine of its own in a private mount
+# namespace and takes everything away again. Needs root and the packages of "# containers" in deploy/packages.txt; else skips.
+# Takes some minutes: the images install their packages and build from the sources.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+export PATH=/usr/bin:/bin:/usr/sbin:/sbin
+
+if [ "$(id -u)" != 0 ]; then echo "skip: needs root"; exit 77; fi
+for tool in dockerd docker docker-compose mmdebstrap iptables unshare tini; do
+    command -v $tool > /dev/null || { echo "skip: no $tool"; exit 77; }
+done
+if ip link show docker0 > /dev/null 2>&1; then echo "skip: a container engine runs here already"; exit 77; fi
+
+# A namespace of our own: engines of this age do not know both generations of cgroups side by side.
+if [ -z "${PARAMD_COMPOSE_INSIDE-}" ]; then
+    PARAMD_COMPOSE_INSIDE=1 exec unshare -m --propagation private "$0" "$@"
+fi
+if mountpoint -q /sys/fs/cgroup/unified; then umount /sys/fs/cgroup/unified; fi
+
+scratch=$(mktemp -d /var/tmp/paramd-compose.XXXXXX)
+export DOCKER_HOST=unix://$scratch/docker.sock DOCKER_BUILDKIT=0 COMPOSE_DOCKER_CLI_BUILD=0 COMPOSE_PROJECT_NAME=paramdtest
+export PARAMD_BASE=paramd-test-base PARAMD_SLIM=paramd-test-base EPOCHS=2
+rules=$(iptables-save 2> /dev/null || true) forwarding=$(cat /proc/sys/net/ipv4/ip_forward)
+engine=''
+
+compose() { docker-compose -f deploy/docker-compose.yml "$@"; }
+
+# What the engine changed outside of its namespace.
+put_back_network() {
+    local table
+    if ip link show docker0 > /dev/null 2>&1; then ip link delete docker0; fi
+    iptables -P FORWARD ACCEPT || true
+    for table in filter nat; do iptables -t $table -F && iptables -t $table -X; done || true
+    if [ -n "$rules" ]; then iptables-restore <<< "$rules" || true; fi
+    echo "$forwarding" > /proc/sys/net/ipv4/ip_forward || true
+}
+
+clean() {
+    local status=$? tries=100
+    trap - EXIT
+    if [ -n "$engine" ]; then
+        compose down -v --remove-orphans > "$scratch/down.log" 2>&1 || true
+        kill "$engine" 2> /dev/null || true
+        while kill -0 "$engine" 2> /dev/null && [ $((tries--)) -gt 0 ]; do sleep 0.1; done
+        kill -KILL "$engine" 2> /dev/null || true
+    fi
+    put_back_network
+    if [ $status != 0 ] && [ $status != 77 ]; then tail -n 20 "$scratch/dockerd.log" >&2 || true; fi
+    grep -o " ${scratch}[^ ]*" /proc/self/mounts | tac | xargs -r -n 1 umount -l || true
+    rm -rf "$scratch"
+    exit $status
+}
+trap clean EXIT
+trap 'exit 130' INT TERM
+
+say() { printf '== %s (%d s)\n' "$*" "$SECONDS"; }
+
+say "base image"
+mmdebstrap --quiet --variant=minbase bookworm "$scratch/base.tar" > "$scratch/base.log" 2>&1 || { tail -n 5 "$scratch/base.log"; echo "skip: no base image can be made (no mirror?)"; exit 77; }
+
+say "engine"
+dockerd --data-root "$scratch/data" --exec-root "$scratch/run" --pidfile "$scratch/dockerd.pid" -H "$DOCKER_HOST" \
+    --default-ulimit nofile=8192:8192 > "$scratch/dockerd.log" 2>&1 &
+engine=$!
+for _ in {1..200}; do
+    if docker version > /dev/null 2>&1; then break; fi
+    kill -0 "$engine" 2> /dev/null || { tail -n 5 "$scratch/dockerd.log"; echo "skip: the engine does not start here"; engine=''; exit 77; }
+    sleep 0.1
+done
+docker import "$scratch/base.tar" "$PARAMD_BASE" > /dev/null
+rm "$scratch/base.tar"
+
+say "images"
+compose config -q
+compose build > "$scratch/build.log" 2>&1 || { tail -n 40 "$scratch/build.log"; exit 1; }
+docker images --format '{{.Repository}} {{.Size}}' | grep -v none | sort -u
+
+say "training"
+compose up -d > "$scratch/up.log" 2>&1 || { cat "$scratch/up.log"; compose logs --no-color; exit 1; }
+container() { compose ps -q "$1"; }
+health=$(docker inspect -f '{{.State.Health.Status}}' "$(container paramd)")
+for rank in 0 1 2 3; do
+    status=$(timeout 300 docker wait "$(container worker$rank)")
+    [ "$status" = 0 ] || { compose logs --no-color; echo "worker$rank ended with $status"; exit 1; }
+done
+docker logs "$(container worker0)"
+
+say "what is left"
+[ "$health" = healthy ] || { echo "the daemon's health was: $health"; exit 1; }
+[ "$(docker exec "$(container paramd)" id -u)" = 10001 ] || { echo "the daemon runs as root"; exit 1; }
+docker cp "$(container worker0):/out/fashion.jsonl" "$scratch/"
+docker cp "$(container worker0):/out/fashion.safetensors" "$scratch/"
+[ "$(stat -c %s "$scratch/fashion.safetensors")" -gt 900000 ] || { echo "fashion.safetensors is too small"; exit 1; }
+accuracy=$(sed -n 's/.*"test_accuracy": \([0-9.]*\).*/\1/p' "$scratch/fashion.jsonl" | tail -n 1)
+awk -v a="$accuracy" 'BEGIN { exit !(a >= 0.85) }' || { echo "test accuracy $accuracy after $EPOCHS epochs: expected at least 0.85"; exit 1; }
+
+say "stop"
+id=$(container paramd)
+compose stop > /dev/null 2>&1
+status=$(docker inspect -f '{{.State.ExitCode}}' "$id")
+[ "$status" = 0 ] || { docker logs "$id"; echo "the daemon ended with $status on SIGTERM"; exit 1; }
+say "one daemon and four workers trained to $accuracy in containers"

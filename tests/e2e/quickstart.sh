@@ -1,0 +1,65 @@
+#!/bin/bash
+# deploy/quickstart.sh as a user runs it: it teaches the model, the same with 1 and with 4 workers, and leaves nothing running,
+# whether it ends by itself, fails or is interrupted.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+export PATH=/usr/bin:/bin:/usr/sbin:/sbin
+[ -d /usr/share/datasets/fashion-mnist ] || { echo "skip: dataset-fashion-mnist is not installed"; exit 77; }
+
+export TMPDIR
+TMPDIR=$(mktemp -d /tmp/paramd-quickstart-test.XXXXXX)
+session=''
+trap 'if [ -n "$session" ]; then pkill -KILL -s "$session" || true; fi; rm -rf "$TMPDIR"' EXIT
+
+complain() { echo "$1"; cat "$TMPDIR/said"; exit 1; }
+
+# start ARGUMENT...: in a session of its own, so that whatever it leaves behind can be found
+start() {
+    setsid deploy/quickstart.sh --out "$TMPDIR/fashion" "$@" > "$TMPDIR/said" 2>&1 &
+    session=$!
+}
+
+# ended STATUS: the run is over, with this status and nobody left
+ended() {
+    local status=0 tries=50
+    wait "$session" || status=$?
+    [ "$status" = "$1" ] || complain "ended with $status, expected $1"
+    while pgrep -s "$session" > /dev/null && [ $((tries--)) -gt 0 ]; do sleep 0.1; done
+    if pgrep -l -s "$session"; then complain "left these processes"; fi
+    session=''
+}
+
+accuracy() { sed -n 's/.*"test_accuracy": \([0-9.]*\).*/\1/p' "$TMPDIR/fashion.jsonl" | tail -n 1; }
+
+start --epochs 2 --workers 4
+ended 0
+four=$(accuracy)
+grep -q "^final test accuracy" "$TMPDIR/said" || complain "does not tell the final accuracy"
+[ -z "$(ls -d "$TMPDIR"/paramd-quickstart.* 2> /dev/null)" ] || complain "left its logs though all went well"
+if command -v rsvg-convert > /dev/null; then rsvg-convert "$TMPDIR/fashion.svg" > "$TMPDIR/fashion.png"; fi
+/usr/bin/python3 - "$TMPDIR/fashion.safetensors" << 'EOF'
+import json, struct, sys
+data = open(sys.argv[1], "rb").read()
+size, = struct.unpack("<Q", data[:8])
+header = json.loads(data[8:8 + size])
+assert header["layers.0.weight"]["shape"] == [256, 784], header
+assert max(t["data_offsets"][1] for name, t in header.items() if name != "__metadata__") == len(data) - 8 - size
+EOF
+
+start --epochs=2 --workers=1
+ended 0
+one=$(accuracy)
+awk -v one="$one" -v four="$four" 'BEGIN { d = one - four; exit !(four >= 0.865 && d < 0.01 && d > -0.01) }' ||
+    complain "test accuracy $four with 4 workers and $one with 1: expected at least 0.865, and the same within 0.01"
+
+start --optimizer nonsense
+ended 1
+grep -q nonsense "$TMPDIR/said" || complain "does not say what is wrong with the optimizer"
+[ -s "$(echo "$TMPDIR"/paramd-quickstart.*/paramd.log)" ] || complain "keeps no logs of a failure"
+
+start --epochs 1000
+tries=300
+until grep -q "images/s" "$TMPDIR/said" || [ $((tries--)) = 0 ]; do sleep 0.1; done
+kill -TERM "$session"
+ended 143
+echo "test accuracy after 2 epochs: $four with 4 workers, $one with 1"
