@@ -94,6 +94,7 @@ fail() {
     exit 1
 }
 
+touch "$logs/paramd.log"                            # the daemon's own shell may be late
 "$bin/paramd" --listen 127.0.0.1:0 > "$logs/paramd.log" 2>&1 &
 daemon=$!
 for _ in {1..100}; do
