@@ -11,8 +11,8 @@
 
 #include "state.h"
 
-/* Below so much work of a wave (elements) the other threads are not woken: that takes longer. The bits are the same. */
-enum { WORTH_SHARING = 16384 };
+/* Below so much work in the steps of a wave the other threads are not woken: that takes longer. The bits are the same. */
+#define WORTH_SHARING_NS 10000.0
 
 /* One step's next piece of work: a phase, or copying or adopting its tasks. A wave runs one piece of each step. */
 typedef struct piece {
@@ -159,6 +159,7 @@ static void finish_work(const pd_batch *batch, const piece *p)
         pd_tasks_captured(optim);
     } else if (optim->stage == PD_STAGE_ADOPT) {
         pd_tasks_adopted(optim);
+        pd_tasks_collect(optim);
     } else {
         fold_partials(optim, batch->partial + p->first, p->n_units);
         optim->phase++;
@@ -218,7 +219,8 @@ static void run_unit(const pd_batch *batch, size_t n_pieces, int64_t u, int thre
 static bool run_wave(pd_batch *batch, pd_optim *const *steps, size_t n)
 {
     size_t n_pieces = 0;
-    int64_t units = 0, elements = 0;
+    int64_t units = 0;
+    double ns = 0;
 
     for (size_t i = 0; i < n; i++) {
         int64_t n_units;
@@ -226,10 +228,10 @@ static bool run_wave(pd_batch *batch, pd_optim *const *steps, size_t n)
         n_units = count_units(steps[i]);
         batch->pieces[n_pieces++] = (piece){ steps[i], units, n_units };
         units += n_units;
-        elements += steps[i]->basis->plan.elements;
+        ns += steps[i]->cost_ns;
     }
     if (n_pieces == 0) return false;
-#pragma omp parallel for schedule(dynamic) num_threads(batch->threads) if (units > 1 && elements > WORTH_SHARING)
+#pragma omp parallel for schedule(dynamic) num_threads(batch->threads) if (units > 1 && ns > WORTH_SHARING_NS)
     for (int64_t u = 0; u < units; u++) run_unit(batch, n_pieces, u, omp_get_thread_num());
     for (size_t i = 0; i < n_pieces; i++) finish_work(batch, &batch->pieces[i]);
     return true;

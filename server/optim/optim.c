@@ -117,8 +117,7 @@ static int make_tasks(pd_optim *optim)
 
     if (plan->n_tasks == 0) return PD_OK;
     optim->work = calloc(plan->n_tasks, sizeof *optim->work);
-    optim->missing = calloc((size_t)plan->root_delay + 1, sizeof *optim->missing);
-    return optim->work == NULL || optim->missing == NULL ? PD_NO_MEMORY : PD_OK;
+    return optim->work == NULL ? PD_NO_MEMORY : PD_OK;
 }
 
 static int64_t most_units(const pd_plan *plan)
@@ -180,7 +179,6 @@ void pd_optim_free(pd_optim *optim)
     free(optim->temporary);
     free(optim->total);
     free(optim->work);
-    free(optim->missing);
     free(optim);
 }
 
@@ -203,6 +201,12 @@ pd_tensor pd_optim_slot(const pd_optim *optim, size_t i)
 }
 
 /* ---- beginning a step; batch.c runs it ---- */
+
+void pd_optim_set_count(pd_optim *optim, int64_t count)
+{
+    assert(optim->stage == PD_STAGE_IDLE && count >= optim->count);
+    optim->count = count;
+}
 
 int pd_optim_begin(pd_optim *optim, const pd_step_io *io)
 {

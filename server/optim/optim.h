@@ -37,6 +37,9 @@ pd_tensor        pd_optim_slot(const pd_optim *optim, size_t i);
 /* Estimated work of one step in bytes moved and operations, in nanoseconds of one core: for bounded batches. */
 double           pd_optim_cost_ns(const pd_optim *optim);
 
+/* Sets the counter, between two steps and never back: the next step counts as count + 1. For a group of parameters that counts together,
+ * where it runs on while this one has no gradient; and for state that was saved. */
+void pd_optim_set_count(pd_optim *optim, int64_t count);
 /* Starts a step. io->gradient must not be NULL; the pointers are borrowed until the step is done.
  * PD_NO_MEMORY (temporaries): nothing has changed. */
 int  pd_optim_begin(pd_optim *optim, const pd_step_io *io);

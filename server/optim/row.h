@@ -10,7 +10,8 @@
  *     count += 1
  *     phases[0 .. task_phase)            e.g. statistics
  *     capture the tasks due at this count        (private copies of their input slots)
- *     wait for and adopt the tasks captured d steps ago   (d = 0: those just captured)
+ *     wait for and adopt the tasks captured d steps ago   (d = 0: those just captured; where a group's counter runs on in steps that
+ *                                                          this parameter does not take, also those captured before)
  *     phases[task_phase .. n)            e.g. precondition, graft, move
  *
  * Whoever runs it (the step thread, a test, another program) runs each phase over all units under one
@@ -24,6 +25,7 @@
 #define PD_MAX_PHASES   12
 #define PD_MAX_PARTIALS 8       /* numbers a unit leaves behind in a phase */
 #define PD_MAX_FACTS    8       /* facts that couple the parameters of a job */
+#define PD_MAX_TASK_TENSORS (2 * PD_MAX_RANK)   /* inputs, and outputs, of a task: two for each dimension */
 #define PD_RANGE_ELEMENTS 65536 /* usual size of a range unit */
 
 /* ---- facts: what the parameters of a job must know of each other before they are planned ---- */
@@ -44,11 +46,10 @@ typedef struct pd_block {
     int64_t size[PD_MAX_RANK];
 } pd_block;
 
-/* A tensor of state. `block` < 0: belongs to the parameter as a whole; else to that block, and
- * the slot's name in messages and files is "name.block". */
+/* A tensor of state. Its name in messages and files is "name" where `number` < 0, else "name.number". */
 typedef struct pd_slot_spec {
     const char *name;           /* static text */
-    int         block;
+    int         number;         /* of a block, or however the row counts them */
     pd_shape    shape;
     float       fill;           /* initial value */
     bool        identity;       /* matrix: fill on the diagonal, zero elsewhere */
@@ -57,10 +58,10 @@ typedef struct pd_slot_spec {
 
 /* Recomputation of one block's root: runs on the root pool on copies of slots. */
 typedef struct pd_task_spec {
-    int     block;
+    int     block;              /* or whatever tells the row what to do */
     int     n_inputs, n_outputs;
-    int     input[4];           /* slot indices whose contents are copied at capture */
-    int     output[4];          /* slot indices whose shapes the results have */
+    int     input[PD_MAX_TASK_TENSORS];     /* slot indices whose contents are copied at capture */
+    int     output[PD_MAX_TASK_TENSORS];    /* slot indices whose shapes the results have */
     double  cost;               /* estimated floating-point operations: due tasks run largest first */
 } pd_task_spec;
 
@@ -147,10 +148,11 @@ struct pd_row {
     /* NULL where there are no tasks. */
     bool (*due)(const pd_plan *plan, const double *hyper, int64_t count);
     /* Pure: reads inputs (all finite), writes outputs. Error, or an output that is not finite: the result is thrown away and counted,
-     * the last good one stays. */
+     * the last good one stays. Unlike a phase it may allocate what it works with. */
     int  (*task)(pd_task_view *task);
-    /* Puts a finished result into its slots: those of its own block only, since tasks are adopted at the same time.
-     * NULL: each output is copied over the slot it is shaped after. */
+    /* Puts a finished result into its slots. The tasks of one step are adopted at the same time, so they must not share a slot: a row
+     * whose roots change what belongs to several of them makes one task of those. NULL: each output is copied over
+     * the slot it is shaped after. */
     void (*adopt)(const pd_task_view *task, float *const *slot);
 };
 

@@ -44,7 +44,7 @@ static int sgd_plan(const pd_declaration *declaration, const double *fact, pd_pl
     (void)fact;
     (void)err;
     if (declaration->hypers.value[MOMENTUM] != 0)
-        slot = pd_plan_slot(plan, &(pd_slot_spec){ .name = "momentum", .block = -1, .shape = plan->shape });
+        slot = pd_plan_slot(plan, &(pd_slot_spec){ .name = "momentum", .number = -1, .shape = plan->shape });
     return slot < 0 ? slot : PD_OK;
 }
 

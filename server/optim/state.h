@@ -23,6 +23,8 @@ typedef enum pd_stage {
     PD_STAGE_LATE,          /* phases from task_phase on */
 } pd_stage;
 
+typedef struct pd_slip pd_slip;
+
 struct pd_optim {
     const pd_row *row;
     pd_hypers     hypers;           /* as declared */
@@ -46,24 +48,30 @@ struct pd_optim {
     double      (*total)[PD_MAX_PARTIALS];
 
     /* tasks */
-    pd_task     **work;             /* being captured or adopted: room for one of each of the plan */
+    pd_task     **work;             /* being copied or adopted: room for one of each of the plan */
     size_t        n_work;
-    pd_task      *ready, *ready_last;   /* captured, not handed out: in the order of the plan */
-    pd_task      *back;             /* delivered, not adopted */
-    int          *missing;          /* missing[c mod (root_delay + 1)]: tasks of step c that are not back */
+    pd_slip      *oldest, *newest;  /* one for each task captured and not adopted, in the order of capture */
+    pd_slip      *to_hand_out;      /* the first of them that pd_optim_capture has not given */
     pd_root_stats stats;
 };
 
+/* What stays here of a task while others have it. */
+struct pd_slip {
+    pd_slip *next;
+    int64_t  count;                 /* step it was captured in */
+    pd_task *task;                  /* NULL while it is away */
+};
+
 struct pd_task {
-    pd_task      *next;
+    pd_slip      *slip;             /* the optim's */
     const pd_row *row;
     pd_basis *basis;
     pd_task_view  view;
     int           status;           /* PD_CANCELLED until it has run */
     double        ms;
     double        hyper[PD_MAX_HYPERS];
-    float        *tensor[8];        /* inputs, then outputs: what the view points to */
-    int64_t       input_elements[4], output_elements[4];
+    float        *input[PD_MAX_TASK_TENSORS], *output[PD_MAX_TASK_TENSORS];         /* what the view points to */
+    int64_t       input_elements[PD_MAX_TASK_TENSORS], output_elements[PD_MAX_TASK_TENSORS];
     float        *memory;
 };
 
@@ -83,11 +91,11 @@ void pd_optim_cancel(pd_optim *optim);
 void pd_tasks_prepare(pd_optim *optim);
 /* Copies the inputs of optim->work[i]. Any thread of a phase. */
 void pd_tasks_copy(const pd_optim *optim, size_t i);
-/* Puts them in the queue for pd_optim_capture. */
+/* Now pd_optim_capture may hand them out. */
 void pd_tasks_captured(pd_optim *optim);
-/* Nothing that must be adopted in this step is missing. */
+/* Nothing that must be adopted in this step is away. */
 bool pd_tasks_are_back(const pd_optim *optim);
-/* Moves the good ones to be adopted now to optim->work; counts and frees the failed ones. */
+/* Puts what is to be adopted now in optim->work, the tasks of one step at a time, oldest first; counts and frees those that failed. */
 void pd_tasks_collect(pd_optim *optim);
 /* Puts the result of optim->work[i] into its slots. Any thread of a phase. */
 void pd_tasks_adopt(const pd_optim *optim, size_t i);

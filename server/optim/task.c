@@ -12,32 +12,30 @@ static int64_t slot_elements(const pd_plan *plan, int slot)
     return n;
 }
 
-static int *missing_of(const pd_optim *optim, int64_t count)
-{
-    return &optim->missing[count % (optim->basis->plan.root_delay + 1)];
-}
-
 /* ---- capture ---- */
+
+/* Lays n tensors shaped as `slot` one after the other; without memory it only measures. Returns the floats they take. */
+static int64_t lay_out(const pd_plan *plan, const int *slot, int n, float *memory, float **tensor, int64_t *elements)
+{
+    int64_t floats = 0;
+
+    for (int i = 0; i < n; i++) {
+        elements[i] = slot_elements(plan, slot[i]);
+        tensor[i] = memory == NULL ? NULL : memory + floats;
+        floats += pd_floats_padded(elements[i]);
+    }
+    return floats;
+}
 
 static bool give_memory(pd_task *task, const pd_plan *plan)
 {
     const pd_task_spec *spec = task->view.spec;
-    int64_t floats = 0;
-    float *at;
+    int64_t in = lay_out(plan, spec->input, spec->n_inputs, NULL, task->input, task->input_elements);
+    int64_t out = lay_out(plan, spec->output, spec->n_outputs, NULL, task->output, task->output_elements);
 
-    for (int i = 0; i < spec->n_inputs; i++)
-        floats += pd_floats_padded(task->input_elements[i] = slot_elements(plan, spec->input[i]));
-    for (int i = 0; i < spec->n_outputs; i++)
-        floats += pd_floats_padded(task->output_elements[i] = slot_elements(plan, spec->output[i]));
-    if ((at = task->memory = pd_floats_new(floats)) == NULL) return false;
-    for (int i = 0; i < spec->n_inputs; i++) {
-        task->tensor[i] = at;
-        at += pd_floats_padded(task->input_elements[i]);
-    }
-    for (int i = 0; i < spec->n_outputs; i++) {
-        task->tensor[4 + i] = at;
-        at += pd_floats_padded(task->output_elements[i]);
-    }
+    if ((task->memory = pd_floats_new(in + out)) == NULL) return false;
+    lay_out(plan, spec->input, spec->n_inputs, task->memory, task->input, task->input_elements);
+    lay_out(plan, spec->output, spec->n_outputs, task->memory + in, task->output, task->output_elements);
     return true;
 }
 
@@ -53,8 +51,9 @@ static pd_task *task_new(const pd_optim *optim, const pd_task_spec *spec)
     task->basis = optim->basis;
     task->basis->refs++;
     task->view = (pd_task_view){ .plan = &task->basis->plan, .spec = spec, .hyper = task->hyper, .fact = task->basis->fact, .count = optim->count,
-                                 .input = (const float *const *)task->tensor, .output = task->tensor + 4 };
-    if (give_memory(task, &optim->basis->plan)) return task;
+                                 .input = (const float *const *)task->input, .output = task->output };
+    if ((task->slip = calloc(1, sizeof *task->slip)) != NULL && give_memory(task, &optim->basis->plan)) return task;
+    free(task->slip);
     pd_task_free(task);
     return NULL;
 }
@@ -86,28 +85,31 @@ void pd_tasks_copy(const pd_optim *optim, size_t i)
     pd_task *task = optim->work[i];
 
     for (int k = 0; k < task->view.spec->n_inputs; k++)
-        memcpy(task->tensor[k], optim->slot[task->view.spec->input[k]], (size_t)task->input_elements[k] * sizeof(float));
+        memcpy(task->input[k], optim->slot[task->view.spec->input[k]], (size_t)task->input_elements[k] * sizeof(float));
 }
 
 void pd_tasks_captured(pd_optim *optim)
 {
     for (size_t i = 0; i < optim->n_work; i++) {
-        pd_task *task = optim->work[i];
-        if (optim->ready == NULL) optim->ready = task;
-        else optim->ready_last->next = task;
-        optim->ready_last = task;
-        ++*missing_of(optim, optim->count);
+        pd_slip *slip = optim->work[i]->slip;
+        *slip = (pd_slip){ .count = optim->count, .task = optim->work[i] };
+        if (optim->oldest == NULL) optim->oldest = slip;
+        else optim->newest->next = slip;
+        optim->newest = slip;
+        if (optim->to_hand_out == NULL) optim->to_hand_out = slip;
     }
     optim->n_work = 0;
 }
 
 pd_task *pd_optim_capture(pd_optim *optim)
 {
-    pd_task *task = optim->ready;
+    pd_slip *slip = optim->to_hand_out;
+    pd_task *task;
 
-    if (task == NULL) return NULL;
-    optim->ready = task->next;
-    task->next = NULL;
+    if (slip == NULL) return NULL;
+    optim->to_hand_out = slip->next;
+    task = slip->task;
+    slip->task = NULL;
     return task;
 }
 
@@ -119,10 +121,10 @@ static int run_checked(pd_task *task)
     int rc;
 
     for (int i = 0; i < spec->n_inputs; i++)
-        if (!pd_all_finite(task->tensor[i], PD_F32, task->input_elements[i])) return PD_INVALID_ARGUMENT;
+        if (!pd_all_finite(task->input[i], PD_F32, task->input_elements[i])) return PD_INVALID_ARGUMENT;
     if ((rc = task->row->task(&task->view)) != PD_OK) return rc;
     for (int i = 0; i < spec->n_outputs; i++)
-        if (!pd_all_finite(task->tensor[4 + i], PD_F32, task->output_elements[i])) return PD_OUT_OF_RANGE;
+        if (!pd_all_finite(task->output[i], PD_F32, task->output_elements[i])) return PD_OUT_OF_RANGE;
     return PD_OK;
 }
 
@@ -138,39 +140,48 @@ double pd_task_cost(const pd_task *task)      { return task->view.spec->cost; }
 
 void pd_optim_deliver(pd_optim *optim, pd_task *task)
 {
-    int *missing = missing_of(optim, task->view.count);
+    assert(task->basis == optim->basis && task->slip->task == NULL);
+    task->slip->task = task;
+}
 
-    assert(task->basis == optim->basis && *missing > 0);
-    --*missing;
-    task->next = optim->back;
-    optim->back = task;
+/* The task behind it (NULL is fine) is to be adopted in this step. */
+static bool is_due(const pd_optim *optim, const pd_slip *slip)
+{
+    return slip != NULL && slip->count <= optim->count - optim->basis->plan.root_delay;
 }
 
 bool pd_tasks_are_back(const pd_optim *optim)
 {
-    int64_t due = optim->count - optim->basis->plan.root_delay;
-    return optim->missing == NULL || due < 1 || *missing_of(optim, due) == 0;
+    for (const pd_slip *slip = optim->oldest; is_due(optim, slip); slip = slip->next)
+        if (slip->task == NULL || slip == optim->to_hand_out) return false;
+    return true;
+}
+
+/* Takes the oldest slip away and gives its task. */
+static pd_task *take_oldest(pd_optim *optim)
+{
+    pd_slip *slip = optim->oldest;
+    pd_task *task = slip->task;
+
+    optim->oldest = slip->next;
+    if (optim->oldest == NULL) optim->newest = NULL;
+    free(slip);
+    return task;
 }
 
 void pd_tasks_collect(pd_optim *optim)
 {
-    int64_t due = optim->count - optim->basis->plan.root_delay;
-    pd_task **link = &optim->back;
-
     optim->n_work = 0;
-    while (*link != NULL) {
-        pd_task *task = *link;
-        if (task->view.count != due) {
-            link = &task->next;
-            continue;
-        }
-        *link = task->next;
+    while (is_due(optim, optim->oldest)) {
+        pd_task *task;
+        if (optim->n_work > 0 && optim->oldest->count != optim->work[0]->view.count) return;
+        task = take_oldest(optim);
         if (task->status == PD_OK) {
             optim->work[optim->n_work++] = task;
-            continue;
+        } else {
+            optim->stats.failed++;
+            pd_task_free(task);
         }
-        optim->stats.failed++;
-        pd_task_free(task);
     }
 }
 
@@ -183,7 +194,7 @@ void pd_tasks_adopt(const pd_optim *optim, size_t i)
         return;
     }
     for (int k = 0; k < task->view.spec->n_outputs; k++)
-        memcpy(optim->slot[task->view.spec->output[k]], task->tensor[4 + k], (size_t)task->output_elements[k] * sizeof(float));
+        memcpy(optim->slot[task->view.spec->output[k]], task->output[k], (size_t)task->output_elements[k] * sizeof(float));
 }
 
 void pd_tasks_adopted(pd_optim *optim)
@@ -201,18 +212,7 @@ void pd_tasks_adopted(pd_optim *optim)
     optim->n_work = 0;
 }
 
-static void free_list(pd_task *task)
-{
-    while (task != NULL) {
-        pd_task *next = task->next;
-        pd_task_free(task);
-        task = next;
-    }
-}
-
 void pd_tasks_free(pd_optim *optim)
 {
-    for (size_t i = 0; i < optim->n_work; i++) pd_task_free(optim->work[i]);
-    free_list(optim->ready);
-    free_list(optim->back);
+    while (optim->oldest != NULL) pd_task_free(take_oldest(optim));
 }

@@ -38,8 +38,8 @@ static void coupled_survey(const pd_declaration *declaration, double *fact)
 
 static int plan_block(pd_plan *plan, int b)
 {
-    pd_slot_spec statistics = { .name = "statistics", .block = b, .shape = { .rank = plan->shape.rank } };
-    pd_slot_spec root = { .name = "root", .block = b, .fill = 1 };
+    pd_slot_spec statistics = { .name = "statistics", .number = b, .shape = { .rank = plan->shape.rank } };
+    pd_slot_spec root = { .name = "root", .number = b, .fill = 1 };
     pd_task_spec task = { .block = b, .n_inputs = 1, .n_outputs = 1, .input = { slot_of(b, STATISTICS) }, .output = { slot_of(b, ROOT) } };
 
     for (int d = 0; d < plan->shape.rank; d++) statistics.shape.dim[d] = plan->blocks[b].size[d];
@@ -56,8 +56,8 @@ static int coupled_plan(const pd_declaration *declaration, const double *fact, p
     (void)fact;
     (void)err;
     if (pd_plan_blocks(plan, (int64_t)h[COUPLED_BLOCK_SIZE]) != PD_OK) return PD_NO_MEMORY;
-    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "direction", .block = -1, .shape = plan->shape, .temporary = true }) < 0) return PD_NO_MEMORY;
-    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "tally", .block = -1 }) < 0) return PD_NO_MEMORY;
+    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "direction", .number = -1, .shape = plan->shape, .temporary = true }) < 0) return PD_NO_MEMORY;
+    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "tally", .number = -1 }) < 0) return PD_NO_MEMORY;
     for (size_t b = 0; b < plan->n_blocks; b++)
         if (plan_block(plan, (int)b) != PD_OK) return PD_NO_MEMORY;
     plan->range_elements = (int64_t)h[COUPLED_RANGE];

@@ -19,7 +19,7 @@ static void nothing(const pd_unit *unit) { unit->after[0] = unit->before[0]; }
 static int identity_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
 {
     (void)declaration, (void)fact, (void)err;
-    return pd_plan_slot(plan, &(pd_slot_spec){ .name = "Q", .block = -1, .shape = { 2, { 3, 3 } }, .fill = 2, .identity = true }) < 0 ? PD_NO_MEMORY : PD_OK;
+    return pd_plan_slot(plan, &(pd_slot_spec){ .name = "Q", .number = -1, .shape = { 2, { 3, 3 } }, .fill = 2, .identity = true }) < 0 ? PD_NO_MEMORY : PD_OK;
 }
 
 static const pd_hyper none[] = { { .name = NULL } };
@@ -50,8 +50,8 @@ static const pd_row totals = {
 static int blind_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
 {
     (void)declaration, (void)fact, (void)err;
-    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "statistics", .block = -1 }) < 0) return PD_NO_MEMORY;
-    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "root", .block = -1 }) < 0) return PD_NO_MEMORY;
+    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "statistics", .number = -1 }) < 0) return PD_NO_MEMORY;
+    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "root", .number = -1 }) < 0) return PD_NO_MEMORY;
     return pd_plan_task(plan, &(pd_task_spec){ .n_inputs = 1, .n_outputs = 1, .input = { 0 }, .output = { 1 } }) < 0 ? PD_NO_MEMORY : PD_OK;
 }
 

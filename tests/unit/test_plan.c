@@ -34,7 +34,7 @@ static void gives_each_block_its_slots_and_task(void **state)
         const pd_slot_spec *in = &plan.slots[plan.tasks[t].input[0]], *out = &plan.slots[plan.tasks[t].output[0]];
         assert_string_equal(in->name, "statistics");
         assert_string_equal(out->name, "root");
-        assert_int_equal(in->block, t);
+        assert_int_equal(in->number, t);
         assert_true(pd_shape_equal(&in->shape, &out->shape));
     }
     pd_plan_free(&plan);
@@ -54,7 +54,7 @@ static void counts_state_without_what_is_temporary(void **state)
 
 static void state_that_does_not_fit_is_the_largest(void **state)
 {
-    pd_slot_spec huge = { .name = "huge", .block = -1, .shape = { 1, { INT64_MAX / 8 } } };
+    pd_slot_spec huge = { .name = "huge", .number = -1, .shape = { 1, { INT64_MAX / 8 } } };
     pd_plan plan = { 0 };
 
     (void)state;

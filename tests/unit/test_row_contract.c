@@ -241,6 +241,44 @@ static void bits_do_not_depend_on_when_tasks_come_back(void **state)
     follows_twin(*state, &late, OPTIONS("interval", "3", "root_delay", "2"));
 }
 
+/* A group of parameters counts together, and this one has no gradient in some steps. */
+static void a_counter_may_run_on_without_a_step(void **state)
+{
+    static const int counts[] = { 1, 2, 3, 4, 7, 8, 9, 11 };        /* roots due at 3, 9; used at 5 and 11, so in the steps that count 7 and 11 */
+    fixture *f = *state;
+
+    declare(f, OPTIONS("interval", "3", "root_delay", "2"));
+    for (size_t s = 0; s < sizeof counts / sizeof counts[0]; s++) {
+        for (int p = 0; p < PARAMS; p++) {
+            pd_optim_set_count(f->optim[p], counts[s] - 1);
+            f->twin[p].count = counts[s] - 1;
+            if (counts[s] == 7) memcpy(f->twin[p].R, f->twin[p].root[3], sizeof f->twin[p].R);
+        }
+        step(f, counts[s], &late);
+        assert_same_as_twin(f);
+    }
+    give_tasks_back(f);
+    finish(f);
+}
+
+static void roots_that_were_missed_are_adopted_in_order(void **state)
+{
+    fixture *f = *state;
+
+    declare(f, OPTIONS("interval", "1", "root_delay", "3"));
+    for (int s = 1; s <= 3; s++) step(f, s, &late);
+    for (int p = 0; p < PARAMS; p++) {
+        pd_optim_set_count(f->optim[p], 8);                         /* the next one counts as 9: all three are due */
+        f->twin[p].count = 8;
+        memcpy(f->twin[p].R, f->twin[p].root[3], sizeof f->twin[p].R);
+    }
+    step(f, 9, &late);
+    assert_same_as_twin(f);
+    assert_int_equal(pd_optim_root_stats(f->optim[0]).adopted, 18);
+    give_tasks_back(f);
+    finish(f);
+}
+
 static void a_fact_is_shared_by_all_parameters(void **state)
 {
     fixture *f = *state;
@@ -534,6 +572,7 @@ int main(void)
         CASE(delay_may_be_as_long_as_the_interval), CASE(delay_may_be_longer_than_the_interval),
         CASE(bits_do_not_depend_on_the_number_of_threads), CASE(bits_do_not_depend_on_the_company_in_a_batch),
         CASE(bits_do_not_depend_on_when_tasks_come_back),
+        CASE(a_counter_may_run_on_without_a_step), CASE(roots_that_were_missed_are_adopted_in_order),
         CASE(a_fact_is_shared_by_all_parameters), CASE(facts_leave_other_rows_out),
         CASE(parks_a_step_whose_root_is_late), CASE(others_go_on_while_one_is_parked), CASE(counts_what_is_due_and_adopted),
         CASE(a_root_that_fails_keeps_the_last_good_one), CASE(a_root_that_is_not_finite_keeps_the_last_good_one),
