@@ -401,6 +401,62 @@ int rig_push(rig *r, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step, 
     return send_chunks(r, PD_REQ_PUSH, job, rank, conn, step, param, values, n);
 }
 
+uint64_t rig_random(uint64_t *state)
+{
+    *state += 0x9e3779b97f4a7c15u;                      /* splitmix64 */
+    uint64_t x = *state;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+void rig_noise(uint64_t seed, float *out, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t x = rig_random(&seed);
+        float mantissa = (float)(x >> 40) / (float)(1 << 24) - 0.5f;
+        out[i] = mantissa * (float)(1 << (x & 15));
+    }
+}
+
+uint32_t rig_start(rig *r, const char *job, uint32_t world, uint64_t conn, const int64_t *sizes, size_t n, const char *options, const char *rules)
+{
+    char text[64][24];
+    const char *names[64];
+    pd_shape shapes[64];
+    uint32_t number;
+
+    assert_true(n <= 64);
+    for (size_t p = 0; p < n; p++) {
+        snprintf(text[p], sizeof text[p], "p%zu", p);
+        names[p] = text[p];
+        shapes[p] = (pd_shape){ 1, { sizes[p] } };
+    }
+    for (uint32_t rank = 0; rank < world; rank++) {
+        assert_int_equal(rig_hello(r, job, rank, world, conn + rank, conn + rank, options, rules != NULL ? rules : "* sgd lr=1"), PD_OK);
+        assert_int_equal(rig_declare(r, r->job, rank, conn + rank, names, shapes, NULL, n, PD_F32), PD_OK);
+    }
+    number = r->job;
+    for (size_t p = 0; p < n; p++) {
+        float *values = must(malloc((size_t)sizes[p] * sizeof *values));
+        rig_noise(7 + p, values, sizes[p]);
+        assert_int_equal(rig_init(r, number, conn, (uint32_t)p, values, sizes[p]), PD_OK);
+        free(values);
+    }
+    return number;
+}
+
+pd_info *rig_ask(rig *r, pd_info_what what, const char *job)
+{
+    pd_request *request = must(pd_request_new(PD_REQ_INFO, rig_ticket(r, 1)));
+
+    request->u.info.what = what;
+    request->u.info.job_name = job != NULL ? must(strdup(job)) : NULL;
+    assert_int_equal(rig_apply(r, request), PD_OK);
+    assert_int_equal(r->answer, PD_EFF_INFO);
+    return r->info;
+}
+
 const float *rig_weights(rig *r, uint32_t job, uint32_t param)
 {
     assert_non_null(r->board[job % RIG_JOBS]);

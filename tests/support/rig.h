@@ -80,6 +80,15 @@ int        rig_send(rig *r, rig_frame *frame);
 /* A whole parameter of n elements in one frame per chunk of the configuration's size. */
 int  rig_init(rig *r, uint32_t job, uint64_t conn, uint32_t param, const float *values, int64_t n);
 int  rig_push(rig *r, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step, uint32_t param, const float *values, int64_t n);
+/* A job of `world` ranks on connections conn, conn + 1 ... (nonces the same numbers), with n vectors p0, p1 ... of these sizes, declared by all
+ * and initialised with rig_noise(7, ...). Gives its number. Rules NULL: "* sgd lr=1". */
+uint32_t rig_start(rig *r, const char *job, uint32_t world, uint64_t conn, const int64_t *sizes, size_t n, const char *options, const char *rules);
+/* Fills `out` with numbers of very different size: their float32 sums depend on the order. */
+void rig_noise(uint64_t seed, float *out, int64_t n);
+/* The next of a fixed sequence of random numbers. */
+uint64_t rig_random(uint64_t *state);
+pd_info *rig_ask(rig *r, pd_info_what what, const char *job);       /* borrowed until the next */
+
 /* Published weights as float32, borrowed until the next publication. */
 const float *rig_weights(rig *r, uint32_t job, uint32_t param);
 
