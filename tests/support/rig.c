@@ -32,6 +32,7 @@ void rig_new(rig *r, const pd_store_config *config)
 
     memset(r, 0, sizeof *r);
     r->now = 1000000000;
+    r->chunk = (int64_t)config->chunk_elements;
     assert_int_equal(pd_store_new(&r->store, config, &err), PD_OK);
 }
 
@@ -377,7 +378,7 @@ int rig_send(rig *r, rig_frame *frame) { return rig_apply(r, rig_request(frame))
 
 static int send_chunks(rig *r, pd_request_kind kind, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step, uint32_t param, const float *values, int64_t n)
 {
-    int64_t chunk = (int64_t)rig_config().chunk_elements;
+    int64_t chunk = r->chunk;
     int rc = PD_OK;
 
     for (int64_t first = 0; first < n && rc == PD_OK; first += chunk) {

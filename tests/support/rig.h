@@ -20,6 +20,7 @@ typedef struct rig {
     pd_store *store;
     uint64_t  now;                          /* the clock */
     uint64_t  last_id;
+    int64_t   chunk;                        /* elements */
     /* the last answer to a request that waits for one */
     pd_effect_kind answer;                  /* PD_EFF_HELLO, PD_EFF_OK, ... */
     uint64_t  answered;                     /* answers so far */
@@ -46,7 +47,7 @@ typedef struct rig {
 
 /* A configuration with room for everything; chunks of 64 elements, batches of 50 ms. */
 pd_store_config rig_config(void);
-void rig_new(rig *r, const pd_store_config *config);
+void rig_new(rig *r, const pd_store_config *config);         /* the rig's frames follow config->chunk_elements */
 void rig_free(rig *r);
 
 /* Applies a request and keeps what comes of it; gives the request's answer code (PD_OK where there was no error). */

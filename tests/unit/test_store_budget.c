@@ -1,0 +1,202 @@
+/* No order of parameters and arrivals can lock up, at the smallest ingest budget that Declare accepts. */
+#include "rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { WORLD = 4, N = 6, CHUNK = 1024, FRAME = CHUNK * 4, STEPS = 3, PIECES = 16 };
+static const int64_t sizes[N] = { 5 * CHUNK, CHUNK, 2 * CHUNK + 7, 9, 3 * CHUNK, CHUNK };
+
+/* One rank's way through the steps, in an order of its own. */
+typedef struct sender {
+    uint32_t param[PIECES]; int64_t first[PIECES];     /* chunks of a step, in its order */
+    size_t   n, next;
+    uint64_t step;
+    uint32_t rank;
+} sender;
+
+static void lay_out(sender *s, uint32_t rank, const uint32_t *order)
+{
+    *s = (sender){ .rank = rank, .step = 1 };
+    for (int i = 0; i < N; i++)
+        for (int64_t first = 0; first < sizes[order[i]]; first += CHUNK) {
+            s->param[s->n] = order[i];
+            s->first[s->n++] = first;
+        }
+}
+
+static void orders(uint32_t order[WORLD][N], uint64_t *seed)
+{
+    for (int r = 0; r < WORLD; r++) {
+        for (uint32_t i = 0; i < N; i++) order[r][i] = r % 2 == 0 ? i : N - 1 - i;
+        for (uint32_t i = N; r >= 2 && i > 1; i--) {
+            uint32_t j = (uint32_t)(rig_random(seed) % i), swap = order[r][i - 1];
+            order[r][i - 1] = order[r][j];
+            order[r][j] = swap;
+        }
+    }
+}
+
+/* The loop thread's rule (net/admission.h): a rank with nothing in flight may always send one frame, otherwise up to its
+ * reserve and an equal part of what the reserves leave over. */
+static bool is_admitted(const rig *r, const pd_store_config *config, uint32_t rank, size_t bytes)
+{
+    uint64_t charged = r->bytes_out[10 + rank], used = 0, spare = config->ingest_bytes - WORLD * r->reserve;
+
+    for (int i = 0; i < WORLD; i++) used += r->bytes_out[10 + i];
+    return charged == 0 || (charged + bytes <= r->reserve + spare / WORLD && used + bytes <= config->ingest_bytes);
+}
+
+/* Sends the next chunk, if the budget and the parameter's step allow. */
+static bool try_to_send(rig *r, const pd_store_config *config, uint32_t job, sender *s)
+{
+    static float values[CHUNK];
+    rig_frame *frame;
+    uint32_t p = s->param[s->next];
+    int64_t left = sizes[p] - s->first[s->next], n = left < CHUNK ? left : CHUNK;
+
+    if (s->step > STEPS || r->board[job][p].step + 1 < s->step) return false;
+    if (!is_admitted(r, config, s->rank, (size_t)(n * 4 + 63) / 64 * 64)) return false;
+    frame = rig_frame_new(r, PD_REQ_PUSH, job, s->rank, 10 + s->rank, s->step);
+    rig_piece(frame, p, PD_F32, s->first[s->next], n, values);
+    assert_int_equal(rig_send(r, frame), PD_OK);
+    if (++s->next == s->n) {
+        s->next = 0;
+        s->step++;
+    }
+    return true;
+}
+
+static bool somebody_sends(rig *r, const pd_store_config *config, uint32_t job, sender *senders, uint64_t *seed)
+{
+    uint32_t start = (uint32_t)(rig_random(seed) % WORLD);
+
+    for (uint32_t i = 0; i < WORLD; i++)
+        if (try_to_send(r, config, job, &senders[(start + i) % WORLD])) return true;
+    return false;
+}
+
+static void train(uint64_t ingest, uint64_t seed)
+{
+    pd_store_config config = rig_config();
+    uint32_t order[WORLD][N], job;
+    sender senders[WORLD];
+    uint64_t most = 0;
+    rig r;
+
+    config.chunk_elements = CHUNK;
+    config.ingest_bytes = ingest;
+    rig_new(&r, &config);
+    job = rig_start(&r, "job", WORLD, 10, sizes, N, NULL, NULL);
+    orders(order, &seed);
+    for (uint32_t rank = 0; rank < WORLD; rank++) lay_out(&senders[rank], rank, order[rank]);
+    for (;;) {
+        bool sent = somebody_sends(&r, &config, job, senders, &seed), worked = false;
+        uint64_t used = 0;
+        for (int i = 0; i < WORLD; i++) used += r.bytes_out[10 + i];
+        if (used > most) most = used;
+        if (!sent || rig_random(&seed) % 3 == 0) {
+            uint64_t home = r.buffers_out, batches = r.batches;
+            rig_work(&r);
+            worked = r.buffers_out < home || r.batches > batches;
+        }
+        if (!sent && !worked) break;                /* nobody can go on */
+    }
+    for (uint32_t p = 0; p < N; p++) assert_int_equal(r.board[job][p].step, STEPS);
+    assert_true(most <= ingest);
+    rig_free(&r);
+}
+
+static void four_orders_finish_at_the_smallest_budget(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 40; seed++) train(WORLD * FRAME, seed);
+}
+
+static void four_orders_finish_at_budgets_that_do_not_divide(void **state)
+{
+    (void)state;
+    for (uint64_t extra = 1; extra < 3 * WORLD * FRAME; extra += 3001) train(WORLD * FRAME + extra, extra);
+}
+
+static void declare_refuses_what_the_budget_cannot_hold(void **state)
+{
+    pd_store_config config = rig_config();
+    static const char *const names[] = { "w" };
+    static const pd_shape shape = { 1, { 5 * CHUNK } };
+    rig r;
+
+    (void)state;
+    config.chunk_elements = CHUNK;
+    config.ingest_bytes = WORLD * FRAME - 1;
+    rig_new(&r, &config);
+    assert_int_equal(rig_hello(&r, "job", 0, WORLD, 1, 10, NULL, NULL), PD_OK);
+    assert_int_equal(rig_declare(&r, r.job, 0, 10, names, &shape, NULL, 1, PD_F32), PD_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(r.error.text, "16384 bytes"));
+    assert_non_null(strstr(r.error.text, "16383"));
+    rig_free(&r);
+}
+
+/* With memory to spare a chunk is summed once, when everybody is there. */
+static void holds_contributions_until_all_are_there_when_memory_allows(void **state)
+{
+    pd_store_config config = rig_config();
+    float values[64] = { 0 };
+    uint32_t job;
+    rig r;
+    static const int64_t one[] = { 64 };
+
+    (void)state;
+    rig_new(&r, &config);
+    job = rig_start(&r, "job", WORLD, 10, one, 1, NULL, NULL);
+    for (uint32_t rank = 0; rank < WORLD; rank++) {
+        assert_int_equal(r.buffers_out, rank);
+        assert_int_equal(rig_push(&r, job, rank, 10 + rank, 1, 0, values, 64), PD_OK);
+        rig_work(&r);
+    }
+    assert_int_equal(r.buffers_out, 0);
+    rig_free(&r);
+}
+
+static void sums_at_once_what_a_pressed_rank_holds_in_order(void **state)
+{
+    pd_store_config config = rig_config();
+    static const int64_t one[] = { CHUNK };
+    float values[CHUNK] = { 0 };
+    uint32_t job;
+    rig r;
+
+    (void)state;
+    config.chunk_elements = CHUNK;
+    config.ingest_bytes = WORLD * FRAME;
+    rig_new(&r, &config);
+    job = rig_start(&r, "job", WORLD, 10, one, 1, NULL, NULL);
+    static const uint32_t arrivals[WORLD] = { 1, 0, 3, 2 };
+    static const uint64_t held[WORLD] = { 1, 0, 1, 0 };
+    for (int i = 0; i < WORLD; i++) {
+        rig_frame *frame = rig_frame_new(&r, PD_REQ_PUSH, job, arrivals[i], 10 + arrivals[i], 1);
+        rig_piece(frame, 0, PD_F32, 0, CHUNK, values);
+        assert_int_equal(rig_send(&r, frame), PD_OK);
+        rig_work(&r);
+        assert_int_equal(r.buffers_out, held[i]);
+    }
+    assert_int_equal(r.board[job][0].step, 1);
+    rig_free(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(four_orders_finish_at_the_smallest_budget),
+        cmocka_unit_test(four_orders_finish_at_budgets_that_do_not_divide),
+        cmocka_unit_test(declare_refuses_what_the_budget_cannot_hold),
+        cmocka_unit_test(holds_contributions_until_all_are_there_when_memory_allows),
+        cmocka_unit_test(sums_at_once_what_a_pressed_rank_holds_in_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
