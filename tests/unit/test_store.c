@@ -1,6 +1,7 @@
-/* The training state as a whole: from Hello to new weights. */
+/* Pushes: what is taken exactly once, and what is refused and changes nothing. */
 #include "rig.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,55 +10,412 @@
 
 #include <cmocka.h>
 
-static const char *const names[] = { "a.weight", "b.weight", "c.bias" };
-static const pd_shape shapes[] = { { 2, { 10, 20 } }, { 1, { 64 } }, { 1, { 3 } } };
-enum { N = 3, WORLD = 2 };
-static const int64_t sizes[N] = { 200, 64, 3 };
+enum { WORLD = 2, N = 3, MOST = 150 };
+static const int64_t sizes[N] = { MOST, 64, 5 };
 
-/* Two ranks on connections 10 and 11, all declared, weights 1. */
-static uint32_t start(rig *r, const char *options, const char *rules)
-{
-    float ones[200];
+typedef struct fixture { rig r; uint32_t job; } fixture;
 
-    for (int i = 0; i < 200; i++) ones[i] = 1;
-    for (uint32_t rank = 0; rank < WORLD; rank++) {
-        assert_int_equal(rig_hello(r, "job", rank, WORLD, 100 + rank, 10 + rank, options, rules), PD_OK);
-        assert_int_equal(rig_declare(r, r->job, rank, 10 + rank, names, shapes, NULL, N, PD_F32), PD_OK);
-        assert_true(r->must_init == (rank == 0));
-    }
-    for (uint32_t p = 0; p < N; p++) assert_int_equal(rig_init(r, r->job, 10, p, ones, sizes[p]), PD_OK);
-    return r->job;
-}
-
-static void steps_by_the_mean_of_the_gradients(void **state)
+static int set_up_with(void **state, const char *options, const char *rules)
 {
     pd_store_config config = rig_config();
-    float g0[200], g1[200];
-    rig r;
-    uint32_t job;
+    fixture *f = calloc(1, sizeof *f);
 
-    (void)state;
-    rig_new(&r, &config);
-    job = start(&r, NULL, "* sgd lr=0.5");
-    for (int i = 0; i < 200; i++) g0[i] = 1, g1[i] = 3;
-    for (uint32_t p = 0; p < N; p++) {
-        assert_int_equal(rig_push(&r, job, 1, 11, 1, p, g1, sizes[p]), PD_OK);
-        assert_int_equal(rig_push(&r, job, 0, 10, 1, p, g0, sizes[p]), PD_OK);
+    rig_new(&f->r, &config);
+    f->job = rig_start(&f->r, "job", WORLD, 10, sizes, N, options, rules);
+    *state = f;
+    return 0;
+}
+
+static int set_up(void **state)          { return set_up_with(state, NULL, "* sgd lr=1"); }
+static int set_up_weighted(void **state) { return set_up_with(state, "aggregate=weighted_mean", "* sgd lr=1"); }
+static int set_up_sum(void **state)      { return set_up_with(state, "aggregate=sum", "* sgd lr=1"); }
+static int set_up_reject(void **state)   { return set_up_with(state, "nonfinite=reject", "* sgd lr=1"); }
+static int set_up_apply(void **state)    { return set_up_with(state, "nonfinite=apply", "* sgd lr=1"); }
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+
+    rig_free(&f->r);
+    free(f);
+    return 0;
+}
+
+static void fill(float *out, float value, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) out[i] = value;
+}
+
+/* Pushes `value` everywhere in one parameter. */
+static int push(fixture *f, uint32_t rank, uint64_t step, uint32_t param, float value)
+{
+    float g[MOST];
+
+    fill(g, value, MOST);
+    return rig_push(&f->r, f->job, rank, 10 + rank, step, param, g, sizes[param]);
+}
+
+static int push_weighted(fixture *f, uint32_t rank, uint64_t step, float value, double weight, bool presummed)
+{
+    rig_frame *frame = rig_frame_new(&f->r, PD_REQ_PUSH, f->job, rank, 10 + rank, step);
+    float g[64];
+
+    fill(g, value, 64);
+    rig_piece(frame, 1, PD_F32, 0, 64, g);
+    rig_weight(frame, weight, presummed);
+    return rig_send(&f->r, frame);
+}
+
+/* How far the weights have moved from the initial ones, the same everywhere. */
+static float moved(fixture *f, uint32_t param)
+{
+    float first[MOST], d;
+
+    rig_noise(7 + param, first, sizes[param]);
+    d = rig_weights(&f->r, f->job, param)[0] - first[0];
+    for (int i = 0; i < sizes[param]; i++) assert_true(fabsf(rig_weights(&f->r, f->job, param)[i] - first[i] - d) < 1e-2f);
+    return d;
+}
+
+static rig_entry *entry(fixture *f, uint32_t param) { return &f->r.board[f->job][param]; }
+
+/* ---- aggregates ---- */
+
+static void the_mean_divides_by_the_ranks_that_gave_a_gradient(void **state)
+{
+    fixture *f = *state;
+    rig_frame *frame = rig_frame_new(&f->r, PD_REQ_PUSH, f->job, 0, 10, 2);
+
+    push(f, 1, 1, 1, 3);
+    push(f, 0, 1, 1, 1);
+    rig_work(&f->r);
+    assert_float_equal(moved(f, 1), -2, 1e-2);
+    rig_absent(frame, 1);
+    assert_int_equal(rig_send(&f->r, frame), PD_OK);
+    push(f, 1, 2, 1, 3);
+    rig_work(&f->r);
+    assert_int_equal(entry(f, 1)->outcome, PD_STEPPED);
+    assert_float_equal(moved(f, 1), -5, 1e-2);
+}
+
+static void weights_are_numbers_of_examples(void **state)
+{
+    fixture *f = *state;
+
+    push_weighted(f, 0, 1, 1, 3, false);                /* 3 examples of mean 1 */
+    push_weighted(f, 1, 1, 10, 1, true);                /* 1 example, its sum is 10 */
+    rig_work(&f->r);
+    assert_float_equal(moved(f, 1), -13.0 / 4, 1e-2);
+}
+
+static void a_rank_without_examples_does_not_take_part(void **state)
+{
+    fixture *f = *state;
+
+    push_weighted(f, 0, 1, NAN, 0, false);              /* a mean over nothing */
+    push_weighted(f, 1, 1, 2, 5, false);
+    rig_work(&f->r);
+    assert_int_equal(entry(f, 1)->outcome, PD_STEPPED);
+    assert_float_equal(moved(f, 1), -2, 1e-2);
+}
+
+static void all_weights_zero_skip_the_step(void **state)
+{
+    fixture *f = *state;
+
+    push_weighted(f, 0, 1, 1, 0, false);
+    push_weighted(f, 1, 1, 1, 0, false);
+    rig_work(&f->r);
+    assert_int_equal(entry(f, 1)->outcome, PD_SKIPPED);
+    assert_true(moved(f, 1) == 0);
+    assert_int_equal(rig_ask(&f->r, PD_INFO_PARAMS, "job")->params[1].count, 0);
+}
+
+static void a_sum_is_not_divided(void **state)
+{
+    fixture *f = *state;
+
+    push_weighted(f, 0, 1, 1, 7, false);
+    push_weighted(f, 1, 1, 2, 9, true);
+    rig_work(&f->r);
+    assert_float_equal(moved(f, 1), -3, 1e-2);
+}
+
+/* ---- exactly once ---- */
+
+static void every_contribution_counts_once_however_often_it_is_sent(void **state)
+{
+    fixture *f = *state;
+    uint64_t seed = 5;
+
+    for (uint64_t step = 1; step <= 20; step++) {
+        for (int i = 0; i < 6; i++) {
+            uint32_t rank = (uint32_t)(rig_random(&seed) % WORLD);
+            assert_int_equal(push(f, rank, step, 0, 2), PD_OK);
+            if (i > 2) assert_int_equal(push(f, 1 - rank, step, 0, 2), PD_OK);
+            if (rig_random(&seed) % 2) rig_work(&f->r);
+        }
+        rig_work(&f->r);
+        assert_int_equal(entry(f, 0)->step, step);
+        assert_float_equal(moved(f, 0), -2.0 * (double)step, 1e-1);
     }
-    rig_work(&r);
-    for (uint32_t p = 0; p < N; p++) {
-        assert_int_equal(r.board[job][p].outcome, PD_STEPPED);
-        assert_int_equal(r.board[job][p].step, 1);
-        for (int i = 0; i < sizes[p]; i++) assert_true(rig_weights(&r, job, p)[i] == 0.0f);
+    assert_int_equal(rig_ask(&f->r, PD_INFO_JOBS, NULL)->jobs[0].contributions, 20 * WORLD * 3);
+    assert_true(f->r.info->jobs[0].duplicates > 0);
+    assert_int_equal(f->r.buffers_out, 0);
+}
+
+static void the_first_of_two_contributions_stands(void **state)
+{
+    fixture *f = *state;
+
+    push(f, 0, 1, 1, 4);
+    assert_int_equal(push(f, 0, 1, 1, 100), PD_OK);
+    push(f, 1, 1, 1, 4);
+    rig_work(&f->r);
+    assert_float_equal(moved(f, 1), -4, 1e-2);
+}
+
+/* ---- no gradient ---- */
+
+static void a_round_without_any_gradient_counts_but_does_not_step(void **state)
+{
+    fixture *f = *state;
+
+    for (uint32_t rank = 0; rank < WORLD; rank++) {
+        rig_frame *frame = rig_frame_new(&f->r, PD_REQ_PUSH, f->job, rank, 10 + rank, 1);
+        rig_absent(frame, 0);
+        rig_absent(frame, 2);
+        assert_int_equal(rig_send(&f->r, frame), PD_OK);
     }
-    assert_int_equal(r.buffers_out, 0);
-    rig_free(&r);
+    rig_work(&f->r);
+    assert_int_equal(entry(f, 0)->outcome, PD_NO_GRADIENT);
+    assert_int_equal(entry(f, 0)->step, 1);
+    assert_int_equal(entry(f, 2)->outcome, PD_NO_GRADIENT);
+    assert_true(moved(f, 0) == 0);
+    assert_int_equal(rig_ask(&f->r, PD_INFO_PARAMS, "job")->params[0].count, 0);
+    assert_int_equal(f->r.info->params[0].version, 0);
+}
+
+/* ---- what is not finite ---- */
+
+static void skips_a_gradient_that_is_not_finite(void **state)
+{
+    fixture *f = *state;
+
+    push(f, 0, 1, 1, INFINITY);
+    push(f, 1, 1, 1, 1);
+    push(f, 0, 1, 2, 1);
+    push(f, 1, 1, 2, 1);
+    rig_work(&f->r);
+    assert_int_equal(entry(f, 1)->outcome, PD_SKIPPED);
+    assert_int_equal(entry(f, 2)->outcome, PD_STEPPED);
+    assert_true(moved(f, 1) == 0);
+    assert_non_null(strstr(f->r.warning, "p1"));
+    assert_int_equal(rig_ask(&f->r, PD_INFO_JOBS, NULL)->jobs[0].skipped, 1);
+}
+
+static void rejects_before_anything_is_summed(void **state)
+{
+    fixture *f = *state;
+
+    push(f, 0, 1, 1, NAN);
+    rig_work(&f->r);
+    assert_int_equal(f->r.error.code, PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(f->r.error.text, "p1"));
+    assert_int_equal(f->r.buffers_out, 0);
+    push(f, 0, 1, 1, 1);
+    push(f, 1, 1, 1, 1);
+    rig_work(&f->r);
+    assert_int_equal(f->r.error.code, PD_OK);
+    assert_int_equal(entry(f, 1)->outcome, PD_STEPPED);
+    assert_float_equal(moved(f, 1), -1, 1e-2);
+}
+
+static void applies_what_is_not_finite_when_asked_to(void **state)
+{
+    fixture *f = *state;
+
+    push(f, 0, 1, 1, INFINITY);
+    push(f, 1, 1, 1, 1);
+    rig_work(&f->r);
+    assert_int_equal(entry(f, 1)->outcome, PD_STEPPED);
+    assert_true(isinf(rig_weights(&f->r, f->job, 1)[0]));
+}
+
+/* ---- hyperparameters sent with a push ---- */
+
+static int push_with(fixture *f, uint32_t rank, uint64_t step, const char *name, const char *value)
+{
+    rig_frame *frame = rig_frame_new(&f->r, PD_REQ_PUSH, f->job, rank, 10 + rank, step);
+    float g[64];
+
+    fill(g, 1, 64);
+    rig_piece(frame, 1, PD_F32, 0, 64, g);
+    rig_hyper(frame, name, value);
+    return rig_send(&f->r, frame);
+}
+
+static void a_pushed_learning_rate_holds_for_its_round(void **state)
+{
+    fixture *f = *state;
+
+    push_with(f, 0, 1, "lr", "0.25");
+    push(f, 1, 1, 1, 1);
+    rig_work(&f->r);
+    assert_float_equal(moved(f, 1), -0.25, 1e-2);
+    push(f, 0, 2, 1, 1);
+    push(f, 1, 2, 1, 1);
+    rig_work(&f->r);
+    assert_float_equal(moved(f, 1), -1.25, 1e-2);
+}
+
+static void ranks_that_send_different_values_are_told(void **state)
+{
+    fixture *f = *state;
+
+    assert_int_equal(push_with(f, 0, 1, "lr", "0.25"), PD_OK);
+    assert_int_equal(push_with(f, 1, 1, "lr", "0.5"), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(f->r.error.text, "rank 0"));
+    assert_non_null(strstr(f->r.error.text, "0.25"));
+    assert_non_null(strstr(f->r.error.text, "rank 1"));
+    assert_non_null(strstr(f->r.error.text, "0.5"));
+    assert_int_equal(push_with(f, 1, 1, "lr", "0.250"), PD_OK);
+    rig_work(&f->r);
+    assert_float_equal(moved(f, 1), -0.25, 1e-2);
+}
+
+static void a_refused_push_leaves_no_hyperparameter_behind(void **state)
+{
+    fixture *f = *state;
+
+    assert_int_equal(push_with(f, 0, 2, "lr", "0.5"), PD_FAILED_PRECONDITION);
+    push(f, 0, 1, 1, 1);
+    push(f, 1, 1, 1, 1);
+    rig_work(&f->r);
+    assert_float_equal(moved(f, 1), -1, 1e-2);
+}
+
+/* ---- refusals: each leaves everything as it was, and the next valid push works ---- */
+
+typedef struct bad { const char *says; int code; void (*make)(fixture *f, rig_frame *frame); uint64_t step; uint64_t conn; uint32_t rank; } bad;
+
+static float zeros[MOST];
+static void good(fixture *f, rig_frame *frame)             { (void)f; rig_piece(frame, 2, PD_F32, 0, 5, zeros); }
+static void unknown_param(fixture *f, rig_frame *frame)    { good(f, frame); rig_piece(frame, 3, PD_F32, 0, 5, zeros); }
+static void off_the_grid(fixture *f, rig_frame *frame)     { good(f, frame); rig_piece(frame, 0, PD_F32, 32, 64, zeros); }
+static void behind_the_end(fixture *f, rig_frame *frame)   { good(f, frame); rig_piece(frame, 0, PD_F32, 192, 5, zeros); }
+static void half_a_chunk(fixture *f, rig_frame *frame)     { good(f, frame); rig_piece(frame, 0, PD_F32, 0, 32, zeros); }
+static void before_the_start(fixture *f, rig_frame *frame) { good(f, frame); rig_piece(frame, 0, PD_F32, -64, 64, zeros); }
+static void twice(fixture *f, rig_frame *frame)            { good(f, frame); good(f, frame); }
+static void both(fixture *f, rig_frame *frame)             { good(f, frame); rig_absent(frame, 2); }
+static void both_reversed(fixture *f, rig_frame *frame)    { (void)f; rig_absent(frame, 2); good(f, frame); }
+static void no_such_hyper(fixture *f, rig_frame *frame)    { good(f, frame); rig_hyper(frame, "lrr", "1"); }
+static void bad_value(fixture *f, rig_frame *frame)        { good(f, frame); rig_hyper(frame, "lr", "fast"); }
+static void out_of_range(fixture *f, rig_frame *frame)     { good(f, frame); rig_hyper(frame, "lr", "-1"); }
+static void negative_weight(fixture *f, rig_frame *frame)  { good(f, frame); rig_weight(frame, -1, false); }
+static void nan_weight(fixture *f, rig_frame *frame)       { good(f, frame); rig_weight(frame, NAN, false); }
+
+static const bad bads[] = {
+    { "there is no number 3", PD_INVALID_ARGUMENT, unknown_param, 1, 11, 1 },
+    { "p0", PD_INVALID_ARGUMENT, off_the_grid, 1, 11, 1 },
+    { "p0", PD_INVALID_ARGUMENT, behind_the_end, 1, 11, 1 },
+    { "p0", PD_INVALID_ARGUMENT, half_a_chunk, 1, 11, 1 },
+    { "p0", PD_INVALID_ARGUMENT, before_the_start, 1, 11, 1 },
+    { "twice", PD_INVALID_ARGUMENT, twice, 1, 11, 1 },
+    { "p2", PD_INVALID_ARGUMENT, both, 1, 11, 1 },
+    { "p2", PD_INVALID_ARGUMENT, both_reversed, 1, 11, 1 },
+    { "lrr", PD_INVALID_ARGUMENT, no_such_hyper, 1, 11, 1 },
+    { "fast", PD_INVALID_ARGUMENT, bad_value, 1, 11, 1 },
+    { "-1", PD_INVALID_ARGUMENT, out_of_range, 1, 11, 1 },
+    { "weight", PD_INVALID_ARGUMENT, negative_weight, 1, 11, 1 },
+    { "weight", PD_INVALID_ARGUMENT, nan_weight, 1, 11, 1 },
+    { "step 1", PD_INVALID_ARGUMENT, good, 0, 11, 1 },
+    { "expected step 1", PD_FAILED_PRECONDITION, good, 2, 11, 1 },
+    { "ranks 0 to 1", PD_INVALID_ARGUMENT, good, 1, 11, 2 },
+    { "another process", PD_ABORTED, good, 1, 99, 1 },
+};
+
+static void a_refused_push_changes_nothing(void **state)
+{
+    fixture *f = *state;
+    uint64_t n = sizeof bads / sizeof bads[0];
+
+    push(f, 0, 1, 2, 3);
+    for (uint64_t i = 0; i < n; i++) {
+        rig_frame *frame = rig_frame_new(&f->r, PD_REQ_PUSH, f->job, bads[i].rank, bads[i].conn, bads[i].step);
+        bads[i].make(f, frame);
+        assert_int_equal(rig_send(&f->r, frame), bads[i].code);
+        if (strstr(f->r.error.text, bads[i].says) == NULL) fail_msg("case %d says: %s", (int)i, f->r.error.text);
+        rig_work(&f->r);
+        assert_int_equal(f->r.buffers_out, 1);          /* rank 0's */
+        assert_int_equal(entry(f, 2)->step, 0);
+        assert_string_equal(rig_ask(&f->r, PD_INFO_PARAMS, "job")->params[2].missing, "1");
+        assert_string_equal(f->r.info->params[0].missing, "");
+    }
+    assert_int_equal(push(f, 1, 1, 2, 5), PD_OK);
+    rig_work(&f->r);
+    assert_float_equal(moved(f, 2), -4, 1e-2);
+    assert_int_equal(rig_ask(&f->r, PD_INFO_JOBS, NULL)->jobs[0].refused, n);
+}
+
+static void a_rank_cannot_take_back_what_it_gave(void **state)
+{
+    fixture *f = *state;
+    rig_frame *frame = rig_frame_new(&f->r, PD_REQ_PUSH, f->job, 0, 10, 1);
+
+    push(f, 0, 1, 1, 1);
+    rig_absent(frame, 1);
+    assert_int_equal(rig_send(&f->r, frame), PD_FAILED_PRECONDITION);
+    frame = rig_frame_new(&f->r, PD_REQ_PUSH, f->job, 1, 11, 1);
+    rig_absent(frame, 1);
+    assert_int_equal(rig_send(&f->r, frame), PD_OK);
+    rig_work(&f->r);
+    assert_int_equal(entry(f, 1)->outcome, PD_STEPPED);
+    assert_float_equal(moved(f, 1), -1, 1e-2);
+}
+
+static void a_frame_may_repeat_what_is_closed_beside_what_is_new(void **state)
+{
+    fixture *f = *state;
+    rig_frame *frame = rig_frame_new(&f->r, PD_REQ_PUSH, f->job, 0, 10, 1);
+    float ones[64];
+
+    push(f, 0, 1, 2, 1);
+    push(f, 1, 1, 2, 1);
+    rig_work(&f->r);
+    fill(ones, 1, 64);
+    rig_piece(frame, 1, PD_F32, 0, 64, ones);
+    rig_piece(frame, 2, PD_F32, 0, 5, ones);
+    assert_int_equal(rig_send(&f->r, frame), PD_OK);
+    push(f, 1, 1, 1, 1);
+    rig_work(&f->r);
+    assert_int_equal(entry(f, 1)->step, 1);
+    assert_int_equal(entry(f, 2)->step, 1);
+    assert_float_equal(moved(f, 2), -1, 1e-2);
+    assert_int_equal(f->r.buffers_out, 0);
 }
 
 int main(void)
 {
+#define WITH(fixture_set_up, test) cmocka_unit_test_setup_teardown(test, fixture_set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_by_the_mean_of_the_gradients),
+        WITH(set_up, the_mean_divides_by_the_ranks_that_gave_a_gradient),
+        WITH(set_up_weighted, weights_are_numbers_of_examples),
+        WITH(set_up_weighted, a_rank_without_examples_does_not_take_part),
+        WITH(set_up_weighted, all_weights_zero_skip_the_step),
+        WITH(set_up_sum, a_sum_is_not_divided),
+        WITH(set_up, every_contribution_counts_once_however_often_it_is_sent),
+        WITH(set_up, the_first_of_two_contributions_stands),
+        WITH(set_up, a_round_without_any_gradient_counts_but_does_not_step),
+        WITH(set_up, skips_a_gradient_that_is_not_finite),
+        WITH(set_up_reject, rejects_before_anything_is_summed),
+        WITH(set_up_apply, applies_what_is_not_finite_when_asked_to),
+        WITH(set_up, a_pushed_learning_rate_holds_for_its_round),
+        WITH(set_up, ranks_that_send_different_values_are_told),
+        WITH(set_up, a_refused_push_leaves_no_hyperparameter_behind),
+        WITH(set_up, a_refused_push_changes_nothing),
+        WITH(set_up, a_rank_cannot_take_back_what_it_gave),
+        WITH(set_up, a_frame_may_repeat_what_is_closed_beside_what_is_new),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
