@@ -147,7 +147,11 @@ void pd_job_join(pd_job *job, pd_request *hello, bool created)
     rank->nonce = hello->u.hello.nonce;
     snprintf(rank->label, sizeof rank->label, "%s", hello->u.hello.label != NULL ? hello->u.hello.label : "");
     rank->declared = false;
-    if (!same) rank->barrier_base = job->barrier;
+    if (!same) {                                /* it counts its own barriers, and has been at none */
+        rank->barrier_base = job->barrier;
+        pd_request_free(rank->barrier);
+        rank->barrier = NULL;
+    }
     job->linger_ns = 0;
     welcome(job, hello, created);
     if (old.state == PD_RANK_CONNECTED && old.conn != rank->conn) {

@@ -1,0 +1,363 @@
+/* Jobs: who may join, who has a rank, who waits at a barrier. */
+#include "rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const int64_t sizes[] = { 8 };
+
+static int set_up(void **state)
+{
+    pd_store_config config = rig_config();
+    rig *r = calloc(1, sizeof *r);
+
+    config.max_jobs = 2;
+    rig_new(r, &config);
+    *state = r;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    rig_free(*state);
+    free(*state);
+    return 0;
+}
+
+static int push_one(rig *r, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step)
+{
+    float g[8] = { 1, 1, 1, 1, 1, 1, 1, 1 };
+
+    return rig_push(r, job, rank, conn, step, 0, g, 8);
+}
+
+/* A request without contents. */
+static int tell(rig *r, pd_request_kind kind, uint32_t job, uint32_t rank, uint64_t conn)
+{
+    pd_request *request = pd_request_new(kind, kind == PD_REQ_LOST ? (pd_ticket){ conn, 0 } : rig_ticket(r, conn));
+
+    request->job = job;
+    request->rank = rank;
+    if (kind == PD_REQ_LOST) strcpy(request->u.lost.reason, "connection reset");
+    return rig_apply(r, request);
+}
+
+static int barrier(rig *r, uint32_t job, uint32_t rank, uint64_t conn, uint64_t sequence)
+{
+    pd_request *request = pd_request_new(PD_REQ_BARRIER, rig_ticket(r, conn));
+
+    request->job = job;
+    request->rank = rank;
+    request->u.barrier.sequence = sequence;
+    return rig_apply(r, request);
+}
+
+/* ---- joining ---- */
+
+static void the_first_hello_creates_the_job(void **state)
+{
+    rig *r = *state;
+
+    assert_int_equal(rig_hello(r, "a", 1, 2, 5, 10, "seed=18446744073709551615", NULL), PD_OK);
+    assert_true(r->created);
+    assert_true(r->seed == UINT64_MAX);
+    uint32_t job = r->job;
+    assert_int_equal(rig_hello(r, "a", 0, 2, 6, 11, "seed=18446744073709551615", NULL), PD_OK);
+    assert_false(r->created);
+    assert_int_equal(r->job, job);
+    assert_int_equal(rig_hello(r, "b", 0, 1, 6, 12, NULL, NULL), PD_OK);
+    assert_int_not_equal(r->job, job);
+}
+
+static void limits_the_number_of_jobs(void **state)
+{
+    rig *r = *state;
+
+    rig_hello(r, "a", 0, 1, 1, 10, NULL, NULL);
+    rig_hello(r, "b", 0, 1, 1, 11, NULL, NULL);
+    assert_int_equal(rig_hello(r, "c", 0, 1, 1, 12, NULL, NULL), PD_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(r->error.text, "2 jobs"));
+    assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->n_jobs, 2);
+}
+
+typedef struct bad { const char *job; uint32_t rank, world; const char *options, *rules; int code; const char *says; } bad;
+static const bad refused[] = {
+    { "", 0, 1, NULL, NULL, PD_INVALID_ARGUMENT, "name" },
+    { "a\nb", 0, 1, NULL, NULL, PD_INVALID_ARGUMENT, "control" },
+    { "a", 2, 2, NULL, NULL, PD_INVALID_ARGUMENT, "ranks 0 to 1" },
+    { "a", 0, 0, NULL, NULL, PD_INVALID_ARGUMENT, "workers" },
+    { "a", 0, 1000000, NULL, NULL, PD_INVALID_ARGUMENT, "4096" },
+    { "a", 0, 1, "agregate=mean", NULL, PD_INVALID_ARGUMENT, "aggregate, nonfinite" },
+    { "a", 0, 1, "aggregate=median", NULL, PD_INVALID_ARGUMENT, "mean|weighted_mean|sum" },
+    { "a", 0, 1, "on_lost_worker=shrink", NULL, PD_INVALID_ARGUMENT, "wait" },
+    { "a", 0, 1, "step_timeout=0", NULL, PD_INVALID_ARGUMENT, "seconds" },
+    { "a", 0, 1, "step_timeout=nan", NULL, PD_INVALID_ARGUMENT, "seconds" },
+    { "a", 0, 1, "seed=-1", NULL, PD_INVALID_ARGUMENT, "whole number" },
+    { "a", 0, 1, NULL, "*", PD_INVALID_ARGUMENT, "glob optimizer" },
+    { "a", 0, 1, NULL, "* adamm", PD_INVALID_ARGUMENT, "sgd" },
+    { "a", 0, 1, NULL, "* sgd lr", PD_INVALID_ARGUMENT, "name=value" },
+    { "a", 0, 1, NULL, "* sgd lrr=1", PD_INVALID_ARGUMENT, "momentum" },
+    { "a", 0, 1, NULL, "* sgd lr=-1", PD_INVALID_ARGUMENT, "lr" },
+    { "a", 0, 1, NULL, "* sgd;x* sgd nesterov=yes", PD_INVALID_ARGUMENT, "nesterov" },
+};
+
+static void refuses_a_hello_that_makes_no_sense(void **state)
+{
+    rig *r = *state;
+
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        const bad *b = &refused[i];
+        assert_int_equal(rig_hello(r, b->job, b->rank, b->world, 1, 10, b->options, b->rules), b->code);
+        if (strstr(r->error.text, b->says) == NULL) fail_msg("case %zu says: %s", i, r->error.text);
+        assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->n_jobs, 0);
+    }
+}
+
+static const bad different[] = {
+    { "a", 1, 3, "nonfinite=reject", "* sgd lr=1", PD_FAILED_PRECONDITION, "world_size = 2" },
+    { "a", 1, 2, "nonfinite=skip", "* sgd lr=1", PD_FAILED_PRECONDITION, "nonfinite = reject, this worker comes with skip" },
+    { "a", 1, 2, NULL, "* sgd lr=1", PD_FAILED_PRECONDITION, "nonfinite" },
+    { "a", 1, 2, "nonfinite=reject seed=3", "* sgd lr=1", PD_FAILED_PRECONDITION, "seed = 0, this worker comes with 3" },
+    { "a", 1, 2, "nonfinite=reject", "* sgd lr=2", PD_FAILED_PRECONDITION, "lr=2" },
+    { "a", 1, 2, "nonfinite=reject", NULL, PD_FAILED_PRECONDITION, "lr=1" },
+    { "a", 1, 2, "nonfinite=reject", "b* sgd;* sgd lr=1", PD_FAILED_PRECONDITION, "1 optimizer rules" },
+    { "a", 1, 2, "nonfinite=maybe", "* sgd lr=1", PD_INVALID_ARGUMENT, "nonfinite" },
+};
+
+static void refuses_a_worker_that_describes_another_job(void **state)
+{
+    rig *r = *state;
+
+    rig_hello(r, "a", 0, 2, 1, 10, "nonfinite=reject", "* sgd lr=1");
+    for (size_t i = 0; i < sizeof different / sizeof different[0]; i++) {
+        const bad *b = &different[i];
+        assert_int_equal(rig_hello(r, b->job, b->rank, b->world, 2, 11, b->options, b->rules), b->code);
+        if (strstr(r->error.text, b->says) == NULL) fail_msg("case %zu says: %s", i, r->error.text);
+        assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].connected, 1);
+    }
+    assert_int_equal(rig_hello(r, "a", 1, 2, 2, 11, "nonfinite=reject step_timeout=60.0", "* sgd lr=1"), PD_OK);
+}
+
+static void presets_come_from_the_daemon(void **state)
+{
+    static char name[] = "nonfinite", value[] = "reject", wrong[] = "maybe";
+    pd_option preset = { name, value };
+    pd_store_config config = rig_config();
+    pd_store *store;
+    pd_error err;
+    rig r;
+
+    (void)state;
+    config.job_presets = &preset;
+    config.n_job_presets = 1;
+    rig_new(&r, &config);
+    rig_hello(&r, "a", 0, 2, 1, 10, NULL, NULL);
+    assert_int_equal(rig_hello(&r, "a", 1, 2, 2, 11, "nonfinite=skip", NULL), PD_FAILED_PRECONDITION);
+    assert_int_equal(rig_hello(&r, "a", 1, 2, 2, 11, "nonfinite=reject", NULL), PD_OK);
+    rig_free(&r);
+    preset.value = wrong;
+    assert_int_equal(pd_store_new(&store, &config, &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_job_key_check("seed", "7", &err), PD_OK);
+    assert_int_equal(pd_job_key_check("seeds", "7", &err), PD_NOT_FOUND);
+    assert_int_equal(pd_job_key_check("seed", "x", &err), PD_INVALID_ARGUMENT);
+}
+
+/* ---- ranks ---- */
+
+static void a_process_that_comes_back_keeps_what_it_gave(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, NULL, NULL);
+    static const char *const name[] = { "p0" };
+    static const pd_shape shape = { 1, { 8 } };
+
+    assert_int_equal(push_one(r, job, 1, 11, 1), PD_OK);
+    tell(r, PD_REQ_LOST, job, 1, 11);
+    assert_string_equal(rig_ask(r, PD_INFO_WORKERS, "a")->workers[1].state, "lost");
+    assert_int_equal(push_one(r, job, 1, 11, 1), PD_ABORTED);
+    assert_int_equal(rig_hello(r, "a", 1, 2, 11, 21, NULL, "* sgd lr=1"), PD_OK);
+    assert_int_equal(push_one(r, job, 1, 21, 1), PD_FAILED_PRECONDITION);       /* not declared on this connection */
+    assert_int_equal(rig_declare(r, job, 1, 21, name, &shape, NULL, 1, PD_F32), PD_OK);
+    assert_int_equal(r->steps[0], 0);
+    assert_int_equal(push_one(r, job, 1, 21, 1), PD_OK);                        /* sent again: counted once */
+    assert_int_equal(push_one(r, job, 0, 10, 1), PD_OK);
+    rig_work(r);
+    assert_int_equal(r->board[job][0].step, 1);
+    assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].contributions, 2);
+    assert_int_equal(r->info->jobs[0].duplicates, 1);
+    assert_int_equal(r->fenced_conn, 0);
+}
+
+static void a_new_process_takes_a_rank_over_and_fences_the_old_one(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, NULL, NULL);
+    static const char *const name[] = { "p0" };
+    static const pd_shape shape = { 1, { 8 } };
+
+    assert_int_equal(push_one(r, job, 1, 11, 1), PD_OK);
+    assert_int_equal(rig_hello(r, "a", 1, 2, 99, 21, NULL, "* sgd lr=1"), PD_OK);
+    assert_int_equal(r->fenced_conn, 11);
+    assert_int_equal(r->fenced.code, PD_ABORTED);
+    assert_non_null(strstr(r->fenced.text, "host:99"));
+    assert_int_equal(push_one(r, job, 1, 11, 1), PD_ABORTED);
+    tell(r, PD_REQ_LOST, job, 1, 11);                                           /* the old connection ends: nobody is lost */
+    assert_string_equal(rig_ask(r, PD_INFO_WORKERS, "a")->workers[1].state, "connected");
+    rig_declare(r, job, 1, 21, name, &shape, NULL, 1, PD_F32);
+    push_one(r, job, 0, 10, 1);
+    rig_work(r);
+    assert_int_equal(r->board[job][0].step, 1);                                 /* what the old process gave stands */
+    assert_int_equal(push_one(r, job, 1, 21, 2), PD_OK);
+}
+
+static void a_worker_that_has_left_is_not_lost(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, NULL, NULL);
+
+    assert_int_equal(tell(r, PD_REQ_LEAVE, job, 1, 11), PD_OK);
+    tell(r, PD_REQ_LOST, job, 1, 11);
+    assert_string_equal(rig_ask(r, PD_INFO_WORKERS, "a")->workers[1].state, "left");
+    assert_int_equal(push_one(r, job, 1, 11, 1), PD_ABORTED);
+    assert_int_equal(tell(r, PD_REQ_LEAVE, job, 1, 11), PD_ABORTED);
+}
+
+/* ---- the end of a job ---- */
+
+static void a_job_lingers_after_its_last_worker_and_then_ends(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, "job_linger=30", NULL);
+
+    push_one(r, job, 1, 11, 1);
+    tell(r, PD_REQ_LEAVE, job, 0, 10);
+    assert_true(pd_store_next_tick(r->store) >= r->now + 60000000000);          /* the round's deadline */
+    tell(r, PD_REQ_LOST, job, 1, 11);
+    assert_string_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].state, "lingering");
+    assert_true(pd_store_next_tick(r->store) == r->now + 30000000000);
+    rig_sleep(r, 29.9);
+    assert_int_equal(r->gone, 0);
+    rig_sleep(r, 0.1);
+    assert_int_equal(r->gone, 1);
+    assert_int_equal(r->gone_job, job);
+    assert_int_equal(r->buffers_out, 0);
+    assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->n_jobs, 0);
+    assert_int_equal(pd_store_count_bytes(r->store).weights, 0);
+    assert_int_equal(push_one(r, job, 1, 11, 1), PD_ABORTED);
+}
+
+static void a_worker_that_comes_back_in_time_keeps_the_job(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 1, 10, sizes, 1, "job_linger=30", NULL);
+
+    push_one(r, job, 0, 10, 1);
+    rig_work(r);
+    tell(r, PD_REQ_LOST, job, 0, 10);
+    rig_sleep(r, 29);
+    assert_int_equal(rig_hello(r, "a", 0, 1, 77, 20, "job_linger=30", "* sgd lr=1"), PD_OK);
+    assert_false(r->created);
+    rig_sleep(r, 29);
+    assert_int_equal(r->gone, 0);
+    assert_int_equal(rig_ask(r, PD_INFO_PARAMS, "a")->params[0].step, 1);
+}
+
+static int drop(rig *r, const char *name)
+{
+    pd_request *request = pd_request_new(PD_REQ_DROP, rig_ticket(r, 1));
+
+    request->u.info.job_name = strdup(name);
+    return rig_apply(r, request);
+}
+
+static void an_operator_drops_a_job_at_once(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, NULL, NULL);
+
+    push_one(r, job, 1, 11, 1);
+    barrier(r, job, 1, 11, 1);
+    assert_int_equal(drop(r, "b"), PD_NOT_FOUND);
+    assert_int_equal(drop(r, "a"), PD_OK);
+    assert_int_equal(r->gone, 1);
+    assert_non_null(strstr(r->goodbye.text, "operator"));
+    assert_int_equal(r->buffers_out, 0);
+    assert_int_equal(rig_hello(r, "a", 0, 1, 1, 10, NULL, NULL), PD_OK);
+    assert_true(r->created);
+    assert_int_not_equal(r->job, job);
+}
+
+/* ---- barriers ---- */
+
+static void a_barrier_opens_when_every_rank_is_there(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, NULL, NULL);
+    uint64_t before = r->answered;
+
+    for (uint64_t sequence = 1; sequence <= 3; sequence++) {
+        barrier(r, job, 1, 11, sequence);
+        assert_int_equal(r->answered, before);
+        barrier(r, job, 0, 10, sequence);
+        assert_int_equal(r->answered, before += 2);
+    }
+    assert_int_equal(barrier(r, job, 0, 10, 2), PD_OK);         /* sent again, passed long ago */
+    assert_int_equal(r->answered, before += 1);
+    assert_int_equal(barrier(r, job, 0, 10, 5), PD_FAILED_PRECONDITION);
+    assert_int_equal(barrier(r, job, 0, 10, 0), PD_FAILED_PRECONDITION);
+}
+
+static void a_barrier_sent_again_replaces_the_first(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, NULL, NULL);
+    uint64_t before = r->answered;
+
+    barrier(r, job, 1, 11, 1);
+    barrier(r, job, 1, 11, 1);
+    barrier(r, job, 0, 10, 1);
+    assert_int_equal(r->answered, before + 2);
+}
+
+static void a_new_process_joins_the_next_barrier_of_the_others(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, NULL, NULL);
+
+    barrier(r, job, 1, 11, 1);
+    barrier(r, job, 0, 10, 1);
+    barrier(r, job, 1, 11, 2);                                  /* the old one waits, and is no longer there */
+    rig_hello(r, "a", 1, 2, 99, 21, NULL, "* sgd lr=1");
+    uint64_t before = r->answered;
+    barrier(r, job, 0, 10, 2);
+    assert_int_equal(r->answered, before);
+    barrier(r, job, 1, 21, 1);                                  /* its first is the job's second */
+    assert_int_equal(r->answered, before + 2);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(the_first_hello_creates_the_job),
+        TEST(limits_the_number_of_jobs),
+        TEST(refuses_a_hello_that_makes_no_sense),
+        TEST(refuses_a_worker_that_describes_another_job),
+        TEST(presets_come_from_the_daemon),
+        TEST(a_process_that_comes_back_keeps_what_it_gave),
+        TEST(a_new_process_takes_a_rank_over_and_fences_the_old_one),
+        TEST(a_worker_that_has_left_is_not_lost),
+        TEST(a_job_lingers_after_its_last_worker_and_then_ends),
+        TEST(a_worker_that_comes_back_in_time_keeps_the_job),
+        TEST(an_operator_drops_a_job_at_once),
+        TEST(a_barrier_opens_when_every_rank_is_there),
+        TEST(a_barrier_sent_again_replaces_the_first),
+        TEST(a_new_process_joins_the_next_barrier_of_the_others),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,236 @@
+/* What time brings: overdue rounds, turns among jobs, draining. */
+#include "rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { N = 4 };
+static const int64_t sizes[N] = { 8, 8, 8, 8 };
+
+static int set_up(void **state)
+{
+    pd_store_config config = rig_config();
+    rig *r = calloc(1, sizeof *r);
+
+    config.batch_ns = 1;                            /* one chunk or step in a batch */
+    rig_new(r, &config);
+    *state = r;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    rig_free(*state);
+    free(*state);
+    return 0;
+}
+
+static int push(rig *r, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step, uint32_t param)
+{
+    float g[8] = { 1, 1, 1, 1, 1, 1, 1, 1 };
+
+    return rig_push(r, job, rank, conn, step, param, g, 8);
+}
+
+static void lose(rig *r, uint32_t job, uint32_t rank, uint64_t conn)
+{
+    pd_request *request = pd_request_new(PD_REQ_LOST, (pd_ticket){ conn, 0 });
+
+    request->job = job;
+    request->rank = rank;
+    strcpy(request->u.lost.reason, "silent for 30 s");
+    rig_apply(r, request);
+}
+
+/* ---- overdue rounds ---- */
+
+static void an_overdue_round_names_who_is_missing(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 3, 10, sizes, N, "step_timeout=20", NULL);
+
+    for (uint32_t p = 0; p < N; p++) push(r, job, 0, 10, 1, p);
+    push(r, job, 1, 11, 1, 0);
+    rig_work(r);
+    rig_sleep(r, 6);
+    lose(r, job, 2, 12);
+    assert_true(pd_store_next_tick(r->store) == r->now + 14000000000);
+    rig_sleep(r, 13.9);
+    assert_int_equal(r->timed_out, 0);
+    rig_sleep(r, 0.1);
+    assert_int_equal(r->timed_out, 1);
+    assert_int_equal(r->timed_out_step, 1);
+    assert_int_equal(r->timeout.code, PD_DEADLINE_EXCEEDED);
+    assert_string_equal(r->timeout.text, "rank 2 (host:12, lost 14 s ago) has not contributed to step 1 of p0 (and 3 more parameters) for 20 s; "
+                                         "the contributions that came stand, push again to go on waiting");
+    assert_non_null(strstr(r->warning, "rank 2"));
+}
+
+static void several_missing_ranks_are_all_named(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 3, 10, sizes, 1, "step_timeout=1", NULL);
+
+    push(r, job, 1, 11, 1, 0);
+    rig_sleep(r, 1);
+    assert_non_null(strstr(r->timeout.text, "rank 0 (host:10, connected), rank 2 (host:12, connected) have not contributed to step 1 of p0 for 1 s"));
+}
+
+static void it_is_reported_once_a_period_and_logged_once(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 2, 10, sizes, N, "step_timeout=10", NULL);
+    uint64_t warnings = r->warnings;
+
+    for (uint32_t p = 0; p < N; p++) {
+        push(r, job, 0, 10, 1, p);
+        rig_sleep(r, 1);
+    }
+    for (int second = 4; second < 40; second++) rig_sleep(r, 1);
+    assert_int_equal(r->timed_out, 4);              /* at 10, 20, 30 and 40 */
+    assert_int_equal(r->warnings, warnings + 1);
+}
+
+static void what_came_before_the_deadline_stands(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, "step_timeout=10", NULL);
+
+    push(r, job, 0, 10, 1, 0);
+    rig_sleep(r, 100);
+    assert_int_equal(r->timed_out, 1);
+    assert_int_equal(push(r, job, 0, 10, 1, 0), PD_OK);
+    assert_int_equal(push(r, job, 1, 11, 1, 0), PD_OK);
+    rig_work(r);
+    assert_int_equal(r->board[job][0].step, 1);
+    assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].contributions, 2);
+    assert_true(pd_store_next_tick(r->store) == UINT64_MAX);
+}
+
+static void the_deadline_counts_from_the_first_contribution(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, "step_timeout=10", NULL);
+
+    assert_true(pd_store_next_tick(r->store) == UINT64_MAX);
+    rig_sleep(r, 1000);
+    push(r, job, 0, 10, 1, 0);
+    assert_true(pd_store_next_tick(r->store) == r->now + 10000000000);
+}
+
+/* ---- turns ---- */
+
+static void jobs_take_turns(void **state)
+{
+    rig *r = *state;
+    uint32_t large = rig_start(r, "large", 1, 10, sizes, N, NULL, NULL), small = rig_start(r, "small", 1, 20, sizes, 1, NULL, NULL);
+    uint64_t before = r->batches;
+
+    for (uint32_t p = 0; p < N; p++) push(r, large, 0, 10, 1, p);
+    push(r, small, 0, 20, 1, 0);
+    rig_work(r);
+    assert_int_equal(r->batches - before, N + 1);
+    assert_int_equal(r->batch_jobs[before], large);
+    assert_int_equal(r->batch_jobs[before + 1], small);     /* not behind all of the large job */
+}
+
+static void a_batch_is_bounded(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 1, 10, sizes, N, NULL, NULL);
+
+    for (uint32_t p = 0; p < N; p++) push(r, job, 0, 10, 1, p);
+    assert_true(pd_store_work(r->store, r->now));
+    rig_absorb(r);
+    assert_int_equal(r->board[job][0].step, 1);
+    assert_int_equal(r->board[job][1].step, 0);
+    rig_work(r);
+    assert_int_equal(r->board[job][N - 1].step, 1);
+}
+
+/* ---- draining ---- */
+
+static void drain(rig *r, double seconds)
+{
+    pd_request *request = pd_request_new(PD_REQ_DRAIN, rig_ticket(r, 1));
+
+    request->u.drain.deadline_ns = (uint64_t)(seconds * 1e9);
+    rig_apply(r, request);
+}
+
+static void draining_finishes_what_is_under_way(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 2, 10, sizes, N, NULL, NULL);
+    uint64_t answered;
+
+    push(r, job, 0, 10, 1, 0);
+    answered = r->answered;
+    drain(r, 30);
+    assert_int_equal(r->answered, answered);
+    assert_true(rig_ask(r, PD_INFO_STATUS, NULL)->draining);
+    assert_int_equal(push(r, job, 0, 10, 1, 1), PD_OK);                 /* the same step of another parameter */
+    assert_int_equal(push(r, job, 1, 11, 1, 0), PD_OK);
+    rig_work(r);
+    assert_int_equal(push(r, job, 0, 10, 2, 0), PD_UNAVAILABLE);
+    assert_non_null(strstr(r->error.text, "draining"));
+    assert_int_equal(rig_hello(r, "b", 0, 1, 1, 20, NULL, NULL), PD_UNAVAILABLE);
+    answered = r->answered;
+    assert_int_equal(push(r, job, 1, 11, 1, 1), PD_OK);
+    assert_int_equal(r->answered, answered);
+    rig_work(r);
+    assert_int_equal(r->answered, answered + 1);
+    assert_int_equal(r->answer, PD_EFF_OK);
+    assert_int_equal(r->board[job][1].step, 1);
+}
+
+static void draining_ends_at_its_deadline(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 2, 10, sizes, N, NULL, NULL);
+    uint64_t answered;
+
+    push(r, job, 0, 10, 1, 0);
+    answered = r->answered;
+    drain(r, 5);
+    assert_true(pd_store_next_tick(r->store) == r->now + 5000000000);
+    rig_sleep(r, 4.9);
+    assert_int_equal(r->answered, answered);
+    rig_sleep(r, 0.1);
+    assert_int_equal(r->answered, answered + 1);
+}
+
+static void draining_an_idle_store_is_answered_at_once(void **state)
+{
+    rig *r = *state;
+    uint64_t answered = r->answered;
+
+    rig_start(r, "a", 2, 10, sizes, N, NULL, NULL);
+    answered = r->answered;
+    drain(r, 5);
+    assert_int_equal(r->answered, answered + 1);
+    assert_int_equal(r->answer, PD_EFF_OK);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(an_overdue_round_names_who_is_missing),
+        TEST(several_missing_ranks_are_all_named),
+        TEST(it_is_reported_once_a_period_and_logged_once),
+        TEST(what_came_before_the_deadline_stands),
+        TEST(the_deadline_counts_from_the_first_contribution),
+        TEST(jobs_take_turns),
+        TEST(a_batch_is_bounded),
+        TEST(draining_finishes_what_is_under_way),
+        TEST(draining_ends_at_its_deadline),
+        TEST(draining_an_idle_store_is_answered_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
