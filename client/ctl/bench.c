@@ -238,7 +238,6 @@ static int run(bench *b, worker *workers, pd_error *err)
 static int start(bench *b, pd_error *err)
 {
     const pd_ctl *ctl = b->ctl;
-    pd_operator op;
     uint64_t nonce = 0;
     int rc;
 
@@ -249,7 +248,7 @@ static int start(bench *b, pd_error *err)
     snprintf(b->job, sizeof b->job, "bench/%016" PRIx64, nonce);
     rc = pd_yardstick_start(&b->yardstick, (int)ctl->workers, b->bytes, CHUNK_BYTES, err);
     if (rc == PD_OK && ctl->server == NULL) rc = pd_child_start(&b->daemon, NULL, err);
-    if (rc == PD_OK && ctl->server != NULL && (rc = pd_operator_open(&op, ctl->server, ctl->timeout, err)) == PD_OK) pd_operator_close(&op);
+    if (rc == PD_OK && ctl->server != NULL) rc = pd_operator_probe(ctl->server, ctl->timeout, err);
     b->url = ctl->server != NULL ? ctl->server : b->daemon.url;
     return rc;
 }

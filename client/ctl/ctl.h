@@ -42,6 +42,8 @@ typedef struct pd_operator {
 /* `url` NULL: PARAMD_URL, else tcp://127.0.0.1:7070. PD_UNAVAILABLE: nobody answers there. */
 int  pd_operator_open(pd_operator *out, const char *url, double timeout, pd_error *err);
 void pd_operator_close(pd_operator *op);
+/* Whether a daemon answers there: before something whose own deadline is long. */
+int  pd_operator_probe(const char *url, double timeout, pd_error *err);
 
 /* Reports an error as the options ask for it and returns the exit status that goes with it. */
 int pd_ctl_fail(const pd_ctl *ctl, const pd_error *err);

@@ -17,7 +17,6 @@ static const struct argp_option common_options[] = {
     { "json",    'j', NULL,      0, "Print JSON for machines instead of text for people", 1 },
     { 0 }
 };
-static const struct argp_option no_options[] = { { 0 } };
 static const struct argp_option ping_options[] = {
     { "quiet", 'q', NULL, 0, "Print nothing: the exit status is the answer", 0 },
     { 0 }
@@ -51,14 +50,14 @@ typedef struct command {
 
 static const command commands[] = {
     { "ping",       "",               "Ask whether the daemon answers",                 ping_options,   0, 0, pd_ctl_ping },
-    { "status",     "",               "Show memory, traffic and jobs",                  no_options,     0, 0, pd_ctl_status },
-    { "jobs",       "",               "List jobs",                                      no_options,     0, 0, pd_ctl_jobs },
-    { "params",     "JOB",            "List a job's parameters and whom they wait for",  no_options,     1, 1, pd_ctl_params },
-    { "workers",    "JOB",            "List a job's workers",                           no_options,     1, 1, pd_ctl_workers },
-    { "optimizers", "[NAME]",         "List optimizers, or one's hyperparameters",       no_options,     0, 1, pd_ctl_optimizers },
-    { "drop",       "JOB",            "End a job; its workers get an error",            no_options,     1, 1, pd_ctl_drop },
+    { "status",     "",               "Show memory, traffic and jobs",                  NULL,           0, 0, pd_ctl_status },
+    { "jobs",       "",               "List jobs",                                      NULL,           0, 0, pd_ctl_jobs },
+    { "params",     "JOB",            "List a job's parameters and whom they wait for",  NULL,           1, 1, pd_ctl_params },
+    { "workers",    "JOB",            "List a job's workers",                           NULL,           1, 1, pd_ctl_workers },
+    { "optimizers", "[NAME]",         "List optimizers, or one's hyperparameters",       NULL,           0, 1, pd_ctl_optimizers },
+    { "drop",       "JOB",            "End a job; its workers get an error",            NULL,           1, 1, pd_ctl_drop },
     { "drain",      "",               "Finish the open steps and take no new ones",     drain_options,  0, 0, pd_ctl_drain },
-    { "shutdown",   "",               "Stop the daemon",                                no_options,     0, 0, pd_ctl_shutdown },
+    { "shutdown",   "",               "Stop the daemon",                                NULL,           0, 0, pd_ctl_shutdown },
     { "replay",     "TRACE|FOLDER...", "Replay recorded runs, compare the weights",     replay_options, 1, 1 << 20, pd_ctl_replay },
     { "bench",      "net",            "Measure throughput beside bare TCP",             bench_options,  1, 1, pd_ctl_bench },
     { 0 }

@@ -27,6 +27,15 @@ void pd_operator_close(pd_operator *op)
     *op = (pd_operator){ 0 };
 }
 
+int pd_operator_probe(const char *url, double timeout, pd_error *err)
+{
+    pd_operator op;
+    int rc = pd_operator_open(&op, url, timeout, err);
+
+    if (rc == PD_OK) pd_operator_close(&op);
+    return rc;
+}
+
 static int exit_status(int code)
 {
     if (code == PD_OK) return PD_EXIT_OK;
@@ -120,7 +129,9 @@ int pd_ctl_drain(const pd_ctl *ctl)
 {
     Paramd__DrainRequest request = PARAMD__DRAIN_REQUEST__INIT;
     pd_ctl patient = *ctl;
+    pd_error err;
 
+    if (pd_operator_probe(ctl->server, ctl->timeout, &err) != PD_OK) return pd_ctl_fail(ctl, &err);
     request.timeout_ms = ctl->within * 1000 < UINT32_MAX ? (uint32_t)(ctl->within * 1000) : UINT32_MAX;
     patient.timeout = ctl->within + ctl->timeout;       /* the answer comes when the rounds have finished */
     return command_without_answer(&patient, PD_DRAIN, &request.base, "drained: no step is under way and none will begin");

@@ -220,12 +220,10 @@ static void strip_slashes(char *path)
 int pd_ctl_replay(const pd_ctl *ctl)
 {
     report rep = { .ctl = ctl, .options = { ctl->local, ctl->server, ctl->timeout } };
-    pd_operator op;
     pd_error err = { 0 };
 
     if (ctl->json && ((rep.traces = json_array()) == NULL || (rep.summaries = json_array()) == NULL)) return PD_EXIT_REFUSED;
-    if (!ctl->local && pd_operator_open(&op, ctl->server, ctl->timeout, &err) != PD_OK) return pd_ctl_fail(ctl, &err);
-    if (!ctl->local) pd_operator_close(&op);
+    if (!ctl->local && pd_operator_probe(ctl->server, ctl->timeout, &err) != PD_OK) return pd_ctl_fail(ctl, &err);
     for (int i = 0; i < ctl->n_args; i++) {
         strip_slashes(ctl->args[i]);
         if (is_folder(ctl->args[i])) replay_folder(&rep, ctl->args[i]);
