@@ -60,7 +60,7 @@ static int parse_real(const char *text, double *value)
 
     if (!starts_a_number(text)) return PD_INVALID_ARGUMENT;
     *value = strtod(text, &end);
-    return *end == '\0' && !isnan(*value) ? PD_OK : PD_INVALID_ARGUMENT;
+    return *end == '\0' && isfinite(*value) ? PD_OK : PD_INVALID_ARGUMENT;
 }
 
 static int parse_int(const char *text, double *value)
@@ -129,7 +129,7 @@ static int parse(const pd_hyper *hyper, const char *text, double *value)
 static const char *wanted(const pd_hyper *hyper)
 {
     switch (hyper->type) {
-    case PD_REAL:   return "a number";
+    case PD_REAL:   return "a finite number";
     case PD_INT:    return "a whole number";
     case PD_FLAG:   return "yes or no";
     case PD_CHOICE: return hyper->choices;

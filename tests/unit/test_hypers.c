@@ -89,7 +89,7 @@ static void reads_choices_by_their_whole_name(void **state)
 
 static void refuses_what_is_not_a_number(void **state)
 {
-    static const char *const texts[] = { "", " ", " 1", "1 ", "fast", "1,5", "nan", "0x", "--1" };
+    static const char *const texts[] = { "", " ", " 1", "1 ", "fast", "1,5", "nan", "inf", "1e999", "0x", "--1" };
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         assert_int_equal(set("rate", texts[i]), PD_INVALID_ARGUMENT);
@@ -102,7 +102,6 @@ static void refuses_what_is_out_of_range(void **state)
 {
     (void)state;
     assert_int_equal(set("rate", "10.000001"), PD_OUT_OF_RANGE);
-    assert_int_equal(set("rate", "inf"), PD_OUT_OF_RANGE);
     assert_int_equal(set("size", "0"), PD_OUT_OF_RANGE);
     assert_non_null(strstr(err.text, "1 to 4096"));
     assert_true(h.value[RATE] == 0.5 && h.value[SIZE] == 128);
