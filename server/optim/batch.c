@@ -12,7 +12,7 @@
 #include "state.h"
 
 /* Below so much work in the steps of a wave the other threads are not woken: that takes longer. The bits are the same. */
-#define WORTH_SHARING_NS 10000.0
+#define WORTH_SHARING_NS 50000.0
 
 /* One step's next piece of work: a phase, or copying or adopting its tasks. A wave runs one piece of each step. */
 typedef struct piece {

@@ -7,7 +7,7 @@
 #include "state.h"
 
 /* Rough speeds of one core, for estimates alone. */
-#define BYTES_PER_NS 10.0
+#define BYTES_PER_NS 25.0
 #define FLOPS_PER_NS 50.0
 #define STEP_NS      500.0
 
