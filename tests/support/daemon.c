@@ -172,6 +172,7 @@ int daemon_stop(test_daemon *daemon, double seconds)
     double until = seconds_now() + seconds;
     int status = -1;
 
+    if (daemon == NULL) return -1;          /* it never started */
     if (daemon->pid != 0) kill(daemon->pid, SIGTERM);
     while (daemon->pid != 0 && (status = reap(daemon, false)) == -1 && seconds_now() < until) sleep_for(0.005);
     if (daemon->pid != 0) {
@@ -220,4 +221,10 @@ void daemon_freeze(const test_daemon *daemon)
 void daemon_thaw(const test_daemon *daemon)
 {
     kill(daemon->pid, SIGCONT);
+}
+
+/* CMOCKA_TEST_FILTER='*reconnect*' runs those tests of a program that end in such a name. */
+__attribute__((constructor)) static void choose_tests(void)
+{
+    cmocka_set_test_filter(getenv("CMOCKA_TEST_FILTER"));
 }

@@ -1,0 +1,218 @@
+/* Connections that break at every place: each contribution counts exactly once. Gradients are ones, so that the weights count the steps. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+
+#include "daemon.h"
+#include "proxy.h"
+#include "team.h"
+
+static const char *const flags[] = { "--chunk-bytes=4KiB", "--max-payload=16KiB", NULL };
+static const char *const rules[] = { "* sgd lr=1", NULL };
+static const int64_t sizes[] = { 2500, 10, 600 };
+enum { STEP_BYTES = (2500 + 10 + 600) * 4 + 700 };      /* of a push, and of its answer, with their headers */
+
+static int start_daemon(void **state)
+{
+    *state = daemon_start(flags);
+    return 0;
+}
+
+static int stop_daemon(void **state)
+{
+    return daemon_stop(*state, patient(10));
+}
+
+typedef struct trouble {
+    proxy *between;                 /* rank 1 and the daemon; rank 0 is connected directly */
+    int    steps;
+    void (*before)(proxy *p, int step);         /* what happens to the connection before each step */
+} trouble;
+
+static bool troubled_steps(worker *w)
+{
+    const trouble *what = w->team->arg;
+
+    for (int step = 1; step <= what->steps; step++) {
+        if (w->rank == 1) what->before(what->between, step);
+        if (!worker_count(w)) return false;
+        if (!worker_counted(w, step)) return worker_fail(w, "a contribution was counted twice, or not at all", NULL);
+    }
+    return true;
+}
+
+/* Two ranks, of which the second goes through the proxy. */
+static void *direct_life(void *arg)
+{
+    worker *w = arg;
+    if (worker_open(w, w->team, 0) && worker_declare(w) && troubled_steps(w)) worker_leave(w);
+    return NULL;
+}
+
+static pd_client_stats run(const test_daemon *daemon, const char *job, int steps, void (*before)(proxy *p, int step))
+{
+    trouble what = { .between = proxy_start(daemon->port), .steps = steps, .before = before };
+    model *m = model_new(sizes, 3);
+    char through[64];
+    team t[2];
+    worker w[2] = { { .team = &t[0] }, { .team = &t[1], .rank = 1 } };
+    pd_client_stats stats;
+    pthread_t thread;
+    bool done;
+
+    snprintf(through, sizeof through, "tcp://127.0.0.1:%d", proxy_port(what.between));
+    for (int r = 0; r < 2; r++)
+        t[r] = (team){ .url = r == 0 ? daemon->url : through, .job = job, .world = 2, .rules = rules, .model = m, .zero = true, .arg = &what };
+    assert_int_equal(pthread_create(&thread, NULL, direct_life, &w[0]), 0);
+    done = worker_open(&w[1], &t[1], 1) && worker_declare(&w[1]) && troubled_steps(&w[1]);
+    proxy_cut_after(what.between, 0, 0);
+    proxy_swallow(what.between, false);
+    if (done) worker_leave(&w[1]);
+    pthread_join(thread, NULL);
+    stats = w[1].stats;
+    for (int r = 0; r < 2; r++)
+        if (w[r].failure[0] != '\0') fail_msg("%s", w[r].failure);
+    for (int r = 0; r < 2; r++) worker_free(&w[r]);
+    proxy_stop(what.between);
+    model_free(m);
+    return stats;
+}
+
+/* ---- cuts ---- */
+
+static void cut_pushes(proxy *p, int step)
+{
+    proxy_cut_after(p, STEP_BYTES + (size_t)(step * 1237) % (2 * STEP_BYTES), 0);
+}
+
+static void cut_while_a_gradient_travels(void **state)
+{
+    pd_client_stats stats = run(*state, "pushes", 12, cut_pushes);
+    assert_true(stats.connects > 4);
+    assert_true(stats.resent > 0);
+}
+
+static void cut_answers(proxy *p, int step)
+{
+    proxy_cut_after(p, 0, STEP_BYTES + (size_t)(step * 1237) % (2 * STEP_BYTES));
+}
+
+static void cut_while_weights_travel_back(void **state)
+{
+    pd_client_stats stats = run(*state, "answers", 12, cut_answers);
+    assert_true(stats.connects > 4);
+    assert_true(stats.resent > 0);
+}
+
+static void cut_at_once(proxy *p, int step)
+{
+    if (step % 2 == 0) proxy_cut_now(p);
+}
+
+static void cut_between_steps(void **state)
+{
+    assert_true(run(*state, "between", 10, cut_at_once).connects > 3);
+}
+
+/* ---- answers that never arrive ---- */
+
+static void *cut_soon(void *arg)
+{
+    sleep_for(0.15);
+    proxy_swallow(arg, false);
+    proxy_cut_now(arg);
+    return NULL;
+}
+
+/* Pushes arrive and count; the client does not hear of it, and sends them again on the next connection. */
+static void lose_answers(proxy *p, int step)
+{
+    pthread_t thread;
+
+    if (step % 2 != 0) return;
+    proxy_swallow(p, true);
+    assert_int_equal(pthread_create(&thread, NULL, cut_soon, p), 0);
+    pthread_detach(thread);
+}
+
+static void a_push_whose_answer_was_lost_counts_once(void **state)
+{
+    pd_client_stats stats = run(*state, "lost", 6, lose_answers);
+    assert_true(stats.resent >= 3);
+    sleep_for(0.2);                     /* the last thread that cuts has ended */
+}
+
+static void delay_a_little(proxy *p, int step)
+{
+    proxy_delay(p, step % 3 * 0.003);
+}
+
+static void a_slow_connection_is_only_slow(void **state)
+{
+    assert_int_equal(run(*state, "slow", 6, delay_a_little).connects, 1);
+}
+
+/* ---- initial weights ---- */
+
+/* The first connection ends after so many bytes; those after it do not. */
+static void *mend_after_the_first(void *arg)
+{
+    proxy *p = arg;
+
+    while (proxy_connections(p) < 2) sleep_for(0.002);
+    proxy_cut_after(p, 0, 0);
+    return NULL;
+}
+
+static void initialise_through(const test_daemon *daemon, const model *m, size_t cut)
+{
+    proxy *p = proxy_start(daemon->port);
+    char through[64], job[32];
+    team t = { .url = through, .job = job, .world = 1, .rules = rules, .model = m };
+    float **first = model_buffers(m);
+    pthread_t thread;
+    worker w;
+
+    snprintf(through, sizeof through, "tcp://127.0.0.1:%d", proxy_port(p));
+    snprintf(job, sizeof job, "init-%zu", cut);
+    fill_weights(m, first);
+    proxy_cut_after(p, cut, 0);
+    assert_int_equal(pthread_create(&thread, NULL, mend_after_the_first, p), 0);
+    if (!worker_open(&w, &t, 0) || !worker_declare(&w)) fail_msg("cut after %zu bytes: %s", cut, w.failure);
+    assert_true(model_same(m, w.weights, first));
+    proxy_cut_now(p);                   /* where it was not cut before */
+    pthread_join(thread, NULL);
+    if (!worker_leave(&w)) fail_msg("%s", w.failure);
+    worker_free(&w);
+    model_free_buffers(m, first);
+    proxy_stop(p);
+}
+
+static void initial_weights_survive_a_cut_anywhere(void **state)
+{
+    model *m = model_new(sizes, 3);
+
+    for (size_t cut = 50; cut < 14000; cut += cut < 500 ? 90 : 1531) initialise_through(*state, m, cut);
+    model_free(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cut_while_a_gradient_travels),
+        cmocka_unit_test(cut_while_weights_travel_back),
+        cmocka_unit_test(cut_between_steps),
+        cmocka_unit_test(a_push_whose_answer_was_lost_counts_once),
+        cmocka_unit_test(a_slow_connection_is_only_slow),
+        cmocka_unit_test(initial_weights_survive_a_cut_anywhere),
+    };
+    return cmocka_run_group_tests(tests, start_daemon, stop_daemon);
+}
