@@ -92,6 +92,18 @@ static uint64_t hear(const uint8_t *data, size_t size, uint32_t portions)
     return XXH64_digest(ears.log);
 }
 
+/* Header and payload larger than what is read ahead. */
+static void seed_large(const char *folder)
+{
+    static uint8_t seed[2 + PD_PREFIX_BYTES + 5000 + 30000] = { 9, 2 };
+    pd_prefix prefix = { .version = 1, .flags = PD_FLAG_CHECKSUM, .method = 5, .header_bytes = 5000, .payload_bytes = 30000, .request = 1 };
+    uint8_t *body = seed + 2 + PD_PREFIX_BYTES;
+
+    pd_frame_checksum(&prefix.checksum, body, 5000, &(struct iovec){ body + 5000, 30000 }, 1);
+    pd_prefix_write(seed + 2, &prefix);
+    write_seed(folder, "large", seed, sizeof seed);
+}
+
 static void make_seeds(const char *folder)
 {
     static const uint8_t http[] = "\1\1GET / HTTP/1.1\r\nHost: localhost:7070\r\nAccept: */*\r\n\r\n";
@@ -103,6 +115,7 @@ static void make_seeds(const char *folder)
     pd_prefix_write(seed + 2, &prefix);
     pd_prefix_write(body + 700, &(pd_prefix){ .version = 1, .method = 7, .request = 8 });
     pd_prefix_write(body + 700 + PD_PREFIX_BYTES, &(pd_prefix){ .version = 1, .flags = PD_FLAG_REPLY, .method = 99 });
+    seed_large(folder);
     write_seed(folder, "three_frames", seed, sizeof seed);
     write_seed(folder, "cut", seed, sizeof seed - 60);
     write_seed(folder, "http", http, sizeof http - 1);

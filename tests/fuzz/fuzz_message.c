@@ -97,6 +97,30 @@ static void seed_push(const char *folder)
     seed_message(folder, "push", PD_PUSH, &push.base);
 }
 
+/* Many small pieces, and a header that asks for more memory than it may. */
+static void seed_large(const char *folder)
+{
+    enum { MANY = 100, HOSTILE = 60000 };
+    Paramd__Piece piece[MANY], *pieces[MANY];
+    Paramd__InitRequest init = PARAMD__INIT_REQUEST__INIT;
+    uint8_t *wants = malloc(HOSTILE);
+
+    for (uint32_t i = 0; i < MANY; i++) {
+        paramd__piece__init(pieces[i] = &piece[i]);
+        piece[i].handle = 3;
+        piece[i].dtype = 2;
+        piece[i].first = (uint64_t)(MANY - i) * CHUNK;
+        piece[i].count = CHUNK;
+        piece[i].offset = 2ull * CHUNK * i;
+    }
+    init.pieces = pieces;
+    init.n_pieces = MANY;
+    seed_message(folder, "init", PD_INIT, &init.base);
+    for (size_t i = 0; i < HOSTILE; i += 2) memcpy(wants + i, i == 0 ? (const uint8_t[]){ PD_PULL, 1 } : (const uint8_t[]){ 0x12, 0 }, 2);
+    write_seed(folder, "empty_wants", wants, HOSTILE);
+    free(wants);
+}
+
 static void make_seeds(const char *folder)
 {
     Paramd__Error error = PARAMD__ERROR__INIT;
@@ -111,6 +135,7 @@ static void make_seeds(const char *folder)
     seed_message(folder, "status", PD_METHODS + PD_STATUS, &status.base);
     seed_hello(folder);
     seed_push(folder);
+    seed_large(folder);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
