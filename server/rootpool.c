@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifdef _OPENMP
@@ -60,6 +61,14 @@ static void bring_home(pd_rootpool *pool, job *j)
     free(j);
 }
 
+static double now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
+
 static void *run(void *arg)
 {
     pd_rootpool *pool = arg;
@@ -67,7 +76,9 @@ static void *run(void *arg)
 
     settle_down();
     while ((j = take(pool)) != NULL) {
+        double begun = now_ms();
         pd_task_run(j->task);
+        pd_task_took(j->task, now_ms() - begun);
         bring_home(pool, j);
     }
     return NULL;

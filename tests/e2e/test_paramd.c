@@ -1,0 +1,150 @@
+/* The program paramd before it serves: configuration, and that deploy/paramd.conf is what it prints. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "blascore.h"
+
+enum { MOST = 65536 };
+
+/* Runs paramd with these arguments in a shell; its output and its errors land in `text`. Returns its exit status. */
+static int run(const char *arguments, char *text)
+{
+    char command[1024];
+    const char *bin = getenv("PARAMD_BIN");
+    FILE *pipe;
+    size_t n;
+    int status;
+
+    assert_non_null(bin);
+    snprintf(command, sizeof command, "%s/paramd %s 2>&1", bin, arguments);
+    pipe = popen(command, "r");
+    assert_non_null(pipe);
+    n = fread(text, 1, MOST - 1, pipe);
+    text[n] = '\0';
+    status = pclose(pipe);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void expect(const char *text, const char *part)
+{
+    if (strstr(text, part) == NULL) fail_msg("\"%s\" does not say \"%s\"", text, part);
+}
+
+static void the_shipped_file_is_what_the_daemon_prints(void **state)
+{
+    static char printed[MOST], shipped[MOST];
+    char path[1024];
+    FILE *file;
+    (void)state;
+
+    snprintf(path, sizeof path, "%.*s/../../deploy/paramd.conf", (int)(strrchr(__FILE__, '/') - __FILE__), __FILE__);
+    file = fopen(path, "r");
+    assert_non_null(file);
+    shipped[fread(shipped, 1, MOST - 1, file)] = '\0';
+    fclose(file);
+    assert_int_equal(run("--print-config", printed), 0);
+    assert_string_equal(printed, shipped);
+}
+
+static void the_shipped_file_is_valid(void **state)
+{
+    static char text[MOST];
+    char arguments[1024];
+    (void)state;
+
+    snprintf(arguments, sizeof arguments, "--check-config --config %.*s/../../deploy/paramd.conf", (int)(strrchr(__FILE__, '/') - __FILE__), __FILE__);
+    assert_int_equal(run(arguments, text), 0);
+    expect(text, "fine");
+}
+
+static void a_faulty_file_ends_the_program_with_its_line(void **state)
+{
+    static char text[MOST];
+    char path[] = "/tmp/config_XXXXXX", arguments[128];
+    FILE *file = fdopen(mkstemp(path), "w");
+    (void)state;
+
+    fputs("[server]\nlisten = 127.0.0.1:0\nmax_conections = 5\n", file);
+    fclose(file);
+    snprintf(arguments, sizeof arguments, "--config %s", path);
+    assert_int_equal(run(arguments, text), 2);
+    unlink(path);
+    expect(text, ":3: ");
+    expect(text, "max_connections");
+}
+
+static void refuses_to_listen_where_strangers_are(void **state)
+{
+    static char text[MOST];
+    (void)state;
+
+    assert_int_equal(run("--listen 0.0.0.0:0", text), 1);
+    expect(text, "refusing to listen on 0.0.0.0:0");
+    expect(text, "server.insecure = yes");
+    assert_int_equal(run("--listen '[::]:0'", text), 1);
+    expect(text, "refusing to listen on");
+}
+
+static void says_what_it_is(void **state)
+{
+    static char text[MOST];
+    (void)state;
+
+    assert_int_equal(run("--version", text), 0);
+    expect(text, "paramd " PD_VERSION);
+    expect(text, "protocol 1");
+    expect(text, "BLAS core ");
+}
+
+static void help_lists_every_section(void **state)
+{
+    static char text[MOST];
+    (void)state;
+
+    assert_int_equal(run("--help", text), 0);
+    expect(text, "--server-listen");
+    expect(text, "--limits-ingest-bytes");
+    expect(text, "--threads-pool-threads");
+    expect(text, "--log-format");
+    expect(text, "--job-aggregate");
+}
+
+static void chooses_good_blas_kernels_where_nobody_else_has_chosen(void **state)
+{
+    static char text[MOST];
+    char core[64] = "", *before = getenv("OPENBLAS_CORETYPE");
+    (void)state;
+
+    before = before != NULL ? strdup(before) : NULL;
+    unsetenv("OPENBLAS_CORETYPE");
+    assert_int_equal(run("--version", text), 0);
+    if (before != NULL) setenv("OPENBLAS_CORETYPE", before, 1);
+    free(before);
+    assert_int_equal(sscanf(strstr(text, "BLAS core "), "BLAS core %63s", core), 1);
+    assert_null(pd_blas_judge(core, __builtin_cpu_supports("avx2"), __builtin_cpu_supports("avx512f")));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_shipped_file_is_what_the_daemon_prints),
+        cmocka_unit_test(the_shipped_file_is_valid),
+        cmocka_unit_test(a_faulty_file_ends_the_program_with_its_line),
+        cmocka_unit_test(refuses_to_listen_where_strangers_are),
+        cmocka_unit_test(says_what_it_is),
+        cmocka_unit_test(help_lists_every_section),
+        cmocka_unit_test(chooses_good_blas_kernels_where_nobody_else_has_chosen),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

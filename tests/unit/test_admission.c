@@ -1,0 +1,99 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "admission.h"
+
+static void a_rank_with_nothing_in_flight_may_always_send_a_frame(void **state)
+{
+    pd_admission a = { .budget = 100 };
+    pd_share one = { 0 }, two = { 0 };
+    (void)state;
+
+    assert_int_equal(pd_admission_join(&a, &one, 50, NULL), PD_OK);
+    assert_int_equal(pd_admission_join(&a, &two, 50, NULL), PD_OK);
+    assert_true(pd_admission_take(&a, &one, 50));
+    assert_true(pd_admission_take(&a, &two, 50));
+    assert_false(pd_admission_take(&a, &one, 1));
+    pd_admission_give(&a, &one, 50);
+    assert_true(pd_admission_take(&a, &one, 50));
+}
+
+static void divides_what_is_left_over_evenly(void **state)
+{
+    pd_admission a = { .budget = 100 };
+    pd_share one = { 0 }, two = { 0 };
+    (void)state;
+
+    pd_admission_join(&a, &one, 10, NULL);
+    assert_true(pd_admission_take(&a, &one, 10));
+    for (int i = 0; i < 9; i++) assert_true(pd_admission_take(&a, &one, 10));      /* alone it may use everything */
+    pd_admission_give(&a, &one, 100);
+    pd_admission_join(&a, &two, 10, NULL);                                           /* now 10 + 80 / 2 each */
+    for (int i = 0; i < 5; i++) assert_true(pd_admission_take(&a, &one, 10));
+    assert_false(pd_admission_take(&a, &one, 10));
+    for (int i = 0; i < 5; i++) assert_true(pd_admission_take(&a, &two, 10));
+    assert_int_equal(a.used, 100);
+}
+
+static void refuses_a_rank_whose_frame_finds_no_room(void **state)
+{
+    pd_admission a = { .budget = 100 };
+    pd_share one = { 0 }, two = { 0 };
+    pd_error err;
+    (void)state;
+
+    assert_int_equal(pd_admission_join(&a, &one, 60, NULL), PD_OK);
+    assert_int_equal(pd_admission_join(&a, &two, 41, &err), PD_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(err.text, "41"));
+    assert_int_equal(a.reserved, 60);
+    assert_int_equal(a.ranks, 1);
+    pd_admission_leave(&a, &one);
+    assert_int_equal(pd_admission_join(&a, &two, 41, NULL), PD_OK);
+}
+
+static void joining_again_replaces_the_reserve(void **state)
+{
+    pd_admission a = { .budget = 100 };
+    pd_share one = { 0 };
+    (void)state;
+
+    pd_admission_join(&a, &one, 60, NULL);
+    assert_int_equal(pd_admission_join(&a, &one, 80, NULL), PD_OK);
+    assert_int_equal(a.reserved, 80);
+    assert_int_equal(a.ranks, 1);
+}
+
+static void what_a_rank_that_left_has_in_flight_still_counts(void **state)
+{
+    pd_admission a = { .budget = 100 };
+    pd_share gone = { 0 }, one = { 0 };
+    (void)state;
+
+    pd_admission_join(&a, &gone, 50, NULL);
+    assert_true(pd_admission_take(&a, &gone, 50));
+    pd_admission_leave(&a, &gone);
+    pd_admission_join(&a, &one, 40, NULL);
+    assert_true(pd_admission_take(&a, &one, 40));
+    assert_false(pd_admission_take(&a, &one, 40));
+    pd_admission_give(&a, NULL, 50);
+    assert_true(pd_admission_take(&a, &one, 40));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rank_with_nothing_in_flight_may_always_send_a_frame),
+        cmocka_unit_test(divides_what_is_left_over_evenly),
+        cmocka_unit_test(refuses_a_rank_whose_frame_finds_no_room),
+        cmocka_unit_test(joining_again_replaces_the_reserve),
+        cmocka_unit_test(what_a_rank_that_left_has_in_flight_still_counts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

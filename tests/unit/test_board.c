@@ -1,0 +1,258 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "board.h"
+
+/* A board whose callbacks leave notes; snapshots are made and freed here. */
+typedef struct notes {
+    pd_board *board;
+    pd_wait  *resolved[8]; int n_resolved;
+    pd_wait  *failed[8];   int n_failed;
+    pd_error  error;
+    int       out;                      /* snapshots not released yet */
+} notes;
+
+static void on_resolved(void *arg, pd_wait *wait)
+{
+    notes *n = arg;
+    n->resolved[n->n_resolved++] = wait;
+}
+
+static void on_failed(void *arg, pd_wait *wait, const pd_error *err)
+{
+    notes *n = arg;
+    n->failed[n->n_failed++] = wait;
+    n->error = *err;
+}
+
+static void on_released(void *arg, pd_snapshot *snapshot)
+{
+    notes *n = arg;
+    n->out--;
+    free(snapshot);
+}
+
+static int set_up(void **state)
+{
+    notes *n = calloc(1, sizeof *n);
+    pd_board_user user = { n, on_resolved, on_failed, on_released };
+
+    n->board = pd_board_new(&user);
+    assert_int_equal(pd_board_reserve(n->board, 1, 4), PD_OK);
+    *state = n;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    notes *n = *state;
+
+    pd_board_free(n->board);
+    assert_int_equal(n->out, 0);        /* every snapshot went home */
+    free(n);
+    return 0;
+}
+
+static void close_round(notes *n, uint32_t param, uint64_t step, pd_outcome outcome, bool publishes)
+{
+    pd_closed closed = { .param = param, .step = step, .outcome = outcome };
+
+    if (publishes) {
+        closed.snapshot = calloc(1, sizeof *closed.snapshot);
+        closed.snapshot->version = step;
+        n->out++;
+    }
+    pd_board_close(n->board, 1, &closed);
+}
+
+static pd_wait *wait_for(uint64_t step, bool pushes, bool pulls, uint32_t first, size_t count)
+{
+    pd_wait *wait = calloc(1, sizeof *wait + count * sizeof wait->at[0]);
+
+    wait->step = step;
+    wait->pushes = pushes;
+    wait->n = count;
+    for (size_t i = 0; i < count; i++) {
+        wait->at[i].param = first + (uint32_t)i;
+        wait->at[i].pulls = pulls;
+        wait->at[i].dtype = PD_F32;
+    }
+    return wait;
+}
+
+static void drop(notes *n, pd_wait *wait)
+{
+    pd_board_forget(n->board, wait);
+    free(wait);
+}
+
+static void answers_a_push_when_its_round_has_closed(void **state)
+{
+    notes *n = *state;
+    pd_wait *wait = wait_for(1, true, true, 0, 1);
+
+    assert_false(pd_board_wait(n->board, 1, wait));
+    close_round(n, 0, 0, 0, true);                      /* initial weights: no round has closed */
+    assert_int_equal(n->n_resolved, 0);
+    close_round(n, 0, 1, PD_STEPPED, true);
+    assert_int_equal(n->n_resolved, 1);
+    assert_int_equal(wait->at[0].outcome, PD_STEPPED);
+    assert_int_equal(wait->at[0].step, 1);
+    assert_int_equal(wait->at[0].snapshot->version, 1);
+    drop(n, wait);
+}
+
+static void answers_a_request_when_its_last_piece_is_there(void **state)
+{
+    notes *n = *state;
+    pd_wait *wait = wait_for(1, true, false, 0, 3);
+
+    assert_false(pd_board_wait(n->board, 1, wait));
+    close_round(n, 2, 1, PD_STEPPED, true);
+    close_round(n, 0, 1, PD_SKIPPED, false);
+    assert_int_equal(n->n_resolved, 0);
+    close_round(n, 1, 1, PD_NO_GRADIENT, false);
+    assert_int_equal(n->n_resolved, 1);
+    assert_int_equal(wait->at[0].outcome, PD_SKIPPED);
+    assert_int_equal(wait->at[1].outcome, PD_NO_GRADIENT);
+    assert_int_equal(wait->at[2].outcome, PD_STEPPED);
+    assert_int_equal(wait->at[2].version, 1);
+    drop(n, wait);
+}
+
+static void a_push_for_a_closed_round_has_its_answer_at_once(void **state)
+{
+    notes *n = *state;
+    pd_wait *wait = wait_for(1, true, true, 0, 1), *next = wait_for(2, true, true, 0, 1);
+
+    close_round(n, 0, 1, PD_STEPPED, true);
+    assert_true(pd_board_would_answer(n->board, 1, wait));
+    assert_true(pd_board_wait(n->board, 1, wait));
+    assert_int_equal(n->n_resolved, 0);
+    assert_false(pd_board_would_answer(n->board, 1, next));
+    drop(n, wait);
+    drop(n, next);
+}
+
+static void a_pull_waits_for_weights(void **state)
+{
+    notes *n = *state;
+    pd_wait *wait = wait_for(0, false, true, 3, 1);
+
+    assert_false(pd_board_wait(n->board, 1, wait));
+    close_round(n, 3, 0, 0, true);
+    assert_int_equal(n->n_resolved, 1);
+    assert_int_equal(wait->at[0].outcome, 0);
+    assert_int_equal(wait->at[0].step, 0);
+    drop(n, wait);
+}
+
+static void a_skipped_round_serves_the_weights_before(void **state)
+{
+    notes *n = *state;
+    pd_wait *wait = wait_for(2, true, true, 0, 1);
+
+    close_round(n, 0, 1, PD_STEPPED, true);
+    assert_false(pd_board_wait(n->board, 1, wait));
+    close_round(n, 0, 2, PD_SKIPPED, false);
+    assert_int_equal(wait->at[0].outcome, PD_SKIPPED);
+    assert_int_equal(wait->at[0].step, 2);
+    assert_int_equal(wait->at[0].version, 1);
+    drop(n, wait);
+}
+
+static void a_snapshot_lives_while_an_answer_needs_it(void **state)
+{
+    notes *n = *state;
+    pd_wait *wait = wait_for(1, true, true, 0, 1);
+
+    pd_board_wait(n->board, 1, wait);
+    close_round(n, 0, 1, PD_STEPPED, true);
+    close_round(n, 0, 2, PD_STEPPED, true);
+    assert_int_equal(n->out, 2);
+    pd_board_unref(n->board, &wait->at[0]);
+    assert_int_equal(n->out, 1);
+    drop(n, wait);
+}
+
+static void an_overdue_round_fails_those_who_wait_for_it_and_no_others(void **state)
+{
+    notes *n = *state;
+    pd_wait *overdue = wait_for(3, true, true, 0, 2), *later = wait_for(4, true, true, 0, 1);
+    pd_error err = { PD_DEADLINE_EXCEEDED, "rank 2 has not contributed" };
+
+    pd_board_wait(n->board, 1, overdue);
+    pd_board_wait(n->board, 1, later);
+    pd_board_time_out(n->board, 1, 3, &err);
+    assert_int_equal(n->n_failed, 1);
+    assert_ptr_equal(n->failed[0], overdue);
+    assert_string_equal(n->error.text, "rank 2 has not contributed");
+    close_round(n, 0, 3, PD_STEPPED, true);             /* nobody is told twice */
+    assert_int_equal(n->n_resolved, 0);
+    close_round(n, 0, 4, PD_STEPPED, true);
+    assert_int_equal(n->n_resolved, 1);
+    drop(n, overdue);
+    drop(n, later);
+}
+
+static void a_job_that_ends_fails_all_and_gives_its_weights_back(void **state)
+{
+    notes *n = *state;
+    pd_wait *wait = wait_for(9, true, true, 0, 4);
+    pd_error err = { PD_NOT_FOUND, "dropped" };
+
+    close_round(n, 1, 1, PD_STEPPED, true);
+    pd_board_wait(n->board, 1, wait);
+    pd_board_drop(n->board, 1, &err);
+    assert_int_equal(n->n_failed, 1);
+    assert_int_equal(n->out, 0);
+    free(wait);
+}
+
+static void a_forgotten_request_waits_for_nothing(void **state)
+{
+    notes *n = *state;
+    pd_wait *wait = wait_for(1, true, true, 0, 4);
+
+    close_round(n, 2, 1, PD_STEPPED, true);
+    pd_board_wait(n->board, 1, wait);
+    drop(n, wait);                                      /* freed: a later touch would be seen by the sanitizer */
+    for (uint32_t i = 0; i < 4; i++) close_round(n, i, 1, PD_STEPPED, true);
+    assert_int_equal(n->n_resolved, 0);
+}
+
+static void adding_parameters_disturbs_nobody_who_waits(void **state)
+{
+    notes *n = *state;
+    pd_wait *wait = wait_for(1, true, false, 3, 1);
+
+    pd_board_wait(n->board, 1, wait);
+    assert_int_equal(pd_board_reserve(n->board, 1, 5000), PD_OK);
+    close_round(n, 3, 1, PD_STEPPED, false);
+    assert_int_equal(n->n_resolved, 1);
+    drop(n, wait);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(answers_a_push_when_its_round_has_closed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(answers_a_request_when_its_last_piece_is_there, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_push_for_a_closed_round_has_its_answer_at_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_pull_waits_for_weights, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_skipped_round_serves_the_weights_before, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_snapshot_lives_while_an_answer_needs_it, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_overdue_round_fails_those_who_wait_for_it_and_no_others, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_job_that_ends_fails_all_and_gives_its_weights_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_forgotten_request_waits_for_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(adding_parameters_disturbs_nobody_who_waits, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

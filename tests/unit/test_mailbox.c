@@ -1,0 +1,147 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "mailbox.h"
+
+typedef struct letter { pd_mail mail; int sender, number; } letter;
+
+enum { SENDERS = 4, LETTERS = 2000 };
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void post(pd_mailbox *box, letter *l)
+{
+    assert_int_equal(pd_mailbox_post(box, &l->mail, &l->mail), PD_OK);
+}
+
+static void gives_mail_in_the_order_it_came(void **state)
+{
+    pd_mailbox *box = pd_mailbox_new(NULL, NULL);
+    letter at[3] = { { .number = 0 }, { .number = 1 }, { .number = 2 } };
+    int expected = 0;
+    (void)state;
+
+    at[1].mail.next = &at[2].mail;
+    post(box, &at[0]);
+    assert_int_equal(pd_mailbox_post(box, &at[1].mail, &at[2].mail), PD_OK);       /* a chain of two */
+    for (pd_mail *mail = pd_mailbox_take(box); mail != NULL; mail = mail->next) assert_int_equal(((letter *)mail)->number, expected++);
+    assert_int_equal(expected, 3);
+    assert_null(pd_mailbox_take(box));
+    pd_mailbox_free(box);
+}
+
+static void count_wake(void *arg) { ++*(int *)arg; }
+
+static void wakes_its_owner_once_for_what_it_finds_together(void **state)
+{
+    int wakes = 0;
+    pd_mailbox *box = pd_mailbox_new(count_wake, &wakes);
+    letter at[3] = { { .number = 0 } };
+    (void)state;
+
+    post(box, &at[0]);
+    post(box, &at[1]);
+    assert_int_equal(wakes, 1);
+    pd_mailbox_take(box);
+    post(box, &at[2]);
+    assert_int_equal(wakes, 2);
+    pd_mailbox_take(box);
+    pd_mailbox_free(box);
+}
+
+static void waits_no_longer_than_its_deadline(void **state)
+{
+    pd_mailbox *box = pd_mailbox_new(NULL, NULL);
+    uint64_t begun = now_ns();
+    bool closed = true;
+    (void)state;
+
+    assert_null(pd_mailbox_wait(box, begun + 20000000u, &closed));
+    assert_false(closed);
+    assert_true(now_ns() - begun >= 20000000u);
+    pd_mailbox_free(box);
+}
+
+static void a_closed_box_refuses_mail_and_ends_waiting(void **state)
+{
+    pd_mailbox *box = pd_mailbox_new(NULL, NULL);
+    letter early = { .number = 1 }, late = { .number = 2 };
+    bool closed = false;
+    (void)state;
+
+    post(box, &early);
+    pd_mailbox_close(box);
+    assert_int_equal(pd_mailbox_post(box, &late.mail, &late.mail), PD_UNAVAILABLE);
+    assert_ptr_equal(pd_mailbox_wait(box, UINT64_MAX, &closed), &early.mail);       /* what had come is not lost */
+    assert_null(pd_mailbox_wait(box, UINT64_MAX, &closed));
+    assert_true(closed);
+    pd_mailbox_free(box);
+}
+
+typedef struct sender { pd_mailbox *box; int number; letter letters[LETTERS]; } sender;
+
+static void *send_all(void *arg)
+{
+    sender *s = arg;
+
+    for (int i = 0; i < LETTERS; i++) {
+        s->letters[i] = (letter){ .sender = s->number, .number = i };
+        pd_mailbox_post(s->box, &s->letters[i].mail, &s->letters[i].mail);
+    }
+    return NULL;
+}
+
+static void loses_nothing_of_many_senders_and_keeps_each_ones_order(void **state)
+{
+    static sender senders[SENDERS];
+    pd_mailbox *box = pd_mailbox_new(NULL, NULL);
+    pthread_t thread[SENDERS];
+    int next[SENDERS] = { 0 }, total = 0;
+    bool closed;
+    (void)state;
+
+    for (int i = 0; i < SENDERS; i++) {
+        senders[i].box = box;
+        senders[i].number = i;
+        assert_int_equal(pthread_create(&thread[i], NULL, send_all, &senders[i]), 0);
+    }
+    while (total < SENDERS * LETTERS) {
+        pd_mail *mail = pd_mailbox_wait(box, now_ns() + 10000000000u, &closed);
+        assert_non_null(mail);
+        for (; mail != NULL; mail = mail->next, total++) {
+            letter *l = (letter *)mail;
+            assert_int_equal(l->number, next[l->sender]++);
+        }
+    }
+    for (int i = 0; i < SENDERS; i++) pthread_join(thread[i], NULL);
+    pd_mailbox_free(box);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gives_mail_in_the_order_it_came),
+        cmocka_unit_test(wakes_its_owner_once_for_what_it_finds_together),
+        cmocka_unit_test(waits_no_longer_than_its_deadline),
+        cmocka_unit_test(a_closed_box_refuses_mail_and_ends_waiting),
+        cmocka_unit_test(loses_nothing_of_many_senders_and_keeps_each_ones_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,97 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "pool.h"
+
+enum { KIB = 1024, MIB = 1024 * 1024 };
+
+static void gives_memory_aligned_and_charged_to_its_connection(void **state)
+{
+    pd_pool *pool = pd_pool_new(64 * MIB);
+    static const size_t sizes[] = { 1, 63, 4096, 4097, 100 * KIB, MIB, 4 * MIB, 5 * MIB + 1 };
+    (void)state;
+
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        pd_buffer *buffer = pd_pool_get(pool, sizes[i], 7);
+        assert_non_null(buffer);
+        assert_int_equal((uintptr_t)buffer->at % 64, 0);
+        assert_int_equal(buffer->conn, 7);
+        assert_int_equal(buffer->charged, sizes[i]);
+        assert_int_equal(buffer->size, sizes[i]);
+        memset(buffer->at, 0x5a, sizes[i]);
+        pd_pool_put(pool, buffer);
+    }
+    assert_int_equal(pd_pool_used(pool), 0);
+    pd_pool_free(pool);
+}
+
+static void uses_memory_again(void **state)
+{
+    pd_pool *pool = pd_pool_new(64 * MIB);
+    pd_buffer *first = pd_pool_get(pool, 4 * MIB, 1);
+    uint8_t *at = first->at;
+    (void)state;
+
+    pd_pool_put(pool, first);
+    assert_ptr_equal(pd_pool_get(pool, 4 * MIB - 100, 2)->at, at);
+    assert_int_equal(pd_pool_kept(pool), 0);
+    pd_pool_put(pool, first);
+    pd_pool_free(pool);
+}
+
+static void keeps_unused_memory_only_within_its_limit(void **state)
+{
+    pd_pool *pool = pd_pool_new(8 * MIB);
+    pd_buffer *at[4];
+    (void)state;
+
+    for (int i = 0; i < 4; i++) at[i] = pd_pool_get(pool, 4 * MIB, 1);      /* admission may let more out than is kept */
+    assert_int_equal(pd_pool_used(pool), 16 * MIB);
+    for (int i = 0; i < 4; i++) pd_pool_put(pool, at[i]);
+    assert_true(pd_pool_kept(pool) <= 8 * MIB);
+    pd_pool_free(pool);
+}
+
+static void memory_of_other_sizes_makes_room(void **state)
+{
+    pd_pool *pool = pd_pool_new(8 * MIB);
+    pd_buffer *large[2], *small;
+    (void)state;
+
+    for (int i = 0; i < 2; i++) large[i] = pd_pool_get(pool, 4 * MIB, 1);
+    for (int i = 0; i < 2; i++) pd_pool_put(pool, large[i]);
+    assert_int_equal(pd_pool_kept(pool), 8 * MIB);
+    small = pd_pool_get(pool, MIB, 1);
+    assert_true(pd_pool_used(pool) + pd_pool_kept(pool) <= 8 * MIB);
+    pd_pool_put(pool, small);
+    pd_pool_free(pool);
+}
+
+static void refuses_what_no_machine_has(void **state)
+{
+    pd_pool *pool = pd_pool_new(8 * MIB);
+    (void)state;
+
+    assert_null(pd_pool_get(pool, SIZE_MAX / 2, 1));
+    assert_int_equal(pd_pool_used(pool), 0);
+    pd_pool_free(pool);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gives_memory_aligned_and_charged_to_its_connection),
+        cmocka_unit_test(uses_memory_again),
+        cmocka_unit_test(keeps_unused_memory_only_within_its_limit),
+        cmocka_unit_test(memory_of_other_sizes_makes_room),
+        cmocka_unit_test(refuses_what_no_machine_has),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
