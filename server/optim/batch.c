@@ -1,5 +1,4 @@
 #include <assert.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -143,12 +142,8 @@ static void fold_partials(pd_optim *optim, const double (*partial)[PD_MAX_PARTIA
     double *total = optim->total[optim->phase];
 
     for (int64_t i = 0; i < n; i++)
-        for (int k = 0; k < PD_MAX_PARTIALS; k++) {
-            double value = partial[i][k];
-            if (i == 0) total[k] = value;
-            else if (phase->fold[k] == PD_FOLD_SUM) total[k] += value;
-            else if (!isnan(total[k]) && !(value <= total[k])) total[k] = value;
-        }
+        for (int k = 0; k < PD_MAX_PARTIALS; k++)
+            total[k] = i == 0 ? partial[i][k] : pd_folded(phase->fold[k], total[k], partial[i][k]);
 }
 
 static void finish_work(const pd_batch *batch, const piece *p)
@@ -221,6 +216,7 @@ static bool run_wave(pd_batch *batch, pd_optim *const *steps, size_t n)
     size_t n_pieces = 0;
     int64_t units = 0;
     double ns = 0;
+    int team;
 
     for (size_t i = 0; i < n; i++) {
         int64_t n_units;
@@ -231,7 +227,9 @@ static bool run_wave(pd_batch *batch, pd_optim *const *steps, size_t n)
         ns += steps[i]->cost_ns;
     }
     if (n_pieces == 0) return false;
-#pragma omp parallel for schedule(dynamic) num_threads(batch->threads) if (units > 1 && ns > WORTH_SHARING_NS)
+    team = units > 1 && ns > WORTH_SHARING_NS ? batch->threads : 1;
+    (void)team;                                         /* without OpenMP nobody reads it */
+#pragma omp parallel for schedule(dynamic) num_threads(team)
     for (int64_t u = 0; u < units; u++) run_unit(batch, n_pieces, u, omp_get_thread_num());
     for (size_t i = 0; i < n_pieces; i++) finish_work(batch, &batch->pieces[i]);
     return true;

@@ -1,6 +1,7 @@
 #include "optim.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,9 +32,10 @@ void pd_basis_drop(pd_basis *basis)
 
 /* ---- facts ---- */
 
-static double folded(pd_fold fold, double sofar, double value)
+double pd_folded(pd_fold fold, double sofar, double value)
 {
-    return fold == PD_FOLD_SUM ? sofar + value : value > sofar ? value : sofar;
+    if (fold == PD_FOLD_SUM) return sofar + value;
+    return isnan(sofar) || value <= sofar ? sofar : value;
 }
 
 void pd_optim_survey(const pd_row *row, const pd_declaration *params, size_t n, double *fact)
@@ -47,7 +49,7 @@ void pd_optim_survey(const pd_row *row, const pd_declaration *params, size_t n, 
         if (params[i].hypers.row != row) continue;
         row->survey(&params[i], value);
         for (int k = 0; row->facts[k].name != NULL; k++)
-            fact[k] = first ? value[k] : folded(row->facts[k].fold, fact[k], value[k]);
+            fact[k] = first ? value[k] : pd_folded(row->facts[k].fold, fact[k], value[k]);
         first = false;
     }
 }

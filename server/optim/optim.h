@@ -2,7 +2,7 @@
  *
  * Life of a step (single owner thread: the step thread, or whoever calls):
  *
- *     pd_optim_begin(optim, io, fact...)      nothing has run yet; count advanced
+ *     pd_optim_begin(optim, io)               nothing has run yet; count advanced
  *     do {
  *         pd_batch_run(list, n, threads)      runs each step's phases as far as they go, all under shared parallel regions
  *         while ((task = pd_optim_capture(optim)) != NULL) hand it to the root pool   (pd_task_run, then ...)
@@ -29,7 +29,7 @@ void pd_optim_free(pd_optim *optim);                        /* accepts NULL; als
 
 const pd_plan   *pd_optim_plan(const pd_optim *optim);
 const pd_hypers *pd_optim_hypers(const pd_optim *optim);
-int64_t          pd_optim_count(const pd_optim *optim);     /* steps begun */
+int64_t          pd_optim_count(const pd_optim *optim);     /* of the step begun last; 0: none yet */
 int64_t          pd_optim_elements(const pd_optim *optim);
 int64_t          pd_optim_state_bytes(const pd_optim *optim);
 /* Borrowed view of slot i, for checkpoints, status and tests; 0 <= i < plan->n_slots. A temporary one has memory only during a step. */

@@ -137,7 +137,7 @@ struct pd_row {
 
     /* What concerns several hyperparameters, or (`now` of one step against those `declared`) what state there is. NULL: nothing. */
     int  (*check)(const pd_hypers *declared, const pd_hypers *now, pd_error *err);
-    /* This parameter's value of each fact. NULL where facts is NULL. */
+    /* This parameter's value of each fact; the shape may be one that `plan` will refuse. NULL where facts is NULL. */
     void (*survey)(const pd_declaration *declaration, double *fact);
     /* Fills *plan (empty on entry; freed by the caller also after an error). `fact`: the job's. */
     int  (*plan)(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);

@@ -28,7 +28,7 @@ typedef struct pd_slip pd_slip;
 struct pd_optim {
     const pd_row *row;
     pd_hypers     hypers;           /* as declared */
-    pd_basis *basis;
+    pd_basis     *basis;
     int           n_phases;
     int64_t       most_units;       /* of a stage, over the stages */
     double        cost_ns;
@@ -65,7 +65,7 @@ struct pd_slip {
 struct pd_task {
     pd_slip      *slip;             /* the optim's */
     const pd_row *row;
-    pd_basis *basis;
+    pd_basis     *basis;
     pd_task_view  view;
     int           status;           /* PD_CANCELLED until it has run */
     double        ms;
@@ -79,6 +79,9 @@ struct pd_task {
 float *pd_floats_new(int64_t n);
 /* A size in floats that keeps what follows at a multiple of 64 bytes. */
 int64_t pd_floats_padded(int64_t n);
+
+/* One more value folded in. */
+double pd_folded(pd_fold fold, double sofar, double value);
 
 /* The step is over: its temporary memory goes. */
 void pd_optim_end(pd_optim *optim);
