@@ -272,6 +272,27 @@ static uint8_t *pack_large_push(size_t *bytes)
     return frame;
 }
 
+static void no_budget_is_ever_exceeded(void **arena)
+{
+    size_t bytes;
+    uint8_t *frame = pack_large_push(&bytes);
+    bool fits = false;
+
+    for (size_t budget = 0; !fits; budget = budget * 5 / 4 + 1) {
+        pd_arena *small = pd_arena_new(budget);
+        void *out;
+        int rc = pd_request_unpack(small, PD_PUSH, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, &out, NULL);
+        fits = rc == PD_OK;
+        assert_true(fits || rc == PD_RESOURCE_EXHAUSTED);
+        assert_true(pd_arena_bytes(small) <= budget);
+        pd_arena_reset(small);
+        assert_true(pd_arena_bytes(small) <= budget);
+        pd_arena_free(small);
+    }
+    free(frame);
+    (void)arena;
+}
+
 static void a_large_push_fits_the_budget(void **arena)
 {
     size_t bytes;
@@ -390,7 +411,7 @@ int main(void)
         TEST(a_code_that_is_not_on_the_list_is_unknown), TEST(an_error_text_is_one_line_whatever_came), TEST(refuses_a_method_that_is_none),
         TEST(refuses_bytes_that_are_no_message), TEST(refuses_text_that_is_not_utf8), TEST(refuses_text_with_a_nul_at_any_depth),
         TEST(takes_a_few_unknown_fields_and_no_more), TEST(counts_unknown_fields_over_all_levels),
-        TEST(empty_submessages_cannot_make_it_hold_more_than_the_budget), TEST(a_large_push_fits_the_budget),
+        TEST(empty_submessages_cannot_make_it_hold_more_than_the_budget), TEST(a_large_push_fits_the_budget), TEST(no_budget_is_ever_exceeded),
         TEST(the_largest_declaration_fits_header_and_budget), TEST(headers_like_the_last_one_need_no_memory), TEST(out_of_memory_is_told_and_passes), TEST(without_memory_nothing_is_packed),
         TEST(an_idle_arena_holds_a_few_kib), TEST(an_arena_goes_on_after_a_refusal),
     };

@@ -213,6 +213,12 @@ static void refuses_a_chunk_of_a_parameter_that_is_absent(void **state)
 
     p->piece[3].handle = 0;
     assert_refused(p, "and 3 (kernel): one has data, the other says that there is none");
+    p->piece[0] = piece_at(0, 0, 0, 0, 0);              /* also where the order looks ascending */
+    p->piece[0].absent = true;
+    p->piece[1].offset = 0;
+    p->n = 2;
+    p->bytes = 200;
+    assert_refused(p, "pieces 0 and 1 (kernel): one has data");
 }
 
 static void what_it_refuses_needs_no_text(void **state)
