@@ -1,0 +1,74 @@
+#!/bin/bash
+# Measures the project's figures on a release build with the default configuration and prints one JSON object a line:
+#   {"figure": "net_large", "value": 0.88, "unit": "of bare TCP", "bar": ">= 0.85", "holds": true, "command": "...", "note": "..."}
+# Usage: tests/bench/run.sh [NAME...]     without names: all but the slow ones (marked slow below)
+# Exit status: 0 when everything asked for was measured, whether or not it holds; 1 when something could not be measured; 2 usage.
+set -u
+cd "$(dirname "$0")/../.."
+bin=build/release/bin
+
+# name | unit | bar | slow? | command
+figures='
+net_large    | of bare TCP                  | >= 0.85  |      | paramctl bench net --json
+net_small    | of bare TCP                  | >= 0.60  |      | paramctl bench net --json --tensors 2000 --floats 1024 --rounds 100
+loop_lag_ms  | ms, 99.9th percentile        | <= 2     |      | figure_loop_lag_ms
+memory       | of weights, accumulators, optimizer state and snapshots | <= 1.10 | | figure_memory
+fairness_ms  | ms, 99th percentile          | <= 100   |      | figure_fairness_ms
+idle_1000    | of the step time alone       | <= 1.10  |      | figure_idle_1000
+accuracy_sgd | test accuracy, 4 workers     | >= 0.875 | slow | deploy/quickstart.sh
+'
+
+trim() { local text=$1; text=${text#"${text%%[![:space:]]*}"}; printf '%s' "${text%"${text##*[![:space:]]}"}"; }
+
+# measure COMMAND : prints "VALUE<tab>NOTE".
+measure() {
+    local output
+    case $1 in
+    paramctl*)
+        output=$("$bin"/$1) || return 1
+        field() { sed -n 's/^ *"'"$1"'": \([-0-9.eE+]*\),\{0,1\}$/\1/p' <<< "$output"; }
+        printf '%.3f\t%.2f GB/s of payload, bare TCP %.2f GB/s; rounds of %.1f and %.1f ms\n' \
+            "$(field ratio)" "$(field payload_gb_per_s)" "$(field bare_tcp_gb_per_s)" "$(field round_ms)" "$(field bare_round_ms)" ;;
+    deploy*)
+        output=$($1 2>&1) || { printf '%s\n' "$output" | tail -5 >&2; return 1; }
+        sed -n 's/.*test accuracy[^0-9]*\([0-9.]*\) *%.*/\1/p' <<< "$output" | tail -1 | awk '{ printf "%.4f\tafter the last epoch\n", $1 / 100 }' ;;
+    *)  "$bin"/$1 ;;
+    esac
+}
+
+# report NAME UNIT BAR COMMAND
+report() {
+    local line value note holds shown=$4
+    [[ $4 == deploy/* ]] || shown=$bin/$4
+    line=$(measure "$4")
+    value=${line%%$'\t'*} note=${line#*$'\t'}
+    if ! [[ $value =~ ^-?[0-9]+(\.[0-9]+)?$ ]]; then
+        echo "$1: could not be measured: $shown" >&2
+        return 1
+    fi
+    holds=$(awk -v value="$value" -v bar="$3" 'BEGIN { split(bar, b, " "); print (b[1] == ">=" ? value >= b[2] : value <= b[2]) ? "true" : "false" }')
+    printf '{"figure": "%s", "value": %s, "unit": "%s", "bar": "%s", "holds": %s, "command": "%s", "note": "%s"}\n' \
+        "$1" "$value" "$2" "$3" "$holds" "$shown" "$note"
+}
+
+names=()
+while IFS='|' read -r name _; do
+    name=$(trim "$name")
+    [ -n "$name" ] && names+=("$name")
+done <<< "$figures"
+for wanted in "$@"; do
+    [[ " ${names[*]} " == *" $wanted "* ]] || { echo "run.sh: $wanted is no figure; there are: ${names[*]}" >&2; exit 2; }
+done
+
+cmake --preset release > /dev/null && cmake --build build/release > /dev/null || { echo "run.sh: the release build failed" >&2; exit 1; }
+
+status=0
+while IFS='|' read -r name unit bar slow command; do
+    name=$(trim "$name")
+    [ -n "$name" ] || continue
+    if [ $# -gt 0 ]; then [[ " $* " == *" $name "* ]] || continue
+    else [ "$(trim "$slow")" = slow ] && continue
+    fi
+    report "$name" "$(trim "$unit")" "$(trim "$bar")" "$(trim "$command")" || status=1
+done <<< "$figures"
+exit $status
