@@ -28,6 +28,7 @@ typedef struct pd_handles {
 /* The frame under way, from its header to its end. */
 typedef struct pd_incoming {
     bool         begun;                 /* its header has been looked at: a stalled frame is asked again */
+    bool         asked;                 /* memory for its payload has been asked for */
     pd_error     refusal;               /* code other than PD_OK: read away, then answered so */
     pd_request  *request;               /* to be posted when the payload is there */
     pd_pending  *pending;

@@ -120,6 +120,12 @@ static void on_failed(void *arg, pd_wait *wait, const pd_error *err)
     pd_conn_fail(pending->conn, pending, err);
 }
 
+static void on_memory(void *arg)
+{
+    pd_daemon *daemon = arg;
+    daemon->stall_over = true;
+}
+
 static void on_released(void *arg, pd_snapshot *snapshot)
 {
     pd_daemon *daemon = arg;
@@ -269,7 +275,7 @@ static int make_parts(pd_daemon *daemon)
     daemon->capacity = (size_t)daemon->config.max_connections + ENDING_PLACES;
     daemon->conns = calloc(daemon->capacity, sizeof *daemon->conns);
     daemon->effects = pd_mailbox_new(wake_loop, daemon);
-    daemon->pool = pd_pool_new(daemon->config.ingest_bytes);
+    daemon->pool = pd_pool_new(daemon->config.ingest_bytes, &daemon->loop, on_memory, daemon);
     daemon->board = pd_board_new(&user);
     daemon->arena = pd_arena_new(PD_ARENA_BUDGET);
     daemon->drain_request = pd_request_new(PD_REQ_DRAIN, OWN_TICKET);

@@ -119,22 +119,25 @@ static void begin(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
     methods[prefix->method].prepare(conn, prefix, message, err);
 }
 
-/* Memory for the payload, once the rank's share allows. PD_UNAVAILABLE: it does not yet. */
+/* Memory for the payload, once the rank's share allows. PD_UNAVAILABLE: it does not yet, or the memory is still being made. */
 static int land(pd_conn *conn, uint64_t bytes)
 {
     pd_incoming *incoming = &conn->incoming;
     pd_daemon *daemon = conn->daemon;
+    int rc;
 
     incoming->span = (struct iovec){ NULL, bytes };
     if (incoming->refusal.code != PD_OK || incoming->request == NULL) return PD_OK;
     if (!pd_admission_take(&daemon->admission, &conn->share, bytes)) return PD_UNAVAILABLE;
-    incoming->buffer = pd_pool_get(daemon->pool, bytes, conn->number);
-    if (incoming->buffer == NULL) {
-        pd_admission_give(&daemon->admission, &conn->share, bytes);
-        pd_fail(&incoming->refusal, PD_NO_MEMORY, "no memory for a payload of %llu bytes: try again later", (unsigned long long)bytes);
-    } else {
+    rc = pd_pool_get(daemon->pool, bytes, conn->number, incoming->asked, &incoming->buffer);
+    if (rc == PD_OK) {
         incoming->span.iov_base = incoming->buffer->at;
+        return PD_OK;
     }
+    pd_admission_give(&daemon->admission, &conn->share, bytes);
+    incoming->asked = true;
+    if (rc == PD_UNAVAILABLE) return rc;
+    pd_fail(&incoming->refusal, rc, "no memory for a payload of %llu bytes: try again later", (unsigned long long)bytes);
     return PD_OK;
 }
 

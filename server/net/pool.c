@@ -3,22 +3,32 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define LEAST     4096u                 /* smallest class; then 1.5, 2, 3, 4, 6, 8 ... times this */
 #define CLASSES   96
 #define ALIGNMENT 64u
 #define MAPPED    (1024u * 1024u)       /* from this size on memory comes from mmap, so that freeing gives it back */
 #define HUGE_PAGE (2u * 1024u * 1024u)
+#define PREPARED  (64u * 1024u)         /* from this size on it is made by a worker */
 
 typedef struct slab {
     pd_buffer    buffer;                /* first: a pd_buffer of ours is a slab */
     struct slab *next;
     unsigned     class;
+    struct pd_pool *pool;
+    uv_work_t    work;                  /* that makes it */
 } slab;
 
 struct pd_pool {
-    uint64_t limit, used, kept;
-    slab    *unused[CLASSES];
+    uint64_t   limit, used, kept;
+    slab      *unused[CLASSES];
+    unsigned   coming[CLASSES];         /* being made */
+    uint64_t   making;                  /* their bytes */
+    bool       failed;                  /* one could not be made, and nobody has been told yet */
+    uv_loop_t *loop;
+    void     (*ready)(void *arg);
+    void      *arg;
 };
 
 static size_t class_bytes(unsigned class)
@@ -49,25 +59,29 @@ static uint8_t *map(size_t size)
     return at + before;
 }
 
-static slab *slab_new(unsigned class)
+/* Any thread. Memory for a slab; NULL: none. */
+static uint8_t *make(size_t size)
+{
+    return size >= MAPPED ? map(size) : aligned_alloc(ALIGNMENT, size);
+}
+
+static slab *slab_new(pd_pool *pool, unsigned class)
 {
     slab *s = calloc(1, sizeof *s);
-    size_t size = class_bytes(class);
 
     if (s == NULL) return NULL;
     s->class = class;
-    s->buffer.at = size >= MAPPED ? map(size) : aligned_alloc(ALIGNMENT, size);
-    if (s->buffer.at != NULL) return s;
-    free(s);
-    return NULL;
+    s->pool = pool;
+    s->work.data = s;
+    return s;
 }
 
 static void slab_free(slab *s)
 {
     size_t size = class_bytes(s->class);
 
-    if (size >= MAPPED) munmap(s->buffer.at, size);
-    else free(s->buffer.at);
+    if (s->buffer.at == NULL || size < MAPPED) free(s->buffer.at);
+    else munmap(s->buffer.at, size);
     free(s);
 }
 
@@ -85,16 +99,93 @@ static slab *take_unused(pd_pool *pool, unsigned class)
 static void make_room(pd_pool *pool, size_t size)
 {
     for (unsigned class = CLASSES; class-- > 0 && pool->kept > 0;) {
-        while (pool->unused[class] != NULL && pool->used + pool->kept + size > pool->limit)
+        while (pool->unused[class] != NULL && pool->used + pool->kept + pool->making + size > pool->limit)
             slab_free(take_unused(pool, class));
     }
 }
 
-pd_pool *pd_pool_new(uint64_t limit)
+static void keep(pd_pool *pool, slab *s)
+{
+    s->next = pool->unused[s->class];
+    pool->unused[s->class] = s;
+    pool->kept += class_bytes(s->class);
+}
+
+/* ---- fresh memory ---- */
+
+/* Worker thread: the kernel finds and clears the pages now. */
+static void prepare(uv_work_t *work)
+{
+    slab *s = work->data;
+    size_t size = class_bytes(s->class), page = (size_t)sysconf(_SC_PAGESIZE);
+
+    s->buffer.at = make(size);
+    for (size_t at = 0; s->buffer.at != NULL && at < size; at += page) *(volatile uint8_t *)(s->buffer.at + at) = 0;
+}
+
+/* Without memory the next one who asks is told. */
+static void prepared(uv_work_t *work, int status)
+{
+    slab *s = work->data;
+    pd_pool *pool = s->pool;
+
+    (void)status;
+    pool->coming[s->class]--;
+    pool->making -= class_bytes(s->class);
+    pool->failed = s->buffer.at == NULL;
+    if (pool->failed) slab_free(s);
+    else keep(pool, s);
+    pool->ready(pool->arg);
+}
+
+static int order(pd_pool *pool, unsigned class)
+{
+    slab *s = slab_new(pool, class);
+
+    if (s == NULL) return PD_NO_MEMORY;
+    make_room(pool, class_bytes(class));
+    if (uv_queue_work(pool->loop, &s->work, prepare, prepared) != 0) {
+        slab_free(s);
+        return PD_NO_MEMORY;
+    }
+    pool->coming[class]++;
+    pool->making += class_bytes(class);
+    return PD_UNAVAILABLE;
+}
+
+/* A frame that asks again found what it waited for gone to another, whose own is on its way, or given back for the sake of another size. */
+static int wait_for(pd_pool *pool, unsigned class, bool asked)
+{
+    if (!asked) return order(pool, class);
+    if (pool->coming[class] > 0) return PD_UNAVAILABLE;
+    if (!pool->failed) return order(pool, class);
+    pool->failed = false;
+    return PD_NO_MEMORY;
+}
+
+static slab *make_now(pd_pool *pool, unsigned class)
+{
+    slab *s = slab_new(pool, class);
+
+    if (s == NULL) return NULL;
+    make_room(pool, class_bytes(class));
+    s->buffer.at = make(class_bytes(class));
+    if (s->buffer.at != NULL) return s;
+    slab_free(s);
+    return NULL;
+}
+
+/* ---- */
+
+pd_pool *pd_pool_new(uint64_t limit, uv_loop_t *loop, void (*ready)(void *arg), void *arg)
 {
     pd_pool *pool = calloc(1, sizeof *pool);
 
-    if (pool != NULL) pool->limit = limit;
+    if (pool == NULL) return NULL;
+    pool->limit = limit;
+    pool->loop = loop;
+    pool->ready = ready;
+    pool->arg = arg;
     return pool;
 }
 
@@ -107,21 +198,25 @@ void pd_pool_free(pd_pool *pool)
     free(pool);
 }
 
-pd_buffer *pd_pool_get(pd_pool *pool, size_t size, uint64_t conn)
+static pd_buffer *lend(pd_pool *pool, slab *s, size_t size, uint64_t conn)
+{
+    pool->used += class_bytes(s->class);
+    s->buffer = (pd_buffer){ .conn = conn, .charged = size, .size = size, .at = s->buffer.at };
+    return &s->buffer;
+}
+
+int pd_pool_get(pd_pool *pool, size_t size, uint64_t conn, bool asked, pd_buffer **out)
 {
     unsigned class = class_of(size);
     slab *s;
 
-    if (class == CLASSES) return NULL;
+    if (class == CLASSES) return PD_NO_MEMORY;
     s = take_unused(pool, class);
-    if (s == NULL) {
-        make_room(pool, class_bytes(class));
-        s = slab_new(class);
-    }
-    if (s == NULL) return NULL;
-    pool->used += class_bytes(class);
-    s->buffer = (pd_buffer){ .conn = conn, .charged = size, .size = size, .at = s->buffer.at };
-    return &s->buffer;
+    if (s == NULL && pool->loop != NULL && class_bytes(class) >= PREPARED) return wait_for(pool, class, asked);
+    if (s == NULL) s = make_now(pool, class);
+    if (s == NULL) return PD_NO_MEMORY;
+    *out = lend(pool, s, size, conn);
+    return PD_OK;
 }
 
 void pd_pool_put(pd_pool *pool, pd_buffer *buffer)
@@ -134,9 +229,7 @@ void pd_pool_put(pd_pool *pool, pd_buffer *buffer)
         slab_free(s);
         return;
     }
-    s->next = pool->unused[s->class];
-    pool->unused[s->class] = s;
-    pool->kept += size;
+    keep(pool, s);
 }
 
 uint64_t pd_pool_used(const pd_pool *pool) { return pool->used; }
