@@ -126,6 +126,9 @@ static void draw_x_axis(const panel *p, bool labelled)
     if (labelled) text(p, (LEFT + RIGHT) / 2.0, p->bottom + 42, "middle", 13, INK, "step");
 }
 
+/* Of many points only every so many-th is drawn. */
+static size_t stride(const curve_points *points) { return points->n / MOST_DRAWN + 1; }
+
 /* Mean of the values within `reach` points of point i. */
 static double smooth(const curve_points *points, size_t i, size_t reach)
 {
@@ -138,11 +141,11 @@ static double smooth(const curve_points *points, size_t i, size_t reach)
 
 static void draw_line(const panel *p, const curve_points *points, size_t reach, const char *colour, double width)
 {
-    size_t stride = points->n / MOST_DRAWN + 1, last = points->n - 1;
+    size_t last = points->n - 1;
 
     if (points->n == 0) return;
     fprintf(p->file, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"%.1f\" stroke-linejoin=\"round\" points=\"", colour, width);
-    for (size_t i = 0; i < last; i += stride)
+    for (size_t i = 0; i < last; i += stride(points))
         fprintf(p->file, "%.1f,%.1f ", at_x(p, points->step[i]), at_y(p, smooth(points, i, reach)));
     fprintf(p->file, "%.1f,%.1f\"/>\n", at_x(p, points->step[last]), at_y(p, smooth(points, last, reach)));
 }
@@ -161,10 +164,10 @@ static void draw_legend(const panel *p, double x, const char *colour, const char
     text(p, x + 30, p->top - 10, "start", 12, INK, words);
 }
 
-/* Least and most over the values of a line, from what they were before. */
+/* Least and most of what is drawn of a line, from what they were before. */
 static void widen(const curve_points *points, double *least, double *most)
 {
-    for (size_t i = 0; i < points->n; i++) {
+    for (size_t i = 0; i < points->n; i += stride(points)) {
         *least = fmin(*least, points->value[i]);
         *most = fmax(*most, points->value[i]);
     }

@@ -29,15 +29,13 @@ ended() {
     session=''
 }
 
-accuracy() { sed -n 's/.*"test_accuracy": \([0-9.]*\).*/\1/p' "$TMPDIR/fashion.jsonl" | tail -n 1; }
-
 start --epochs 2 --workers 4
 ended 0
-four=$(accuracy)
+accuracy=$(sed -n 's/.*"test_accuracy": \([0-9.]*\).*/\1/p' "$TMPDIR/fashion.jsonl" | tail -n 1)
 grep -q "^final test accuracy" "$TMPDIR/said" || complain "does not tell the final accuracy"
 [ -z "$(ls -d "$TMPDIR"/paramd-quickstart.* 2> /dev/null)" ] || complain "left its logs though all went well"
 if command -v rsvg-convert > /dev/null; then rsvg-convert "$TMPDIR/fashion.svg" > "$TMPDIR/fashion.png"; fi
-/usr/bin/python3 - "$TMPDIR/fashion.safetensors" << 'EOF'
+python3 - "$TMPDIR/fashion.safetensors" << 'EOF'
 import json, struct, sys
 data = open(sys.argv[1], "rb").read()
 size, = struct.unpack("<Q", data[:8])
@@ -46,11 +44,21 @@ assert header["layers.0.weight"]["shape"] == [256, 784], header
 assert max(t["data_offsets"][1] for name, t in header.items() if name != "__metadata__") == len(data) - 8 - size
 EOF
 
-start --epochs=2 --workers=1
-ended 0
-one=$(accuracy)
-awk -v one="$one" -v four="$four" 'BEGIN { d = one - four; exit !(four >= 0.865 && d < 0.01 && d > -0.01) }' ||
-    complain "test accuracy $four with 4 workers and $one with 1: expected at least 0.865, and the same within 0.01"
+awk -v accuracy="$accuracy" 'BEGIN { exit !(accuracy >= 0.865) }' || complain "test accuracy $accuracy after 2 epochs: expected at least 0.865"
+
+# Few steps of large batches: rounding has no time to grow, so all numbers of workers must end at the same weights.
+for workers in 1 3 4; do
+    start --epochs=1 --batch=8192 --workers=$workers
+    ended 0
+    mv "$TMPDIR/fashion.safetensors" "$TMPDIR/by$workers"
+done
+python3 - "$TMPDIR"/by{1,3,4} << 'EOF' || complain "the number of workers changes what is learnt"
+import sys
+import numpy
+alone, *others = [numpy.frombuffer(open(path, "rb").read()[-4 * 235146:], "<f4") for path in sys.argv[1:]]
+for other in others:
+    assert numpy.linalg.norm(alone - other) < 1e-3 * numpy.linalg.norm(alone), numpy.linalg.norm(alone - other)
+EOF
 
 start --optimizer nonsense
 ended 1
@@ -62,4 +70,4 @@ tries=300
 until grep -q "images/s" "$TMPDIR/said" || [ $((tries--)) = 0 ]; do sleep 0.1; done
 kill -TERM "$session"
 ended 143
-echo "test accuracy after 2 epochs: $four with 4 workers, $one with 1"
+echo "test accuracy of 4 workers after 2 epochs: $accuracy"
