@@ -27,14 +27,15 @@ engine=''
 
 compose() { docker-compose -f deploy/docker-compose.yml "$@"; }
 
-# What the engine changed outside of its namespace.
-put_back_network() {
+# What the engine changed outside of its namespace: network and control groups.
+put_back() {
     local table
     if ip link show docker0 > /dev/null 2>&1; then ip link delete docker0; fi
     iptables -P FORWARD ACCEPT || true
     for table in filter nat; do iptables -t $table -F && iptables -t $table -X; done || true
     if [ -n "$rules" ]; then iptables-restore <<< "$rules" || true; fi
     echo "$forwarding" > /proc/sys/net/ipv4/ip_forward || true
+    find /sys/fs/cgroup/*/docker -depth -type d -exec rmdir {} + 2> /dev/null || true
 }
 
 clean() {
@@ -46,7 +47,7 @@ clean() {
         while kill -0 "$engine" 2> /dev/null && [ $((tries--)) -gt 0 ]; do sleep 0.1; done
         kill -KILL "$engine" 2> /dev/null || true
     fi
-    put_back_network
+    put_back
     if [ $status != 0 ] && [ $status != 77 ]; then tail -n 20 "$scratch/dockerd.log" >&2 || true; fi
     grep -o " ${scratch}[^ ]*" /proc/self/mounts | tac | xargs -r -n 1 umount -l || true
     rm -rf "$scratch"
