@@ -1,0 +1,299 @@
+/* Parameters: what a set of declarations must be, initial weights, element types to pull. */
+#include "convert.h"
+#include "rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { N = 3 };
+static const char *const names[N] = { "layers.0.weight", "layers.0.bias", "head/kernel" };
+static const pd_shape shapes[N] = { { 2, { 10, 20 } }, { 1, { 10 } }, { 0, { 0 } } };
+
+static int set_up(void **state)
+{
+    pd_store_config config = rig_config();
+    rig *r = calloc(1, sizeof *r);
+
+    config.max_params = 8;
+    config.max_total_bytes = 1 << 20;
+    rig_new(r, &config);
+    *state = r;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    rig_free(*state);
+    free(*state);
+    return 0;
+}
+
+static void join(rig *r, uint32_t world, const char *rules)
+{
+    for (uint32_t rank = 0; rank < world; rank++) assert_int_equal(rig_hello(r, "job", rank, world, rank + 1, 10 + rank, NULL, rules), PD_OK);
+}
+
+static int declare_one(rig *r, uint32_t rank, const char *name, pd_shape shape, pd_dtype pull)
+{
+    return rig_declare(r, r->job, rank, 10 + rank, &name, &shape, NULL, 1, pull);
+}
+
+/* ---- the first set ---- */
+
+static void answers_in_the_order_of_the_caller(void **state)
+{
+    static const uint32_t reversed[N] = { 2, 1, 0 };
+    rig *r = *state;
+
+    join(r, 2, NULL);
+    assert_int_equal(rig_declare(r, r->job, 0, 10, names, shapes, NULL, N, PD_F32), PD_OK);
+    assert_true(r->must_init);
+    assert_string_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].state, "gathering");
+    assert_int_equal(rig_declare(r, r->job, 1, 11, names, shapes, reversed, N, PD_F32), PD_OK);
+    assert_false(r->must_init);
+    for (uint32_t i = 0; i < N; i++) {
+        assert_int_equal(r->handles[i], N - 1 - i);
+        assert_false(r->initialised[i]);
+    }
+    assert_string_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].state, "running");
+}
+
+static void the_reserve_is_the_largest_frame_rounded_up(void **state)
+{
+    rig *r = *state;
+
+    join(r, 1, NULL);
+    assert_int_equal(rig_declare(r, r->job, 0, 10, names, shapes, NULL, N, PD_F32), PD_OK);
+    assert_int_equal(r->reserve, 4096);                 /* a chunk of 64 elements */
+}
+
+static void rules_go_by_the_first_match(void **state)
+{
+    rig *r = *state;
+
+    join(r, 1, "*.bias sgd lr=0.5;layers* sgd lr=0.25;* sgd lr=2");
+    assert_int_equal(rig_declare(r, r->job, 0, 10, names, shapes, NULL, N, PD_F32), PD_OK);
+    for (uint32_t p = 0; p < N; p++) {
+        static const int64_t sizes[N] = { 200, 10, 1 };
+        static const float lr[N] = { 0.25f, 0.5f, 2 };
+        float values[200] = { 0 }, ones[200];
+        for (int i = 0; i < 200; i++) ones[i] = 1;
+        assert_int_equal(rig_init(r, r->job, 10, p, values, sizes[p]), PD_OK);
+        assert_int_equal(rig_push(r, r->job, 0, 10, 1, p, ones, sizes[p]), PD_OK);
+        rig_work(r);
+        assert_true(rig_weights(r, r->job, p)[0] == -lr[p]);
+    }
+}
+
+typedef struct bad { const char *name; pd_shape shape; int pull, code; const char *says; } bad;
+static char longest[300];
+static const bad bads[] = {
+    { "", { 1, { 4 } }, PD_F32, PD_INVALID_ARGUMENT, "name" },
+    { "a\tb", { 1, { 4 } }, PD_F32, PD_INVALID_ARGUMENT, "control" },
+    { longest, { 1, { 4 } }, PD_F32, PD_INVALID_ARGUMENT, "256" },
+    { "other", { 1, { 4 } }, PD_F32, PD_INVALID_ARGUMENT, "none of the job's 1 rules" },
+    { "w", { 2, { 4, 0 } }, PD_F32, PD_INVALID_ARGUMENT, "(4, 0) has no elements" },
+    { "w", { 9, { 4 } }, PD_F32, PD_INVALID_ARGUMENT, "shape" },
+    { "w", { 1, { -4 } }, PD_F32, PD_INVALID_ARGUMENT, "shape" },
+    { "w", { 2, { INT64_MAX / 4, INT64_MAX / 4 } }, PD_F32, PD_INVALID_ARGUMENT, "64 bits" },
+    { "w", { 1, { 4 } }, 7, PD_INVALID_ARGUMENT, "7 is no element type" },
+    { "w", { 2, { 1024, 1024 } }, PD_F32, PD_RESOURCE_EXHAUSTED, "1048576 bytes" },
+    { "w", { 1, { 80 * 1024 } }, PD_F32, PD_RESOURCE_EXHAUSTED, "max_total_bytes" },
+};
+
+static void refuses_a_declaration_and_creates_nothing(void **state)
+{
+    rig *r = *state;
+
+    memset(longest, 'w', sizeof longest - 1);
+    join(r, 1, "w* sgd momentum=0.9");
+    for (size_t i = 0; i < sizeof bads / sizeof bads[0]; i++) {
+        const char *both[2] = { "w.good", bads[i].name };
+        pd_shape two[2] = { { 1, { 4 } }, bads[i].shape };
+        assert_int_equal(rig_declare(r, r->job, 0, 10, both, two, NULL, 2, (pd_dtype)bads[i].pull), bads[i].code);
+        if (strstr(r->error.text, bads[i].says) == NULL) fail_msg("case %zu says: %s", i, r->error.text);
+        assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].params, 0);
+        assert_int_equal(pd_store_count_bytes(r->store).state, 0);
+    }
+    assert_int_equal(declare_one(r, 0, "w", (pd_shape){ 1, { 4 } }, PD_F32), PD_OK);
+}
+
+static void refuses_too_many_and_repeated_names(void **state)
+{
+    static const char *const nine[9] = { "a", "b", "c", "d", "e", "f", "g", "h", "i" }, *const twice[2] = { "a", "a" };
+    pd_shape nine_shapes[9];
+    rig *r = *state;
+
+    for (int i = 0; i < 9; i++) nine_shapes[i] = (pd_shape){ 1, { 2 } };
+    join(r, 1, NULL);
+    assert_int_equal(rig_declare(r, r->job, 0, 10, nine, nine_shapes, NULL, 9, PD_F32), PD_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(r->error.text, "9 parameters, at most 8"));
+    assert_int_equal(rig_declare(r, r->job, 0, 10, twice, nine_shapes, NULL, 2, PD_F32), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(r->error.text, "declared twice"));
+    assert_int_equal(rig_declare(r, r->job, 0, 10, nine, nine_shapes, NULL, 0, PD_F32), PD_INVALID_ARGUMENT);
+}
+
+static void memory_of_all_jobs_counts_and_comes_back(void **state)
+{
+    rig *r = *state;
+    static const pd_shape half = { 1, { 24 * 1024 } };
+    const char *w = "w";
+    uint32_t first;
+
+    join(r, 1, NULL);
+    first = r->job;
+    assert_int_equal(declare_one(r, 0, w, half, PD_F32), PD_OK);
+    assert_int_equal(rig_hello(r, "two", 0, 1, 9, 20, NULL, NULL), PD_OK);
+    assert_int_equal(rig_declare(r, r->job, 0, 20, &w, &half, NULL, 1, PD_F32), PD_OK);
+    assert_int_equal(rig_hello(r, "three", 0, 1, 9, 30, NULL, NULL), PD_OK);
+    assert_int_equal(rig_declare(r, r->job, 0, 30, &w, &half, NULL, 1, PD_F32), PD_OK);
+    assert_int_equal(rig_hello(r, "four", 0, 1, 9, 40, NULL, NULL), PD_OK);
+    assert_int_equal(rig_declare(r, r->job, 0, 40, &w, &half, NULL, 1, PD_F32), PD_RESOURCE_EXHAUSTED);
+    pd_request *drop = pd_request_new(PD_REQ_DROP, rig_ticket(r, 1));
+    drop->u.info.job_name = strdup("job");
+    rig_apply(r, drop);
+    assert_int_equal(r->gone_job, first);
+    assert_int_equal(rig_declare(r, r->job, 0, 40, &w, &half, NULL, 1, PD_F32), PD_OK);
+}
+
+/* ---- the same set again ---- */
+
+static void refuses_another_set_from_another_rank(void **state)
+{
+    static const pd_shape other = { 2, { 20, 10 } };
+    pd_shape wrong[N] = { other, shapes[1], shapes[2] };
+    const char *more[N + 1] = { names[0], names[1], names[2], "extra" }, *repeated[N] = { names[0], names[1], names[1] };
+    pd_shape more_shapes[N + 1] = { shapes[0], shapes[1], shapes[2], shapes[1] }, repeated_shapes[N] = { shapes[0], shapes[1], shapes[1] };
+    rig *r = *state;
+
+    join(r, 2, NULL);
+    rig_declare(r, r->job, 0, 10, names, shapes, NULL, N, PD_F32);
+    assert_int_equal(rig_declare(r, r->job, 1, 11, names, wrong, NULL, N, PD_F32), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(r->error.text, "layers.0.weight: job job has it with shape (10, 20), this rank declares (20, 10)"));
+    assert_int_equal(rig_declare(r, r->job, 1, 11, names, shapes, NULL, N - 1, PD_F32), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(r->error.text, "head/kernel"));
+    assert_int_equal(rig_declare(r, r->job, 1, 11, more, more_shapes, NULL, N + 1, PD_F32), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(r->error.text, "extra"));
+    assert_int_equal(rig_declare(r, r->job, 1, 11, repeated, repeated_shapes, NULL, N, PD_F32), PD_INVALID_ARGUMENT);
+    assert_int_equal(rig_declare(r, r->job, 1, 11, names, shapes, NULL, N, PD_F32), PD_OK);
+}
+
+/* ---- initial weights ---- */
+
+static void init_may_come_in_any_order_and_again_until_it_is_complete(void **state)
+{
+    static const int64_t firsts[] = { 128, 0, 128, 192, 0, 64 };
+    rig *r = *state;
+    float values[200];
+
+    join(r, 1, NULL);
+    declare_one(r, 0, "w", (pd_shape){ 1, { 200 } }, PD_F32);
+    rig_noise(3, values, 200);
+    for (int i = 0; i < 6; i++) {
+        rig_frame *frame = rig_frame_new(r, PD_REQ_INIT, r->job, 0, 10, 0);
+        int64_t left = 200 - firsts[i];
+        assert_true(r->board[r->job] == NULL);
+        rig_piece(frame, 0, PD_F32, firsts[i], left < 64 ? left : 64, values + firsts[i]);
+        rig_send(r, frame);
+        rig_work(r);
+        assert_int_equal(r->answer, PD_EFF_OK);
+    }
+    assert_memory_equal(rig_weights(r, r->job, 0), values, sizeof values);
+    assert_int_equal(r->board[r->job][0].snapshot->version, 0);
+    assert_int_equal(rig_init(r, r->job, 10, 0, values, 64), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(r->error.text, "pull"));
+}
+
+static void a_crashed_initialiser_is_asked_again(void **state)
+{
+    rig *r = *state;
+    float values[200];
+    rig_frame *frame;
+
+    join(r, 2, NULL);
+    declare_one(r, 0, "w", (pd_shape){ 1, { 200 } }, PD_F32);
+    rig_noise(3, values, 200);
+    frame = rig_frame_new(r, PD_REQ_INIT, r->job, 0, 10, 0);
+    rig_piece(frame, 0, PD_F32, 0, 64, values);
+    rig_send(r, frame);
+    rig_work(r);
+    assert_int_equal(rig_hello(r, "job", 0, 2, 77, 10, NULL, NULL), PD_OK);
+    assert_int_equal(declare_one(r, 0, "w", (pd_shape){ 1, { 200 } }, PD_F32), PD_OK);
+    assert_true(r->must_init);
+    rig_noise(4, values, 200);
+    assert_int_equal(rig_init(r, r->job, 10, 0, values, 200), PD_OK);
+    assert_memory_equal(rig_weights(r, r->job, 0), values, sizeof values);
+}
+
+static void only_rank_0_initialises_and_nobody_pushes_before(void **state)
+{
+    rig *r = *state;
+    float values[10] = { 0 };
+    rig_frame *frame;
+
+    join(r, 2, NULL);
+    declare_one(r, 0, "w", (pd_shape){ 1, { 10 } }, PD_F32);
+    declare_one(r, 1, "w", (pd_shape){ 1, { 10 } }, PD_F32);
+    assert_int_equal(rig_push(r, r->job, 0, 10, 1, 0, values, 10), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(r->error.text, "no weights yet"));
+    frame = rig_frame_new(r, PD_REQ_INIT, r->job, 1, 11, 0);
+    rig_piece(frame, 0, PD_F32, 0, 10, values);
+    rig_send(r, frame);
+    rig_work(r);
+    assert_int_equal(r->error.code, PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(r->error.text, "rank 0"));
+}
+
+/* ---- element types ---- */
+
+static void publishes_every_type_that_a_rank_pulls(void **state)
+{
+    rig *r = *state;
+    float values[10];
+    uint16_t expected[10];
+    const pd_snapshot *snapshot;
+
+    join(r, 2, NULL);
+    rig_noise(3, values, 10);
+    declare_one(r, 0, "w", (pd_shape){ 1, { 10 } }, PD_BF16);
+    rig_init(r, r->job, 10, 0, values, 10);
+    snapshot = r->board[r->job][0].snapshot;
+    pd_convert(expected, PD_BF16, values, PD_F32, 10);
+    assert_memory_equal(snapshot->at[PD_BF16], expected, sizeof expected);
+    assert_null(snapshot->at[PD_F16]);
+    assert_int_equal(declare_one(r, 1, "w", (pd_shape){ 1, { 10 } }, PD_F16), PD_OK);       /* late: published again */
+    snapshot = r->board[r->job][0].snapshot;
+    pd_convert(expected, PD_F16, values, PD_F32, 10);
+    assert_memory_equal(snapshot->at[PD_F16], expected, sizeof expected);
+    assert_memory_equal(snapshot->at[PD_F32], values, sizeof values);
+    for (uint32_t rank = 0; rank < 2; rank++) rig_push(r, r->job, rank, 10 + rank, 1, 0, values, 10);
+    rig_work(r);
+    snapshot = r->board[r->job][0].snapshot;
+    assert_int_equal(snapshot->version, 1);
+    pd_convert(expected, PD_F16, snapshot->at[PD_F32], PD_F32, 10);
+    assert_memory_equal(snapshot->at[PD_F16], expected, sizeof expected);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(answers_in_the_order_of_the_caller),
+        TEST(the_reserve_is_the_largest_frame_rounded_up),
+        TEST(rules_go_by_the_first_match),
+        TEST(refuses_a_declaration_and_creates_nothing),
+        TEST(refuses_too_many_and_repeated_names),
+        TEST(memory_of_all_jobs_counts_and_comes_back),
+        TEST(refuses_another_set_from_another_rank),
+        TEST(init_may_come_in_any_order_and_again_until_it_is_complete),
+        TEST(a_crashed_initialiser_is_asked_again),
+        TEST(only_rank_0_initialises_and_nobody_pushes_before),
+        TEST(publishes_every_type_that_a_rank_pulls),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

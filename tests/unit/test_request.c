@@ -1,0 +1,119 @@
+/* Requests: they bring the memory of their effects along. */
+#include "effects.h"
+#include "oom.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const pd_ticket ticket = { 3, 7 };
+
+static void frees_what_it_owns(void **state)
+{
+    pd_request *request = pd_request_new(PD_REQ_HELLO, ticket);
+
+    (void)state;
+    request->u.hello.job_name = strdup("job");
+    request->u.hello.label = strdup("host:1");
+    request->u.hello.options = calloc(1, sizeof(pd_option));
+    request->u.hello.options[0] = (pd_option){ strdup("a"), strdup("b") };
+    request->u.hello.n_options = 1;
+    request->u.hello.rules = calloc(1, sizeof(char *));
+    request->u.hello.rules[0] = strdup("* sgd");
+    request->u.hello.n_rules = 1;
+    pd_request_free(request);
+    request = pd_request_new(PD_REQ_DECLARE, ticket);
+    request->u.declare.params = calloc(1, sizeof(pd_param_decl));
+    request->u.declare.params[0].name = strdup("w");
+    request->u.declare.n = 1;
+    pd_request_free(request);
+    pd_request_free(NULL);
+    pd_effect_free(NULL);
+    pd_info_free(NULL);
+}
+
+static void answers_without_asking_for_memory(void **state)
+{
+    pd_request *request = pd_request_new(PD_REQ_PUSH, ticket);
+    pd_effects effects = { NULL, NULL };
+    pd_error err = { PD_ABORTED, "gone" };
+    pd_effect *first, *second;
+    int64_t before = oom_allocations();
+
+    (void)state;
+    request->job = 5;
+    pd_answer_error(&effects, request, &err);
+    pd_effects_add(&effects, pd_request_become(request, PD_EFF_BUFFER, (pd_ticket){ 3, 0 }, 5));
+    assert_int_equal(oom_allocations(), before);
+    first = pd_effects_take(&effects);
+    second = (pd_effect *)(void *)first->mail.next;
+    assert_null(pd_effects_take(&effects));
+    assert_int_equal(first->kind, PD_EFF_ERROR);
+    assert_int_equal(first->ticket.id, 7);
+    assert_int_equal(first->job, 5);
+    assert_string_equal(first->u.error.text, "gone");
+    assert_int_equal(second->kind, PD_EFF_BUFFER);
+    assert_null(second->u.buffer);
+    assert_null(second->mail.next);
+    pd_effect_free(first);
+    pd_effect_free(second);
+}
+
+static void says_nothing_where_nobody_waits(void **state)
+{
+    pd_request *request = pd_request_new(PD_REQ_LEAVE, (pd_ticket){ 3, 0 });
+    pd_effects effects = { NULL, NULL };
+
+    (void)state;
+    pd_answer_ok(&effects, request);
+    assert_null(pd_effects_take(&effects));
+    pd_request_free(request);
+}
+
+static void a_slim_frame_keeps_its_weight_and_buffer(void **state)
+{
+    pd_request *request = pd_request_new(PD_REQ_PUSH, ticket);
+    pd_buffer buffer;
+
+    (void)state;
+    request->u.data.pieces = calloc(3, sizeof(pd_piece));
+    request->u.data.n = 3;
+    request->u.data.buffer = &buffer;
+    request->u.data.weight = 2;
+    pd_request_slim(request);
+    assert_null(request->u.data.pieces);
+    assert_int_equal(request->u.data.n, 0);
+    assert_ptr_equal(request->u.data.buffer, &buffer);
+    assert_true(request->u.data.weight == 2);
+    pd_request_free(request);
+}
+
+static void is_refused_when_memory_is_short(void **state)
+{
+    (void)state;
+    for (int64_t n = 0; ; n++) {
+        pd_request *request;
+        bool failed;
+        oom_arm(n);
+        request = pd_request_new(PD_REQ_PUSH, ticket);
+        failed = oom_disarm();
+        assert_true(failed == (request == NULL));
+        pd_request_free(request);
+        if (!failed) break;
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(frees_what_it_owns),
+        cmocka_unit_test(answers_without_asking_for_memory),
+        cmocka_unit_test(says_nothing_where_nobody_waits),
+        cmocka_unit_test(a_slim_frame_keeps_its_weight_and_buffer),
+        cmocka_unit_test(is_refused_when_memory_is_short),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
