@@ -28,6 +28,16 @@ uint64_t pd_param_bytes(int64_t elements, const bool pulled[4])
     return bytes;
 }
 
+/* One range of a snapshot in every type it has. */
+static void convert_range(const pd_snapshot *snapshot, int64_t first)
+{
+    int64_t n = snapshot->elements - first < CONVERT_RANGE ? snapshot->elements - first : CONVERT_RANGE;
+
+    for (int t = PD_F16; t <= PD_BF16; t++)
+        if (snapshot->at[t] != NULL)
+            pd_convert((char *)snapshot->at[t] + (size_t)first * pd_dtype_size((pd_dtype)t), (pd_dtype)t, (const float *)snapshot->at[PD_F32] + first, PD_F32, n);
+}
+
 /* A copy with all the types that the parameter has. NULL: out of memory. */
 static pd_snapshot *copy_current(const pd_param *param)
 {
@@ -38,7 +48,7 @@ static pd_snapshot *copy_current(const pd_param *param)
     copy->param = old->param;
     copy->version = old->version;
     memcpy(copy->at[PD_F32], old->at[PD_F32], (size_t)param->elements * sizeof(float));
-    pd_snapshots_convert(&copy, 1, 1);
+    for (int64_t first = 0; first < param->elements; first += CONVERT_RANGE) convert_range(copy, first);
     return copy;
 }
 
@@ -69,28 +79,23 @@ void pd_param_publish(pd_param *param, pd_snapshot *snapshot, pd_outcome outcome
     param->current = snapshot;
 }
 
-/* One range of one type of a snapshot. */
-static void convert_range(const pd_snapshot *snapshot, pd_dtype dtype, int64_t first)
+static bool has_types(const pd_snapshot *snapshot)
 {
-    int64_t n = snapshot->elements - first < CONVERT_RANGE ? snapshot->elements - first : CONVERT_RANGE;
-
-    pd_convert((char *)snapshot->at[dtype] + (size_t)first * pd_dtype_size(dtype), dtype, (const float *)snapshot->at[PD_F32] + first, PD_F32, n);
+    return snapshot != NULL && (snapshot->at[PD_F16] != NULL || snapshot->at[PD_BF16] != NULL);
 }
 
-static bool only_float32(const pd_snapshot *snapshot)
+void pd_params_convert(pd_param *const *params, size_t n, int threads)
 {
-    return snapshot->at[PD_F16] == NULL && snapshot->at[PD_BF16] == NULL;
-}
+    size_t first = 0;
 
-void pd_snapshots_convert(pd_snapshot *const *at, size_t n, int threads)
-{
     (void)threads;
-    #pragma omp parallel num_threads(threads) if(threads > 1)
-    for (size_t i = 0; i < n; i++) {
-        if (at[i] == NULL || only_float32(at[i])) continue;
+    while (first < n && !has_types(params[first]->next)) first++;
+    if (first == n) return;
+    #pragma omp parallel num_threads(threads)
+    for (size_t i = first; i < n; i++) {
+        const pd_snapshot *next = params[i]->next;
+        int64_t elements = has_types(next) ? next->elements : 0;
         #pragma omp for schedule(static) nowait
-        for (int64_t first = 0; first < at[i]->elements; first += CONVERT_RANGE)
-            for (int t = PD_F16; t <= PD_BF16; t++)
-                if (at[i]->at[t] != NULL) convert_range(at[i], (pd_dtype)t, first);
+        for (int64_t at = 0; at < elements; at += CONVERT_RANGE) convert_range(next, at);
     }
 }

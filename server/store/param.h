@@ -64,7 +64,7 @@ int pd_param_pull(pd_param *param, pd_shelves *all, pd_dtype dtype, pd_snapshot 
  * `snapshot`; NULL: those before stand. */
 void pd_param_publish(pd_param *param, pd_snapshot *snapshot, pd_outcome outcome, pd_closed *closed);
 
-/* Fills the other element types of n snapshots from their float32, under one parallel region. `at[i]` NULL is passed over. */
-void pd_snapshots_convert(pd_snapshot *const *at, size_t n, int threads);
+/* Fills the other element types of n parameters' `next` from its float32, all under one parallel region. Where that is NULL: nothing. */
+void pd_params_convert(pd_param *const *params, size_t n, int threads);
 
 #endif

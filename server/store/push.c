@@ -459,7 +459,7 @@ static void publish_landed(pd_job *job, const pd_request *frame, pd_effect *effe
     for (size_t i = 0; i < frame->u.data.n; i++) {
         pd_param *param = &job->params[frame->u.data.pieces[i].param];
         if (param->unlanded > 0 || param->next == NULL) continue;
-        pd_snapshots_convert(&param->next, 1, job->store->config.threads);
+        pd_params_convert(&param, 1, job->store->config.threads);
         pd_param_publish(param, param->next, (pd_outcome)0, &closed[n++]);
         param->next = NULL;
     }

@@ -263,14 +263,6 @@ static size_t keep_finished(pd_job *job, size_t n, bool ran)
     return done;
 }
 
-static void convert_finished(pd_job *job, size_t n)
-{
-    int threads = job->store->config.threads;
-
-    for (size_t i = 0; i < n; i++)
-        if (job->batch[i]->next != NULL) pd_snapshots_convert(&job->batch[i]->next, 1, threads);
-}
-
 static void publish(pd_job *job, size_t n, pd_effect *effect, pd_closed *closed)
 {
     for (size_t i = 0; i < n; i++) close_round(job, job->batch[i], &closed[i]);
@@ -295,7 +287,7 @@ static pd_param *run_batch(pd_job *job, size_t n, pd_effect *effect, pd_closed *
     for (size_t i = 0; ran && i < n; i++)
         if (capture_tasks(job, job->batch[i]) != PD_OK) starved = job->batch[i];
     done = keep_finished(job, n, ran);
-    convert_finished(job, done);
+    pd_params_convert(job->batch, done, job->store->config.threads);
     publish(job, done, effect, closed);
     return starved;
 }
