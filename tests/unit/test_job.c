@@ -292,6 +292,19 @@ static void an_operator_drops_a_job_at_once(void **state)
     assert_int_not_equal(r->job, job);
 }
 
+static void a_job_may_be_dropped_with_work_left_to_do(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 1, 10, sizes, 1, NULL, NULL), other = rig_start(r, "b", 1, 20, sizes, 1, NULL, NULL);
+
+    push_one(r, job, 0, 10, 1);
+    push_one(r, other, 0, 20, 1);
+    assert_int_equal(drop(r, "a"), PD_OK);
+    rig_work(r);
+    assert_int_equal(r->board[other][0].step, 1);
+    assert_int_equal(r->buffers_out, 0);
+}
+
 /* ---- barriers ---- */
 
 static void a_barrier_opens_when_every_rank_is_there(void **state)
@@ -355,6 +368,7 @@ int main(void)
         TEST(a_job_lingers_after_its_last_worker_and_then_ends),
         TEST(a_worker_that_comes_back_in_time_keeps_the_job),
         TEST(an_operator_drops_a_job_at_once),
+        TEST(a_job_may_be_dropped_with_work_left_to_do),
         TEST(a_barrier_opens_when_every_rank_is_there),
         TEST(a_barrier_sent_again_replaces_the_first),
         TEST(a_new_process_joins_the_next_barrier_of_the_others),

@@ -279,6 +279,27 @@ static void publishes_every_type_that_a_rank_pulls(void **state)
     assert_memory_equal(snapshot->at[PD_F16], expected, sizeof expected);
 }
 
+static void a_type_may_be_asked_for_while_initial_weights_come(void **state)
+{
+    rig *r = *state;
+    float values[100];
+    uint16_t expected[100];
+    rig_frame *frame;
+
+    join(r, 2, NULL);
+    rig_noise(3, values, 100);
+    declare_one(r, 0, "w", (pd_shape){ 1, { 100 } }, PD_F32);
+    frame = rig_frame_new(r, PD_REQ_INIT, r->job, 0, 10, 0);
+    rig_piece(frame, 0, PD_F32, 64, 36, values + 64);
+    rig_send(r, frame);
+    rig_work(r);
+    assert_int_equal(declare_one(r, 1, "w", (pd_shape){ 1, { 100 } }, PD_BF16), PD_OK);
+    rig_init(r, r->job, 10, 0, values, 100);
+    pd_convert(expected, PD_BF16, values, PD_F32, 100);
+    assert_non_null(r->board[r->job][0].snapshot->at[PD_BF16]);
+    assert_memory_equal(r->board[r->job][0].snapshot->at[PD_BF16], expected, sizeof expected);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -294,6 +315,7 @@ int main(void)
         TEST(a_crashed_initialiser_is_asked_again),
         TEST(only_rank_0_initialises_and_nobody_pushes_before),
         TEST(publishes_every_type_that_a_rank_pulls),
+        TEST(a_type_may_be_asked_for_while_initial_weights_come),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

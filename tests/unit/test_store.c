@@ -284,6 +284,17 @@ static void ranks_that_send_different_values_are_told(void **state)
     assert_float_equal(moved(f, 1), -0.25, 1e-2);
 }
 
+static void a_value_that_comes_with_a_repetition_does_not_count(void **state)
+{
+    fixture *f = *state;
+
+    push(f, 0, 1, 1, 1);
+    assert_int_equal(push_with(f, 0, 1, "lr", "0.25"), PD_OK);
+    push(f, 1, 1, 1, 1);
+    rig_work(&f->r);
+    assert_float_equal(moved(f, 1), -1, 1e-2);
+}
+
 static void a_refused_push_leaves_no_hyperparameter_behind(void **state)
 {
     fixture *f = *state;
@@ -412,6 +423,7 @@ int main(void)
         WITH(set_up_apply, applies_what_is_not_finite_when_asked_to),
         WITH(set_up, a_pushed_learning_rate_holds_for_its_round),
         WITH(set_up, ranks_that_send_different_values_are_told),
+        WITH(set_up, a_value_that_comes_with_a_repetition_does_not_count),
         WITH(set_up, a_refused_push_leaves_no_hyperparameter_behind),
         WITH(set_up, a_refused_push_changes_nothing),
         WITH(set_up, a_rank_cannot_take_back_what_it_gave),

@@ -189,6 +189,66 @@ static void sums_at_once_what_a_pressed_rank_holds_in_order(void **state)
     rig_free(&r);
 }
 
+static void send_chunk(rig *r, uint32_t job, uint32_t rank, uint64_t conn, int64_t chunk)
+{
+    static float values[CHUNK];
+    rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, job, rank, conn, 1);
+
+    rig_piece(frame, 0, PD_F32, chunk * CHUNK, CHUNK, values);
+    assert_int_equal(rig_send(r, frame), PD_OK);
+}
+
+/* Processes that died at rank 3 have left the whole budget in use by chunks far behind. Nobody else holds much, but nobody
+ * could send more either: what is in order has to be summed. */
+static void what_dead_processes_hold_blocks_nobody(void **state)
+{
+    static const int64_t twenty[] = { 20 * CHUNK };
+    static const char *const name[] = { "p0" };
+    static const pd_shape shape = { 1, { 20 * CHUNK } };
+    pd_store_config config = rig_config();
+    uint32_t job;
+    rig r;
+
+    (void)state;
+    config.chunk_elements = CHUNK;
+    config.ingest_bytes = 16 * FRAME;
+    rig_new(&r, &config);
+    job = rig_start(&r, "job", WORLD, 10, twenty, 1, NULL, NULL);
+    for (int64_t process = 0; process < 3; process++) {
+        uint64_t conn = 13 + 10 * (uint64_t)process;
+        if (process > 0) {
+            assert_int_equal(rig_hello(&r, "job", 3, WORLD, conn, conn, NULL, "* sgd lr=1"), PD_OK);
+            assert_int_equal(rig_declare(&r, job, 3, conn, name, &shape, NULL, 1, PD_F32), PD_OK);
+        }
+        for (int64_t i = 0; i < 4; i++) send_chunk(&r, job, 3, conn, 19 - 4 * process - i);
+    }
+    for (uint32_t rank = 1; rank <= 2; rank++)
+        for (int64_t chunk = 0; chunk < 2; chunk++) send_chunk(&r, job, rank, 10 + rank, chunk);
+    rig_work(&r);
+    send_chunk(&r, job, 0, 10, 0);
+    rig_work(&r);
+    assert_int_equal(r.bytes_out[10], 0);
+    rig_free(&r);
+}
+
+static void a_dropped_job_gives_its_budget_back(void **state)
+{
+    static const int64_t one[] = { CHUNK };
+    pd_store_config config = rig_config();
+    rig r;
+
+    (void)state;
+    config.chunk_elements = CHUNK;
+    config.ingest_bytes = WORLD * FRAME;
+    rig_new(&r, &config);
+    for (int i = 0; i < 3; i++) {
+        rig_start(&r, "job", WORLD, 10, one, 1, NULL, NULL);
+        rig_apply(&r, pd_request_new(PD_REQ_DROP, rig_ticket(&r, 1)));
+        assert_int_equal(r.gone, i + 1);
+    }
+    rig_free(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,6 +257,8 @@ int main(void)
         cmocka_unit_test(declare_refuses_what_the_budget_cannot_hold),
         cmocka_unit_test(holds_contributions_until_all_are_there_when_memory_allows),
         cmocka_unit_test(sums_at_once_what_a_pressed_rank_holds_in_order),
+        cmocka_unit_test(what_dead_processes_hold_blocks_nobody),
+        cmocka_unit_test(a_dropped_job_gives_its_budget_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
