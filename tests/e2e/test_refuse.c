@@ -1,0 +1,289 @@
+/* What the daemon refuses, and in which words. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "daemon.h"
+#include "team.h"
+
+static const int64_t sizes[] = { 40, 8 };
+
+static int start_daemon(void **state)
+{
+    *state = daemon_start(NULL);
+    return 0;
+}
+
+static int stop_daemon(void **state)
+{
+    return daemon_stop(*state, patient(10));
+}
+
+static int open_as(const test_daemon *daemon, const pd_client_options *as, pd_client **client, pd_error *err)
+{
+    pd_client_options options = *as;
+
+    options.urls = daemon->url;
+    options.deadline = patient(5);
+    return pd_client_open(client, &options, err);
+}
+
+/* The second of two workers is refused, and told these words. */
+static void expect_refusal(const test_daemon *daemon, const pd_client_options *first, const pd_client_options *second, int code, const char *words)
+{
+    pd_client *a, *b;
+    pd_error err = { 0 };
+
+    if (open_as(daemon, first, &a, &err) != PD_OK) fail_msg("%s", err.text);
+    assert_int_equal(open_as(daemon, second, &b, &err), code);
+    if (strstr(err.text, words) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, words);
+    pd_client_close(a);
+}
+
+static void a_worker_with_another_world_size_is_told_so(void **state)
+{
+    expect_refusal(*state, &(pd_client_options){ .job = "world", .rank = 0, .world_size = 2 },
+                   &(pd_client_options){ .job = "world", .rank = 1, .world_size = 3 }, PD_FAILED_PRECONDITION, "world_size");
+}
+
+static void a_worker_with_another_configuration_is_told_the_key(void **state)
+{
+    static const char *const mean[] = { "aggregate=mean", NULL }, *const sum[] = { "aggregate=sum", NULL };
+
+    expect_refusal(*state, &(pd_client_options){ .job = "keys", .rank = 0, .world_size = 2, .options = mean },
+                   &(pd_client_options){ .job = "keys", .rank = 1, .world_size = 2, .options = sum }, PD_FAILED_PRECONDITION, "aggregate");
+}
+
+static void a_worker_with_other_rules_is_told_which(void **state)
+{
+    static const char *const one[] = { "* sgd lr=0.5", NULL }, *const two[] = { "* sgd lr=0.25", NULL };
+
+    expect_refusal(*state, &(pd_client_options){ .job = "rules", .rank = 0, .world_size = 2, .rules = one },
+                   &(pd_client_options){ .job = "rules", .rank = 1, .world_size = 2, .rules = two }, PD_FAILED_PRECONDITION, "0.25");
+}
+
+static void expect_open_refused(const test_daemon *daemon, const pd_client_options *as, int code, const char *words)
+{
+    pd_client *client;
+    pd_error err = { 0 };
+
+    assert_int_equal(open_as(daemon, as, &client, &err), code);
+    if (strstr(err.text, words) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, words);
+}
+
+static void an_option_that_does_not_exist_is_named(void **state)
+{
+    static const char *const options[] = { "agregate=mean", NULL };
+    expect_open_refused(*state, &(pd_client_options){ .job = "typo", .world_size = 1, .options = options }, PD_INVALID_ARGUMENT, "agregate");
+}
+
+static void a_value_that_is_none_of_an_options_is_named(void **state)
+{
+    static const char *const options[] = { "nonfinite=explode", NULL };
+    expect_open_refused(*state, &(pd_client_options){ .job = "value", .world_size = 1, .options = options }, PD_INVALID_ARGUMENT, "explode");
+}
+
+/* ---- parameters ---- */
+
+static int declare_with(const test_daemon *daemon, const char *job, int rank, int world, const char *const *rules, const pd_client_param *params, size_t n,
+                        pd_client **client, pd_error *err)
+{
+    int rc = open_as(daemon, &(pd_client_options){ .job = job, .rank = rank, .world_size = world, .rules = rules }, client, err);
+
+    if (rc != PD_OK) *client = NULL;
+    return rc == PD_OK ? pd_client_declare(*client, params, n, err) : rc;
+}
+
+static void expect_declare_refused(const test_daemon *daemon, const char *job, const char *const *rules, const pd_client_param *params, size_t n, int code,
+                                   const char *words)
+{
+    pd_client *client;
+    pd_error err = { 0 };
+
+    assert_int_equal(declare_with(daemon, job, 0, 1, rules, params, n, &client, &err), code);
+    if (strstr(err.text, words) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, words);
+    pd_client_close(client);
+}
+
+static void a_shape_that_differs_from_what_another_rank_declared_is_named(void **state)
+{
+    const pd_client_param mine[] = { { .name = "layer/kernel", .shape = { 2, { 4, 10 } } } }, other[] = { { .name = "layer/kernel", .shape = { 2, { 10, 4 } } } };
+    test_daemon *daemon = *state;
+    pd_client *a, *b;
+    pd_error err = { 0 };
+
+    assert_int_equal(open_as(daemon, &(pd_client_options){ .job = "shapes", .rank = 0, .world_size = 2 }, &a, &err), PD_OK);
+    assert_int_equal(pd_client_declare(a, mine, 1, &err), PD_OK);
+    assert_int_equal(declare_with(daemon, "shapes", 1, 2, NULL, other, 1, &b, &err), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(err.text, "layer/kernel"));
+    assert_non_null(strstr(err.text, "(4, 10)"));
+    assert_non_null(strstr(err.text, "(10, 4)"));
+    assert_int_equal(pd_client_declare(b, mine, 1, &err), PD_OK);       /* mended on the same handle */
+    pd_client_close(a);
+    pd_client_close(b);
+}
+
+static void a_parameter_that_another_rank_did_not_declare_is_named(void **state)
+{
+    const pd_client_param mine[] = { { .name = "a", .shape = { 1, { 4 } } } }, other[] = { { .name = "a", .shape = { 1, { 4 } } }, { .name = "b", .shape = { 1, { 4 } } } };
+    test_daemon *daemon = *state;
+    pd_client *a, *b;
+    pd_error err = { 0 };
+
+    assert_int_equal(open_as(daemon, &(pd_client_options){ .job = "sets", .rank = 0, .world_size = 2 }, &a, &err), PD_OK);
+    assert_int_equal(pd_client_declare(a, mine, 1, &err), PD_OK);
+    assert_int_equal(declare_with(daemon, "sets", 1, 2, NULL, other, 2, &b, &err), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(err.text, "b"));
+    pd_client_close(a);
+    pd_client_close(b);
+}
+
+static const pd_client_param plain[] = { { .name = "w", .shape = { 1, { 4 } } } };
+
+static void an_unknown_optimizer_a_bad_hyperparameter_and_a_name_twice_are_refused(void **state)
+{
+    static const char *const unknown[] = { "* adamant", NULL }, *const hyper[] = { "* sgd momentun=0.9", NULL }, *const range[] = { "* sgd lr=-1", NULL };
+    const pd_client_param twice[] = { { .name = "w", .shape = { 1, { 4 } } }, { .name = "w", .shape = { 1, { 4 } } } };
+    test_daemon *daemon = *state;
+
+    expect_open_refused(daemon, &(pd_client_options){ .job = "unknown", .world_size = 1, .rules = unknown }, PD_INVALID_ARGUMENT, "adamant");
+    expect_open_refused(daemon, &(pd_client_options){ .job = "hyper", .world_size = 1, .rules = hyper }, PD_INVALID_ARGUMENT, "momentun");
+    expect_open_refused(daemon, &(pd_client_options){ .job = "range", .world_size = 1, .rules = range }, PD_INVALID_ARGUMENT, "lr");
+    expect_declare_refused(daemon, "twice", NULL, twice, 2, PD_INVALID_ARGUMENT, "w");
+}
+
+static void a_parameter_that_no_rule_matches_is_named(void **state)
+{
+    static const char *const rules[] = { "encoder/* sgd", NULL };
+    expect_declare_refused(*state, "unmatched", rules, plain, 1, PD_INVALID_ARGUMENT, "w");
+}
+
+/* ---- limits ---- */
+
+static void more_bytes_than_the_daemon_may_hold_are_refused(void **state)
+{
+    static const char *const flags[] = { "--max-total-bytes=1MiB", NULL };
+    const pd_client_param large[] = { { .name = "large", .shape = { 2, { 1000, 1000 } } } };
+    test_daemon *daemon = daemon_start(flags);
+    pd_client *client;
+    pd_error err = { 0 };
+    (void)state;
+
+    expect_declare_refused(daemon, "large", NULL, large, 1, PD_RESOURCE_EXHAUSTED, "max_total_bytes");
+    assert_int_equal(declare_with(daemon, "small", 0, 1, NULL, plain, 1, &client, &err), PD_OK);
+    pd_client_close(client);
+    assert_int_equal(daemon_stop(daemon, patient(10)), 0);
+}
+
+static void one_connection_too_many_is_told_and_the_others_live(void **state)
+{
+    static const char *const flags[] = { "--max-connections=2", NULL };
+    test_daemon *daemon = daemon_start(flags);
+    pd_client *a, *b, *c;
+    pd_error err = { 0 };
+    (void)state;
+
+    assert_int_equal(open_as(daemon, &(pd_client_options){ .job = "a", .world_size = 1 }, &a, &err), PD_OK);
+    assert_int_equal(open_as(daemon, &(pd_client_options){ .job = "b", .world_size = 1 }, &b, &err), PD_OK);
+    assert_int_equal(open_as(daemon, &(pd_client_options){ .job = "c", .world_size = 1 }, &c, &err), PD_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(err.text, "max_connections"));
+    assert_int_equal(pd_client_barrier(a, &err), PD_OK);
+    pd_client_close(a);
+    for (int i = 0; i < 100 && open_as(daemon, &(pd_client_options){ .job = "c", .world_size = 1 }, &c, &err) != PD_OK; i++) sleep_for(0.01);
+    assert_int_equal(pd_client_barrier(c, &err), PD_OK);            /* there is room again */
+    pd_client_close(b);
+    pd_client_close(c);
+    assert_int_equal(daemon_stop(daemon, patient(10)), 0);
+}
+
+static void one_job_too_many_is_refused(void **state)
+{
+    static const char *const flags[] = { "--max-jobs=1", NULL };
+    test_daemon *daemon = daemon_start(flags);
+    (void)state;
+
+    expect_refusal(daemon, &(pd_client_options){ .job = "a", .world_size = 1 }, &(pd_client_options){ .job = "b", .world_size = 1 },
+                   PD_RESOURCE_EXHAUSTED, "max_jobs");
+    assert_int_equal(daemon_stop(daemon, patient(10)), 0);
+}
+
+static void more_parameters_than_a_job_may_have_are_refused(void **state)
+{
+    static const char *const flags[] = { "--max-params=1", NULL };
+    const pd_client_param two[] = { { .name = "a", .shape = { 1, { 4 } } }, { .name = "b", .shape = { 1, { 4 } } } };
+    test_daemon *daemon = daemon_start(flags);
+    (void)state;
+
+    expect_declare_refused(daemon, "two", NULL, two, 2, PD_RESOURCE_EXHAUSTED, "max_params");
+    assert_int_equal(daemon_stop(daemon, patient(10)), 0);
+}
+
+/* Each rank owns at least its largest frame of the budget for gradients in flight: two ranks fit, three do not. */
+static void a_job_whose_ranks_have_no_share_of_the_ingest_budget_is_refused(void **state)
+{
+    static const char *const flags[] = { "--chunk-bytes=64KiB", "--ingest-bytes=140KiB", NULL };
+    const pd_client_param param[] = { { .name = "w", .shape = { 1, { 20000 } } } };
+    test_daemon *daemon = daemon_start(flags);
+    pd_client *three, *two[2];
+    pd_error err = { 0 };
+    (void)state;
+
+    assert_int_equal(declare_with(daemon, "three", 0, 3, NULL, param, 1, &three, &err), PD_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(err.text, "ingest_bytes"));
+    pd_client_close(three);
+    for (int r = 0; r < 2; r++)
+        if (declare_with(daemon, "two", r, 2, NULL, param, 1, &two[r], &err) != PD_OK) fail_msg("rank %d: %s", r, err.text);
+    for (int r = 0; r < 2; r++) pd_client_close(two[r]);
+    assert_int_equal(daemon_stop(daemon, patient(10)), 0);
+}
+
+/* ---- the handle's own checks ---- */
+
+static void calls_in_the_wrong_order_are_refused_without_asking(void **state)
+{
+    test_daemon *daemon = *state;
+    model *m = model_new(sizes, 2);
+    pd_client *client;
+    pd_ticket_id ticket;
+    pd_error err = { 0 };
+    pd_item item = { .param = 0 };
+
+    assert_int_equal(open_as(daemon, &(pd_client_options){ .job = "order", .world_size = 1 }, &client, &err), PD_OK);
+    assert_int_equal(pd_client_push(client, &item, 1, NULL, &ticket, &err), PD_FAILED_PRECONDITION);
+    assert_int_equal(pd_client_declare(client, m->params, 2, &err), PD_OK);
+    assert_int_equal(pd_client_declare(client, m->params, 2, &err), PD_FAILED_PRECONDITION);
+    item.param = 2;
+    assert_int_equal(pd_client_push(client, &item, 1, NULL, &ticket, &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_client_leave(client, &err), PD_OK);
+    assert_int_equal(pd_client_barrier(client, &err), PD_FAILED_PRECONDITION);
+    pd_client_close(client);
+    model_free(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_worker_with_another_world_size_is_told_so),
+        cmocka_unit_test(a_worker_with_another_configuration_is_told_the_key),
+        cmocka_unit_test(a_worker_with_other_rules_is_told_which),
+        cmocka_unit_test(an_option_that_does_not_exist_is_named),
+        cmocka_unit_test(a_value_that_is_none_of_an_options_is_named),
+        cmocka_unit_test(a_shape_that_differs_from_what_another_rank_declared_is_named),
+        cmocka_unit_test(a_parameter_that_another_rank_did_not_declare_is_named),
+        cmocka_unit_test(an_unknown_optimizer_a_bad_hyperparameter_and_a_name_twice_are_refused),
+        cmocka_unit_test(a_parameter_that_no_rule_matches_is_named),
+        cmocka_unit_test(more_bytes_than_the_daemon_may_hold_are_refused),
+        cmocka_unit_test(one_connection_too_many_is_told_and_the_others_live),
+        cmocka_unit_test(one_job_too_many_is_refused),
+        cmocka_unit_test(more_parameters_than_a_job_may_have_are_refused),
+        cmocka_unit_test(a_job_whose_ranks_have_no_share_of_the_ingest_budget_is_refused),
+        cmocka_unit_test(calls_in_the_wrong_order_are_refused_without_asking),
+    };
+    return cmocka_run_group_tests(tests, start_daemon, stop_daemon);
+}
