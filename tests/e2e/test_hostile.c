@@ -1,0 +1,560 @@
+/* Frames that lie, garbage, and peers that dawdle, on raw sockets: a clear error, nothing changed, the daemon lives and serves the others. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "daemon.h"
+#include "message.h"
+#include "team.h"
+
+static const char *const flags[] = {
+    "--chunk-bytes=4KiB", "--max-payload=64KiB", "--handshake-timeout=1s", "--heartbeat-timeout=20s", "--read-timeout=1s", "--write-timeout=1s", NULL,
+};
+enum { SIZE = 1500, CHUNK = 1024 };
+static const int64_t sizes[] = { SIZE, 8 };
+static const char *const rules[] = { "* sgd lr=1", NULL };
+
+/* A raw connection beside a well-behaved worker of the same job, which counts steps: the job has two ranks, the raw one is rank 1. */
+typedef struct scene {
+    test_daemon *daemon;
+    model       *model;
+    team         team;
+    worker       good;              /* rank 0 */
+    int          fd;
+    uint64_t     id;
+    pd_arena    *arena;
+} scene;
+
+/* ---- raw frames ---- */
+
+static int connect_raw(int port)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    struct timeval limit = { .tv_sec = (time_t)patient(5) };
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    return fd;
+}
+
+static void send_raw(int fd, const void *at, size_t n)
+{
+    for (size_t sent = 0; sent < n;) {
+        ssize_t part = send(fd, (const uint8_t *)at + sent, n - sent, MSG_NOSIGNAL);
+        if (part <= 0) return;                  /* the daemon has had enough: what it answered is read next */
+        sent += (size_t)part;
+    }
+}
+
+static bool read_raw(int fd, void *at, size_t n)
+{
+    for (size_t got = 0; got < n;) {
+        ssize_t part = recv(fd, (uint8_t *)at + got, n - got, 0);
+        if (part <= 0) return false;
+        got += (size_t)part;
+    }
+    return true;
+}
+
+static void send_bytes(scene *s, unsigned method, const void *header, size_t header_bytes, const void *payload, size_t n, uint64_t claimed)
+{
+    uint8_t prefix[PD_PREFIX_BYTES];
+
+    pd_prefix_write(prefix, &(pd_prefix){ .version = 1, .method = (uint16_t)method, .header_bytes = (uint32_t)header_bytes, .payload_bytes = claimed,
+                                          .request = ++s->id });
+    send_raw(s->fd, prefix, sizeof prefix);
+    send_raw(s->fd, header, header_bytes);
+    send_raw(s->fd, payload, n);
+}
+
+static void send_message(scene *s, unsigned method, const ProtobufCMessage *message, const void *payload, size_t n)
+{
+    size_t bytes = protobuf_c_message_get_packed_size(message);
+    uint8_t *header = malloc(bytes + 1);
+
+    protobuf_c_message_pack(message, header);
+    send_bytes(s, method, header, bytes, payload, n, n);
+    free(header);
+}
+
+/* The next answer: its code (PD_OK when it is no error) and text. -1000: the connection was closed. */
+static int next_answer(scene *s, pd_error *err)
+{
+    uint8_t raw[PD_PREFIX_BYTES], header[PD_MAX_HEADER_BYTES], byte;
+    pd_prefix prefix;
+
+    memset(err, 0, sizeof *err);
+    if (!read_raw(s->fd, raw, sizeof raw)) return -1000;
+    assert_int_equal(pd_prefix_read(&prefix, raw, UINT64_MAX / 2, err), PD_OK);
+    assert_true(read_raw(s->fd, header, prefix.header_bytes));
+    for (uint64_t i = 0; i < prefix.payload_bytes; i++) assert_true(read_raw(s->fd, &byte, 1));
+    pd_arena_reset(s->arena);
+    return (prefix.flags & PD_FLAG_ERROR) != 0 ? pd_message_error(s->arena, header, prefix.header_bytes, err) : PD_OK;
+}
+
+static void expect_answer(scene *s, int code, const char *words)
+{
+    pd_error err;
+    int got = next_answer(s, &err);
+
+    if (got != code) fail_msg("expected %s, got %s: %s", pd_code_name(code), pd_code_name(got), err.text);
+    if (words != NULL && strstr(err.text, words) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, words);
+}
+
+static void say_hello(scene *s)
+{
+    Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
+
+    hello.protocol = 1;
+    hello.job = (char *)s->team.job;
+    hello.rank = 1;
+    hello.world_size = 2;
+    hello.nonce = 12345;
+    hello.rules = (char **)rules;
+    hello.n_rules = 1;
+    hello.label = (char *)"raw";
+    send_message(s, PD_HELLO, &hello.base, NULL, 0);
+    expect_answer(s, PD_OK, NULL);
+}
+
+static void say_declare(scene *s)
+{
+    Paramd__DeclareRequest request = PARAMD__DECLARE_REQUEST__INIT;
+    Paramd__Parameter params[2] = { PARAMD__PARAMETER__INIT, PARAMD__PARAMETER__INIT }, *list[] = { &params[0], &params[1] };
+    uint64_t dims[] = { SIZE, 8 };
+
+    for (int i = 0; i < 2; i++) {
+        params[i].name = (char *)s->model->params[i].name;
+        params[i].shape = &dims[i];
+        params[i].n_shape = 1;
+    }
+    request.parameters = list;
+    request.n_parameters = 2;
+    request.last = true;
+    send_message(s, PD_DECLARE, &request.base, NULL, 0);
+    expect_answer(s, PD_OK, NULL);
+}
+
+/* A fresh raw connection that has declared; the one before, if any, is closed. */
+static void reconnect(scene *s)
+{
+    if (s->fd >= 0) close(s->fd);
+    s->fd = connect_raw(s->daemon->port);
+    s->id = 0;
+    say_hello(s);
+    say_declare(s);
+}
+
+static void push_pieces(scene *s, Paramd__Piece *pieces, size_t n, size_t payload_bytes)
+{
+    Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
+    Paramd__Piece *list[64];
+    uint8_t *payload = calloc(1, payload_bytes + 1);
+
+    for (size_t i = 0; i < n; i++) list[i] = &pieces[i];
+    push.step = 1;
+    push.pieces = list;
+    push.n_pieces = n;
+    send_message(s, PD_PUSH, &push.base, payload, payload_bytes);
+    free(payload);
+}
+
+static Paramd__Piece piece(uint32_t handle, uint64_t first, uint64_t count, uint64_t offset)
+{
+    Paramd__Piece p = PARAMD__PIECE__INIT;
+
+    p.handle = handle;
+    p.dtype = PD_F32;
+    p.first = first;
+    p.count = count;
+    p.offset = offset;
+    return p;
+}
+
+/* ---- the scene ---- */
+
+static int set_up(void **state)
+{
+    static int serial;
+    static char job[32];
+    scene *s = calloc(1, sizeof *s);
+
+    snprintf(job, sizeof job, "hostile-%d", serial++);
+    s->daemon = daemon_start(flags);
+    s->model = model_new(sizes, 2);
+    s->team = (team){ .url = s->daemon->url, .job = job, .world = 2, .rules = rules, .model = s->model, .zero = true };
+    s->arena = pd_arena_new(PD_ARENA_BUDGET);
+    s->fd = -1;
+    assert_true(worker_open(&s->good, &s->team, 0));
+    assert_true(worker_declare(&s->good));
+    reconnect(s);
+    *state = s;
+    return 0;
+}
+
+/* After whatever was sent, both ranks take one step, and it is the first: nothing has changed. */
+static int tear_down(void **state)
+{
+    scene *s = *state;
+    float ones[CHUNK + (SIZE - CHUNK) + 8 + 32];
+    Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
+    Paramd__Piece pieces[3] = { piece(0, 0, CHUNK, 0), piece(0, CHUNK, SIZE - CHUNK, 4 * CHUNK), piece(1, 0, 8, 6016) }, *list[3] = { &pieces[0], &pieces[1], &pieces[2] };
+
+    for (size_t i = 0; i < sizeof ones / sizeof ones[0]; i++) ones[i] = 1;
+    assert_true(daemon_lives(s->daemon));
+    reconnect(s);
+    push.step = 1;
+    push.pieces = list;
+    push.n_pieces = 3;
+    send_message(s, PD_PUSH, &push.base, ones, 6016 + 32);
+    if (!worker_count(&s->good)) fail_msg("%s", s->good.failure);
+    expect_answer(s, PD_OK, NULL);
+    assert_true(worker_counted(&s->good, 1));
+    close(s->fd);
+    worker_free(&s->good);
+    pd_arena_free(s->arena);
+    model_free(s->model);
+    assert_int_equal(daemon_stop(s->daemon, patient(10)), 0);
+    free(s);
+    return 0;
+}
+
+/* ---- garbage ---- */
+
+static void expect_end(scene *s, const char *words)
+{
+    pd_error err;
+    int code = next_answer(s, &err);
+
+    if (code == PD_OK) fail_msg("expected an error, got an answer");
+    if (code != -1000 && words != NULL && strstr(err.text, words) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, words);
+    assert_int_equal(next_answer(s, &err), -1000);          /* and the end of the stream */
+}
+
+static void talk(scene *s, const void *at, size_t n)
+{
+    close(s->fd);
+    s->fd = connect_raw(s->daemon->port);
+    send_raw(s->fd, at, n);
+}
+
+static void another_protocol_is_told_so(void **state)
+{
+    static const char http[] = "GET / HTTP/1.1\r\nHost: localhost:7070\r\nAccept: */*\r\n\r\n";
+    scene *s = *state;
+
+    talk(s, http, sizeof http - 1);
+    expect_end(s, "another protocol");
+}
+
+static void random_bytes_end_their_connection_alone(void **state)
+{
+    scene *s = *state;
+    uint8_t noise[4096];
+    uint64_t x = 88172645463325252u;
+    pd_error err;
+
+    for (int round = 0; round < 20; round++) {
+        for (size_t i = 0; i < sizeof noise; i++) {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            noise[i] = (uint8_t)x;
+        }
+        if (round % 2 == 0) memcpy(noise, "PDF1\1\0\0\0", 8);      /* a good beginning */
+        talk(s, noise, sizeof noise);
+        while (next_answer(s, &err) != -1000) continue;
+    }
+}
+
+static void a_frame_cut_short_changes_nothing(void **state)
+{
+    scene *s = *state;
+    uint8_t prefix[PD_PREFIX_BYTES] = { 0 };
+
+    pd_prefix_write(prefix, &(pd_prefix){ .version = 1, .method = PD_HELLO, .header_bytes = 100, .request = 1 });
+    for (size_t n = 0; n <= sizeof prefix; n += 8) talk(s, prefix, n);
+}
+
+static void anything_before_hello_is_refused(void **state)
+{
+    scene *s = *state;
+    Paramd__Empty empty = PARAMD__EMPTY__INIT;
+
+    talk(s, NULL, 0);
+    send_message(s, PD_STATUS, &empty.base, NULL, 0);
+    expect_end(s, "Hello");
+}
+
+static void a_second_hello_is_refused(void **state)
+{
+    scene *s = *state;
+    Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
+
+    hello.protocol = 1;
+    hello.job = (char *)"other";
+    hello.world_size = 1;
+    send_message(s, PD_HELLO, &hello.base, NULL, 0);
+    expect_answer(s, PD_FAILED_PRECONDITION, "second Hello");
+}
+
+static void a_method_that_does_not_exist_is_refused_and_the_connection_goes_on(void **state)
+{
+    scene *s = *state;
+
+    send_bytes(s, 999, NULL, 0, NULL, 0, 0);
+    expect_answer(s, PD_UNIMPLEMENTED, "999");
+    send_bytes(s, PD_HEARTBEAT, NULL, 0, NULL, 0, 0);
+    expect_answer(s, PD_OK, NULL);
+}
+
+static void a_worker_may_not_do_an_operators_work(void **state)
+{
+    scene *s = *state;
+    Paramd__Empty empty = PARAMD__EMPTY__INIT;
+
+    send_message(s, PD_SHUTDOWN, &empty.base, NULL, 0);
+    expect_answer(s, PD_PERMISSION_DENIED, NULL);
+}
+
+/* ---- lengths ---- */
+
+static void a_header_longer_than_allowed_ends_the_stream(void **state)
+{
+    scene *s = *state;
+    uint8_t prefix[PD_PREFIX_BYTES];
+
+    pd_prefix_write(prefix, &(pd_prefix){ .version = 1, .method = PD_PUSH, .header_bytes = UINT32_MAX, .request = 9 });
+    send_raw(s->fd, prefix, sizeof prefix);
+    expect_end(s, "header");
+}
+
+static void a_payload_longer_than_allowed_ends_the_stream_before_memory_is_asked_for(void **state)
+{
+    scene *s = *state;
+    uint8_t prefix[PD_PREFIX_BYTES];
+
+    pd_prefix_write(prefix, &(pd_prefix){ .version = 1, .method = PD_PUSH, .header_bytes = 0, .payload_bytes = UINT64_MAX / 4, .request = 9 });
+    send_raw(s->fd, prefix, sizeof prefix);
+    expect_end(s, "payload");
+}
+
+static void a_header_that_is_no_message_is_refused(void **state)
+{
+    scene *s = *state;
+    uint8_t header[64];
+
+    memset(header, 0xff, sizeof header);
+    send_bytes(s, PD_PUSH, header, sizeof header, NULL, 0, 0);
+    expect_answer(s, PD_INVALID_ARGUMENT, NULL);
+}
+
+/* Empty sub-messages: two bytes on the wire, dozens in memory. */
+static void a_header_bomb_is_refused(void **state)
+{
+    scene *s = *state;
+    uint8_t *header = malloc(PD_MAX_HEADER_BYTES);
+
+    for (size_t i = 0; i < PD_MAX_HEADER_BYTES; i += 2) {
+        header[i] = 6 << 3 | 2;                 /* PushRequest.pieces, of no bytes */
+        header[i + 1] = 0;
+    }
+    send_bytes(s, PD_PUSH, header, PD_MAX_HEADER_BYTES, NULL, 0, 0);
+    expect_answer(s, PD_RESOURCE_EXHAUSTED, NULL);
+    free(header);
+}
+
+static void a_payload_where_none_belongs_is_refused(void **state)
+{
+    static const uint8_t bytes[100];
+    scene *s = *state;
+
+    send_bytes(s, PD_HEARTBEAT, NULL, 0, bytes, sizeof bytes, sizeof bytes);
+    expect_answer(s, PD_INVALID_ARGUMENT, "payload");
+    send_bytes(s, PD_HEARTBEAT, NULL, 0, NULL, 0, 0);
+    expect_answer(s, PD_OK, NULL);              /* and it was read away */
+}
+
+/* ---- pieces ---- */
+
+static void expect_piece_refused(scene *s, Paramd__Piece *pieces, size_t n, size_t payload_bytes, const char *words)
+{
+    push_pieces(s, pieces, n, payload_bytes);
+    expect_answer(s, PD_INVALID_ARGUMENT, words);
+}
+
+static void a_piece_of_an_unknown_handle_is_refused(void **state)
+{
+    expect_piece_refused(*state, (Paramd__Piece[]){ piece(2, 0, 8, 0) }, 1, 32, "handle 2");
+}
+
+static void a_piece_that_is_not_one_chunk_is_refused(void **state)
+{
+    expect_piece_refused(*state, (Paramd__Piece[]){ piece(0, 0, CHUNK - 1, 0) }, 1, 4 * CHUNK, "p0");
+    expect_piece_refused(*state, (Paramd__Piece[]){ piece(0, 0, SIZE, 0) }, 1, 4 * SIZE, "p0");
+    expect_piece_refused(*state, (Paramd__Piece[]){ piece(0, 1, CHUNK, 0) }, 1, 4 * CHUNK, "p0");
+    expect_piece_refused(*state, (Paramd__Piece[]){ piece(0, 2 * CHUNK, 8, 0) }, 1, 32, "p0");
+    expect_piece_refused(*state, (Paramd__Piece[]){ piece(1, 0, 9, 0) }, 1, 36, "p1");
+    expect_piece_refused(*state, (Paramd__Piece[]){ piece(1, 0, UINT64_MAX, 0) }, 1, 32, "p1");
+    expect_piece_refused(*state, (Paramd__Piece[]){ piece(1, UINT64_MAX, 8, 0) }, 1, 32, "p1");
+}
+
+static void pieces_that_overlap_leave_the_payload_or_are_not_aligned_are_refused(void **state)
+{
+    expect_piece_refused(*state, (Paramd__Piece[]){ piece(0, 0, CHUNK, 0), piece(1, 0, 8, 0) }, 2, 4 * CHUNK, "p1");
+    expect_piece_refused(*state, (Paramd__Piece[]){ piece(1, 0, 8, 64) }, 1, 96, "p1");
+    expect_piece_refused(*state, (Paramd__Piece[]){ piece(1, 0, 8, 4) }, 1, 36, "p1");
+    expect_piece_refused(*state, (Paramd__Piece[]){ piece(1, 0, 8, 0) }, 1, 31, "p1");
+    expect_piece_refused(*state, (Paramd__Piece[]){ piece(1, 0, 8, UINT64_MAX - 63) }, 1, 32, "p1");
+    expect_piece_refused(*state, (Paramd__Piece[]){ piece(1, 0, 8, 0) }, 1, 4096, "4096");
+}
+
+static void the_same_chunk_twice_is_refused(void **state)
+{
+    expect_piece_refused(*state, (Paramd__Piece[]){ piece(1, 0, 8, 0), piece(1, 0, 8, 64) }, 2, 96, "p1");
+}
+
+static void an_unknown_element_type_is_refused(void **state)
+{
+    Paramd__Piece one = piece(1, 0, 8, 0);
+
+    one.dtype = 7;
+    expect_piece_refused(*state, &one, 1, 32, "dtype");
+}
+
+static void an_absent_piece_with_data_is_refused(void **state)
+{
+    Paramd__Piece one = piece(1, 0, 8, 0);
+
+    one.absent = true;
+    expect_piece_refused(*state, &one, 1, 32, "absent");
+}
+
+static void a_step_that_is_not_the_next_is_refused(void **state)
+{
+    scene *s = *state;
+    Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
+    Paramd__Piece one = piece(1, 0, 8, 0), *list[] = { &one };
+    float payload[8] = { 0 };
+
+    push.pieces = list;
+    push.n_pieces = 1;
+    push.step = 3;
+    send_message(s, PD_PUSH, &push.base, payload, sizeof payload);
+    expect_answer(s, PD_FAILED_PRECONDITION, "step 3");
+    push.step = 0;
+    send_message(s, PD_PUSH, &push.base, payload, sizeof payload);
+    expect_answer(s, PD_INVALID_ARGUMENT, "step 0");
+}
+
+static void a_wrong_checksum_ends_the_stream(void **state)
+{
+    scene *s = *state;
+    uint8_t prefix[PD_PREFIX_BYTES];
+
+    pd_prefix_write(prefix, &(pd_prefix){ .version = 1, .method = PD_HEARTBEAT, .flags = PD_FLAG_CHECKSUM, .request = 9, .checksum = 1 });
+    send_raw(s->fd, prefix, sizeof prefix);
+    expect_end(s, "checksum");
+}
+
+/* ---- peers that dawdle ---- */
+
+/* Another worker's step while the raw peer dawdles: a job of its own is not held up. */
+static void expect_service(scene *s)
+{
+    team t = { .url = s->daemon->url, .job = "bystander", .world = 1, .rules = rules, .model = s->model, .zero = true };
+    double begun = seconds_now();
+    worker w;
+
+    if (!worker_open(&w, &t, 0) || !worker_declare(&w) || !worker_count(&w) || !worker_leave(&w)) fail_msg("%s", w.failure);
+    assert_true(seconds_now() - begun < patient(0.5));
+    worker_free(&w);
+}
+
+static void who_says_nothing_is_cut_and_holds_up_nobody(void **state)
+{
+    scene *s = *state;
+
+    talk(s, NULL, 0);
+    expect_service(s);
+    expect_end(s, "no Hello");
+}
+
+static void a_frame_that_trickles_is_cut_and_holds_up_nobody(void **state)
+{
+    scene *s = *state;
+    uint8_t prefix[PD_PREFIX_BYTES], byte = 0;
+    double begun = seconds_now();
+
+    pd_prefix_write(prefix, &(pd_prefix){ .version = 1, .method = PD_PUSH, .header_bytes = 1000, .request = 9 });
+    send_raw(s->fd, prefix, sizeof prefix);
+    expect_service(s);
+    while (send(s->fd, &byte, 1, MSG_NOSIGNAL) == 1 && seconds_now() - begun < patient(4)) sleep_for(0.05);
+    assert_in_range((int)(1000 * (seconds_now() - begun)), 900, (int)(1000 * patient(3.5)));
+}
+
+/* Asks for weights until nothing more can be sent, and reads none of them. */
+static void who_does_not_read_is_cut_and_holds_up_nobody(void **state)
+{
+    scene *s = *state;
+    Paramd__PullRequest pull = PARAMD__PULL_REQUEST__INIT;
+    Paramd__Want want = PARAMD__WANT__INIT, *wants[] = { &want };
+    uint8_t frame[200];
+    size_t bytes;
+
+    want.count = CHUNK;
+    pull.wants = wants;
+    pull.n_wants = 1;
+    bytes = protobuf_c_message_pack(&pull.base, frame + PD_PREFIX_BYTES) + PD_PREFIX_BYTES;
+    do pd_prefix_write(frame, &(pd_prefix){ .version = 1, .method = PD_PULL, .header_bytes = (uint32_t)(bytes - PD_PREFIX_BYTES), .request = ++s->id });
+    while (send(s->fd, frame, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes);
+    expect_service(s);
+    assert_true(daemon_says(s->daemon, "did not read", patient(6)));
+    expect_service(s);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(another_protocol_is_told_so),
+        TEST(random_bytes_end_their_connection_alone),
+        TEST(a_frame_cut_short_changes_nothing),
+        TEST(anything_before_hello_is_refused),
+        TEST(a_second_hello_is_refused),
+        TEST(a_method_that_does_not_exist_is_refused_and_the_connection_goes_on),
+        TEST(a_worker_may_not_do_an_operators_work),
+        TEST(a_header_longer_than_allowed_ends_the_stream),
+        TEST(a_payload_longer_than_allowed_ends_the_stream_before_memory_is_asked_for),
+        TEST(a_header_that_is_no_message_is_refused),
+        TEST(a_header_bomb_is_refused),
+        TEST(a_payload_where_none_belongs_is_refused),
+        TEST(a_piece_of_an_unknown_handle_is_refused),
+        TEST(a_piece_that_is_not_one_chunk_is_refused),
+        TEST(pieces_that_overlap_leave_the_payload_or_are_not_aligned_are_refused),
+        TEST(the_same_chunk_twice_is_refused),
+        TEST(an_unknown_element_type_is_refused),
+        TEST(an_absent_piece_with_data_is_refused),
+        TEST(a_step_that_is_not_the_next_is_refused),
+        TEST(a_wrong_checksum_ends_the_stream),
+        TEST(who_says_nothing_is_cut_and_holds_up_nobody),
+        TEST(a_frame_that_trickles_is_cut_and_holds_up_nobody),
+        TEST(who_does_not_read_is_cut_and_holds_up_nobody),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
