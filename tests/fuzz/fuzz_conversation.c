@@ -1,0 +1,480 @@
+/* Any conversation of up to three connections with the daemon: its loop thread's code on socket pairs, a real store run in line, no threads.
+ * Input: a sequence of choices. Each operation is a byte, modulo OPS (top bit: the daemon sees it only together with the next one), then
+ * the connection, then what the operation needs; frames are well formed but for the oddities that choices ask for. Whatever is sent, the daemon
+ * answers with well-formed frames, and in the end every buffer and snapshot has come home. Started with PARAMD_SEEDS it also proves that the
+ * seeds reach every handler. */
+#include "../../server/net/daemon.h"      /* tests have a daemon.h of their own */
+#include "message.h"
+#include "store.h"
+
+#include "seed.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { CONNS = 3, CHUNK = 64, MOST_PARAMS = 8, MOST_PIECES = 6, PAYLOAD = 8192, FRAME = 65536 + PAYLOAD };
+enum { RAW = PD_METHODS, CLOSE, TIME, SPOIL, CUT, TURN, DEAF, OPS };
+
+typedef struct peer {                   /* the other end of a connection */
+    int        fd;                      /* -1: not connected */
+    uint64_t   elements[MOST_PARAMS];   /* declared by handle */
+    unsigned   n_params;
+    uint64_t   last_id;
+    bool       deaf;                    /* reads nothing for now */
+    pd_framer *framer;
+} peer;
+
+static struct {
+    const uint8_t *at, *end;            /* choices left */
+    pd_daemon  *daemon;
+    pd_store   *store;
+    pd_mailbox *requests;
+    uint64_t    now;
+    peer        peers[CONNS];
+    unsigned    spoil_at, spoil_with, cut_to;   /* oddities of the next frame */
+} world;
+
+static uint64_t calls[PD_METHODS];      /* of all conversations */
+static uint8_t  bin[PAYLOAD];
+
+static uint8_t choice(void) { return world.at < world.end ? *world.at++ : 0; }
+
+/* ---- the daemon and its store, in line ---- */
+
+static void hush(int level, const char *format, ...) { (void)level, (void)format; }
+
+static void begin_world(void)
+{
+    pd_daemon_config config = {
+        .listen = "", .unix_socket = "", .max_connections = CONNS, .handshake_ms = 60000, .heartbeat_ms = 5000, .silence_ms = 60000, .read_ms = 60000,
+        .write_ms = 60000, .drain_ms = 1000, .ingest_bytes = 4 * PAYLOAD, .chunk_elements = CHUNK, .max_payload = PAYLOAD / 2, .max_pieces = 4,
+        .max_params = MOST_PARAMS, .max_header = 4096, .hello_bytes = 1024, .blas_core = "none", .log = hush,
+    };
+    pd_store_config store = { .max_jobs = 2, .max_params = MOST_PARAMS, .max_total_bytes = 1 << 20, .ingest_bytes = 4 * PAYLOAD, .chunk_elements = CHUNK,
+                              .threads = 1, .batch_ns = 5e7 };
+
+    MUST(pd_daemon_new(&world.daemon, &config, NULL) == PD_OK);
+    MUST(pd_store_new(&world.store, &store, NULL) == PD_OK);
+    MUST((world.requests = pd_mailbox_new(NULL, NULL)) != NULL);
+    pd_daemon_begin(world.daemon, world.requests);
+    world.now = 1000000000;
+    for (int i = 0; i < CONNS; i++) world.peers[i] = (peer){ .fd = -1 };
+}
+
+static bool apply_requests(void)
+{
+    pd_mail *mail = pd_mailbox_take(world.requests);
+    bool any = mail != NULL;
+
+    while (mail != NULL) {
+        pd_request *request = (pd_request *)(void *)mail;
+        mail = mail->next;
+        request->mail.next = NULL;
+        pd_store_apply(world.store, request, world.now);
+    }
+    return any;
+}
+
+static bool post_effects(void)
+{
+    pd_effect *first = pd_store_effects(world.store), *last = first;
+
+    if (first == NULL) return false;
+    while (last->mail.next != NULL) last = (pd_effect *)(void *)last->mail.next;
+    MUST(pd_mailbox_post(pd_daemon_effects(world.daemon), &first->mail, &last->mail) == PD_OK);
+    return true;
+}
+
+static void run_store(void)
+{
+    while (pd_store_work(world.store, world.now)) continue;
+    if (pd_store_next_tick(world.store) <= world.now) pd_store_tick(world.store, world.now);
+}
+
+/* ---- what the daemon says ---- */
+
+static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n)
+{
+    static struct iovec span;
+    pd_arena *arena = pd_arena_new(PD_ARENA_BUDGET);
+    void *message;
+    pd_error err;
+
+    (void)arg;
+    MUST(arena != NULL);
+    MUST((prefix->flags & PD_FLAG_REPLY) != 0);
+    if ((prefix->flags & PD_FLAG_ERROR) != 0) MUST(pd_message_error(arena, header, prefix->header_bytes, &err) < 0 && err.text[0] != '\0');
+    else MUST(pd_reply_unpack(arena, prefix->method, header, prefix->header_bytes, &message, &err) == PD_OK);
+    pd_arena_free(arena);
+    span = (struct iovec){ NULL, prefix->payload_bytes };
+    *spans = &span;
+    *n = prefix->payload_bytes > 0;
+    return PD_OK;
+}
+
+static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
+{
+    (void)arg, (void)prefix, (void)header;
+    return PD_OK;
+}
+
+static void disconnect(peer *p)
+{
+    if (p->fd >= 0) close(p->fd);
+    pd_framer_free(p->framer);
+    *p = (peer){ .fd = -1 };
+}
+
+static void listen_to(peer *p)
+{
+    while (p->fd >= 0 && !p->deaf) {
+        struct iovec iov[4];
+        int n = pd_framer_space(p->framer, iov, 4, 65536);
+        ssize_t got = readv(p->fd, iov, n);
+        if (got <= 0) {
+            if (got == 0) disconnect(p);
+            return;
+        }
+        MUST(pd_framer_fed(p->framer, (size_t)got) == PD_OK);
+    }
+}
+
+/* Everybody does what there is to do, until nobody has anything left. */
+static void pump(void)
+{
+    for (int quiet = 0, i = 0; quiet < 2 && i < 50; i++) {
+        bool any;
+        pd_daemon_turn(world.daemon);
+        any = apply_requests();
+        run_store();
+        any |= post_effects();
+        for (int k = 0; k < CONNS; k++) listen_to(&world.peers[k]);
+        quiet = any ? 0 : quiet + 1;
+    }
+}
+
+static void end_world(void)
+{
+    pd_request *drop = pd_request_new(PD_REQ_DROP, (pd_ticket){ 0, 0 });
+
+    pump();
+    for (int i = 0; i < CONNS; i++) disconnect(&world.peers[i]);
+    pump();
+    for (unsigned i = 0; i < PD_METHODS; i++) calls[i] += pd_daemon_calls(world.daemon, i);
+    pd_store_apply(world.store, drop, world.now);
+    post_effects();
+    pump();
+    pd_daemon_end(world.daemon);
+    apply_requests();
+    MUST(pd_store_count_bytes(world.store).held == 0 && pd_store_count_bytes(world.store).snapshots == 0);
+    post_effects();
+    pd_daemon_free(world.daemon);       /* asserts that every payload's memory is back */
+    pd_store_free(world.store);
+    pd_mailbox_free(world.requests);
+}
+
+/* ---- what peers say ---- */
+
+static void connect_peer(peer *p)
+{
+    const pd_framer_user user = { .header = on_header, .frame = on_frame };
+    int pair[2];
+
+    if (p->fd >= 0) return;
+    MUST(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
+    if (pd_daemon_adopt(world.daemon, pair[1]) != PD_OK) close(pair[1]);
+    *p = (peer){ .fd = pair[0], .framer = pd_framer_new(&user, UINT64_MAX) };
+    MUST(p->framer != NULL);
+}
+
+static void send_bytes(peer *p, const uint8_t *at, size_t n)
+{
+    connect_peer(p);
+    if (send(p->fd, at, n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;        /* the daemon has closed, or does not read: both are fine */
+}
+
+/* A frame with the oddities that were asked for; `payload` bytes of value `fill`. */
+static void send_frame(peer *p, unsigned method, const ProtobufCMessage *message, size_t payload, uint8_t fill)
+{
+    static uint8_t whole[FRAME];
+    uint8_t *frame;
+    size_t n;
+
+    connect_peer(p);
+    if (payload > PAYLOAD) payload = PAYLOAD;
+    if (pd_frame_pack(&frame, &n, method, 0, ++p->last_id, message, NULL, 0, payload) != PD_OK) return;
+    memcpy(whole, frame, n);
+    memset(whole + n, fill, payload);
+    free(frame);
+    n += payload;
+    if (world.spoil_with != 0) whole[world.spoil_at % n] ^= (uint8_t)world.spoil_with;
+    if (world.cut_to != 0 && world.cut_to < n) n = world.cut_to;
+    world.spoil_with = world.cut_to = 0;
+    send_bytes(p, whole, n);
+}
+
+static const char *const job_names[] = { "", "a", "b", "no such job" };
+
+static void say_hello(peer *p)
+{
+    static const char *const names[] = { "nonfinite", "aggregate", "colour", "" }, *const values[] = { "reject", "weighted_mean", "red", "\t" };
+    static const char *const rules[] = { "* sgd lr=0.1 momentum=0.9", "b* sgd lr=1", "* nonesuch", "" };
+    Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
+    Paramd__Option option = PARAMD__OPTION__INIT, *options[] = { &option };
+    uint8_t who = choice(), how = choice();
+    char *rule[] = { (char *)rules[how & 3], (char *)rules[how >> 2 & 3] };
+
+    hello.protocol = (how & 0x80) != 0 ? 0 : 1;
+    hello.job = (char *)job_names[who & 3];
+    hello.rank = who >> 2 & 3;
+    hello.world_size = 1 + (who >> 4 & 3);
+    hello.nonce = choice();
+    hello.label = (char *)"fuzz";
+    hello.rules = rule;
+    hello.n_rules = 1 + (how >> 6 & 1);
+    option.name = (char *)names[how >> 4 & 3];
+    option.value = (char *)values[how >> 4 & 3];
+    hello.options = options;
+    hello.n_options = (how & 0x30) != 0x30;
+    p->n_params = 0;
+    send_frame(p, PD_HELLO, &hello.base, 0, 0);
+}
+
+static void say_declare(peer *p)
+{
+    static const char *const names[] = { "w", "b", "bias", "deep/er.kernel", "", "\001", "w2", "w3" };
+    Paramd__DeclareRequest declare = PARAMD__DECLARE_REQUEST__INIT;
+    Paramd__Parameter at[4], *list[4];
+    uint64_t shapes[4][2];
+    uint8_t how = choice();
+
+    for (unsigned i = 0; i < (how & 3u); i++) {
+        uint8_t name = choice(), rows = choice(), columns = choice();
+        paramd__parameter__init(&at[i]);
+        at[i].name = (char *)names[name & 7];
+        at[i].pull_dtype = name >> 3 & 3;
+        at[i].shape = shapes[i];
+        at[i].n_shape = 2;
+        shapes[i][0] = rows == 255 ? UINT64_MAX : rows % 16;
+        shapes[i][1] = columns == 255 ? (uint64_t)1 << 62 : columns % 32;
+        if (p->n_params < MOST_PARAMS) p->elements[p->n_params++] = shapes[i][0] * shapes[i][1];
+        list[i] = &at[i];
+        declare.n_parameters++;
+    }
+    declare.parameters = list;
+    declare.last = (how & 4) == 0;
+    send_frame(p, PD_DECLARE, &declare.base, 0, 0);
+}
+
+/* A piece of what was declared, with an oddity where `how` asks for one. Returns where the next may begin. */
+static uint64_t make_piece(const peer *p, Paramd__Piece *piece, uint64_t offset)
+{
+    uint8_t which = choice(), how = choice();
+    uint64_t elements;
+
+    paramd__piece__init(piece);
+    piece->handle = which & 7;
+    elements = piece->handle < p->n_params ? p->elements[piece->handle] : 1;
+    piece->absent = (how & 1) != 0;
+    if (piece->absent) return offset;
+    piece->dtype = 1 + (how >> 1 & 3);
+    piece->first = (uint64_t)(which >> 3 & 7) * CHUNK;
+    piece->count = elements > piece->first ? (elements - piece->first < CHUNK ? elements - piece->first : CHUNK) : 0;
+    piece->offset = offset;
+    if ((how & 0xf0) == 0x10) piece->count++;
+    if ((how & 0xf0) == 0x20) piece->offset += 4;
+    if ((how & 0xf0) == 0x30) piece->first += 1;
+    if ((how & 0xf0) == 0x40) piece->offset = UINT64_MAX - 63;
+    return pd_piece_end(piece->offset, piece->count * pd_dtype_size((pd_dtype)piece->dtype));
+}
+
+typedef struct pieces { Paramd__Piece at[MOST_PIECES], *list[MOST_PIECES]; size_t n; uint64_t bytes; } pieces;
+
+static void make_pieces(const peer *p, pieces *out)
+{
+    out->n = choice() % (MOST_PIECES + 1);
+    out->bytes = 0;
+    for (size_t i = 0; i < out->n; i++) {
+        out->bytes = make_piece(p, &out->at[i], out->bytes);
+        out->list[i] = &out->at[i];
+    }
+}
+
+static void say_init(peer *p)
+{
+    Paramd__InitRequest init = PARAMD__INIT_REQUEST__INIT;
+    uint8_t fill = choice();
+    pieces all;
+
+    make_pieces(p, &all);
+    init.pieces = all.list;
+    init.n_pieces = all.n;
+    send_frame(p, PD_INIT, &init.base, all.bytes, fill);
+}
+
+static void say_push(peer *p, unsigned method)
+{
+    Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
+    Paramd__Option lr = PARAMD__OPTION__INIT, *hypers[] = { &lr };
+    uint8_t how = choice(), fill = choice();
+    pieces all;
+
+    make_pieces(p, &all);
+    push.step = how & 7;
+    push.weight = (how & 8) != 0 ? 2 : (how & 16) != 0 ? -1 : 0;
+    push.zero_weight = (how & 32) != 0;
+    push.presummed = (how & 64) != 0;
+    lr.name = (char *)"lr";
+    lr.value = (char *)"0.5";
+    push.hypers = hypers;
+    push.n_hypers = how >> 7;
+    push.pieces = all.list;
+    push.n_pieces = all.n;
+    send_frame(p, method, &push.base, all.bytes, fill);
+}
+
+static void say_pull(peer *p)
+{
+    Paramd__PullRequest pull = PARAMD__PULL_REQUEST__INIT;
+    Paramd__Want at[MOST_PIECES], *list[MOST_PIECES];
+    pieces all;
+
+    pull.min_step = choice() & 7;
+    make_pieces(p, &all);
+    for (size_t i = 0; i < all.n; i++) {
+        paramd__want__init(&at[i]);
+        at[i].handle = all.at[i].handle;
+        at[i].first = all.at[i].first;
+        at[i].count = all.at[i].count;
+        list[i] = &at[i];
+    }
+    pull.wants = list;
+    pull.n_wants = all.n;
+    send_frame(p, PD_PULL, &pull.base, 0, 0);
+}
+
+static void say_to_operators(peer *p, unsigned method)
+{
+    Paramd__Empty empty = PARAMD__EMPTY__INIT;
+    Paramd__BarrierRequest barrier = PARAMD__BARRIER_REQUEST__INIT;
+    Paramd__ListRequest list = PARAMD__LIST_REQUEST__INIT;
+    Paramd__DropRequest drop = PARAMD__DROP_REQUEST__INIT;
+    Paramd__DrainRequest drain = PARAMD__DRAIN_REQUEST__INIT;
+    uint8_t how = method == PD_BARRIER || method == PD_LIST || method == PD_DROP || method == PD_DRAIN ? choice() : 0;
+
+    barrier.sequence = how;
+    list.what = how & 7;
+    list.job = drop.job = (char *)job_names[how >> 3 & 3];
+    list.start = how >> 5;
+    drain.timeout_ms = how;
+    send_frame(p, method, method == PD_BARRIER ? &barrier.base : method == PD_LIST ? &list.base : method == PD_DROP ? &drop.base
+               : method == PD_DRAIN ? &drain.base : &empty.base, 0, 0);
+}
+
+static void say(peer *p, unsigned method)
+{
+    switch (method) {
+    case PD_HELLO:     say_hello(p); break;
+    case PD_DECLARE:   say_declare(p); break;
+    case PD_INIT:      say_init(p); break;
+    case PD_PUSH:
+    case PD_PUSH_PULL: say_push(p, method); break;
+    case PD_PULL:      say_pull(p); break;
+    default:           say_to_operators(p, method); break;
+    }
+}
+
+static void send_raw(peer *p)
+{
+    size_t n = choice();
+
+    if (n > (size_t)(world.end - world.at)) n = (size_t)(world.end - world.at);
+    memcpy(bin, world.at, n);
+    world.at += n;
+    if (n > 0) send_bytes(p, bin, n);
+}
+
+static void operate(unsigned op, peer *p)
+{
+    switch (op) {
+    case RAW:   send_raw(p); break;
+    case CLOSE: disconnect(p); break;
+    case TIME:  world.now += (uint64_t)choice() * 1000000000u; break;
+    case SPOIL: world.spoil_at = choice(); world.spoil_with = choice(); break;
+    case CUT:   world.cut_to = choice(); break;
+    case TURN:  break;
+    case DEAF:  p->deaf = !p->deaf; break;
+    default:    say(p, op); break;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    world.at = data;
+    world.end = data + (size < 2048 ? size : 2048);
+    world.spoil_with = world.cut_to = 0;
+    begin_world();
+    while (world.at < world.end) {
+        uint8_t op = choice();
+        operate((op & 0x7f) % OPS, &world.peers[choice() % CONNS]);
+        if ((op & 0x80) == 0) pump();
+    }
+    end_world();
+    return 0;
+}
+
+/* ---- seeds ---- */
+
+#define WORKER(job, rank, world) (uint8_t)((job) | (rank) << 2 | ((world) - 1) << 4)
+#define PLAIN 0x30                      /* Hello: no options, one rule for all */
+#define F32_  0                         /* make_piece: float32, no oddity */
+
+/* Two ranks train two parameters, one of them of two chunks, through every method a worker has. */
+static const uint8_t training[] = {
+    PD_HELLO, 0, WORKER(1, 0, 2), PLAIN, 1,  PD_HELLO, 1, WORKER(1, 1, 2), PLAIN, 2,
+    PD_DECLARE, 0, 1 | 4, 0 | 1 << 3, 10, 10,  PD_DECLARE, 0, 1, 1 | 1 << 3, 1, 7,
+    PD_DECLARE, 1, 2, 0 | 1 << 3, 10, 10, 1 | 3 << 3, 1, 7,
+    PD_PULL, 1, 0, 1, 1, F32_,
+    PD_INIT, 0, 0, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,
+    PD_PUSH_PULL, 0, 1, 1, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,  PD_PUSH, 1, 1, 2, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,
+    PD_PUSH_PULL | 0x80, 1, 2, 1, 1, 1, 1, PD_PUSH, 0, 2 | 128, 3, 1, 1, 2,
+    PD_PUSH_PULL, 0, 1, 1, 1, 1, F32_,
+    PD_BARRIER, 0, 1,  PD_BARRIER, 1, 1,  PD_HEARTBEAT, 0,  PD_LEAVE, 0,  PD_LEAVE, 1,
+};
+/* An operator looks at a worker's job and ends it. */
+static const uint8_t operating[] = {
+    PD_HELLO, 0, WORKER(1, 0, 1), PLAIN, 1,  PD_DECLARE, 0, 1, 0, 3, 3,  PD_INIT, 0, 0, 1, 0, F32_,  PD_PULL, 0, 5, 1, 0, F32_,
+    PD_HELLO, 1, WORKER(0, 0, 1), PLAIN, 0,  PD_STATUS, 1,  PD_LIST, 1, 1,  PD_LIST, 1, 2 | 1 << 3,  PD_LIST, 1, 3 | 1 << 3,  PD_LIST, 1, 2 | 3 << 3,
+    PD_OPTIMIZERS, 1,  PD_DROP, 1, 1 << 3,  PD_PUSH, 0, 1, 0, 1, 0, F32_,  PD_DRAIN, 1, 5,  TIME, 0, 9,  PD_SHUTDOWN, 1,  TURN, 0,
+};
+/* A worker is lost, its rank taken over, the old one fenced; rounds time out; frames lie. */
+static const uint8_t troubles[] = {
+    PD_HELLO, 0, WORKER(2, 0, 2), PLAIN, 1,  PD_HELLO, 1, WORKER(2, 1, 2), PLAIN, 2,  PD_DECLARE, 0, 1, 0, 3, 3,  PD_DECLARE, 1, 1, 0, 3, 3,
+    PD_INIT, 0, 0, 1, 0, F32_,  PD_PUSH_PULL, 0, 1, 0, 1, 0, F32_,  TIME, 0, 200,  CLOSE, 1,  PD_HELLO, 1, WORKER(2, 1, 2), PLAIN, 3,
+    PD_HELLO, 2, WORKER(2, 0, 2), PLAIN, 4,  SPOIL, 0, 50, 7,  PD_DECLARE, 1, 1, 0, 3, 3,  PD_PUSH, 1, 1, 0, 1, 0, 0x10,  PD_PUSH, 1, 1, 0, 1, 0, 0x20,
+    PD_PUSH, 1, 1, 255, 2, 0, F32_, 7, F32_,  CUT, 1, 60,  PD_PUSH, 1, 1, 0, 1, 0, F32_,  RAW, 2, 4, 'P', 'D', 'F', '1',  CLOSE, 0, TIME, 0, 255, TIME, 0, 255,
+};
+
+static void make_seeds(const char *folder)
+{
+    static const struct { const char *name; const uint8_t *at; size_t n; } seeds[] = {
+        { "training", training, sizeof training }, { "operating", operating, sizeof operating }, { "troubles", troubles, sizeof troubles },
+    };
+
+    for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {
+        write_seed(folder, seeds[i].name, seeds[i].at, seeds[i].n);
+        LLVMFuzzerTestOneInput(seeds[i].at, seeds[i].n);
+    }
+    for (unsigned i = 0; i < PD_METHODS; i++) {
+        if (calls[i] == 0) fprintf(stderr, "the seeds do not reach the handler of %s\n", pd_method_name(i));
+        MUST(calls[i] > 0);
+    }
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    (void)argc, (void)argv;
+    return seed_if_asked(make_seeds);
+}
