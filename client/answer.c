@@ -358,7 +358,7 @@ int pd_core_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
         pd_message_error(core->arena, header, prefix->header_bytes, &error);
         refusal = &error;
     }
-    if (parcel == NULL) return refusal != NULL && prefix->request == 0 ? about_connection(core, refusal) : PD_OK;
+    if (parcel == NULL) return refusal != NULL && prefix->request == 0 ? about_connection(core, refusal) : PD_OK;    /* or a sign of life */
     if (parcel->lane == PD_LANE_LASTING) return answered(core, parcel, prefix, header, refusal);
     pd_outgoing_remove(&core->out, parcel);
     if (method == PD_HELLO) return refusal != NULL ? refused(core, refusal) : welcomed(core, prefix, header);

@@ -11,8 +11,6 @@
 #define FIRST_HEARTBEAT_NS (2500 * MS)
 #define BACKOFF_LEAST_NS (50 * MS)
 #define BACKOFF_MOST_NS  (2000 * MS)
-/* A server that does not read (its ingest budget is used up) is given so many times longer than one that does not answer. */
-enum { PATIENCE = 10 };
 enum { ARENA_BYTES = PD_ARENA_BUDGET };
 
 /* ---- life ---- */
@@ -346,13 +344,13 @@ static bool owed(const pd_core *core)
            || (core->out.open && core->out.lane[PD_LANE_LASTING].first != core->out.lane[PD_LANE_LASTING].next);
 }
 
+/* While there is more to send, bytes that go are a sign of life too: a server that takes in a large model may be silent for long. */
 static uint64_t dead_ns(const pd_core *core)
 {
     uint64_t quiet_since = core->heard_ns;
 
-    if (!pd_outgoing_pending(&core->out)) return quiet_since + core->timeout_ns;
-    if (core->sent_ns > quiet_since) quiet_since = core->sent_ns;       /* it reads what we send: that is a sign of life */
-    return quiet_since + PATIENCE * core->timeout_ns;
+    if (pd_outgoing_pending(&core->out) && core->sent_ns > quiet_since) quiet_since = core->sent_ns;
+    return quiet_since + core->timeout_ns;
 }
 
 uint64_t pd_core_next(const pd_core *core)

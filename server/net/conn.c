@@ -395,6 +395,15 @@ static void too_slow(pd_conn *conn, int code, const char *what, uint64_t ms)
     else pd_conn_close(conn, err.text);
 }
 
+/* A worker whose share is used hears no answers to its heartbeats, which are not read: it is told that we live. */
+static void beat(pd_conn *conn, uint64_t now)
+{
+    Paramd__Ok ok = PARAMD__OK__INIT;
+
+    conn->beat_ms = now;
+    pd_conn_reply(conn, PD_HEARTBEAT, 0, &ok.base);
+}
+
 void pd_conn_tick(pd_conn *conn, uint64_t now)
 {
     const pd_daemon_config *config = &conn->daemon->config;
@@ -410,4 +419,6 @@ void pd_conn_tick(pd_conn *conn, uint64_t now)
         too_slow(conn, PD_DEADLINE_EXCEEDED, "a frame was not complete", config->read_ms);
     else if (!pd_output_empty(&conn->output) && now - conn->write_ms > config->write_ms)
         too_slow(conn, PD_DEADLINE_EXCEEDED, "it did not read an answer", config->write_ms);
+    else if (pd_framer_stalled(conn->framer) && pd_output_empty(&conn->output) && now - conn->beat_ms >= config->heartbeat_ms)
+        beat(conn, now);
 }

@@ -60,7 +60,7 @@ typedef struct pd_conn {
     bool          dirty;                /* in the daemon's list of those with something to write */
     bool          shut;                 /* ENDING: everything is sent and our side is shut */
     struct pd_conn *next_dirty;
-    uint64_t      opened_ms, read_ms, frame_ms, write_ms, end_ms;   /* opened; last bytes; frame in begun; frame out begun; ENDING until */
+    uint64_t      opened_ms, read_ms, frame_ms, write_ms, end_ms, beat_ms;      /* opened; last bytes; frame in begun; frame out begun; ENDING until; said that we live */
 } pd_conn;
 
 /* Takes the socket (non-blocking). NULL: out of memory, the socket is still the caller's. */
