@@ -101,6 +101,15 @@ bool daemon_says(const test_daemon *daemon, const char *text, double seconds)
     return found;
 }
 
+int daemon_port_of(const test_daemon *daemon, const char *text)
+{
+    char *log = read_log(daemon), *found = strstr(log, text);
+    int port = found != NULL ? atoi(found + strlen(text)) : 0;
+
+    free(log);
+    return port;
+}
+
 /* Exit status, or 128 + signal; -1: still running. */
 static int reap(test_daemon *daemon, bool wait)
 {
@@ -144,24 +153,16 @@ static void discard(test_daemon *daemon)
 
 test_daemon *daemon_start(const char *const *flags)
 {
-    static const char listening[] = "listening on ";
     test_daemon *daemon = new_daemon(flags);
-    const char *line, *colon;
-    char *log;
 
-    while (!daemon_says(daemon, listening, 0.2) && daemon_lives(daemon)) continue;
+    while (!daemon_says(daemon, "listening on ", 0.2) && daemon_lives(daemon)) continue;
     if (!daemon_lives(daemon)) {
         show_log(daemon);
         fail_msg("the daemon did not start");
     }
     sleep_for(0.01);                    /* the line is whole */
-    log = read_log(daemon);
-    line = strstr(log, listening);
-    colon = line != NULL ? strpbrk(line, "\n") : NULL;
-    while (colon != NULL && colon > line && *colon != ':') colon--;
-    daemon->port = colon != NULL ? atoi(colon + 1) : 0;
+    daemon->port = daemon_port_of(daemon, "listening on 127.0.0.1:");
     snprintf(daemon->url, sizeof daemon->url, "tcp://127.0.0.1:%d", daemon->port);
-    free(log);
     return daemon;
 }
 

@@ -1,0 +1,371 @@
+/* The daemon's life as workers see it: late starts, addresses, draining, budgets, many jobs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "daemon.h"
+#include "team.h"
+
+static const char *const rules[] = { "* sgd lr=1", NULL };
+static const int64_t sizes[] = { 3000, 10 };
+
+static bool three_counts(worker *w)
+{
+    for (int i = 1; i <= 3; i++) {
+        if (!worker_count(w)) return false;
+        if (!worker_counted(w, i)) return worker_fail(w, "the weights do not count the steps", NULL);
+    }
+    return true;
+}
+
+/* In a job named after the address: one that has ended lingers, with its weights. */
+static void expect_training_at(const char *url)
+{
+    model *m = model_new(sizes, 2);
+    team t = { .url = url, .job = url, .world = 1, .rules = rules, .model = m, .zero = true, .work = three_counts };
+    worker workers[TEAM_MOST];
+
+    team_run(&t, workers);
+    team_free(&t, workers);
+    model_free(m);
+}
+
+/* ---- addresses ---- */
+
+static bool has_ipv6(void)
+{
+    struct sockaddr_in6 address = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+    int fd = socket(AF_INET6, SOCK_STREAM, 0);
+    bool has = fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
+
+    if (fd >= 0) close(fd);
+    return has;
+}
+
+static void serves_a_name_an_ipv6_address_and_a_unix_socket(void **state)
+{
+    char path[64], url[128], socket_flag[96];
+    const char *flags[] = { has_ipv6() ? "--listen=127.0.0.1:0,[::1]:0" : "--listen=127.0.0.1:0", socket_flag, NULL };
+    test_daemon *daemon;
+    (void)state;
+
+    snprintf(path, sizeof path, "/tmp/paramd-test-%d.sock", (int)getpid());
+    snprintf(socket_flag, sizeof socket_flag, "--unix-socket=%s", path);
+    daemon = daemon_start(flags);
+    snprintf(url, sizeof url, "tcp://localhost:%d", daemon->port);
+    expect_training_at(url);
+    snprintf(url, sizeof url, "unix://%s", path);
+    expect_training_at(url);
+    if (has_ipv6()) {
+        int port = daemon_port_of(daemon, "listening on [::1]:");
+        assert_true(port > 0);
+        snprintf(url, sizeof url, "tcp://[::1]:%d", port);
+        expect_training_at(url);
+    }
+    assert_int_equal(daemon_stop(daemon, patient(10)), 0);
+    assert_int_equal(access(path, F_OK), -1);           /* it took its socket away */
+}
+
+static void an_address_that_does_not_answer_is_passed_over(void **state)
+{
+    test_daemon *daemon = daemon_start(NULL);
+    char urls[256];
+    (void)state;
+
+    snprintf(urls, sizeof urls, "unix:///nowhere/at/all,tcp://127.0.0.1:1,%s", daemon->url);
+    expect_training_at(urls);
+    assert_int_equal(daemon_stop(daemon, patient(10)), 0);
+}
+
+/* ---- starting ---- */
+
+static void *train_at(void *arg)
+{
+    worker *w = arg;
+    if (worker_open(w, w->team, 0) && worker_declare(w) && three_counts(w)) worker_leave(w);
+    return NULL;
+}
+
+static void a_worker_may_come_before_the_daemon(void **state)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t size = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    char url[64], listen_flag[64];
+    const char *flags[] = { listen_flag, NULL };
+    model *m = model_new(sizes, 2);
+    team t = { .url = url, .job = "early", .world = 1, .rules = rules, .model = m, .zero = true };
+    worker w = { .team = &t };
+    pthread_t thread;
+    test_daemon *daemon;
+    (void)state;
+
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);     /* a port that is free just now */
+    getsockname(fd, (struct sockaddr *)&address, &size);
+    close(fd);
+    snprintf(url, sizeof url, "tcp://127.0.0.1:%d", ntohs(address.sin_port));
+    snprintf(listen_flag, sizeof listen_flag, "--listen=127.0.0.1:%d", ntohs(address.sin_port));
+    assert_int_equal(pthread_create(&thread, NULL, train_at, &w), 0);
+    sleep_for(0.3);
+    daemon = daemon_start(flags);
+    pthread_join(thread, NULL);
+    if (w.failure[0] != '\0') fail_msg("%s", w.failure);
+    worker_free(&w);
+    model_free(m);
+    assert_int_equal(daemon_stop(daemon, patient(10)), 0);
+}
+
+/* ---- draining ---- */
+
+static void begin_count(worker *w, pd_ticket_id *ticket)
+{
+    pd_error err;
+
+    for (size_t p = 0; p < 2; p++)
+        for (int64_t i = 0; i < sizes[p]; i++) w->gradients[p][i] = 1;
+    if (pd_client_push_pull(w->client, w->items, 2, NULL, ticket, &err) != PD_OK) fail_msg("%s", err.text);
+}
+
+static void open_two(const test_daemon *daemon, const char *job, const model *m, team *t, worker *w)
+{
+    *t = (team){ .url = daemon->url, .job = job, .world = 2, .rules = rules, .model = m, .zero = true };
+    for (int r = 0; r < 2; r++)
+        if (!worker_open(&w[r], t, r)) fail_msg("%s", w[r].failure);
+    for (int r = 0; r < 2; r++)
+        if (!worker_declare(&w[r])) fail_msg("%s", w[r].failure);
+}
+
+static void sigterm_lets_the_round_under_way_finish_and_takes_no_new_one(void **state)
+{
+    test_daemon *daemon = daemon_start(NULL);
+    model *m = model_new(sizes, 2);
+    team t;
+    worker w[2];
+    pd_ticket_id tickets[2], next;
+    pd_error err;
+    (void)state;
+
+    open_two(daemon, "drain", m, &t, w);
+    begin_count(&w[0], &tickets[0]);
+    sleep_for(patient(0.1));
+    kill(daemon->pid, SIGTERM);
+    assert_true(daemon_says(daemon, "drain", 2));
+    begin_count(&w[1], &tickets[1]);
+    for (int r = 0; r < 2; r++) {
+        if (pd_client_wait(w[r].client, tickets[r], 0, &err) != PD_OK) fail_msg("rank %d: %s", r, err.text);
+        assert_true(worker_counted(&w[r], 1));
+    }
+    begin_count(&w[0], &next);
+    assert_int_equal(pd_client_wait(w[0].client, next, patient(0.5), &err), PD_DEADLINE_EXCEEDED);     /* kept for the daemon that comes next */
+    assert_int_equal(daemon_stop(daemon, patient(10)), 0);
+    for (int r = 0; r < 2; r++) worker_free(&w[r]);
+    model_free(m);
+}
+
+static void sigterm_waits_no_longer_than_the_drain_timeout_for_a_rank_that_does_not_come(void **state)
+{
+    static const char *const flags[] = { "--drain-timeout=500ms", NULL };
+    test_daemon *daemon = daemon_start(flags);
+    model *m = model_new(sizes, 2);
+    team t;
+    worker w[2];
+    pd_ticket_id ticket;
+    double begun;
+    (void)state;
+
+    open_two(daemon, "stuck", m, &t, w);
+    begin_count(&w[0], &ticket);
+    sleep_for(patient(0.1));
+    begun = seconds_now();
+    assert_int_equal(daemon_stop(daemon, patient(10)), 0);
+    assert_in_range((int)(1000 * (seconds_now() - begun)), 400, (int)(1000 * patient(4)));
+    for (int r = 0; r < 2; r++) worker_free(&w[r]);
+    model_free(m);
+}
+
+/* A job without durability is gone with its daemon: a push for step 4 says so instead of training from nothing. */
+static void a_daemon_that_came_back_empty_refuses_to_go_on(void **state)
+{
+    char listen_flag[64];
+    const char *flags[] = { listen_flag, NULL };
+    test_daemon *daemon = daemon_start(NULL);
+    model *m = model_new(sizes, 2);
+    team t = { .url = daemon->url, .job = "gone", .world = 1, .rules = rules, .model = m, .zero = true };
+    worker w;
+    pd_error err;
+    pd_ticket_id ticket;
+    (void)state;
+
+    if (!worker_open(&w, &t, 0) || !worker_declare(&w) || !three_counts(&w)) fail_msg("%s", w.failure);
+    snprintf(listen_flag, sizeof listen_flag, "--listen=127.0.0.1:%d", daemon->port);
+    daemon_kill(daemon);
+    begin_count(&w, &ticket);
+    daemon = daemon_start(flags);
+    assert_int_equal(pd_client_wait(w.client, ticket, 0, &err), PD_FAILED_PRECONDITION);
+    assert_true(pd_client_must_init(w.client));
+    worker_free(&w);
+    model_free(m);
+    assert_int_equal(daemon_stop(daemon, patient(10)), 0);
+}
+
+/* ---- the service manager ---- */
+
+static bool receives(int fd, const char *word, double seconds)
+{
+    double until = seconds_now() + seconds;
+    char text[512];
+
+    while (seconds_now() < until) {
+        struct pollfd wait = { .fd = fd, .events = POLLIN };
+        ssize_t n;
+
+        if (poll(&wait, 1, 50) <= 0) continue;
+        n = recv(fd, text, sizeof text - 1, 0);
+        text[n > 0 ? n : 0] = '\0';
+        if (strstr(text, word) != NULL) return true;
+    }
+    return false;
+}
+
+static void the_service_manager_hears_of_readiness_the_watchdog_and_the_end(void **state)
+{
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    test_daemon *daemon;
+    (void)state;
+
+    snprintf(address.sun_path, sizeof address.sun_path, "/tmp/paramd-notify-%d", (int)getpid());
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    setenv("NOTIFY_SOCKET", address.sun_path, 1);
+    setenv("WATCHDOG_USEC", "1000000", 1);
+    daemon = daemon_start(NULL);
+    unsetenv("NOTIFY_SOCKET");
+    unsetenv("WATCHDOG_USEC");
+    assert_true(receives(fd, "READY=1", patient(2)));
+    assert_true(receives(fd, "WATCHDOG=1", patient(2)));
+    kill(daemon->pid, SIGTERM);
+    assert_true(receives(fd, "STOPPING=1", patient(2)));
+    assert_int_equal(daemon_stop(daemon, patient(10)), 0);
+    close(fd);
+    unlink(address.sun_path);
+}
+
+/* ---- budgets ---- */
+
+/* Every rank in another order, none can hold more than a frame in flight: the lowest missing rank is always served. */
+static bool own_orders(worker *w)
+{
+    size_t order[12];
+
+    for (int i = 1; i <= 5; i++) {
+        shuffle(order, 12, (uint64_t)(w->rank * 17 + i));
+        if (!worker_step(w, order, NULL)) return false;
+    }
+    return true;
+}
+
+static void four_orders_at_the_smallest_ingest_budget_finish_with_the_same_bits(void **state)
+{
+    static const char *const least[] = { "--chunk-bytes=16KiB", "--ingest-bytes=64KiB", NULL };
+    static const int64_t many[12] = { 4096, 5000, 4096, 9000, 100, 4096, 20000, 3, 8192, 4097, 64, 12000 };
+    test_daemon *daemons[2] = { daemon_start(least), daemon_start(NULL) };
+    model *m = model_new(many, 12);
+    worker workers[2][TEAM_MOST];
+    team t[2];
+    (void)state;
+
+    for (int i = 0; i < 2; i++) {
+        t[i] = (team){ .url = daemons[i]->url, .job = "orders", .world = 4, .rules = rules, .model = m, .work = own_orders };
+        team_run(&t[i], workers[i]);
+    }
+    for (int r = 0; r < 4; r++) assert_true(model_same(m, workers[0][r].weights, workers[1][0].weights));
+    for (int i = 0; i < 2; i++) {
+        team_free(&t[i], workers[i]);
+        assert_int_equal(daemon_stop(daemons[i], patient(10)), 0);
+    }
+    model_free(m);
+}
+
+/* Rank 1 is late, longer than silence is borne; rank 0's share is used up, so that the daemon does not read even its heartbeats. */
+static bool one_is_late(worker *w)
+{
+    if (w->rank == 1) sleep_for(1.5);
+    return worker_count(w) && (worker_counted(w, 1) || worker_fail(w, "not counted", NULL));
+}
+
+static void a_rank_whose_share_is_used_up_keeps_its_connection(void **state)
+{
+    static const char *const flags[] = { "--chunk-bytes=16KiB", "--ingest-bytes=64KiB", "--heartbeat-interval=200ms", "--heartbeat-timeout=700ms", NULL };
+    static const int64_t large[] = { 1000000 };
+    test_daemon *daemon = daemon_start(flags);
+    model *m = model_new(large, 1);
+    team t = { .url = daemon->url, .job = "late", .world = 2, .rules = rules, .model = m, .zero = true, .work = one_is_late };
+    worker workers[TEAM_MOST];
+    (void)state;
+
+    team_run(&t, workers);
+    assert_int_equal(workers[0].stats.connects, 1);
+    assert_int_equal(workers[1].stats.connects, 1);
+    team_free(&t, workers);
+    model_free(m);
+    assert_int_equal(daemon_stop(daemon, patient(10)), 0);
+}
+
+/* ---- many jobs ---- */
+
+static void many_jobs_at_once_do_not_mix(void **state)
+{
+    enum { JOBS = 24 };
+    test_daemon *daemon = daemon_start(NULL);
+    model *m = model_new(sizes, 2);
+    pthread_t threads[JOBS];
+    worker w[JOBS];
+    team t[JOBS];
+    char names[JOBS][16];
+    (void)state;
+
+    for (int j = 0; j < JOBS; j++) {
+        snprintf(names[j], sizeof names[j], "job-%d", j % 100);
+        t[j] = (team){ .url = daemon->url, .job = names[j], .world = 1, .rules = rules, .model = m, .zero = true };
+        w[j] = (worker){ .team = &t[j] };
+        assert_int_equal(pthread_create(&threads[j], NULL, train_at, &w[j]), 0);
+    }
+    for (int j = 0; j < JOBS; j++) pthread_join(threads[j], NULL);
+    for (int j = 0; j < JOBS; j++)
+        if (w[j].failure[0] != '\0') fail_msg("job %d: %s", j, w[j].failure);
+    for (int j = 0; j < JOBS; j++) worker_free(&w[j]);
+    model_free(m);
+    assert_int_equal(daemon_stop(daemon, patient(10)), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(serves_a_name_an_ipv6_address_and_a_unix_socket),
+        cmocka_unit_test(an_address_that_does_not_answer_is_passed_over),
+        cmocka_unit_test(a_worker_may_come_before_the_daemon),
+        cmocka_unit_test(sigterm_lets_the_round_under_way_finish_and_takes_no_new_one),
+        cmocka_unit_test(sigterm_waits_no_longer_than_the_drain_timeout_for_a_rank_that_does_not_come),
+        cmocka_unit_test(a_daemon_that_came_back_empty_refuses_to_go_on),
+        cmocka_unit_test(the_service_manager_hears_of_readiness_the_watchdog_and_the_end),
+        cmocka_unit_test(four_orders_at_the_smallest_ingest_budget_finish_with_the_same_bits),
+        cmocka_unit_test(a_rank_whose_share_is_used_up_keeps_its_connection),
+        cmocka_unit_test(many_jobs_at_once_do_not_mix),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
