@@ -4,6 +4,7 @@
 
 enum { RANGE = 1 << 16 };           /* elements of a unit: large enough to stream, small enough to share among cores */
 #define NS_PER_ELEMENT 0.25         /* of one core, for each addend read and the sum written */
+#define WORTH_SHARING_NS 20000      /* waking another thread takes about as long */
 
 void pd_sums_free(pd_sums *sums)
 {
@@ -105,8 +106,9 @@ int pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto,
 
 void pd_sums_run(pd_sums *sums, int threads)
 {
-    (void)threads;
-    #pragma omp parallel for schedule(dynamic, 4) num_threads(threads) if(sums->cost_ns > 20000)
+    size_t grab = sums->n_sums / 64 + 1;        /* many small sums: taken by the handful */
+    (void)threads, (void)grab;
+    #pragma omp parallel for schedule(dynamic, grab) num_threads(threads) if(sums->cost_ns > WORTH_SHARING_NS)
     for (size_t i = 0; i < sums->n_sums; i++) {
         pd_sum *sum = &sums->sums[i];
         sum->finite = pd_accumulate(sum->to, sum->n, sum->resume, sums->addends + sum->first_addend, sum->n_addends, sum->divisor);

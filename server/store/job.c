@@ -137,6 +137,14 @@ static void welcome(pd_job *job, pd_request *hello, bool created)
     pd_effects_add(&job->store->outbox, effect);
 }
 
+/* It goes into the log and into other workers' errors: one line of printable text, whatever the peer sent. */
+static void copy_label(char *out, size_t size, const char *label)
+{
+    snprintf(out, size, "%s", label != NULL ? label : "");
+    for (; *out != '\0'; out++)
+        if ((unsigned char)*out < 0x20 || *out == 0x7f) *out = '?';
+}
+
 void pd_job_join(pd_job *job, pd_request *hello, bool created)
 {
     pd_rank *rank = &job->ranks[hello->rank], old = *rank;
@@ -145,7 +153,7 @@ void pd_job_join(pd_job *job, pd_request *hello, bool created)
     rank->state = PD_RANK_CONNECTED;
     rank->conn = hello->ticket.conn;
     rank->nonce = hello->u.hello.nonce;
-    snprintf(rank->label, sizeof rank->label, "%s", hello->u.hello.label != NULL ? hello->u.hello.label : "");
+    copy_label(rank->label, sizeof rank->label, hello->u.hello.label);
     rank->declared = false;
     if (!same) {                                /* it counts its own barriers, and has been at none */
         rank->barrier_base = job->barrier;

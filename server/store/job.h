@@ -50,8 +50,9 @@ typedef struct pd_job {
     uint64_t    retry_ns;               /* memory was short: not before then; 0: no */
     pd_param  **batch;                  /* room for n_params: steps of one batch, */
     pd_optim  **optims;                 /* and the optimizers that run in it */
-    struct pd_job *prev_due, *next_due; /* store->due: jobs with something to do, in turn */
+    struct pd_job *prev_due, *next_due; /* store->due: jobs with something to do */
     bool        queued;                 /* stands there */
+    uint64_t    turn;                   /* number of the last batch it had */
 
     uint64_t    barrier;                /* barriers passed */
     uint64_t    linger_ns;              /* when it ends because nobody is there; 0: somebody is */

@@ -151,7 +151,9 @@ typedef struct pd_job_info {
     uint32_t world_size, connected;
     uint64_t params, elements, weight_bytes, state_bytes, held_bytes;
     uint64_t step_least, step_most;     /* over the parameters */
-    uint64_t contributions, steps, skipped, refused, duplicates;
+    uint64_t contributions;             /* gradients taken, counted by chunk: a parameter of three chunks counts three a rank and step */
+    uint64_t steps, skipped;            /* rounds that stepped, that were skipped */
+    uint64_t refused, duplicates;       /* frames with data that were refused; pieces that had come before */
 } pd_job_info;
 
 typedef struct pd_param_info {

@@ -100,10 +100,13 @@ static void free_gone(pd_store *store, pd_job *job)
     pd_job_free(job);
 }
 
+static int by_turn(const pd_job *a, const pd_job *b) { return a->turn < b->turn ? -1 : a->turn > b->turn; }
+
+/* Who has waited longest since its last turn comes first: a job that has just become due is not behind the one that is always due. */
 void pd_store_touch(pd_store *store, pd_job *job, uint64_t now_ns)
 {
     if (job->queued || !pd_job_has_work(job, now_ns)) return;
-    DL_APPEND2(store->due, job, prev_due, next_due);
+    DL_INSERT_INORDER2(store->due, job, by_turn, prev_due, next_due);
     job->queued = true;
 }
 
@@ -300,13 +303,15 @@ static void answer_drain(pd_store *store, uint64_t now_ns)
     }
 }
 
-/* The highest step that an open round of the job is for: such rounds may still be opened for the other parameters. */
-static uint64_t highest_open(const pd_job *job)
+/* The step that the job is at: its furthest parameter's, the open round included. The others may still come as far. */
+static uint64_t furthest_step(const pd_job *job)
 {
     uint64_t step = 0;
 
-    for (uint32_t i = 0; i < job->n_params; i++)
-        if (job->params[i].round.open && job->params[i].step + 1 > step) step = job->params[i].step + 1;
+    for (uint32_t i = 0; i < job->n_params; i++) {
+        uint64_t reached = job->params[i].step + (job->params[i].round.open ? 1 : 0);
+        if (reached > step) step = reached;
+    }
     return step;
 }
 
@@ -316,7 +321,7 @@ static void drain(pd_store *store, pd_request *request, uint64_t now_ns)
 
     if (__builtin_add_overflow(now_ns, request->u.drain.deadline_ns, &request->u.drain.deadline_ns)) request->u.drain.deadline_ns = UINT64_MAX;
     if (!store->draining) {
-        HASH_ITER(hh, store->names, job, next) job->drain_step = highest_open(job);
+        HASH_ITER(hh, store->names, job, next) job->drain_step = furthest_step(job);
         pd_say(&store->outbox, PD_SAY_INFO, "draining: rounds under way are finished, no new ones begin");
     }
     store->draining = true;
@@ -371,6 +376,7 @@ bool pd_store_work(pd_store *store, uint64_t now_ns)
     if (job == NULL) return false;
     DL_DELETE2(store->due, job, prev_due, next_due);
     job->queued = false;
+    job->turn = ++store->turns;
     pd_job_work(job, now_ns);
     pd_store_touch(store, job, now_ns);
     answer_drain(store, now_ns);

@@ -22,7 +22,8 @@ struct pd_store {
 
     pd_job         *names, *numbers;    /* hash tables; numbers holds dropped jobs too until their tasks are back */
     uint32_t        n_jobs, last_number;
-    pd_job         *due;                /* jobs with something to do, in turn */
+    pd_job         *due;                /* jobs with something to do, the one that was served longest ago first */
+    uint64_t        turns;              /* batches so far */
 
     uint64_t        committed;          /* bytes counted against max_total_bytes */
     uint64_t        reserved;           /* sum of the reserves of all ranks of all jobs that have declared */

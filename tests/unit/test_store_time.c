@@ -139,6 +139,22 @@ static void jobs_take_turns(void **state)
     assert_int_equal(r->batch_jobs[before + 1], small);     /* not behind all of the large job */
 }
 
+static void a_job_that_becomes_due_is_not_behind_one_that_always_is(void **state)
+{
+    rig *r = *state;
+    uint32_t large = rig_start(r, "large", 1, 10, sizes, N, NULL, NULL), small = rig_start(r, "small", 1, 20, sizes, 1, NULL, NULL);
+
+    for (uint64_t step = 1; step <= 3; step++) {
+        for (uint32_t p = 0; p < N; p++) push(r, large, 0, 10, step, p);
+        assert_true(pd_store_work(r->store, r->now));               /* the large job's, which is due again */
+        push(r, small, 0, 20, step, 0);
+        assert_true(pd_store_work(r->store, r->now));
+        rig_absorb(r);
+        assert_int_equal(r->board[small][0].step, step);
+        rig_work(r);
+    }
+}
+
 static void a_batch_is_bounded(void **state)
 {
     rig *r = *state;
@@ -189,6 +205,22 @@ static void draining_finishes_what_is_under_way(void **state)
     assert_int_equal(r->board[job][1].step, 1);
 }
 
+static void draining_lets_the_other_parameters_come_as_far(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 2, 10, sizes, N, NULL, NULL);
+
+    push(r, job, 0, 10, 1, 0);
+    push(r, job, 1, 11, 1, 0);
+    rig_work(r);
+    drain(r, 30);
+    assert_int_equal(push(r, job, 0, 10, 1, 1), PD_OK);
+    assert_int_equal(push(r, job, 1, 11, 1, 1), PD_OK);
+    assert_int_equal(push(r, job, 0, 10, 2, 0), PD_UNAVAILABLE);
+    rig_work(r);
+    assert_int_equal(r->board[job][1].step, 1);
+}
+
 static void draining_ends_at_its_deadline(void **state)
 {
     rig *r = *state;
@@ -227,8 +259,10 @@ int main(void)
         TEST(what_came_before_the_deadline_stands),
         TEST(the_deadline_counts_from_the_first_contribution),
         TEST(jobs_take_turns),
+        TEST(a_job_that_becomes_due_is_not_behind_one_that_always_is),
         TEST(a_batch_is_bounded),
         TEST(draining_finishes_what_is_under_way),
+        TEST(draining_lets_the_other_parameters_come_as_far),
         TEST(draining_ends_at_its_deadline),
         TEST(draining_an_idle_store_is_answered_at_once),
     };
