@@ -201,7 +201,7 @@ static void make(pd_io *io)
     pd_io_enter(io);
     url = pd_core_url(io->core);
     pthread_mutex_unlock(&io->lock);
-    if (pd_sock_connect(&io->fd, &io->urls[url], io->wake_fd, CONNECT_MS, &error) != PD_OK) {
+    if (pd_sock_connect(&io->fd, &io->urls[url], io->stop_fd, CONNECT_MS, &error) != PD_OK) {
         lose(io, error.text);
         return;
     }
@@ -218,11 +218,11 @@ static void make(pd_io *io)
 
 static void rest(pd_io *io)
 {
-    struct pollfd wait = { .fd = io->wake_fd, .events = POLLIN };
+    struct pollfd wait = { .fd = io->stop_fd, .events = POLLIN };
     uint64_t next;
 
     pd_io_enter(io);
-    next = io->stop ? 0 : pd_core_next(io->core);
+    next = pd_core_next(io->core);
     pthread_mutex_unlock(&io->lock);
     poll(&wait, 1, until_ms(next));
 }
@@ -273,6 +273,7 @@ static int spawn(pd_io *io)
 static void dispose(pd_io *io)
 {
     if (io->wake_fd >= 0) close(io->wake_fd);
+    if (io->stop_fd >= 0) close(io->stop_fd);
     pthread_cond_destroy(&io->changed);
     pthread_mutex_destroy(&io->lock);
 }
@@ -292,7 +293,8 @@ int pd_io_start(pd_io *io, pd_core *core, const pd_url *urls, pd_error *err)
     pthread_cond_init(&io->changed, &attr);
     pthread_condattr_destroy(&attr);
     io->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    rc = io->wake_fd < 0 ? errno : spawn(io);
+    io->stop_fd = io->wake_fd >= 0 ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
+    rc = io->stop_fd < 0 ? errno : spawn(io);
     if (rc == 0) return PD_OK;
     dispose(io);
     return pd_fail(err, PD_RESOURCE_EXHAUSTED, "starting the I/O thread: %s", strerror(rc));
@@ -303,6 +305,7 @@ void pd_io_stop(pd_io *io)
     pd_io_enter(io);
     io->stop = true;
     pthread_mutex_unlock(&io->lock);
+    eventfd_write(io->stop_fd, 1);
     eventfd_write(io->wake_fd, 1);
     pthread_join(io->thread, NULL);
     dispose(io);

@@ -17,7 +17,7 @@ typedef struct pd_io {
     pd_core        *core;               /* under the lock; borrowed */
     pd_ticket_id    awaited;            /* under the lock: whom the user waits for; 0: nobody */
     bool            stop, idle;         /* under the lock; idle: the thread sleeps although it could send */
-    int             wake_fd;
+    int             wake_fd, stop_fd;   /* readable: there may be something to send; told to stop */
     const pd_url   *urls;               /* borrowed */
     /* the thread's own */
     int             fd;
