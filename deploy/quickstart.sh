@@ -83,7 +83,7 @@ on_exit() {
     exit $status
 }
 trap on_exit EXIT
-trap 'exit 130' INT
+trap 'echo; exit 130' INT
 trap 'exit 143' TERM
 trap 'exit 129' HUP
 

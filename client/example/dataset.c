@@ -38,7 +38,7 @@ static bool read_header(gzFile file, int rank, uint32_t *dim)
 /* Keeps the rows of `size` bytes that are this worker's. Gives NULL when the file ends early or memory is out. */
 static uint8_t *read_rows(gzFile file, const dataset *set, size_t size)
 {
-    uint8_t  others[DATASET_PIXELS];
+    uint8_t  others[DATASET_PIXELS] = { 0 };
     uint8_t *rows = malloc((size_t)set->n * size + 1), *next = rows;
 
     for (int i = 0; rows != NULL && i < set->total; i++) {

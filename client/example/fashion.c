@@ -75,19 +75,32 @@ static double learning_rate(const settings *set, uint64_t step, uint64_t steps)
     return set->constant ? set->rate : set->rate * 0.5 * (1.0 + cos(M_PI * (double)step / (double)steps));
 }
 
-/* Gradients out, new weights in: all parameters at once. rate 0 leaves the learning rate to the job's configuration. */
-static int exchange(worker *w, int examples, double rate, pd_error *err)
+/* The first step to take, from 0. For a worker that takes over from one that died parameters may be a step apart: the lowest counts. */
+static uint64_t next_step(const worker *w)
+{
+    uint64_t least = pd_client_step(w->client, 0);
+
+    for (size_t t = 1; t < MLP_TENSORS; t++)
+        if (pd_client_step(w->client, t) < least) least = pd_client_step(w->client, t);
+    return least;
+}
+
+/* Gradients out, new weights in: all parameters at once, but those that have taken this step already. rate 0 leaves the learning rate to
+ * the job's configuration. */
+static int exchange(worker *w, uint64_t step, int examples, double rate, pd_error *err)
 {
     pd_item items[MLP_TENSORS] = { 0 };
+    size_t  n = 0;
     char    lr[40];
     pd_push_options push = { .weight = examples, .hypers = rate > 0.0 ? (const char *[]){ lr, NULL } : NULL };
     pd_ticket_id ticket;
     int     rc;
 
     snprintf(lr, sizeof lr, "lr=%.9g", rate);
-    for (int t = 0; t < MLP_TENSORS; t++)
-        items[t] = (pd_item){ .param = (size_t)t, .gradient = w->net.gradient[t], .weights = w->net.tensor[t] };
-    if ((rc = pd_client_push_pull(w->client, items, MLP_TENSORS, &push, &ticket, err)) != PD_OK) return rc;
+    for (size_t t = 0; t < MLP_TENSORS; t++)
+        if (pd_client_step(w->client, t) == step)
+            items[n++] = (pd_item){ .param = t, .gradient = w->net.gradient[t], .weights = w->net.tensor[t] };
+    if ((rc = pd_client_push_pull(w->client, items, n, &push, &ticket, err)) != PD_OK) return rc;
     return pd_client_wait(w->client, ticket, 0, err);   /* a program with more to do does it before it waits */
 }
 
@@ -98,7 +111,7 @@ static int take_step(worker *w, uint64_t step, uint64_t steps, uint64_t per_epoc
     int    examples = dataset_take(&w->train, first, batch, w->x, w->label);
     double loss = mlp_differentiate(&w->net, w->x, w->label, examples);
     double rate = learning_rate(&w->set, step, steps);
-    int    rc = exchange(w, examples, rate, err);
+    int    rc = exchange(w, step, examples, rate, err);
 
     return rc == PD_OK && w->rank == 0 ? report_step(&w->report, step + 1, loss, rate, err) : rc;
 }
@@ -120,7 +133,7 @@ static int test(worker *w, uint64_t step, pd_error *err)
 static int train(worker *w, pd_error *err)
 {
     uint64_t per_epoch = (uint64_t)(w->train.total / w->set.batch), steps = per_epoch * (uint64_t)w->set.epochs;
-    uint64_t begin = pd_client_step(w->client, 0);      /* not 0 for a worker that comes back */
+    uint64_t begin = next_step(w);                      /* not 0 for a worker that comes back */
     int      rc = w->rank == 0 ? report_open(&w->report, w->set.out, begin, steps, per_epoch, w->set.batch, err) : PD_OK;
 
     for (uint64_t step = begin; step < steps && rc == PD_OK; step++) {

@@ -1,5 +1,6 @@
 #include "mlp.h"
 
+#include <assert.h>
 #include <cblas.h>
 #include <math.h>
 #include <stdlib.h>
@@ -96,6 +97,7 @@ static double softmax_loss(float *score, int classes, uint8_t label)
     float  most = score[0], truth = score[label];
     double sum = 0.0;
 
+    assert(label < classes);
     for (int c = 1; c < classes; c++) most = fmaxf(most, score[c]);
     for (int c = 0; c < classes; c++) sum += (double)(score[c] = expf(score[c] - most));
     for (int c = 0; c < classes; c++) score[c] = (float)((double)score[c] / sum);

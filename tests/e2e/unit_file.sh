@@ -14,7 +14,9 @@ unit=$scratch/paramd.service
 sed "s|/usr/bin/paramd|$PARAMD_BIN/paramd|" deploy/paramd.service > "$unit"
 grep -q "^ExecStart=$PARAMD_BIN/paramd " "$unit"
 
-said=$(systemd-analyze verify --man=no "$unit" 2>&1) || { echo "$said"; echo "systemd-analyze verify refuses the unit file"; exit 1; }
+cp deploy/paramd.socket "$scratch/"
+
+said=$(systemd-analyze verify --man=no "$unit" "$scratch/paramd.socket" 2>&1) || { echo "$said"; echo "systemd-analyze verify refuses the unit file"; exit 1; }
 [ -z "$said" ] || { echo "$said"; echo "systemd-analyze verify has something to say"; exit 1; }
 
 # From 0 (can do nothing) to 10 (can do all); a service that listens and keeps state ends near 1.2.

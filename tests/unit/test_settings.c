@@ -1,0 +1,63 @@
+/* What the example's command line becomes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "settings.h"
+
+static settings parsed(char *const *words)
+{
+    settings set;
+    char    *argv[16] = { "fashion" };
+    int      argc = 1;
+
+    while (*words != NULL) argv[argc++] = *words++;
+    settings_parse(&set, argc, argv);
+    return set;
+}
+#define PARSED(...) parsed((char *[]){ __VA_ARGS__, NULL })
+
+static void sgd_gets_what_suits_the_model(void **state)
+{
+    settings set = PARSED("--epochs", "3");
+    (void)state;
+    assert_string_equal(set.optimizer, "sgd lr=0.1 momentum=0.9");
+    assert_float_equal(set.rate, 0.1, 1e-12);
+    assert_int_equal(set.epochs, 3);
+}
+
+static void what_the_user_says_stands(void **state)
+{
+    settings set = PARSED("lr=0.5", "momentum=0", "nesterov=no");
+    (void)state;
+    assert_string_equal(set.optimizer, "sgd lr=0.5 momentum=0 nesterov=no");
+    assert_float_equal(set.rate, 0.5, 1e-12);
+}
+
+static void another_optimizer_keeps_its_own_defaults(void **state)
+{
+    settings set = PARSED("--optimizer", "shampoo");
+    (void)state;
+    assert_string_equal(set.optimizer, "shampoo");
+    assert_true(set.rate == 0.0);
+}
+
+static void hyperparameters_may_come_before_the_optimizer(void **state)
+{
+    settings set = PARSED("lr=0.5", "--optimizer", "sgdlike", "epsilon=1e-8");
+    (void)state;
+    assert_string_equal(set.optimizer, "sgdlike lr=0.5 epsilon=1e-8");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sgd_gets_what_suits_the_model),
+        cmocka_unit_test(what_the_user_says_stands),
+        cmocka_unit_test(another_optimizer_keeps_its_own_defaults),
+        cmocka_unit_test(hyperparameters_may_come_before_the_optimizer),
+    };
+    return cmocka_run_group_tests_name("settings", tests, NULL, NULL);
+}
