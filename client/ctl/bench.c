@@ -110,22 +110,12 @@ static int bare_round(worker *w)
     return pd_yardstick_round(&w->bench->yardstick, w->fd, w->gradients, w->weights, &w->err);
 }
 
-/* Ends the job: a worker that has failed keeps nobody waiting. */
-static void drop_job(const bench *b)
-{
-    Paramd__DropRequest request = PARAMD__DROP_REQUEST__INIT;
-    pd_operator op;
-
-    request.job = (char *)b->job;
-    if (pd_operator_open(&op, b->url, b->ctl->timeout, NULL) == PD_OK) pd_client_call(op.client, PD_DROP, &request.base, op.arena, NULL, NULL);
-    pd_operator_close(&op);
-}
-
-/* A round between two barriers; a worker that has failed, or sees that another has, only keeps step. */
+/* A round between two barriers; a worker that has failed, or sees that another has, only keeps step. The first to fail ends the job, so that
+ * nobody waits for it. */
 static void keep_step(worker *w, int (*round)(worker *w))
 {
     pthread_barrier_wait(&w->bench->barrier);
-    if (!atomic_load(&w->bench->failed) && (w->rc = round(w)) != PD_OK && !atomic_exchange(&w->bench->failed, true)) drop_job(w->bench);
+    if (!atomic_load(&w->bench->failed) && (w->rc = round(w)) != PD_OK && !atomic_exchange(&w->bench->failed, true)) pd_operator_drop(w->bench->url, w->bench->ctl->timeout, w->bench->job);
     pthread_barrier_wait(&w->bench->barrier);
 }
 
@@ -230,7 +220,7 @@ static int run(bench *b, worker *workers, pd_error *err)
         }
     }
     pthread_barrier_destroy(&b->barrier);
-    drop_job(b);
+    pd_operator_drop(b->url, b->ctl->timeout, b->job);
     return rc;
 }
 
@@ -247,7 +237,7 @@ static int start(bench *b, pd_error *err)
     if (getrandom(&nonce, sizeof nonce, 0) != sizeof nonce) return pd_fail(err, PD_INTERNAL, "no random numbers");
     snprintf(b->job, sizeof b->job, "bench/%016" PRIx64, nonce);
     rc = pd_yardstick_start(&b->yardstick, (int)ctl->workers, b->bytes, CHUNK_BYTES, err);
-    if (rc == PD_OK && ctl->server == NULL) rc = pd_child_start(&b->daemon, NULL, err);
+    if (rc == PD_OK && ctl->server == NULL) rc = pd_child_start(&b->daemon, err);
     if (rc == PD_OK && ctl->server != NULL) rc = pd_operator_probe(ctl->server, ctl->timeout, err);
     b->url = ctl->server != NULL ? ctl->server : b->daemon.url;
     return rc;

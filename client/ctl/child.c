@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_ARGS = 16, START_MS = 20 * 1000, STOP_MS = 10 * 1000, LOOK_MS = 10 };
+enum { START_MS = 20 * 1000, STOP_MS = 10 * 1000, LOOK_MS = 10 };
 
 static void pause_ms(long ms)
 {
@@ -34,11 +34,10 @@ static int path_beside(char *path, size_t size, pd_error *err)
 }
 
 /* The new process: never returns. */
-static void become_daemon(char *path, const char *const *args, int log, pid_t parent)
+static void become_daemon(char *path, int log, pid_t parent)
 {
-    char *argv[MAX_ARGS + 4] = { path, "--listen", "127.0.0.1:0", NULL };
+    char *argv[] = { path, "--listen", "127.0.0.1:0", NULL };
 
-    for (int i = 0; args != NULL && i < MAX_ARGS && args[i] != NULL; i++) argv[3 + i] = (char *)args[i];
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);
     dup2(log, STDOUT_FILENO);
@@ -84,7 +83,7 @@ static int wait_until_it_listens(pd_child *child, pd_error *err)
     return pd_fail(err, PD_DEADLINE_EXCEEDED, "paramd does not listen after %d seconds", START_MS / 1000);
 }
 
-int pd_child_start(pd_child *out, const char *const *args, pd_error *err)
+int pd_child_start(pd_child *out, pd_error *err)
 {
     char path[4096];
     pid_t parent = getpid();
@@ -94,7 +93,7 @@ int pd_child_start(pd_child *out, const char *const *args, pd_error *err)
     if ((rc = path_beside(path, sizeof path, err)) != PD_OK) return rc;
     if ((out->log = memfd_create("paramd.log", MFD_CLOEXEC)) < 0) return pd_fail(err, PD_UNAVAILABLE, "no file for the log: %s", strerror(errno));
     out->pid = fork();
-    if (out->pid == 0) become_daemon(path, args, out->log, parent);
+    if (out->pid == 0) become_daemon(path, out->log, parent);
     rc = out->pid < 0 ? pd_fail(err, PD_UNAVAILABLE, "cannot start a process: %s", strerror(errno)) : wait_until_it_listens(out, err);
     if (rc != PD_OK) pd_child_stop(out);
     return rc;

@@ -33,6 +33,8 @@ int pd_ctl_shutdown(const pd_ctl *ctl);
 int pd_ctl_replay(const pd_ctl *ctl);
 int pd_ctl_bench(const pd_ctl *ctl);
 
+enum { PD_LIST_JOBS = 1, PD_LIST_PARAMS, PD_LIST_WORKERS };      /* ListRequest.what */
+
 /* An operator's connection, and memory for its answers. */
 typedef struct pd_operator {
     pd_client *client;
@@ -42,6 +44,8 @@ typedef struct pd_operator {
 /* `url` NULL: PARAMD_URL, else tcp://127.0.0.1:7070. PD_UNAVAILABLE: nobody answers there. */
 int  pd_operator_open(pd_operator *out, const char *url, double timeout, pd_error *err);
 void pd_operator_close(pd_operator *op);
+/* Ends a job as well as may be: for clearing up, where nobody asks how it went. */
+void pd_operator_drop(const char *url, double timeout, const char *job);
 /* Whether a daemon answers there: before something whose own deadline is long. */
 int  pd_operator_probe(const char *url, double timeout, pd_error *err);
 

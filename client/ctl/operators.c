@@ -36,6 +36,17 @@ int pd_operator_probe(const char *url, double timeout, pd_error *err)
     return rc;
 }
 
+void pd_operator_drop(const char *url, double timeout, const char *job)
+{
+    Paramd__DropRequest request = PARAMD__DROP_REQUEST__INIT;
+    pd_operator op;
+
+    request.job = (char *)job;
+    if (pd_operator_open(&op, url, timeout, NULL) != PD_OK) return;
+    pd_client_call(op.client, PD_DROP, &request.base, op.arena, NULL, NULL);
+    pd_operator_close(&op);
+}
+
 static int exit_status(int code)
 {
     if (code == PD_OK) return PD_EXIT_OK;
@@ -209,8 +220,6 @@ int pd_ctl_status(const pd_ctl *ctl)
 
 /* ---- lists, which come in pages ---- */
 
-enum { LIST_JOBS = 1, LIST_PARAMS, LIST_WORKERS };      /* ListRequest.what */
-
 /* Where the pages go: a table, or a JSON list. */
 typedef struct pages {
     pd_table *table;
@@ -296,19 +305,19 @@ static int command_list(const pd_ctl *ctl, unsigned what, pd_table *table, const
 
 int pd_ctl_jobs(const pd_ctl *ctl)
 {
-    return command_list(ctl, LIST_JOBS, jobs_table(), "jobs", "no jobs");
+    return command_list(ctl, PD_LIST_JOBS, jobs_table(), "jobs", "no jobs");
 }
 
 int pd_ctl_params(const pd_ctl *ctl)
 {
     pd_table *table = pd_table_new("PARAMETER|OPTIMIZER|SHAPE|>STEP|>VERSION|>SKIPPED|>CONTRIBUTIONS|>STATE|WAITS FOR");
-    return command_list(ctl, LIST_PARAMS, table, "params", "no parameters");
+    return command_list(ctl, PD_LIST_PARAMS, table, "params", "no parameters");
 }
 
 int pd_ctl_workers(const pd_ctl *ctl)
 {
     pd_table *table = pd_table_new(">RANK|LABEL|STATE|>STEP|>CONTRIBUTIONS|>HELD");
-    return command_list(ctl, LIST_WORKERS, table, "workers", "no workers");
+    return command_list(ctl, PD_LIST_WORKERS, table, "workers", "no workers");
 }
 
 /* ---- optimizers ---- */

@@ -4,6 +4,7 @@
  * weights 0, `sgd lr=1` and a single round leave minus the average there, exactly. */
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -11,7 +12,7 @@
 #include "ctl.h"
 #include "replay.h"
 
-typedef struct stage {              /* what all workers of a replay share, read only while they run */
+typedef struct stage {              /* what all workers of a replay share, read only while they run but for first_failed */
     const pd_trace       *trace;
     const pd_trace_param *params;
     const char           *url;
@@ -21,6 +22,7 @@ typedef struct stage {              /* what all workers of a replay share, read 
     size_t                n;        /* parameters */
     int64_t               rounds;
     int                   world_size;
+    atomic_int           *first_failed;     /* rank; -1: none */
 } stage;
 
 typedef struct worker {
@@ -167,15 +169,12 @@ static void compare_averages(worker *w)
     }
 }
 
-/* Ends the job, so that the others do not wait for a worker that has failed. */
-static void drop_job(const stage *s)
+/* The first to fail is remembered; it ends the job, so that the others do not wait for it. */
+static void give_up(worker *w)
 {
-    Paramd__DropRequest request = PARAMD__DROP_REQUEST__INIT;
-    pd_operator op;
+    int nobody = -1;
 
-    request.job = (char *)s->job;
-    if (pd_operator_open(&op, s->url, s->timeout, NULL) == PD_OK) pd_client_call(op.client, PD_DROP, &request.base, op.arena, NULL, NULL);
-    pd_operator_close(&op);
+    if (atomic_compare_exchange_strong(w->stage->first_failed, &nobody, w->rank)) pd_operator_drop(w->stage->url, w->stage->timeout, w->stage->job);
 }
 
 static void *run_worker(void *arg)
@@ -190,7 +189,7 @@ static void *run_worker(void *arg)
         if (w->rc == PD_OK && !pd_trace_averages(s->trace)) compare_weights(w, round);
     }
     if (w->rc == PD_OK && pd_trace_averages(s->trace)) compare_averages(w);
-    if (w->rc != PD_OK) drop_job(s);
+    if (w->rc != PD_OK) give_up(w);
     return NULL;
 }
 
@@ -219,7 +218,7 @@ static int run_workers(worker *workers, const stage *s, pd_error *err)
         workers[i].started = pthread_create(&workers[i].thread, NULL, run_worker, &workers[i]) == 0;
         if (!workers[i].started) {
             rc = pd_fail(err, PD_NO_MEMORY, "cannot start a thread");
-            drop_job(s);
+            pd_operator_drop(s->url, s->timeout, s->job);
             break;
         }
     }
@@ -227,20 +226,6 @@ static int run_workers(worker *workers, const stage *s, pd_error *err)
         if (workers[i].started) pthread_join(workers[i].thread, NULL);
     }
     return rc;
-}
-
-/* The first failure tells: the others failed because their job was dropped. */
-static int first_failure(const worker *workers, int n, pd_error *err)
-{
-    const worker *first = NULL;
-
-    for (int i = 0; i < n; i++) {
-        if (workers[i].rc == PD_OK) continue;
-        if (first == NULL || first->rc == PD_NOT_FOUND || first->rc == PD_ABORTED) first = &workers[i];
-    }
-    if (first == NULL) return PD_OK;
-    if (err != NULL) *err = first->err;
-    return first->rc;
 }
 
 /* Asks the daemon how many contributions it counted in the job. */
@@ -251,7 +236,7 @@ static int counted(const stage *s, uint64_t *count, pd_error *err)
     pd_operator op;
     int rc = pd_operator_open(&op, s->url, s->timeout, err);
 
-    request.what = 2;
+    request.what = PD_LIST_PARAMS;
     request.job = (char *)s->job;
     *count = 0;
     while (rc == PD_OK && (rc = pd_client_call(op.client, PD_LIST, &request.base, op.arena, (void **)&page, err)) == PD_OK) {
@@ -277,14 +262,17 @@ static int check_count(const worker *workers, const stage *s, pd_error *err)
 
 static int perform(worker *workers, const stage *s, pd_verdict *verdicts, pd_error *err)
 {
-    int rc = run_workers(workers, s, err);
+    int rc = run_workers(workers, s, err), first = atomic_load(s->first_failed);
 
-    if (rc == PD_OK) rc = first_failure(workers, s->world_size, err);
+    if (rc == PD_OK && first >= 0) {        /* the others failed because their job was gone */
+        rc = workers[first].rc;
+        if (err != NULL) *err = workers[first].err;
+    }
     if (rc == PD_OK) rc = check_count(workers, s, err);
     for (int i = 0; i < s->world_size; i++) {
         for (size_t p = 0; rc == PD_OK && p < s->n; p++) pd_verdict_fold(&verdicts[p], &workers[i].verdicts[p]);
     }
-    drop_job(s);
+    pd_operator_drop(s->url, s->timeout, s->job);
     for (int i = 0; i < s->world_size; i++) {
         if (workers[i].started) release(&workers[i]);
     }
@@ -293,7 +281,8 @@ static int perform(worker *workers, const stage *s, pd_verdict *verdicts, pd_err
 
 int pd_replay_server(const pd_trace *trace, const pd_recipe *recipe, const char *url, double timeout, pd_verdict *verdicts, pd_error *err)
 {
-    stage s = { .trace = trace, .url = url, .timeout = timeout };
+    atomic_int first_failed = -1;
+    stage s = { .trace = trace, .url = url, .timeout = timeout, .first_failed = &first_failed };
     int rc = set_stage(&s, recipe, err);
     worker *workers = calloc((size_t)s.world_size, sizeof *workers);
 

@@ -49,7 +49,7 @@ void figure_daemon(pd_child *child)
 {
     pd_error err = { 0 };
 
-    if (pd_child_start(child, NULL, &err) != PD_OK) figure_stop("%s", err.text);
+    if (pd_child_start(child, &err) != PD_OK) figure_stop("%s", err.text);
 }
 
 const Paramd__StatusReply *figure_status(const char *url, pd_operator *op)

@@ -369,7 +369,7 @@ static int start_server(void **state)
     pd_error err = { 0 };
 
     (void)state;
-    if (pd_child_start(&server, NULL, &err) == PD_OK) return 0;
+    if (pd_child_start(&server, &err) == PD_OK) return 0;
     fprintf(stderr, "%s\n", err.text);
     return -1;
 }
