@@ -38,8 +38,8 @@ char *pd_duration_text(char text[PD_CELL], uint64_t ms)
 {
     uint64_t s = ms / 1000;
 
-    if (s < 10) snprintf(text, PD_CELL, "%" PRIu64 " ms", ms);
-    else if (s < 60) snprintf(text, PD_CELL, "%" PRIu64 " s", s);
+    if (s < 1) snprintf(text, PD_CELL, "%" PRIu64 " ms", ms);
+    else if (s < 60) snprintf(text, PD_CELL, "%.1f s", (double)ms / 1000);
     else if (s < 3600) snprintf(text, PD_CELL, "%" PRIu64 " min %" PRIu64 " s", s / 60, s % 60);
     else if (s < 86400) snprintf(text, PD_CELL, "%" PRIu64 " h %" PRIu64 " min", s / 3600, s / 60 % 60);
     else snprintf(text, PD_CELL, "%" PRIu64 " d %" PRIu64 " h", s / 86400, s / 3600 % 24);
