@@ -43,8 +43,8 @@ static pd_client_param *new_params(const team_options *o)
     pd_client_param *params = figure_alloc(o->n * sizeof *params);
 
     for (size_t i = 0; i < o->n; i++) {
-        char *name = figure_alloc(32);
-        snprintf(name, 32, "layer.%zu.weight", i);
+        char *name = figure_alloc(48);
+        snprintf(name, 48, "layer.%zu.weight", i);
         params[i] = (pd_client_param){ .name = name, .shape = { .rank = 1, .dim = { o->elements[i] } } };
     }
     return params;
