@@ -1,0 +1,336 @@
+/* The daemon as a service: its manager, its sockets, its descriptors, and how it stops. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "daemon.h"
+#include "team.h"
+
+/* An operator's connection. PD_OK: welcomed. */
+static int greet(const char *url, double deadline, pd_error *err)
+{
+    pd_client *client;
+    int rc = pd_client_open(&client, &(pd_client_options){ .urls = url, .job = "", .deadline = deadline }, err);
+
+    if (rc == PD_OK) pd_client_close(client);
+    return rc;
+}
+
+static void expect_welcome(const char *url)
+{
+    pd_error err;
+    if (greet(url, patient(5), &err) != PD_OK) fail_msg("%s: %s", url, err.text);
+}
+
+/* ---- the service manager ---- */
+
+/* A datagram within so many seconds, into `text`. */
+static bool hear(int fd, char *text, size_t size, double seconds)
+{
+    struct timeval limit = { .tv_sec = (time_t)seconds };
+    ssize_t n;
+
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    n = recv(fd, text, size - 1, 0);
+    text[n > 0 ? n : 0] = '\0';
+    return n > 0;
+}
+
+static void expect_datagram(int fd, const char *text)
+{
+    char heard[64];
+
+    do assert_true(hear(fd, heard, sizeof heard, patient(5)));
+    while (strcmp(heard, "WATCHDOG=1") == 0 && strcmp(text, heard) != 0);
+    assert_string_equal(heard, text);
+}
+
+static void tells_its_manager_that_it_is_ready_alive_and_stopping(void **state)
+{
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    test_daemon *daemon;
+    (void)state;
+
+    snprintf(address.sun_path, sizeof address.sun_path, "/tmp/paramd-notify-%ld", (long)getpid());
+    unlink(address.sun_path);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    setenv("NOTIFY_SOCKET", address.sun_path, 1);
+    setenv("WATCHDOG_USEC", "1000000", 1);
+    daemon = daemon_start(NULL);
+    unsetenv("NOTIFY_SOCKET");
+    unsetenv("WATCHDOG_USEC");
+    expect_datagram(fd, "READY=1");
+    expect_datagram(fd, "WATCHDOG=1");
+    expect_datagram(fd, "WATCHDOG=1");
+    kill(daemon->pid, SIGTERM);
+    expect_datagram(fd, "STOPPING=1");
+    assert_int_equal(daemon_stop(daemon, patient(5)), 0);
+    close(fd);
+    unlink(address.sun_path);
+}
+
+/* A program in the daemon's place that tells it which sockets are its own, as the service manager does. */
+static char *stand_in(char *folder)
+{
+    char path[256];
+    const char *bin = getenv("PARAMD_BIN");
+    FILE *script;
+
+    assert_non_null(bin);
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/paramd", folder);
+    script = fopen(path, "w");
+    fprintf(script, "#!/bin/sh\nLISTEN_PID=$$ LISTEN_FDS=1 exec %s/paramd \"$@\"\n", bin);
+    fclose(script);
+    chmod(path, 0700);
+    return strdup(bin);
+}
+
+static void serves_on_a_socket_that_it_is_given(void **state)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    char folder[] = "/tmp/paramd-given-XXXXXX", path[256], *bin = stand_in(folder);
+    int fd = socket(AF_INET, SOCK_STREAM, 0), third = dup(3);
+    socklen_t length = sizeof address;
+    test_daemon *daemon;
+    (void)state;
+
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(fd, 8), 0);
+    getsockname(fd, (struct sockaddr *)&address, &length);
+    if (fd != 3) dup2(fd, 3);
+    setenv("PARAMD_BIN", folder, 1);
+    daemon = daemon_start(NULL);
+    setenv("PARAMD_BIN", bin, 1);
+    assert_int_equal(daemon->port, ntohs(address.sin_port));
+    expect_welcome(daemon->url);
+    assert_int_equal(daemon_stop(daemon, patient(5)), 0);
+    close(fd);
+    if (third >= 0) dup2(third, 3);
+    if (third >= 0) close(third);
+    else close(3);
+    snprintf(path, sizeof path, "%s/paramd", folder);
+    unlink(path);
+    rmdir(folder);
+    free(bin);
+}
+
+/* ---- addresses ---- */
+
+static void serves_names_and_ipv6(void **state)
+{
+    test_daemon *daemon = daemon_start((const char *const[]){ "--listen=[::1]:0", NULL });
+    char url[64];
+    (void)state;
+
+    snprintf(url, sizeof url, "tcp://[::1]:%d", daemon->port);
+    expect_welcome(url);
+    assert_int_equal(daemon_stop(daemon, patient(5)), 0);
+    daemon = daemon_start((const char *const[]){ "--listen=localhost:0", NULL });
+    snprintf(url, sizeof url, "tcp://localhost:%d", daemon->port);
+    expect_welcome(url);
+    assert_int_equal(daemon_stop(daemon, patient(5)), 0);
+}
+
+static void replaces_a_socket_file_that_nobody_serves(void **state)
+{
+    char path[64], flag[96], url[96], text[4096];
+    test_daemon *daemon;
+    (void)state;
+
+    snprintf(path, sizeof path, "/tmp/paramd-socket-%ld", (long)getpid());
+    snprintf(flag, sizeof flag, "--unix-socket=%s", path);
+    snprintf(url, sizeof url, "unix://%s", path);
+    daemon = daemon_start((const char *const[]){ flag, NULL });
+    expect_welcome(url);
+    assert_int_equal(daemon_refuses((const char *const[]){ flag, NULL }, text, sizeof text), 1);      /* it is served: not ours to replace */
+    assert_non_null(strstr(text, "cannot listen on unix:"));
+    expect_welcome(url);
+    daemon_kill(daemon);
+    assert_int_equal(access(path, F_OK), 0);                                                          /* left behind */
+    daemon = daemon_start((const char *const[]){ flag, NULL });
+    expect_welcome(url);
+    assert_int_equal(daemon_stop(daemon, patient(5)), 0);
+    assert_int_not_equal(access(path, F_OK), 0);
+}
+
+static void a_file_that_is_no_socket_is_left_alone(void **state)
+{
+    char path[] = "/tmp/paramd-file-XXXXXX", flag[96], text[4096];
+    int fd = mkstemp(path);
+    (void)state;
+
+    snprintf(flag, sizeof flag, "--unix-socket=%s", path);
+    assert_int_equal(daemon_refuses((const char *const[]){ flag, NULL }, text, sizeof text), 1);
+    assert_int_equal(access(path, F_OK), 0);
+    close(fd);
+    unlink(path);
+}
+
+/* ---- descriptors ---- */
+
+static int connect_to(int port)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+    return fd;
+}
+
+/* Seconds of processor time that a process has used. */
+static double cpu_of(pid_t pid)
+{
+    char path[64];
+    unsigned long user, system;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    file = fopen(path, "r");
+    assert_int_equal(fscanf(file, "%*d %*s %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system), 2);
+    fclose(file);
+    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+}
+
+static void survives_running_out_of_descriptors(void **state)
+{
+    enum { FLOOD = 60 };
+    struct rlimit before, few = { 48, 48 };
+    int fds[FLOOD];
+    double used;
+    test_daemon *daemon;
+    (void)state;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few.rlim_max = before.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    daemon = daemon_start(NULL);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    for (int i = 0; i < FLOOD; i++) fds[i] = connect_to(daemon->port);
+    assert_true(daemon_says(daemon, "out of file descriptors", patient(5)));
+    used = cpu_of(daemon->pid);
+    sleep_for(0.5);
+    assert_true(cpu_of(daemon->pid) - used < 0.25);             /* it does not spin */
+    for (int i = 0; i < FLOOD; i++) close(fds[i]);
+    expect_welcome(daemon->url);
+    assert_int_equal(daemon_stop(daemon, patient(5)), 0);
+}
+
+/* ---- stopping ---- */
+
+static const int64_t sizes[] = { 100 };
+
+/* Two ranks with a round that rank 1 leaves open. Rank 0's ticket is under way. */
+static void open_round(const team *t, worker workers[2], pd_ticket_id *ticket)
+{
+    pd_error err;
+
+    for (int r = 0; r < 2; r++)
+        if (!worker_open(&workers[r], t, r) || !worker_declare(&workers[r])) fail_msg("%s", workers[r].failure);
+    fill_gradient(workers[0].gradients[0], sizes[0], 0, 1, 0);
+    assert_int_equal(pd_client_push_pull(workers[0].client, workers[0].items, 1, NULL, ticket, &err), PD_OK);
+}
+
+static void close_round(const team *t, worker workers[2])
+{
+    pd_ticket_id ticket;
+    pd_error err;
+    (void)t;
+
+    fill_gradient(workers[1].gradients[0], sizes[0], 1, 1, 0);
+    assert_int_equal(pd_client_push_pull(workers[1].client, workers[1].items, 1, NULL, &ticket, &err), PD_OK);
+    if (pd_client_wait(workers[1].client, ticket, patient(5), &err) != PD_OK) fail_msg("%s", err.text);
+}
+
+static void a_round_under_way_finishes_before_it_stops(void **state)
+{
+    test_daemon *daemon = daemon_start(NULL);
+    model *m = model_new(sizes, 1);
+    team t = { .url = daemon->url, .job = "stop", .world = 2, .rules = (const char *const[]){ "* sgd lr=1", NULL }, .model = m };
+    worker workers[2];
+    pd_ticket_id ticket;
+    pd_error err;
+    (void)state;
+
+    open_round(&t, workers, &ticket);
+    sleep_for(0.2);                                             /* the contribution is there */
+    kill(daemon->pid, SIGTERM);
+    assert_true(daemon_says(daemon, "stopping", patient(5)));
+    assert_true(daemon_lives(daemon));
+    close_round(&t, workers);
+    if (pd_client_wait(workers[0].client, ticket, patient(5), &err) != PD_OK) fail_msg("%s", err.text);
+    assert_int_equal(workers[0].items[0].outcome, 1);
+    assert_int_equal(daemon_stop(daemon, patient(5)), 0);
+    for (int r = 0; r < 2; r++) worker_free(&workers[r]);
+    model_free(m);
+}
+
+static void a_round_that_does_not_finish_holds_it_no_longer_than_the_timeout(void **state)
+{
+    test_daemon *daemon = daemon_start((const char *const[]){ "--drain-timeout=300ms", NULL });
+    model *m = model_new(sizes, 1);
+    team t = { .url = daemon->url, .job = "stop", .world = 2, .rules = (const char *const[]){ "* sgd lr=1", NULL }, .model = m };
+    worker workers[2];
+    pd_ticket_id ticket;
+    double begun;
+    (void)state;
+
+    open_round(&t, workers, &ticket);
+    sleep_for(0.2);
+    begun = seconds_now();
+    assert_int_equal(daemon_stop(daemon, patient(5)), 0);       /* SIGTERM */
+    assert_true(seconds_now() - begun < patient(3));
+    for (int r = 0; r < 2; r++) worker_free(&workers[r]);
+    model_free(m);
+}
+
+static void a_second_signal_stops_it_at_once(void **state)
+{
+    test_daemon *daemon = daemon_start(NULL);                   /* would wait 30 s for the round */
+    model *m = model_new(sizes, 1);
+    team t = { .url = daemon->url, .job = "stop", .world = 2, .rules = (const char *const[]){ "* sgd lr=1", NULL }, .model = m };
+    worker workers[2];
+    pd_ticket_id ticket;
+    (void)state;
+
+    open_round(&t, workers, &ticket);
+    sleep_for(0.2);
+    kill(daemon->pid, SIGINT);
+    assert_true(daemon_says(daemon, "stopping", patient(5)));
+    assert_int_equal(daemon_stop(daemon, patient(3)), 0);       /* SIGTERM */
+    for (int r = 0; r < 2; r++) worker_free(&workers[r]);
+    model_free(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tells_its_manager_that_it_is_ready_alive_and_stopping),
+        cmocka_unit_test(serves_on_a_socket_that_it_is_given),
+        cmocka_unit_test(serves_names_and_ipv6),
+        cmocka_unit_test(replaces_a_socket_file_that_nobody_serves),
+        cmocka_unit_test(a_file_that_is_no_socket_is_left_alone),
+        cmocka_unit_test(survives_running_out_of_descriptors),
+        cmocka_unit_test(a_round_under_way_finishes_before_it_stops),
+        cmocka_unit_test(a_round_that_does_not_finish_holds_it_no_longer_than_the_timeout),
+        cmocka_unit_test(a_second_signal_stops_it_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
