@@ -16,6 +16,18 @@ static int broken(pd_core *core, const pd_prefix *prefix, const char *what)
     return PD_INTERNAL;
 }
 
+/* Unpacks a reply into the arena. Without memory the connection ends, and what it owes is asked again. */
+static int unpack(pd_core *core, const pd_prefix *prefix, const uint8_t *header, void **reply)
+{
+    pd_error error;
+    int rc;
+
+    pd_arena_reset(core->arena);
+    rc = pd_reply_unpack(core->arena, prefix->method, header, prefix->header_bytes, reply, &error);
+    if (rc == PD_NO_MEMORY) pd_core_drop(core, error.text);
+    return rc == PD_OK || rc == PD_NO_MEMORY ? rc : broken(core, prefix, error.text);
+}
+
 static bool has_weights(unsigned method)
 {
     return method == PD_PULL || method == PD_PUSH_PULL;
@@ -60,7 +72,8 @@ int pd_core_header(void *arg, const pd_prefix *prefix, const uint8_t *header, st
 {
     pd_core *core = arg;
     pd_parcel *parcel = pd_outgoing_find(&core->out, prefix->request);
-    pd_error error;
+    void *reply;
+    int rc;
 
     core->reply = NULL;
     if (core->ended.code != PD_OK) return core->ended.code;
@@ -70,9 +83,8 @@ int pd_core_header(void *arg, const pd_prefix *prefix, const uint8_t *header, st
     if (prefix->payload_bytes != parcel->reply_bytes && prefix->payload_bytes != pd_piece_end(parcel->reply_bytes, 0))
         return broken(core, prefix, "its payload has not the length of what was asked");
     if (!has_outcomes(parcel->method)) return PD_OK;
-    pd_arena_reset(core->arena);
-    if (pd_reply_unpack(core->arena, prefix->method, header, prefix->header_bytes, (void **)&core->reply, &error) != PD_OK)
-        return broken(core, prefix, error.text);
+    if ((rc = unpack(core, prefix, header, &reply)) != PD_OK) return rc;
+    core->reply = reply;
     if (core->reply->n_outcomes != parcel->n_parts) return broken(core, prefix, "not one outcome for each piece");
     *spans = core->bench->landing;
     *n = land(core, parcel, prefix->payload_bytes);
@@ -142,13 +154,12 @@ static int check_welcome(pd_core *core, const pd_prefix *prefix, const Paramd__H
 
 static int welcomed(pd_core *core, const pd_prefix *prefix, const uint8_t *header)
 {
-    Paramd__HelloReply *reply;
-    pd_error error;
-    int rc;
+    void *unpacked;
+    const Paramd__HelloReply *reply;
+    int rc = unpack(core, prefix, header, &unpacked);
 
-    pd_arena_reset(core->arena);
-    if (pd_reply_unpack(core->arena, PD_HELLO, header, prefix->header_bytes, (void **)&reply, &error) != PD_OK)
-        return broken(core, prefix, error.text);
+    if (rc != PD_OK) return rc;
+    reply = unpacked;
     if ((rc = check_welcome(core, prefix, reply)) != PD_OK) return rc;
     note_welcome(core, reply);
     core->welcomed = true;
@@ -219,14 +230,12 @@ static int note_declared(pd_core *core, const pd_prefix *prefix, const Paramd__D
 
 static int declared(pd_core *core, const pd_prefix *prefix, const uint8_t *header)
 {
-    Paramd__DeclareReply *reply;
-    pd_error error;
+    void *reply;
+    int rc;
 
     if (--core->declares_waiting > 0) return PD_OK;
-    pd_arena_reset(core->arena);
-    if (pd_reply_unpack(core->arena, PD_DECLARE, header, prefix->header_bytes, (void **)&reply, &error) != PD_OK)
-        return broken(core, prefix, error.text);
-    return note_declared(core, prefix, reply);
+    rc = unpack(core, prefix, header, &reply);
+    return rc == PD_OK ? note_declared(core, prefix, reply) : rc;
 }
 
 /* ---- answers to the user's operations ---- */

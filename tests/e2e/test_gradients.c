@@ -1,0 +1,331 @@
+/* What gradients become, through the real daemon: means and sums, gaps, numbers that are not finite, values sent with a push. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "daemon.h"
+#include "team.h"
+
+/* Chunks of 4 KiB so that tensors of a few thousand elements already travel in several. */
+static const char *const small_chunks[] = { "--chunk-bytes=4KiB", "--max-payload=16KiB", NULL };
+static const int64_t mixed[] = { 1, 1024, 1025, 4000, 3, 64, 8192, 5 };
+enum { SIZE = 1500, MIXED = sizeof mixed / sizeof mixed[0] };
+
+static int start_daemon(void **state)
+{
+    *state = daemon_start(small_chunks);
+    return 0;
+}
+
+static int stop_daemon(void **state)
+{
+    return daemon_stop(*state, patient(10));
+}
+
+/* ---- aggregates, against sums computed here in rank order ---- */
+
+enum { STEPS = 3 };
+#define LR 0.5f
+
+typedef enum how { MEAN, SUM, WEIGHTED, PRESUMMED } how;
+
+static double weight_of(int rank)
+{
+    return rank == 2 ? 0 : 8.0 * (rank + 1);
+}
+
+static bool weighted_steps(worker *w)
+{
+    pd_push_options options = { .weight = weight_of(w->rank), .zero_weight = weight_of(w->rank) == 0, .presummed = *(how *)w->team->arg == PRESUMMED };
+
+    for (int i = 0; i < STEPS; i++)
+        if (!worker_step(w, NULL, &options)) return false;
+    return true;
+}
+
+static bool plain_steps(worker *w)
+{
+    for (int i = 0; i < STEPS; i++)
+        if (!worker_step(w, NULL, NULL)) return false;
+    return true;
+}
+
+static void aggregate_here(const model *m, size_t p, uint64_t step, int world, how h, float *sum)
+{
+    float *g = calloc((size_t)m->elements[p], sizeof *g);
+    double weights = 0;
+    bool first = true;
+
+    for (int r = 0; r < world; r++) {
+        bool weighs = h == WEIGHTED || h == PRESUMMED;
+        float factor = h == WEIGHTED ? (float)weight_of(r) : 1;
+
+        if (weighs && weight_of(r) == 0) continue;
+        weights += weight_of(r);
+        fill_gradient(g, m->elements[p], r, step, p);
+        for (int64_t i = 0; i < m->elements[p]; i++) sum[i] = first ? g[i] * factor : sum[i] + g[i] * factor;
+        first = false;
+    }
+    for (int64_t i = 0; i < m->elements[p]; i++) sum[i] /= h == SUM ? 1 : h == MEAN ? (float)world : (float)weights;
+    free(g);
+}
+
+static void expect_aggregate(const test_daemon *daemon, const char *job, const char *option, how h)
+{
+    static const char *const rules[] = { "* sgd lr=0.5", NULL };
+    const char *const options[] = { option, NULL };
+    model *m = model_new(mixed, MIXED);
+    team t = {
+        .url = daemon->url, .job = job, .world = 4, .rules = rules, .options = options, .model = m, .arg = &h,
+        .work = h == WEIGHTED || h == PRESUMMED ? weighted_steps : plain_steps,
+    };
+    worker workers[TEAM_MOST];
+    float **here = model_buffers(m);
+
+    fill_weights(m, here);
+    for (size_t p = 0; p < m->n; p++) {
+        float *sum = calloc((size_t)m->elements[p], sizeof *sum);
+
+        for (uint64_t step = 1; step <= STEPS; step++) {
+            aggregate_here(m, p, step, 4, h, sum);
+            for (int64_t i = 0; i < m->elements[p]; i++) here[p][i] -= LR * sum[i];
+        }
+        free(sum);
+    }
+    team_run(&t, workers);
+    for (size_t p = 0; p < m->n; p++)
+        for (int64_t i = 0; i < m->elements[p]; i++) {
+            float difference = fabsf(workers[1].weights[p][i] - here[p][i]), scale = 1e-5f * (1 + fabsf(here[p][i]));
+            if (difference > scale) fail_msg("%s: p%zu[%lld]: %g, expected %g", job, p, (long long)i, workers[1].weights[p][i], here[p][i]);
+        }
+    team_free(&t, workers);
+    model_free_buffers(m, here);
+    model_free(m);
+}
+
+static void the_mean_is_of_all_ranks(void **state) { expect_aggregate(*state, "mean", "aggregate=mean", MEAN); }
+static void the_sum_is_of_all_ranks(void **state) { expect_aggregate(*state, "sum", "aggregate=sum", SUM); }
+static void the_weighted_mean_counts_examples(void **state) { expect_aggregate(*state, "weighted", "aggregate=weighted_mean", WEIGHTED); }
+static void presummed_gradients_are_divided_by_all_examples(void **state) { expect_aggregate(*state, "presummed", "aggregate=weighted_mean", PRESUMMED); }
+
+/* ---- gradients that are missing or not finite ---- */
+
+/* Rank 1 has no gradient of p1, nobody has one of p2. */
+static bool gappy_step(worker *w)
+{
+    if (w->rank == 1) w->items[1].gradient = NULL;
+    w->items[2].gradient = NULL;
+    return worker_step(w, NULL, NULL);
+}
+
+static void a_rank_without_gradient_does_not_count_and_none_at_all_is_no_step(void **state)
+{
+    static const char *const rules[] = { "* sgd lr=1", NULL };
+    static const int64_t sizes[] = { SIZE, SIZE, SIZE };
+    test_daemon *daemon = *state;
+    model *m = model_new(sizes, 3);
+    team t = { .url = daemon->url, .job = "gaps", .world = 2, .rules = rules, .model = m, .work = gappy_step };
+    worker workers[TEAM_MOST];
+    float **first = model_buffers(m), g[SIZE];
+
+    team_run(&t, workers);
+    fill_weights(m, first);
+    fill_gradient(g, SIZE, 0, 1, 1);
+    for (int r = 0; r < 2; r++) {
+        for (int i = 0; i < SIZE; i++) assert_true(workers[r].weights[1][i] == first[1][i] - g[i]);
+        assert_memory_equal(workers[r].weights[2], first[2], sizeof g);
+        assert_int_equal(workers[r].items[1].outcome, 1);
+        assert_int_equal(workers[r].items[2].outcome, 3);
+        assert_int_equal(workers[r].items[2].step, 1);
+        assert_int_equal(workers[r].items[2].version, 0);
+    }
+    team_free(&t, workers);
+    model_free_buffers(m, first);
+    model_free(m);
+}
+
+/* p1 of rank 1 holds a NaN in its second chunk. */
+static bool push_poison(worker *w, pd_error *err)
+{
+    pd_ticket_id ticket;
+    int rc;
+
+    for (size_t p = 0; p < 2; p++) fill_gradient(w->gradients[p], w->team->model->elements[p], w->rank, pd_client_step(w->client, p) + 1, p);
+    if (w->rank == 1) w->gradients[1][SIZE - 1] = NAN;
+    rc = pd_client_push_pull(w->client, w->items, 2, NULL, &ticket, err);
+    if (rc == PD_OK) rc = pd_client_wait(w->client, ticket, 0, err);
+    return rc == PD_OK;
+}
+
+static bool poisoned_step(worker *w)
+{
+    pd_error err;
+    return push_poison(w, &err) || worker_fail(w, "push_pull", &err);
+}
+
+static const int64_t two_sizes[] = { SIZE, SIZE };
+
+static void a_gradient_that_is_not_finite_skips_its_parameters_step(void **state)
+{
+    static const char *const options[] = { "nonfinite=skip", NULL };
+    test_daemon *daemon = *state;
+    model *m = model_new(two_sizes, 2);
+    team t = { .url = daemon->url, .job = "skip", .world = 2, .options = options, .model = m, .work = poisoned_step };
+    worker workers[TEAM_MOST];
+    float **first = model_buffers(m);
+
+    fill_weights(m, first);
+    team_run(&t, workers);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(workers[r].items[0].outcome, 1);
+        assert_int_equal(workers[r].items[1].outcome, 2);
+        assert_int_equal(workers[r].items[1].step, 1);
+        assert_memory_equal(workers[r].weights[1], first[1], SIZE * sizeof(float));
+    }
+    team_free(&t, workers);
+    model_free_buffers(m, first);
+    model_free(m);
+}
+
+static void a_gradient_that_is_not_finite_is_applied_where_that_is_wanted(void **state)
+{
+    static const char *const options[] = { "nonfinite=apply", NULL };
+    test_daemon *daemon = *state;
+    model *m = model_new(two_sizes, 2);
+    team t = { .url = daemon->url, .job = "apply", .world = 2, .options = options, .model = m, .work = poisoned_step };
+    worker workers[TEAM_MOST];
+
+    team_run(&t, workers);
+    assert_int_equal(workers[0].items[1].outcome, 1);
+    assert_true(isnan(workers[0].weights[1][SIZE - 1]));
+    assert_true(isfinite(workers[0].weights[1][SIZE - 2]));
+    team_free(&t, workers);
+    model_free(m);
+}
+
+/* The refused tensor is pushed again, mended, and the step is taken by all. */
+static bool rejected_step(worker *w)
+{
+    pd_ticket_id ticket;
+    pd_error err = { 0 };
+
+    if (w->rank == 0) return push_poison(w, &err) || worker_fail(w, "push_pull", &err);
+    if (push_poison(w, &err)) return worker_fail(w, "a NaN was taken", NULL);
+    if (err.code != PD_INVALID_ARGUMENT || strstr(err.text, "p1") == NULL) return worker_fail(w, "not the error expected", &err);
+    if (w->items[1].outcome != PD_INVALID_ARGUMENT) return worker_fail(w, "p1 is not marked as refused", &err);
+    w->gradients[1][SIZE - 1] = 1;
+    if (pd_client_push_pull(w->client, &w->items[1], 1, NULL, &ticket, &err) != PD_OK || pd_client_wait(w->client, ticket, 0, &err) != PD_OK)
+        return worker_fail(w, "the mended push", &err);
+    return true;
+}
+
+static void a_gradient_that_is_not_finite_is_rejected_where_that_is_wanted_and_can_be_mended(void **state)
+{
+    static const char *const options[] = { "nonfinite=reject", NULL };
+    test_daemon *daemon = *state;
+    model *m = model_new(two_sizes, 2);
+    team t = { .url = daemon->url, .job = "reject", .world = 2, .options = options, .model = m, .work = rejected_step };
+    worker workers[TEAM_MOST];
+
+    team_run(&t, workers);
+    assert_int_equal(workers[1].items[1].outcome, 1);
+    assert_int_equal(workers[1].items[1].step, 1);
+    assert_true(model_same(m, workers[0].weights, workers[1].weights));
+    assert_true(isfinite(workers[0].weights[1][SIZE - 1]));
+    team_free(&t, workers);
+    model_free(m);
+}
+
+/* ---- hyperparameters that come with a push ---- */
+
+static bool scheduled_steps(worker *w)
+{
+    for (int i = 0; i < 4; i++) {
+        char lr[32];
+        const char *const hypers[] = { lr, NULL };
+
+        snprintf(lr, sizeof lr, "lr=%g", 1.0 / (1 << i));
+        if (!worker_step(w, NULL, &(pd_push_options){ .hypers = i == 3 ? NULL : hypers })) return false;
+    }
+    return true;
+}
+
+static void a_learning_rate_sent_with_a_push_holds_for_that_step(void **state)
+{
+    static const char *const rules[] = { "* sgd lr=0.25", NULL };
+    static const int64_t size = SIZE;
+    test_daemon *daemon = *state;
+    model *m = model_new(&size, 1);
+    team t = { .url = daemon->url, .job = "schedule", .world = 1, .rules = rules, .model = m, .work = scheduled_steps };
+    worker workers[TEAM_MOST];
+    float **here = model_buffers(m), g[SIZE];
+
+    fill_weights(m, here);
+    for (int s = 0; s < 4; s++) {
+        fill_gradient(g, SIZE, 0, (uint64_t)s + 1, 0);
+        for (int i = 0; i < SIZE; i++) here[0][i] -= (s == 3 ? 0.25f : 1.0f / (float)(1 << s)) * g[i];
+    }
+    team_run(&t, workers);
+    for (int i = 0; i < SIZE; i++) assert_true(fabsf(workers[0].weights[0][i] - here[0][i]) <= 1e-5f * (1 + fabsf(here[0][i])));
+    team_free(&t, workers);
+    model_free_buffers(m, here);
+    model_free(m);
+}
+
+/* Rank 1 pushes second and is refused; it pushes again with the value of the round. */
+static bool conflicting_step(worker *w)
+{
+    static const char *const mine[2][2] = { { "lr=0.5", NULL }, { "lr=0.125", NULL } };
+    pd_push_options options = { .hypers = mine[w->rank] };
+    pd_error err = { 0 };
+    pd_ticket_id ticket;
+
+    if (w->rank == 0) return worker_step(w, NULL, &options);
+    sleep_for(patient(0.3));
+    fill_gradient(w->gradients[0], SIZE, 1, 1, 0);
+    if (pd_client_push_pull(w->client, w->items, 1, &options, &ticket, &err) != PD_OK || pd_client_wait(w->client, ticket, 0, &err) == PD_OK)
+        return worker_fail(w, "two learning rates in one round were taken", &err);
+    if (err.code != PD_INVALID_ARGUMENT || strstr(err.text, "0.5") == NULL || strstr(err.text, "0.125") == NULL)
+        return worker_fail(w, "the error does not name both values", &err);
+    options.hypers = mine[0];
+    return worker_step(w, NULL, &options);
+}
+
+static void ranks_that_send_different_learning_rates_are_told_both(void **state)
+{
+    static const int64_t size = SIZE;
+    test_daemon *daemon = *state;
+    model *m = model_new(&size, 1);
+    team t = { .url = daemon->url, .job = "conflict", .world = 2, .model = m, .work = conflicting_step };
+    worker workers[TEAM_MOST];
+
+    team_run(&t, workers);
+    assert_int_equal(workers[1].items[0].step, 1);
+    team_free(&t, workers);
+    model_free(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_mean_is_of_all_ranks),
+        cmocka_unit_test(the_sum_is_of_all_ranks),
+        cmocka_unit_test(the_weighted_mean_counts_examples),
+        cmocka_unit_test(presummed_gradients_are_divided_by_all_examples),
+        cmocka_unit_test(a_rank_without_gradient_does_not_count_and_none_at_all_is_no_step),
+        cmocka_unit_test(a_gradient_that_is_not_finite_skips_its_parameters_step),
+        cmocka_unit_test(a_gradient_that_is_not_finite_is_applied_where_that_is_wanted),
+        cmocka_unit_test(a_gradient_that_is_not_finite_is_rejected_where_that_is_wanted_and_can_be_mended),
+        cmocka_unit_test(a_learning_rate_sent_with_a_push_holds_for_that_step),
+        cmocka_unit_test(ranks_that_send_different_learning_rates_are_told_both),
+    };
+    return cmocka_run_group_tests(tests, start_daemon, stop_daemon);
+}

@@ -1,0 +1,270 @@
+#include "peer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+const pd_core_config peer_four = { .job = "job", .label = "test:1", .rank = 2, .world_size = 4, .nonce = 77, .urls = 2 };
+
+peer *peer_new(const pd_core_config *config)
+{
+    peer *p = calloc(1, sizeof *p);
+    pd_error err;
+
+    assert_non_null(p);
+    assert_int_equal(pd_core_new(&p->core, config, &err), PD_OK);
+    p->arena = pd_arena_new(PD_ARENA_BUDGET);
+    p->now = SECOND;
+    p->split = WIRE_BYTES;
+    return p;
+}
+
+void peer_free(peer *p)
+{
+    pd_framer_free(p->framer);
+    pd_core_free(p->core);
+    pd_arena_free(p->arena);
+    free(p);
+}
+
+void peer_connect(peer *p)
+{
+    const pd_framer_user user = { .arg = p->core, .header = pd_core_header, .frame = pd_core_frame };
+
+    pd_framer_free(p->framer);
+    p->framer = pd_framer_new(&user, UINT64_MAX / 2);
+    p->n = 0;
+    pd_core_up(p->core, p->now);
+}
+
+void peer_cut(peer *p)
+{
+    pd_core_down(p->core, p->now, "cut");
+    p->now = pd_core_next(p->core);
+    assert_int_equal(pd_core_link(p->core, p->now), PD_LINK_CONNECT);
+}
+
+/* Moves at most `bytes` of what the core wants to send to the wire; returns how many. */
+size_t peer_pump(peer *p, size_t bytes)
+{
+    struct iovec iov[7];
+    size_t moved = 0;
+    int n;
+
+    while (moved < bytes && (n = pd_core_output(p->core, iov, 7, 4096)) > 0) {
+        size_t now = 0;
+        for (int i = 0; i < n && moved < bytes; i++) {
+            size_t part = iov[i].iov_len < bytes - moved ? iov[i].iov_len : bytes - moved;
+            assert_true(p->n + part <= WIRE_BYTES);
+            memcpy(p->wire + p->n, iov[i].iov_base, part);
+            p->n += part;
+            moved += part;
+            now += part;
+        }
+        pd_core_sent(p->core, now, p->now);
+    }
+    return moved;
+}
+
+bool peer_take(peer *p, letter *out)
+{
+    size_t bytes;
+    pd_error err;
+
+    peer_pump(p, SIZE_MAX);
+    memset(out, 0, sizeof *out);
+    if (p->n == 0) return false;
+    assert_int_equal(pd_prefix_read(&out->prefix, p->wire, UINT64_MAX / 2, &err), PD_OK);
+    bytes = PD_PREFIX_BYTES + out->prefix.header_bytes + out->prefix.payload_bytes;
+    assert_true(p->n >= bytes);
+    out->at = malloc(bytes);
+    out->bytes = bytes;
+    memcpy(out->at, p->wire, bytes);
+    memmove(p->wire, p->wire + bytes, p->n - bytes);
+    p->n -= bytes;
+    out->payload = out->at + PD_PREFIX_BYTES + out->prefix.header_bytes;
+    assert_int_equal(pd_request_unpack(p->arena, out->prefix.method, out->at + PD_PREFIX_BYTES, out->prefix.header_bytes, &out->message, &err), PD_OK);
+    return true;
+}
+
+void letter_drop(letter *l)
+{
+    free(l->at);
+    l->at = NULL;
+}
+
+letter peer_expect(peer *p, unsigned method)
+{
+    letter l;
+
+    if (!peer_take(p, &l)) fail_msg("expected %s, the core is silent", pd_method_name(method));
+    if (l.prefix.method != method) fail_msg("expected %s, got %s", pd_method_name(method), pd_method_name(l.prefix.method));
+    return l;
+}
+
+void peer_expect_silence(peer *p)
+{
+    letter l;
+    if (peer_take(p, &l)) fail_msg("expected nothing, got %s", pd_method_name(l.prefix.method));
+}
+
+static int feed(peer *p, const uint8_t *at, size_t n)
+{
+    int rc = PD_OK;
+
+    while (n > 0 && rc == PD_OK) {
+        struct iovec iov[8];
+        int entries = pd_framer_space(p->framer, iov, 8, p->split);
+        size_t used = 0;
+
+        assert_true(entries > 0);
+        for (int i = 0; i < entries && n > 0; i++) {
+            size_t part = iov[i].iov_len < n ? iov[i].iov_len : n;
+            memcpy(iov[i].iov_base, at, part);
+            at += part;
+            n -= part;
+            used += part;
+        }
+        pd_core_heard(p->core, used, p->now);
+        rc = pd_framer_fed(p->framer, used);
+    }
+    return rc;
+}
+
+int peer_reply(peer *p, const pd_prefix *to, const ProtobufCMessage *message, void *payload, size_t n)
+{
+    uint8_t *frame;
+    size_t bytes;
+    struct iovec iov = { payload, n };
+    int rc;
+
+    assert_int_equal(pd_frame_pack(&frame, &bytes, to->method, PD_FLAG_REPLY, to->request, message, &iov, n > 0, n), PD_OK);
+    rc = feed(p, frame, bytes);
+    free(frame);
+    if (rc == PD_OK && n > 0) rc = feed(p, payload, n);
+    return rc;
+}
+
+int peer_refuse(peer *p, const pd_prefix *to, int code, const char *text)
+{
+    uint8_t *frame;
+    size_t bytes;
+    int rc;
+
+    assert_int_equal(pd_frame_pack_error(&frame, &bytes, to->method, to->request, code, text), PD_OK);
+    rc = feed(p, frame, bytes);
+    free(frame);
+    return rc;
+}
+
+int peer_reply_ok(peer *p, const pd_prefix *to)
+{
+    Paramd__Ok ok = PARAMD__OK__INIT;
+    return peer_reply(p, to, &ok.base, NULL, 0);
+}
+
+/* Outcomes, one for each of n pieces, all alike; and floats as payload. */
+int peer_reply_data(peer *p, const pd_prefix *to, size_t n, uint32_t outcome, uint64_t step, float *weights, size_t floats)
+{
+    Paramd__DataReply message = PARAMD__DATA_REPLY__INIT;
+    Paramd__Outcome one = PARAMD__OUTCOME__INIT, *all[2048];
+
+    one.outcome = outcome;
+    one.step = one.version = step;
+    for (size_t i = 0; i < n; i++) all[i] = &one;
+    message.outcomes = all;
+    message.n_outcomes = n;
+    return peer_reply(p, to, &message.base, weights, floats * sizeof *weights);
+}
+
+void peer_welcome_with(peer *p, uint64_t max_payload, uint32_t max_pieces)
+{
+    Paramd__HelloReply hello = PARAMD__HELLO_REPLY__INIT;
+    letter l = peer_expect(p, PD_HELLO);
+
+    hello.protocol = PD_PROTOCOL_VERSION;
+    hello.server = (char *)"paramd test";
+    hello.blas_core = (char *)"core";
+    hello.chunk_elements = CHUNK;
+    hello.max_payload = max_payload;
+    hello.max_pieces = max_pieces;
+    hello.heartbeat_ms = 1000;
+    hello.timeout_ms = 4000;
+    hello.seed = 5;
+    assert_int_equal(peer_reply(p, &l.prefix, &hello.base, NULL, 0), PD_OK);
+    letter_drop(&l);
+}
+
+void peer_welcome(peer *p)
+{
+    peer_welcome_with(p, 1 << 20, 1024);
+}
+
+void peer_answer_declare(peer *p, size_t n, uint64_t step)
+{
+    Paramd__DeclareReply message = PARAMD__DECLARE_REPLY__INIT;
+    Paramd__Declared one = PARAMD__DECLARED__INIT, *all[4096];
+    letter l = peer_expect(p, PD_DECLARE);
+
+    while (!((Paramd__DeclareRequest *)l.message)->last) {
+        assert_int_equal(peer_reply(p, &l.prefix, &message.base, NULL, 0), PD_OK);
+        letter_drop(&l);
+        l = peer_expect(p, PD_DECLARE);
+    }
+    one.step = step;
+    one.initialised = true;
+    for (size_t i = 0; i < n; i++) all[i] = &one;
+    message.parameters = all;
+    message.n_parameters = n;
+    assert_int_equal(peer_reply(p, &l.prefix, &message.base, NULL, 0), PD_OK);
+    letter_drop(&l);
+}
+
+pd_ticket_id peer_declare(peer *p, const int64_t *sizes, size_t n)
+{
+    pd_client_param *params = calloc(n, sizeof *params);
+    char (*names)[24] = calloc(n, sizeof *names);
+    pd_ticket_id ticket;
+    pd_error err;
+
+    for (size_t i = 0; i < n; i++) {
+        snprintf(names[i], sizeof names[i], "p%zu", i);
+        params[i] = (pd_client_param){ .name = names[i], .shape = { .rank = 1, .dim = { sizes[i] } } };
+    }
+    assert_int_equal(pd_core_declare(p->core, params, n, &ticket, &err), PD_OK);
+    free(params);
+    free(names);
+    return ticket;
+}
+
+int peer_finish(peer *p, pd_ticket_id ticket, pd_error *err)
+{
+    uint8_t *at;
+    size_t bytes;
+    int rc;
+
+    assert_true(pd_core_done(p->core, ticket));
+    rc = pd_core_finish(p->core, ticket, &at, &bytes, err);
+    free(at);
+    return rc;
+}
+
+/* Connected, welcomed, n parameters of those sizes declared, at step 0. */
+peer *peer_running(const int64_t *sizes, size_t n)
+{
+    peer *p = peer_new(&peer_four);
+    pd_ticket_id ticket;
+    pd_error err;
+
+    peer_connect(p);
+    peer_welcome(p);
+    ticket = peer_declare(p, sizes, n);
+    peer_answer_declare(p, n, 0);
+    assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
+    return p;
+}

@@ -1,0 +1,348 @@
+/* The core and tensors: what is sent, where answers land, what refusals do. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "peer.h"
+
+/* ---- tensors ---- */
+
+static void a_push_carries_the_callers_bytes_at_multiples_of_64(void **state)
+{
+    static const int64_t sizes[] = { 3, 0, 1 };
+    peer *p = peer_running(sizes, 3);
+    float a[3] = { 1, 2, 3 }, b[1] = { 9 };
+    pd_item items[] = { { .param = 2, .gradient = b }, { .param = 1, .gradient = a }, { .param = 0, .gradient = a } };
+    pd_push_options options = { .weight = 8, .presummed = true, .hypers = (const char *[]){ "lr=0.25", NULL } };
+    pd_ticket_id ticket;
+    pd_error err;
+    letter l;
+    Paramd__PushRequest *push;
+    (void)state;
+
+    assert_int_equal(pd_core_push(p->core, PD_PUSH, items, 3, &options, &ticket, &err), PD_OK);
+    l = peer_expect(p, PD_PUSH);
+    push = l.message;
+    assert_int_equal(push->step, 1);
+    assert_true(push->weight == 8 && push->presummed && !push->zero_weight);
+    assert_string_equal(push->hypers[0]->name, "lr");
+    assert_string_equal(push->hypers[0]->value, "0.25");
+    assert_int_equal(push->n_pieces, 3);
+    assert_int_equal(push->pieces[0]->handle, 2);
+    assert_int_equal(push->pieces[2]->handle, 0);
+    assert_int_equal(push->pieces[2]->offset, 64);
+    assert_int_equal(l.prefix.payload_bytes, 64 + sizeof a);
+    assert_memory_equal(l.payload, b, sizeof b);
+    assert_memory_equal(l.payload + 64, a, sizeof a);
+    assert_int_equal(peer_reply_data(p, &l.prefix, 3, 1, 1, NULL, 0), PD_OK);
+    assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
+    assert_int_equal(items[1].outcome, 1);
+    assert_int_equal(items[1].version, 1);
+    assert_int_equal(pd_core_step(p->core, 2), 1);
+    letter_drop(&l);
+    peer_free(p);
+}
+
+static void weights_land_in_the_callers_buffers_split_at_every_byte(void **state)
+{
+    static const int64_t sizes[] = { 3, 5 };
+    (void)state;
+
+    for (size_t split = 1; split < 120; split += split < 70 ? 1 : 7) {
+        peer *p = peer_running(sizes, 2);
+        float g[8] = { 0 }, w[8] = { 0 }, sent[16 + 5];
+        pd_item items[] = { { .param = 0, .gradient = g, .weights = w }, { .param = 1, .gradient = g + 3, .weights = w + 3 } };
+        pd_ticket_id ticket;
+        pd_error err;
+        letter l;
+
+        for (int i = 0; i < 21; i++) sent[i] = (float)i;
+        p->split = split;
+        assert_int_equal(pd_core_push(p->core, PD_PUSH_PULL, items, 2, NULL, &ticket, &err), PD_OK);
+        l = peer_expect(p, PD_PUSH_PULL);
+        assert_int_equal(peer_reply_data(p, &l.prefix, 2, 1, 1, sent, 21), PD_OK);
+        assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
+        for (int i = 0; i < 3; i++) assert_true(w[i] == (float)i);
+        for (int i = 0; i < 5; i++) assert_true(w[3 + i] == (float)(16 + i));
+        letter_drop(&l);
+        peer_free(p);
+    }
+}
+
+static void a_large_tensor_travels_a_chunk_a_frame_and_answers_come_in_any_order(void **state)
+{
+    static const int64_t sizes[] = { 2 * CHUNK + 7, 1 };
+    peer *p = peer_running(sizes, 2);
+    float g[2 * CHUNK + 7], w[2 * CHUNK + 7], one = 1, own;
+    pd_item items[] = { { .param = 0, .gradient = g, .weights = w }, { .param = 1, .gradient = &one, .weights = &own } };
+    pd_ticket_id ticket;
+    pd_error err;
+    letter l[4];
+    (void)state;
+
+    for (int i = 0; i < 2 * CHUNK + 7; i++) g[i] = (float)i;
+    assert_int_equal(pd_core_push(p->core, PD_PUSH_PULL, items, 2, NULL, &ticket, &err), PD_OK);
+    for (int i = 0; i < 4; i++) {
+        Paramd__PushRequest *push;
+
+        l[i] = peer_expect(p, PD_PUSH_PULL);
+        push = l[i].message;
+        assert_int_equal(push->n_pieces, 1);
+        assert_int_equal(push->pieces[0]->handle, i == 3);
+        assert_int_equal(push->pieces[0]->first, i == 3 ? 0 : i * CHUNK);
+        assert_int_equal(push->pieces[0]->count, i == 3 ? 1 : i == 2 ? 7 : CHUNK);
+    }
+    for (int i = 3; i >= 0; i--) {
+        assert_false(pd_core_done(p->core, ticket));
+        assert_int_equal(peer_reply_data(p, &l[i].prefix, 1, 1, 1, (float *)l[i].payload, l[i].prefix.payload_bytes / sizeof(float)), PD_OK);
+    }
+    assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
+    assert_memory_equal(w, g, sizeof g);
+    assert_true(own == 1);
+    for (int i = 0; i < 4; i++) letter_drop(&l[i]);
+    peer_free(p);
+}
+
+static size_t frames_of_a_push(size_t n, uint64_t max_payload, uint32_t max_pieces)
+{
+    int64_t sizes[4096];
+    float g[16] = { 0 };
+    pd_item *items = calloc(n, sizeof *items);
+    peer *p = peer_new(&peer_four);
+    pd_ticket_id ticket;
+    pd_error err;
+    size_t frames = 0, pieces = 0;
+    letter l;
+
+    for (size_t i = 0; i < n; i++) sizes[i] = 16;
+    for (size_t i = 0; i < n; i++) items[i] = (pd_item){ .param = i, .gradient = g };
+    peer_connect(p);
+    peer_welcome_with(p, max_payload, max_pieces);
+    peer_declare(p, sizes, n);
+    peer_answer_declare(p, n, UINT64_MAX / 2);
+    assert_int_equal(pd_core_push(p->core, PD_PUSH, items, n, NULL, &ticket, &err), PD_OK);
+    for (; peer_take(p, &l); frames++) {
+        Paramd__PushRequest *push = l.message;
+
+        assert_true(l.prefix.payload_bytes <= max_payload);
+        assert_true(push->n_pieces <= max_pieces);
+        for (size_t i = 0; i < push->n_pieces; i++) assert_int_equal(push->pieces[i]->handle, pieces + i);
+        pieces += push->n_pieces;
+        letter_drop(&l);
+        pd_arena_reset(p->arena);
+    }
+    assert_int_equal(pieces, n);
+    peer_free(p);
+    free(items);
+    return frames;
+}
+
+static void small_tensors_fill_frames_up_to_each_limit_in_order(void **state)
+{
+    (void)state;
+    assert_int_equal(frames_of_a_push(100, 1 << 20, 1024), 1);
+    assert_int_equal(frames_of_a_push(100, 1 << 20, 30), 4);            /* pieces in a frame */
+    assert_int_equal(frames_of_a_push(100, 64 * 10, 1024), 10);         /* payload */
+    assert_true(frames_of_a_push(4000, 1 << 20, 100000) >= 3);          /* the header's 64 KiB */
+}
+
+static void declares_many_parameters_in_several_frames(void **state)
+{
+    enum { N = 4000 };
+    static int64_t sizes[N];
+    peer *p;
+    (void)state;
+
+    for (int i = 0; i < N; i++) sizes[i] = 2;
+    p = peer_new(&peer_four);
+    peer_connect(p);
+    peer_welcome(p);
+    peer_declare(p, sizes, N);
+    peer_answer_declare(p, N, 12);
+    assert_int_equal(pd_core_step(p->core, N - 1), 12);
+    peer_free(p);
+}
+
+static void parameters_at_different_steps_travel_in_different_frames(void **state)
+{
+    static const int64_t sizes[] = { 1, 1, 1 };
+    peer *p = peer_running(sizes, 3);
+    float g = 1;
+    pd_item first = { .param = 1, .gradient = &g }, all[] = { { 0, &g, NULL, 0, 0, 0 }, { 1, &g, NULL, 0, 0, 0 }, { 2, &g, NULL, 0, 0, 0 } };
+    pd_ticket_id ticket;
+    pd_error err;
+    letter l;
+    (void)state;
+
+    assert_int_equal(pd_core_push(p->core, PD_PUSH, &first, 1, NULL, &ticket, &err), PD_OK);
+    l = peer_expect(p, PD_PUSH);
+    peer_reply_data(p, &l.prefix, 1, 1, 1, NULL, 0);
+    letter_drop(&l);
+    peer_finish(p, ticket, &err);
+    assert_int_equal(pd_core_push(p->core, PD_PUSH, all, 3, NULL, &ticket, &err), PD_OK);
+    for (int i = 0; i < 3; i++) {
+        l = peer_expect(p, PD_PUSH);
+        assert_int_equal(((Paramd__PushRequest *)l.message)->step, i == 1 ? 2 : 1);
+        letter_drop(&l);
+    }
+    peer_free(p);
+}
+
+static void an_absent_gradient_is_marked_and_its_weights_are_pulled(void **state)
+{
+    static const int64_t sizes[] = { 2, 2 };
+    peer *p = peer_running(sizes, 2);
+    float g[2] = { 1, 2 }, w[2], v[2], sent[2] = { 5, 6 };
+    pd_item items[] = { { .param = 0, .weights = w }, { .param = 1, .gradient = g, .weights = v } };
+    pd_ticket_id ticket;
+    pd_error err;
+    letter push, pull;
+    (void)state;
+
+    assert_int_equal(pd_core_push(p->core, PD_PUSH_PULL, items, 2, NULL, &ticket, &err), PD_OK);
+    push = peer_expect(p, PD_PUSH_PULL);
+    pull = peer_expect(p, PD_PULL);
+    assert_true(((Paramd__PushRequest *)push.message)->pieces[0]->absent);
+    assert_int_equal(((Paramd__PullRequest *)pull.message)->min_step, 1);
+    assert_int_equal(((Paramd__PullRequest *)pull.message)->wants[0]->handle, 0);
+    peer_reply_data(p, &push.prefix, 2, 3, 1, sent, 2);
+    assert_false(pd_core_done(p->core, ticket));
+    peer_reply_data(p, &pull.prefix, 1, 0, 1, sent, 2);
+    assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
+    assert_int_equal(items[0].outcome, 3);
+    assert_memory_equal(w, sent, sizeof w);
+    assert_memory_equal(v, sent, sizeof v);
+    letter_drop(&push);
+    letter_drop(&pull);
+    peer_free(p);
+}
+
+static void refuses_a_second_push_of_a_parameter_under_way(void **state)
+{
+    static const int64_t sizes[] = { 1, 1 };
+    peer *p = peer_running(sizes, 2);
+    float g = 1;
+    pd_item one = { .param = 1, .gradient = &g }, two[] = { { 0, &g, NULL, 0, 0, 0 }, { 1, &g, NULL, 0, 0, 0 } }, other = { .param = 0, .gradient = &g };
+    pd_ticket_id ticket;
+    pd_error err;
+    (void)state;
+
+    assert_int_equal(pd_core_push(p->core, PD_PUSH, &one, 1, NULL, &ticket, &err), PD_OK);
+    assert_int_equal(pd_core_push(p->core, PD_PUSH, two, 2, NULL, &ticket, &err), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "p1"));
+    assert_int_equal(pd_core_push(p->core, PD_PUSH, &other, 1, NULL, &ticket, &err), PD_OK);      /* the refused call took nothing */
+    peer_free(p);
+}
+
+/* ---- errors ---- */
+
+static void a_refused_frame_fails_its_items_and_no_others(void **state)
+{
+    static const int64_t sizes[] = { 1, CHUNK + 1 };
+    peer *p = peer_running(sizes, 2);
+    float g[CHUNK + 1] = { 0 };
+    pd_item items[] = { { .param = 0, .gradient = g }, { .param = 1, .gradient = g } };
+    pd_ticket_id ticket;
+    pd_error err;
+    letter l[3];
+    (void)state;
+
+    assert_int_equal(pd_core_push(p->core, PD_PUSH, items, 2, NULL, &ticket, &err), PD_OK);
+    for (int i = 0; i < 3; i++) l[i] = peer_expect(p, PD_PUSH);
+    peer_refuse(p, &l[2].prefix, PD_INVALID_ARGUMENT, "p1: element 64 is not finite");   /* the second chunk of p1 */
+    assert_false(pd_core_done(p->core, ticket));                                    /* p0 still waits for its round, p1 is given up */
+    peer_reply_data(p, &l[0].prefix, 1, 1, 1, NULL, 0);
+    assert_int_equal(peer_finish(p, ticket, &err), PD_INVALID_ARGUMENT);
+    assert_string_equal(err.text, "p1: element 64 is not finite");
+    assert_int_equal(items[0].outcome, 1);
+    assert_int_equal(items[1].outcome, PD_INVALID_ARGUMENT);
+    assert_int_equal(peer_reply_data(p, &l[1].prefix, 1, 1, 1, NULL, 0), PD_OK);         /* too late: nobody waits */
+    assert_int_equal(pd_core_push(p->core, PD_PUSH, &items[1], 1, NULL, &ticket, &err), PD_OK);
+    letter_drop(&l[0]);
+    letter_drop(&l[1]);
+    l[0] = peer_expect(p, PD_PUSH);
+    assert_int_equal(((Paramd__PushRequest *)l[0].message)->step, 1);               /* the same step again */
+    letter_drop(&l[0]);
+    letter_drop(&l[2]);
+    peer_free(p);
+}
+
+static void a_ticket_refused_before_its_frame_has_left_waits_until_it_has(void **state)
+{
+    static const int64_t sizes[] = { CHUNK };
+    peer *p = peer_running(sizes, 1);
+    float g[CHUNK] = { 0 };
+    pd_item item = { .param = 0, .gradient = g };
+    pd_prefix to = { .method = PD_PUSH };
+    pd_ticket_id ticket;
+    pd_error err;
+    (void)state;
+
+    assert_int_equal(pd_core_push(p->core, PD_PUSH, &item, 1, NULL, &ticket, &err), PD_OK);
+    assert_int_equal(peer_pump(p, 100), 100);
+    assert_int_equal(pd_prefix_read(&to, p->wire, UINT64_MAX / 2, &err), PD_OK);
+    peer_refuse(p, &to, PD_INVALID_ARGUMENT, "no");
+    assert_false(pd_core_done(p->core, ticket));        /* the gradient is still being read from */
+    peer_pump(p, SIZE_MAX);
+    assert_int_equal(peer_finish(p, ticket, &err), PD_INVALID_ARGUMENT);
+    peer_free(p);
+}
+
+static void ends_when_an_answer_has_not_the_length_of_what_was_asked(void **state)
+{
+    static const int64_t sizes[] = { 4 };
+    peer *p = peer_running(sizes, 1);
+    float w[4] = { 0 }, sent[200] = { 1, 1, 1, 1, 1 };
+    pd_item item = { .param = 0, .weights = w };
+    pd_ticket_id ticket;
+    pd_error err;
+    letter l;
+    (void)state;
+
+    assert_int_equal(pd_core_pull(p->core, &item, 1, 0, &ticket, &err), PD_OK);
+    l = peer_expect(p, PD_PULL);
+    assert_int_equal(peer_reply_data(p, &l.prefix, 1, 0, 0, sent, 200), PD_INTERNAL);
+    assert_int_equal(peer_finish(p, ticket, &err), PD_INTERNAL);
+    assert_true(w[0] == 0);
+    letter_drop(&l);
+    peer_free(p);
+}
+
+static void ends_when_another_process_has_taken_its_rank(void **state)
+{
+    static const int64_t sizes[] = { 4 };
+    peer *p = peer_running(sizes, 1);
+    pd_prefix connection = { .method = PD_HEARTBEAT, .request = 0 };
+    pd_ticket_id ticket;
+    pd_error err;
+    (void)state;
+
+    peer_refuse(p, &connection, PD_ABORTED, "rank 2 was taken over by host:99");
+    assert_int_equal(pd_core_barrier(p->core, &ticket, &err), PD_ABORTED);
+    assert_string_equal(err.text, "rank 2 was taken over by host:99");
+    peer_free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_push_carries_the_callers_bytes_at_multiples_of_64),
+        cmocka_unit_test(weights_land_in_the_callers_buffers_split_at_every_byte),
+        cmocka_unit_test(a_large_tensor_travels_a_chunk_a_frame_and_answers_come_in_any_order),
+        cmocka_unit_test(small_tensors_fill_frames_up_to_each_limit_in_order),
+        cmocka_unit_test(declares_many_parameters_in_several_frames),
+        cmocka_unit_test(parameters_at_different_steps_travel_in_different_frames),
+        cmocka_unit_test(an_absent_gradient_is_marked_and_its_weights_are_pulled),
+        cmocka_unit_test(refuses_a_second_push_of_a_parameter_under_way),
+        cmocka_unit_test(a_refused_frame_fails_its_items_and_no_others),
+        cmocka_unit_test(a_ticket_refused_before_its_frame_has_left_waits_until_it_has),
+        cmocka_unit_test(ends_when_an_answer_has_not_the_length_of_what_was_asked),
+        cmocka_unit_test(ends_when_another_process_has_taken_its_rank),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
