@@ -129,6 +129,25 @@ static void a_shape_that_differs_from_what_another_rank_declared_is_named(void *
     pd_client_close(b);
 }
 
+/* The wake-up of the second call may come while the first connection is being closed; left unread, it would end every attempt to connect. */
+static void a_handle_can_be_mended_however_quickly_it_asks_again(void **state)
+{
+    enum { TIMES = 20 };
+    const pd_client_param wrong[] = { { .name = "wrong", .shape = { 1, { 4 } } } }, right[] = { { .name = "right", .shape = { 1, { 4 } } } };
+    const char *const rules[] = { "right sgd", NULL };
+    test_daemon *daemon = *state;
+    pd_error err = { 0 };
+
+    for (int i = 0; i < TIMES; i++) {
+        char job[32];
+        pd_client *client;
+        snprintf(job, sizeof job, "mended-%d", i);
+        assert_int_equal(declare_with(daemon, job, 0, 1, rules, wrong, 1, &client, &err), PD_INVALID_ARGUMENT);
+        if (pd_client_declare(client, right, 1, &err) != PD_OK) fail_msg("attempt %d: %s", i, err.text);
+        pd_client_close(client);
+    }
+}
+
 static void a_parameter_that_another_rank_did_not_declare_is_named(void **state)
 {
     const pd_client_param mine[] = { { .name = "a", .shape = { 1, { 4 } } } }, other[] = { { .name = "a", .shape = { 1, { 4 } } }, { .name = "b", .shape = { 1, { 4 } } } };
@@ -275,6 +294,7 @@ int main(void)
         cmocka_unit_test(an_option_that_does_not_exist_is_named),
         cmocka_unit_test(a_value_that_is_none_of_an_options_is_named),
         cmocka_unit_test(a_shape_that_differs_from_what_another_rank_declared_is_named),
+        cmocka_unit_test(a_handle_can_be_mended_however_quickly_it_asks_again),
         cmocka_unit_test(a_parameter_that_another_rank_did_not_declare_is_named),
         cmocka_unit_test(an_unknown_optimizer_a_bad_hyperparameter_and_a_name_twice_are_refused),
         cmocka_unit_test(a_parameter_that_no_rule_matches_is_named),
