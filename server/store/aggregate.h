@@ -39,13 +39,14 @@ typedef struct pd_sums {
 void pd_sums_free(pd_sums *sums);           /* what it points to */
 void pd_sums_clear(pd_sums *sums);
 
-/* Plans to add the held contributions of ranks [chunk->summed, upto) to the chunk's part of *accumulator (the whole parameter's, taken from `shelf`
- * when there is a first gradient and it is NULL), and to divide when `upto` is the world. The chunk itself does not change yet.
- * PD_NO_MEMORY: nothing was planned. */
-int  pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto, pd_aggregation how, float **accumulator, pd_shelf *shelf);
+/* Plans to add the held contributions of ranks [chunk->summed, upto) to the chunk's part of *accumulator (the whole parameter's,
+ * taken from `shelf` when there is a first gradient and it is NULL), and to divide when `upto` is the world. The chunk itself does
+ * not change yet. PD_NO_MEMORY: nothing was planned. */
+int  pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto, pd_aggregation how, float **accumulator,
+                  pd_shelf *shelf);
 /* Runs what is planned. */
 void pd_sums_run(pd_sums *sums, int threads);
-/* After the run, once a pass: the slots become SUMMED, and counts and the round's findings move on. The frames are still the caller's to let go. */
+/* After the run, once a pass: the slots become SUMMED, and counts and the round's findings move on. The caller lets go of the frames. */
 void pd_sums_note(const pd_sums *sums, const pd_pass *pass, pd_aggregation how);
 
 /* The contribution takes part in the sum: under weighted_mean one of weight 0 does not (its mean over no examples may be NaN). */

@@ -41,13 +41,16 @@ static int check_decl(const pd_job *job, const pd_param_decl *decl, size_t i, in
     if (!is_good_name(decl->name))
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %zu: a name has 1 to %d bytes and no control characters", i, PD_NAME_MAX);
     if (pd_shape_elements(&decl->shape, elements) != PD_OK)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: shape %s has no size that fits 64 bits", decl->name, pd_shape_text(&decl->shape, shape, sizeof shape));
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: shape %s has no size that fits 64 bits", decl->name,
+                       pd_shape_text(&decl->shape, shape, sizeof shape));
     if (*elements == 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: shape %s has no elements; leave it out", decl->name, pd_shape_text(&decl->shape, shape, sizeof shape));
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: shape %s has no elements; leave it out", decl->name,
+                       pd_shape_text(&decl->shape, shape, sizeof shape));
     if (pd_dtype_size(decl->pull_dtype) == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is no element type to pull", decl->name, (int)decl->pull_dtype);
     if (pd_rules_match(job->rules, job->n_rules, decl->name) == NULL)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: none of the job's %zu rules matches it; a last rule \"* sgd\" would", decl->name, job->n_rules);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: none of the job's %zu rules matches it; a last rule \"* sgd\" would",
+                       decl->name, job->n_rules);
     return PD_OK;
 }
 
@@ -59,13 +62,16 @@ static int check_set(const pd_job *job, const pd_request *request, pd_error *err
 
     if (n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s: Declare names no parameter", job->name);
     if (n > config->max_params)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: %zu parameters, at most %u are allowed (limits.max_params)", job->name, n, config->max_params);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: %zu parameters, at most %u are allowed (limits.max_params)", job->name, n,
+                       config->max_params);
     for (size_t i = 0; i < n; i++) {
         int64_t elements;
         int rc = check_decl(job, &request->u.declare.params[i], i, &elements, err);
         if (rc != PD_OK) return rc;
-        if ((uint64_t)elements > room / sizeof(float) || __builtin_add_overflow(bytes, (uint64_t)elements * sizeof(float), &bytes) || bytes > room)
-            return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: parameters up to %.100s need more than the %llu bytes allowed for all jobs (limits.max_total_bytes)",
+        if ((uint64_t)elements > room / sizeof(float) || __builtin_add_overflow(bytes, (uint64_t)elements * sizeof(float), &bytes) ||
+            bytes > room)
+            return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: parameters up to %.100s need more than the %llu bytes allowed for "
+                           "all jobs (limits.max_total_bytes)",
                            job->name, request->u.declare.params[i].name, (unsigned long long)room);
     }
     return PD_OK;
@@ -90,9 +96,9 @@ static int check_ingest(const pd_job *job, uint64_t reserve, pd_error *err)
     uint64_t wanted = reserve * job->world, limit = store->config.ingest_bytes;
 
     if (store->reserved <= limit && wanted <= limit - store->reserved) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: %u ranks with frames of up to %llu bytes need %llu bytes of ingest budget; of %llu, %llu are reserved by other jobs "
-                   "(limits.ingest_bytes, limits.chunk_bytes)", job->name, job->world, (unsigned long long)reserve, (unsigned long long)wanted,
-                   (unsigned long long)limit, (unsigned long long)store->reserved);
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: %u ranks with frames of up to %llu bytes need %llu bytes of ingest budget; "
+                   "of %llu, %llu are reserved by other jobs (limits.ingest_bytes, limits.chunk_bytes)", job->name,
+                   job->world, (unsigned long long)reserve, (unsigned long long)wanted, (unsigned long long)limit, (unsigned long long)store->reserved);
 }
 
 static int check_total(const pd_job *job, uint64_t more, pd_error *err)
@@ -101,8 +107,9 @@ static int check_total(const pd_job *job, uint64_t more, pd_error *err)
     uint64_t limit = store->config.max_total_bytes;
 
     if (store->committed <= limit && more <= limit - store->committed) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: weights, sums, optimizer state and snapshots need %llu bytes; of %llu allowed for all jobs, %llu are in use "
-                   "(limits.max_total_bytes)", job->name, (unsigned long long)more, (unsigned long long)limit, (unsigned long long)store->committed);
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: weights, sums, optimizer state and snapshots need %llu bytes; of %llu "
+                   "allowed for all jobs, %llu are in use (limits.max_total_bytes)", job->name, (unsigned long long)more,
+                   (unsigned long long)limit, (unsigned long long)store->committed);
 }
 
 /* ---- planning ---- */
@@ -132,9 +139,11 @@ static int survey(const pd_job *job, pd_planning *planning, pd_error *err)
 {
     planning->decls = calloc(job->n_params, sizeof *planning->decls);
     planning->facts = calloc(job->n_rules, sizeof *planning->facts);
-    if (planning->decls == NULL || planning->facts == NULL) return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for plans", job->name);
+    if (planning->decls == NULL || planning->facts == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for plans", job->name);
     for (uint32_t i = 0; i < job->n_params; i++)
-        planning->decls[i] = (pd_declaration){ .name = job->params[i].name, .shape = job->params[i].shape, .hypers = job->params[i].rule->hypers };
+        planning->decls[i] = (pd_declaration){ .name = job->params[i].name, .shape = job->params[i].shape,
+                                               .hypers = job->params[i].rule->hypers };
     for (size_t r = 0; r < job->n_rules; r++)
         pd_optim_survey(job->rules[r].hypers.row, planning->decls, job->n_params, planning->facts[r]);
     return PD_OK;
@@ -161,7 +170,8 @@ static int make_optims(pd_job *job, const pd_planning *planning, pd_error *err)
         pd_error why;
         int rc = pd_optim_new(&param->optim, &planning->decls[i], planning->facts[rule_index(job, param)], &why);
         if (rc != PD_OK)
-            return pd_fail(err, rc, "parameter %.160s: %.300s", param->name, rc == PD_NO_MEMORY ? "out of memory for its optimizer's state" : why.text);
+            return pd_fail(err, rc, "parameter %.160s: %.300s", param->name, 
+                           rc == PD_NO_MEMORY ? "out of memory for its optimizer's state" : why.text);
     }
     return PD_OK;
 }
@@ -181,7 +191,8 @@ static int add_param(pd_job *job, const pd_param_decl *decl, pd_error *err)
     if ((param->name = strdup(decl->name)) == NULL) return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
     HASH_ADD_KEYPTR_BYHASHVALUE(hh, job->names, param->name, n, pd_store_hash(job->store, decl->name, n), param);
     param->shelf[PD_F32] = pd_shelf_join(&job->store->shelves, (size_t)param->elements * sizeof(float));
-    if (param->shelf[PD_F32] == NULL || param->hh.tbl == NULL) return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
+    if (param->shelf[PD_F32] == NULL || param->hh.tbl == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
     return PD_OK;
 }
 
@@ -204,7 +215,8 @@ static int lay_chunks(pd_job *job, pd_error *err)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->name);
     for (uint32_t i = 0; i < job->n_params; i++) {
         pd_param *param = &job->params[i];
-        pd_round_init(&param->round, param, param->elements, (int64_t)job->store->config.chunk_elements, job->world, job->chunks + at, job->slots + at * job->world);
+        pd_round_init(&param->round, param, param->elements, (int64_t)job->store->config.chunk_elements, job->world, job->chunks + at,
+                      job->slots + at * job->world);
         param->unlanded = param->round.n_chunks;
         at += param->round.n_chunks;
     }
@@ -279,9 +291,11 @@ static int match_decl(const pd_job *job, const pd_param_decl *decl, uint64_t fra
     pd_param *param = find(job, decl->name);
 
     if (param == NULL)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.256s: job %.100s was declared without it; every rank declares the same", decl->name, job->name);
+        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.256s: job %.100s was declared without it; every rank declares the same",
+                       decl->name, job->name);
     if (!pd_shape_equal(&param->shape, &decl->shape))
-        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: job %.60s has it with shape %s, this rank declares %s", decl->name, job->name,
+        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: job %.60s has it with shape %s, this rank declares %s", decl->name,
+                       job->name,
                        pd_shape_text(&param->shape, ours, sizeof ours), pd_shape_text(&decl->shape, theirs, sizeof theirs));
     if (pd_dtype_size(decl->pull_dtype) == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is no element type to pull", decl->name, (int)decl->pull_dtype);
@@ -300,7 +314,8 @@ static int declare_again(pd_job *job, const pd_request *request, pd_error *err)
     }
     for (uint32_t i = 0; i < job->n_params; i++)
         if (job->params[i].mark != frame)
-            return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.256s: job %.100s has it, this rank does not declare it; every rank declares the same", job->params[i].name, job->name);
+            return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.256s: job %.100s has it, this rank does not declare it; every rank "
+                           "declares the same", job->params[i].name, job->name);
     return PD_OK;
 }
 
@@ -331,7 +346,8 @@ static int publish_types(pd_job *job, const pd_request *request, pd_closed *clos
         pd_snapshot *again;
         uint64_t bytes = type_bytes(param, decl->pull_dtype);
         if (pd_param_pull(param, &job->store->shelves, decl->pull_dtype, &again) != PD_OK)
-            return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for its weights in %s", decl->name, pd_dtype_name(decl->pull_dtype));
+            return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for its weights in %s", decl->name,
+                           pd_dtype_name(decl->pull_dtype));
         job->committed += bytes;
         job->store->committed += bytes;
         if (again != NULL) pd_param_publish(param, again, (pd_outcome)0, &closed[(*n_closed)++]);

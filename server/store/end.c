@@ -66,7 +66,8 @@ static void describe(const pd_job *job, uint32_t n, uint64_t now_ns, pd_error *e
     uint32_t missing = missing_text(job, oldest, now_ns, ranks, sizeof ranks);
 
     if (n > 1) snprintf(more, sizeof more, " (and %u more parameter%s)", n - 1, n > 2 ? "s" : "");
-    pd_fail(err, PD_DEADLINE_EXCEEDED, "%s ha%s not contributed to step %llu of %.100s%s for %llu s; the contributions that came stand, push again to go on waiting",
+    pd_fail(err, PD_DEADLINE_EXCEEDED, "%s ha%s not contributed to step %llu of %.100s%s for %llu s; the contributions that came stand, "
+            "push again to go on waiting",
             ranks, missing == 1 ? "s" : "ve", (unsigned long long)oldest->step + 1, oldest->name, more,
             (unsigned long long)((now_ns - oldest->round.started_ns) / second));
 }

@@ -58,7 +58,8 @@ static void fill_param(pd_param_info *info, const pd_param *param)
 
 static void fill_worker(pd_worker_info *info, const pd_job *job, uint32_t r)
 {
-    static const char *const states[] = { [PD_RANK_ABSENT] = "absent", [PD_RANK_CONNECTED] = "connected", [PD_RANK_LOST] = "lost", [PD_RANK_LEFT] = "left" };
+    static const char *const states[] = { [PD_RANK_ABSENT] = "absent", [PD_RANK_CONNECTED] = "connected", [PD_RANK_LOST] = "lost",
+                                          [PD_RANK_LEFT] = "left" };
     const pd_rank *rank = &job->ranks[r];
 
     info->rank = r;

@@ -32,7 +32,8 @@ int pd_job_new(pd_job **out, pd_store *store, const pd_request *hello, pd_error 
     job->world = hello->u.hello.world_size;
     job->drain_step = UINT64_MAX;
     if ((rc = read_values(&job->values, &store->presets, hello, err)) != PD_OK) goto fail;
-    if ((rc = pd_rules_parse(&job->rules, &job->n_rules, hello->u.hello.rules, hello->u.hello.n_rules, store->config.rows, err)) != PD_OK) goto fail;
+    if ((rc = pd_rules_parse(&job->rules, &job->n_rules, hello->u.hello.rules, hello->u.hello.n_rules, store->config.rows,
+                             err)) != PD_OK) goto fail;
     if ((job->name = strdup(hello->u.hello.job_name)) == NULL ||
         (job->ranks = calloc(job->world, sizeof *job->ranks)) == NULL ||
         (job->farewell = pd_effect_new(PD_EFF_JOB_GONE, nobody, job->number)) == NULL ||
@@ -68,7 +69,8 @@ static int values_agree(const pd_job *job, const pd_job_values *theirs, pd_error
     for (int k = 0; k < PD_JOB_KEYS; k++) {
         if (job->values.at[k] == theirs->at[k]) continue;
         return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has %s = %s, this worker comes with %s: give every rank the same options",
-                       job->name, pd_job_keys[k].name, pd_job_values_text(&job->values, (enum pd_job_key_index)k, ours_text, sizeof ours_text),
+                       job->name, pd_job_keys[k].name,
+                       pd_job_values_text(&job->values, (enum pd_job_key_index)k, ours_text, sizeof ours_text),
                        pd_job_values_text(theirs, (enum pd_job_key_index)k, theirs_text, sizeof theirs_text));
     }
     return PD_OK;
@@ -77,10 +79,12 @@ static int values_agree(const pd_job *job, const pd_job_values *theirs, pd_error
 static int rules_agree(const pd_job *job, const pd_rule *theirs, size_t n, pd_error *err)
 {
     if (n != job->n_rules)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has %zu optimizer rules, this worker comes with %zu: give every rank the same", job->name, job->n_rules, n);
+        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has %zu optimizer rules, this worker comes with %zu: give every rank "
+                       "the same", job->name, job->n_rules, n);
     for (size_t i = 0; i < n; i++)
         if (strcmp(job->rules[i].text, theirs[i].text) != 0)
-            return pd_fail(err, PD_FAILED_PRECONDITION, "job %.60s: optimizer rule %zu is \"%.160s\", this worker comes with \"%.160s\"", job->name, i, job->rules[i].text, theirs[i].text);
+            return pd_fail(err, PD_FAILED_PRECONDITION, "job %.60s: optimizer rule %zu is \"%.160s\", this worker comes with \"%.160s\"",
+                           job->name, i, job->rules[i].text, theirs[i].text);
     return PD_OK;
 }
 
@@ -92,7 +96,8 @@ int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err)
     int rc;
 
     if (hello->u.hello.world_size != job->world)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has world_size = %u, this worker comes with %u", job->name, job->world, hello->u.hello.world_size);
+        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has world_size = %u, this worker comes with %u", job->name, job->world,
+                       hello->u.hello.world_size);
     if ((rc = read_values(&theirs, &job->store->presets, hello, err)) != PD_OK) return rc;
     if ((rc = values_agree(job, &theirs, err)) != PD_OK) return rc;
     if ((rc = pd_rules_parse(&rules, &n, hello->u.hello.rules, hello->u.hello.n_rules, job->store->config.rows, err)) != PD_OK) return rc;
@@ -119,10 +124,12 @@ static void fence(pd_job *job, pd_request *hello, uint64_t old_conn, const char 
     pd_effect *effect = pd_request_become(hello, PD_EFF_FENCED, (pd_ticket){ old_conn, 0 }, job->number);
 
     pd_fail(&effect->u.error, PD_ABORTED, same_process ? "rank %u of job %.100s: this process (%.100s) has a newer connection"
-                                                       : "rank %u of job %.100s was taken over by another process, %.100s", number, job->name, rank->label);
+                                                       : "rank %u of job %.100s was taken over by another process, %.100s",
+            number, job->name, rank->label);
     pd_effects_add(&job->store->outbox, effect);
     if (!same_process)
-        pd_say(&job->store->outbox, PD_SAY_WARNING, "job %s: rank %u: %s takes over from %s, which was still connected", job->name, number, rank->label, old_label);
+        pd_say(&job->store->outbox, PD_SAY_WARNING, "job %s: rank %u: %s takes over from %s, which was still connected", job->name, number,
+               rank->label, old_label);
 }
 
 static void welcome(pd_job *job, pd_request *hello, bool created)
@@ -251,7 +258,8 @@ void pd_job_barrier(pd_job *job, pd_request *request)
     }
     passed = job->barrier - rank->barrier_base;                 /* since this process came */
     if (sequence == 0 || sequence > passed + 1) {
-        pd_fail(&err, PD_FAILED_PRECONDITION, "rank %u of job %.100s comes to barrier %llu, but its next one is %llu", request->rank, job->name,
+        pd_fail(&err, PD_FAILED_PRECONDITION, "rank %u of job %.100s comes to barrier %llu, but its next one is %llu", request->rank,
+                job->name,
                 (unsigned long long)sequence, (unsigned long long)passed + 1);
         pd_store_refuse(job->store, request, &err);
     } else if (sequence <= passed) {

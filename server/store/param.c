@@ -35,7 +35,8 @@ static void convert_range(const pd_snapshot *snapshot, int64_t first)
 
     for (int t = PD_F16; t <= PD_BF16; t++)
         if (snapshot->at[t] != NULL)
-            pd_convert((char *)snapshot->at[t] + (size_t)first * pd_dtype_size((pd_dtype)t), (pd_dtype)t, (const float *)snapshot->at[PD_F32] + first, PD_F32, n);
+            pd_convert((char *)snapshot->at[t] + (size_t)first * pd_dtype_size((pd_dtype)t), (pd_dtype)t,
+                       (const float *)snapshot->at[PD_F32] + first, PD_F32, n);
 }
 
 /* A copy with all the types that the parameter has. NULL: out of memory. */

@@ -60,8 +60,10 @@ static int read_hyper(pd_rule *rule, const pd_option *option, bool *known, pd_er
     if (index < 0) return PD_OK;                /* another piece's row may have it */
     *known = true;
     if (!pd_row_hypers(row, &count)[index].per_step)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s is fixed while the job runs: it cannot be sent with a push", option->name, pd_row_name(row));
-    if (pd_hypers_set(&rule->pushed, option->name, option->value, &why) != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.400s", why.text);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s is fixed while the job runs: it cannot be sent with a push", option->name,
+                       pd_row_name(row));
+    if (pd_hypers_set(&rule->pushed, option->name, option->value, &why) != PD_OK)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.400s", why.text);
     rule->pushed_mask |= (uint64_t)1 << index;
     return PD_OK;
 }
@@ -94,8 +96,10 @@ static int compare_hypers(const pd_param *param, uint32_t rank, pd_error *err)
 
     for (int h = 0; both != 0; h++, both >>= 1) {
         if ((both & 1) == 0 || before->hypers.value[h] == rule->pushed.value[h]) continue;
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: rank %u sent %s = %s for step %llu, rank %u sends %s: all ranks of a round send the same", param->name,
-                       before->rank[h], hypers[h].name, pd_hypers_text(&before->hypers, h, a, sizeof a), (unsigned long long)param->step + 1, rank,
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: rank %u sent %s = %s for step %llu, rank %u sends %s: all ranks of a round "
+                       "send the same", param->name,
+                       before->rank[h], hypers[h].name, pd_hypers_text(&before->hypers, h, a, sizeof a),
+                       (unsigned long long)param->step + 1, rank,
                        pd_hypers_text(&rule->pushed, h, b, sizeof b));
     }
     return PD_OK;
@@ -141,7 +145,8 @@ static int all_known(const pd_request *frame, uint64_t known, pd_error *err)
 {
     for (size_t i = 0; i < frame->u.data.n_hypers; i++)
         if ((known >> i & 1) == 0)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "no optimizer of this push's parameters has a hyperparameter %.64s", frame->u.data.hypers[i].name);
+            return pd_fail(err, PD_INVALID_ARGUMENT, "no optimizer of this push's parameters has a hyperparameter %.64s",
+                           frame->u.data.hypers[i].name);
     return PD_OK;
 }
 
@@ -152,10 +157,13 @@ static int check_range(const pd_job *job, const pd_param *param, const pd_piece 
     int64_t chunk_elements = (int64_t)job->store->config.chunk_elements, c = piece->first / chunk_elements;
 
     if (piece->first < 0 || piece->first % chunk_elements != 0 || c >= param->round.n_chunks || piece->count != param->round.chunks[c].n)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: elements %lld to %lld are not one chunk: chunks begin at multiples of %lld and the parameter has %lld elements",
-                       param->name, (long long)piece->first, (long long)(piece->first + piece->count), (long long)chunk_elements, (long long)param->elements);
-    if (pd_dtype_size(piece->dtype) == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: %d is no element type", param->name, (int)piece->dtype);
-    if (piece->at == NULL || frame->u.data.buffer == NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: the piece has no data", param->name);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: %lld elements from %lld on are not one chunk: chunks begin at multiples of %lld "
+                       "and the parameter has %lld elements", param->name, (long long)piece->count, (long long)piece->first,
+                       (long long)chunk_elements, (long long)param->elements);
+    if (pd_dtype_size(piece->dtype) == 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: %d is no element type", param->name, (int)piece->dtype);
+    if (piece->at == NULL || frame->u.data.buffer == NULL)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: the piece has no data", param->name);
     return PD_OK;
 }
 
@@ -168,12 +176,14 @@ static pd_chunk *chunk_of(const pd_job *job, const pd_param *param, const pd_pie
 static int check_once(const pd_job *job, pd_param *param, const pd_piece *piece, uint64_t number, pd_error *err)
 {
     if (param->mark == number && (piece->absent || param->mark_absent))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: a push says at most once that there is no gradient, and then brings none", param->name);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: a push says at most once that there is no gradient, and then brings none",
+                       param->name);
     param->mark = number;
     param->mark_absent = piece->absent;
     if (piece->absent) return PD_OK;
     if (chunk_of(job, param, piece)->mark == number)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: the chunk at element %lld stands twice in one frame", param->name, (long long)piece->first);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: the chunk at element %lld stands twice in one frame", param->name,
+                       (long long)piece->first);
     chunk_of(job, param, piece)->mark = number;
     return PD_OK;
 }
@@ -181,10 +191,12 @@ static int check_once(const pd_job *job, pd_param *param, const pd_piece *piece,
 static int check_step(const pd_job *job, const pd_param *param, uint64_t step, pd_error *err)
 {
     if (step > param->step + 1)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: this push is for step %llu, expected step %llu: the rounds before are not closed", param->name,
+        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: this push is for step %llu, expected step %llu: the rounds before are not "
+                       "closed", param->name,
                        (unsigned long long)step, (unsigned long long)param->step + 1);
     if (step > job->drain_step)
-        return pd_fail(err, PD_UNAVAILABLE, "%.160s: the server is draining and takes no contributions to step %llu any more", param->name, (unsigned long long)step);
+        return pd_fail(err, PD_UNAVAILABLE, "%.160s: the server is draining and takes no contributions to step %llu any more", param->name,
+                       (unsigned long long)step);
     return PD_OK;
 }
 
@@ -193,9 +205,11 @@ static int check_earlier(const pd_param *param, const pd_piece *piece, uint32_t 
 {
     if (!param->round.open) return PD_OK;
     if (piece->absent && pd_round_has_given(&param->round, rank))
-        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: rank %u has given a gradient for step %llu before and cannot be without one", param->name, rank, (unsigned long long)param->step + 1);
+        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: rank %u has given a gradient for step %llu before and cannot be without one",
+                       param->name, rank, (unsigned long long)param->step + 1);
     if (!piece->absent && pd_round_is_absent(&param->round, rank))
-        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: rank %u has said that it has no gradient for step %llu and cannot give one", param->name, rank, (unsigned long long)param->step + 1);
+        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: rank %u has said that it has no gradient for step %llu and cannot give one",
+                       param->name, rank, (unsigned long long)param->step + 1);
     return PD_OK;
 }
 
@@ -204,9 +218,12 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
     pd_param *param;
     int rc;
 
-    if (piece->param >= job->n_params) return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s has %u parameters, there is no number %u", job->name, job->n_params, piece->param);
+    if (piece->param >= job->n_params)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s has %u parameters, there is no number %u", job->name, job->n_params,
+                       piece->param);
     param = &job->params[piece->param];
-    if (param->current == NULL) return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has no weights yet: rank 0 sends them with Init", param->name);
+    if (param->current == NULL)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has no weights yet: rank 0 sends them with Init", param->name);
     if (!piece->absent && (rc = check_range(job, param, piece, frame, err)) != PD_OK) return rc;
     if ((rc = check_once(job, param, piece, number, err)) != PD_OK) return rc;
     if (frame->u.data.n_hypers > 0 && (rc = check_hypers(param, frame, number, known, err)) != PD_OK) return rc;
@@ -223,7 +240,8 @@ static int check_push(const pd_job *job, const pd_request *frame, pd_error *err)
     if (!(frame->u.data.weight >= 0 && isfinite(frame->u.data.weight)))
         return pd_fail(err, PD_INVALID_ARGUMENT, "a weight is a number of examples, 0 or more, not %g", frame->u.data.weight);
     if (frame->u.data.n_hypers > PD_MAX_OPTIONS)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%zu hyperparameters in a push, at most %d are allowed", frame->u.data.n_hypers, PD_MAX_OPTIONS);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%zu hyperparameters in a push, at most %d are allowed", frame->u.data.n_hypers,
+                       PD_MAX_OPTIONS);
     for (size_t i = 0; i < frame->u.data.n; i++) {
         int rc = check_piece(job, &frame->u.data.pieces[i], frame, number, &known, err);
         if (rc != PD_OK) return rc;
@@ -336,7 +354,9 @@ static int may_speak(pd_job *job, const pd_request *frame, pd_error *err)
     pd_rank *rank = pd_job_speaker(job, frame, err);
 
     if (rank == NULL) return err->code;
-    if (!rank->declared) return pd_fail(err, PD_FAILED_PRECONDITION, "rank %u of job %.100s has not declared its parameters on this connection", frame->rank, job->name);
+    if (!rank->declared)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "rank %u of job %.100s has not declared its parameters on this connection",
+                       frame->rank, job->name);
     return PD_OK;
 }
 
@@ -380,7 +400,8 @@ static int check_finite(const pd_job *job, const pd_request *frame, pd_error *er
     for (size_t i = 0; i < frame->u.data.n; i++) {
         const pd_piece *piece = &frame->u.data.pieces[i];
         if (piece->absent || piece_finite(piece, job->store->config.threads)) continue;
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: the gradient has infinite or NaN elements, which job %.100s rejects (nonfinite = reject); push again for step %llu",
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: the gradient has infinite or NaN elements, which job %.100s rejects "
+                       "(nonfinite = reject); push again for step %llu",
                        job->params[piece->param].name, job->name, (unsigned long long)frame->u.data.step);
     }
     return PD_OK;
@@ -390,7 +411,11 @@ static void take_scanned(pd_job *job, pd_request *frame, uint64_t now_ns)
 {
     pd_error err;
 
-    if (may_speak(job, frame, &err) != PD_OK || check_finite(job, frame, &err) != PD_OK || check_push(job, frame, &err) != PD_OK) refuse(job, frame, &err);
+    int rc = may_speak(job, frame, &err);
+
+    if (rc == PD_OK) rc = check_finite(job, frame, &err);
+    if (rc == PD_OK) rc = check_push(job, frame, &err);
+    if (rc != PD_OK) refuse(job, frame, &err);
     else file_push(job, frame, now_ns);
 }
 
@@ -407,9 +432,13 @@ static int check_init_piece(const pd_job *job, const pd_piece *piece, const pd_r
     pd_param *param;
     int rc;
 
-    if (piece->param >= job->n_params) return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s has %u parameters, there is no number %u", job->name, job->n_params, piece->param);
+    if (piece->param >= job->n_params)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s has %u parameters, there is no number %u", job->name, job->n_params,
+                       piece->param);
     param = &job->params[piece->param];
-    if (param->current != NULL) return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has weights already (step %llu): pull them", param->name, (unsigned long long)param->step);
+    if (param->current != NULL)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has weights already (step %llu): pull them", param->name,
+                       (unsigned long long)param->step);
     if (piece->absent) return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: initial weights cannot be absent", param->name);
     if ((rc = check_range(job, param, piece, frame, err)) != PD_OK) return rc;
     return check_once(job, param, piece, number, err);
@@ -419,7 +448,9 @@ static int check_init(pd_job *job, const pd_request *frame, pd_error *err)
 {
     uint64_t number = ++job->store->frames;
 
-    if (frame->rank != 0) return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: rank 0 sends the initial weights, this is rank %u", job->name, frame->rank);
+    if (frame->rank != 0)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: rank 0 sends the initial weights, this is rank %u", job->name,
+                       frame->rank);
     for (size_t i = 0; i < frame->u.data.n; i++) {
         int rc = check_init_piece(job, &frame->u.data.pieces[i], frame, number, err);
         if (rc != PD_OK) return rc;

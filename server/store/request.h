@@ -187,7 +187,7 @@ typedef enum pd_effect_kind {
     PD_EFF_OK,              /* Init, Barrier, Leave, Drop, Drain: done */
     PD_EFF_ERROR,           /* u.error: that request is refused and has changed nothing */
     PD_EFF_CLOSED,          /* rounds closed and weights published: u.closed */
-    PD_EFF_TIMED_OUT,       /* open rounds of a job at or below a step are overdue: u.timed_out; contributions stand */
+    PD_EFF_TIMED_OUT,       /* open rounds of a job at or below a step are overdue, or memory is short for them: u.timed_out; contributions stand */
     PD_EFF_BUFFER,          /* a payload buffer goes home: u.buffer */
     PD_EFF_FENCED,          /* ticket.conn was superseded by another process at its rank: close it, u.error says why */
     PD_EFF_JOB_GONE,        /* job's board entries end: waiters get u.error */

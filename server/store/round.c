@@ -21,7 +21,8 @@ void pd_round_reset(pd_round *round)
     round->started_ns = 0;
 }
 
-void pd_round_init(pd_round *round, struct pd_param *param, int64_t elements, int64_t chunk_elements, uint32_t world, pd_chunk *chunks, pd_slot *slots)
+void pd_round_init(pd_round *round, struct pd_param *param, int64_t elements, int64_t chunk_elements, uint32_t world, pd_chunk *chunks,
+                   pd_slot *slots)
 {
     int64_t n = (elements + chunk_elements - 1) / chunk_elements;
 
@@ -30,7 +31,8 @@ void pd_round_init(pd_round *round, struct pd_param *param, int64_t elements, in
     round->world = world;
     for (int64_t c = 0; c < n; c++) {
         int64_t first = c * chunk_elements, left = elements - first;
-        chunks[c] = (pd_chunk){ .param = param, .slots = slots + c * world, .first = first, .n = left < chunk_elements ? left : chunk_elements };
+        chunks[c] = (pd_chunk){ .param = param, .slots = slots + c * world, .first = first,
+                                .n = left < chunk_elements ? left : chunk_elements };
     }
     pd_round_reset(round);
 }

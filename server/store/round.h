@@ -51,7 +51,8 @@ typedef struct pd_round {
 } pd_round;
 
 /* Lays `n_chunks` chunks over `elements` and ends with an empty round. Borrows both arrays: n_chunks chunks and n_chunks x world slots. */
-void pd_round_init(pd_round *round, struct pd_param *param, int64_t elements, int64_t chunk_elements, uint32_t world, pd_chunk *chunks, pd_slot *slots);
+void pd_round_init(pd_round *round, struct pd_param *param, int64_t elements, int64_t chunk_elements, uint32_t world,
+                   pd_chunk *chunks, pd_slot *slots);
 /* Forgets everything, for the next step. No slot may be held. */
 void pd_round_reset(pd_round *round);
 

@@ -16,9 +16,10 @@ typedef struct pd_rule {
     pd_hypers pushed;
 } pd_rule;
 
-/* Reads rules; none at all means "* sgd". `rows`: the optimizers there are, ending with NULL. Gives *out, `*n_out` rules. PD_INVALID_ARGUMENT: names the rule, and what there is instead.
- * PD_NO_MEMORY. */
-int  pd_rules_parse(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_row *const *rows, pd_error *err);
+/* Reads rules; none at all means "* sgd". `rows`: the optimizers there are, ending with NULL. Gives *out, `*n_out` rules.
+ * PD_INVALID_ARGUMENT: names the rule, and what there is instead. PD_NO_MEMORY. */
+int  pd_rules_parse(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_row *const *rows,
+                    pd_error *err);
 void pd_rules_free(pd_rule *rules, size_t n);       /* accepts NULL */
 /* The first rule that matches; NULL: none does. */
 pd_rule *pd_rules_match(pd_rule *rules, size_t n, const char *name);

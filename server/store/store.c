@@ -69,8 +69,10 @@ pd_job *pd_store_job(const pd_store *store, uint32_t number)
 static int check_config(const pd_store_config *config, pd_error *err)
 {
     if (config->chunk_elements == 0 || config->chunk_elements % 16 != 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "chunks have a multiple of 16 elements, more than none, not %llu", (unsigned long long)config->chunk_elements);
-    if (config->threads < 1) return pd_fail(err, PD_INVALID_ARGUMENT, "the step thread's team has at least 1 thread, not %d", config->threads);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "chunks have a multiple of 16 elements, more than none, not %llu",
+                       (unsigned long long)config->chunk_elements);
+    if (config->threads < 1)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "the step thread's team has at least 1 thread, not %d", config->threads);
     if (!(config->batch_ns > 0)) return pd_fail(err, PD_INVALID_ARGUMENT, "a batch lasts more than %g ns", config->batch_ns);
     return PD_OK;
 }
@@ -179,11 +181,13 @@ static int check_hello(const pd_store *store, const pd_request *request, pd_erro
     if (name == NULL || name[0] == '\0' || strlen(name) > PD_NAME_MAX)
         return pd_fail(err, PD_INVALID_ARGUMENT, "a job's name has 1 to %d bytes", PD_NAME_MAX);
     for (; *name != '\0'; name++)
-        if ((unsigned char)*name < 0x20 || *name == 0x7f) return pd_fail(err, PD_INVALID_ARGUMENT, "a job's name has no control characters");
+        if ((unsigned char)*name < 0x20 || *name == 0x7f)
+            return pd_fail(err, PD_INVALID_ARGUMENT, "a job's name has no control characters");
     if (request->u.hello.world_size == 0 || request->u.hello.world_size > PD_MAX_WORLD)
         return pd_fail(err, PD_INVALID_ARGUMENT, "a job has 1 to %d workers, not %u", PD_MAX_WORLD, request->u.hello.world_size);
     if (request->rank >= request->u.hello.world_size)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "a job of %u workers has ranks 0 to %u, not %u", request->u.hello.world_size, request->u.hello.world_size - 1, request->rank);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a job of %u workers has ranks 0 to %u, not %u", request->u.hello.world_size,
+                       request->u.hello.world_size - 1, request->rank);
     (void)store;
     return PD_OK;
 }
@@ -211,7 +215,8 @@ static int create_job(pd_store *store, const pd_request *request, pd_job **out, 
 
     if (store->draining) return pd_fail(err, PD_UNAVAILABLE, "the server is draining and takes no new jobs");
     if (store->n_jobs >= store->config.max_jobs)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s would be one more than the %u jobs allowed (limits.max_jobs)", request->u.hello.job_name, store->config.max_jobs);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s would be one more than the %u jobs allowed (limits.max_jobs)",
+                       request->u.hello.job_name, store->config.max_jobs);
     if ((rc = pd_job_new(&job, store, request, err)) != PD_OK) return rc;
     if ((rc = add_job(store, job, err)) != PD_OK) {
         pd_job_free(job);
@@ -318,8 +323,9 @@ static uint64_t furthest_step(const pd_job *job)
 static void drain(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_job *job, *next;
+    uint64_t *deadline_ns = &request->u.drain.deadline_ns;
 
-    if (__builtin_add_overflow(now_ns, request->u.drain.deadline_ns, &request->u.drain.deadline_ns)) request->u.drain.deadline_ns = UINT64_MAX;
+    if (__builtin_add_overflow(now_ns, *deadline_ns, deadline_ns)) *deadline_ns = UINT64_MAX;
     if (!store->draining) {
         HASH_ITER(hh, store->names, job, next) job->drain_step = furthest_step(job);
         pd_say(&store->outbox, PD_SAY_INFO, "draining: rounds under way are finished, no new ones begin");

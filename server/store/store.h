@@ -24,7 +24,8 @@ typedef struct pd_store_config {
     uint32_t max_jobs;
     uint32_t max_params;                /* of one job */
     uint64_t max_total_bytes;           /* weights + accumulators + optimizer state + snapshots of all jobs */
-    uint64_t ingest_bytes;              /* what all ranks together may have in flight */
+    uint64_t ingest_bytes;              /* what all ranks together may have in flight. A rank's share: the reserve that Declare answers, and
+                                         * an equal part of what the reserves of all ranks leave over */
     uint64_t chunk_elements;            /* elements of a parameter's chunk: chunk_bytes / 4 */
     int      threads;                   /* OpenMP team of the step thread */
     double   batch_ns;                  /* estimated work of one batch: 50 ms */
@@ -37,7 +38,8 @@ typedef struct pd_store_config {
 int pd_job_key_check(const char *name, const char *value, pd_error *err);
 
 int  pd_store_new(pd_store **out, const pd_store_config *config, pd_error *err);
-/* All buffers and snapshots must have come home, or be freed by the caller through the effects drained last. Accepts NULL. */
+/* Before: drop all jobs (PD_REQ_DROP without a name) and take the effects, so that payload buffers go home; bring root tasks (PD_REQ_TASK) and
+ * published snapshots (PD_REQ_RELEASED) back. Accepts NULL. */
 void pd_store_free(pd_store *store);
 
 /* Takes `request`. Cheap: validates and files; arithmetic waits for pd_store_work. now_ns: a monotonic clock. */

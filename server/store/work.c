@@ -32,9 +32,11 @@ static void pause(pd_job *job, const pd_param *param, uint64_t now_ns)
     if (notice == NULL) return;
     job->notice = NULL;
     notice->u.timed_out.step = param->step + 1;
-    pd_fail(&notice->u.timed_out.error, PD_RESOURCE_EXHAUSTED, "the server is out of memory for step %llu of %.160s; contributions stand, and it is tried again every second: "
+    pd_fail(&notice->u.timed_out.error, PD_RESOURCE_EXHAUSTED, "the server is out of memory for step %llu of %.160s; contributions "
+            "stand, and it is tried again every second: "
             "push again to go on waiting", (unsigned long long)param->step + 1, param->name);
-    pd_say(&job->store->outbox, PD_SAY_ERROR, "job %s: out of memory for step %llu of %s; trying again every second", job->name, (unsigned long long)param->step + 1, param->name);
+    pd_say(&job->store->outbox, PD_SAY_ERROR, "job %s: out of memory for step %llu of %s; trying again every second", job->name,
+           (unsigned long long)param->step + 1, param->name);
     pd_effects_add(&job->store->outbox, notice);
 }
 
@@ -228,7 +230,8 @@ static void count_outcome(pd_job *job, pd_param *param, pd_outcome outcome)
     if (outcome != PD_SKIPPED) return;
     job->skipped++;
     if (is_power_of_two(++param->skipped))
-        pd_say(&job->store->outbox, PD_SAY_WARNING, "job %s: step %llu of %s is skipped, %s (%llu skipped so far)", job->name, (unsigned long long)param->step, param->name,
+        pd_say(&job->store->outbox, PD_SAY_WARNING, "job %s: step %llu of %s is skipped, %s (%llu skipped so far)", job->name,
+               (unsigned long long)param->step, param->name,
                param->round.weightless ? "all weights are 0" : "its gradient is not finite", (unsigned long long)param->skipped);
 }
 

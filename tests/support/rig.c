@@ -286,7 +286,8 @@ int rig_hello(rig *r, const char *job, uint32_t rank, uint32_t world, uint64_t n
     return rig_apply(r, request);
 }
 
-int rig_declare(rig *r, uint32_t job, uint32_t rank, uint64_t conn, const char *const *names, const pd_shape *shapes, const uint32_t *order, size_t n, pd_dtype pull)
+int rig_declare(rig *r, uint32_t job, uint32_t rank, uint64_t conn, const char *const *names, const pd_shape *shapes,
+                const uint32_t *order, size_t n, pd_dtype pull)
 {
     pd_request *request = must(pd_request_new(PD_REQ_DECLARE, rig_ticket(r, conn)));
 
@@ -376,7 +377,8 @@ pd_request *rig_request(rig_frame *frame)
 
 int rig_send(rig *r, rig_frame *frame) { return rig_apply(r, rig_request(frame)); }
 
-static int send_chunks(rig *r, pd_request_kind kind, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step, uint32_t param, const float *values, int64_t n)
+static int send_chunks(rig *r, pd_request_kind kind, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step, uint32_t param,
+                       const float *values, int64_t n)
 {
     int64_t chunk = r->chunk;
     int rc = PD_OK;
@@ -420,7 +422,8 @@ void rig_noise(uint64_t seed, float *out, int64_t n)
     }
 }
 
-uint32_t rig_start(rig *r, const char *job, uint32_t world, uint64_t conn, const int64_t *sizes, size_t n, const char *options, const char *rules)
+uint32_t rig_start(rig *r, const char *job, uint32_t world, uint64_t conn, const int64_t *sizes, size_t n, const char *options,
+                   const char *rules)
 {
     char text[64][24];
     const char *names[64];

@@ -35,7 +35,8 @@ static int tear_down(void **state)
 
 static void join(rig *r, uint32_t world, const char *rules)
 {
-    for (uint32_t rank = 0; rank < world; rank++) assert_int_equal(rig_hello(r, "job", rank, world, rank + 1, 10 + rank, NULL, rules), PD_OK);
+    for (uint32_t rank = 0; rank < world; rank++) assert_int_equal(rig_hello(r, "job", rank, world, rank + 1, 10 + rank, NULL, rules),
+                                                                   PD_OK);
 }
 
 static int declare_one(rig *r, uint32_t rank, const char *name, pd_shape shape, pd_dtype pull)

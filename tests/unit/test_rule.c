@@ -10,9 +10,11 @@
 
 #include <cmocka.h>
 
-static const char *const globs[] = { "*", "", "a", "a*", "*a", "a*b*c", "?", "a?c", "[abc]", "[!abc]x", "[a-c]*[0-9]", "layers.*.weight", "*/kernel", "[]a]", "[a", "\\*", "a\\",
+static const char *const globs[] = { "*", "", "a", "a*", "*a", "a*b*c", "?", "a?c", "[abc]", "[!abc]x", "[a-c]*[0-9]", "layers.*.weight",
+                                     "*/kernel", "[]a]", "[a", "\\*", "a\\",
                                      "*[", "**a**", "[a-]", "[!]]", "x[b-d-f]" };
-static const char *const names[] = { "", "a", "b", "ab", "abc", "a-b-c", "aXbYc", "x", "bx", "dx", "c7", "c77", "layers.0.weight", "layers.0.bias", "encoder/layer_0/kernel", "]", "[a",
+static const char *const names[] = { "", "a", "b", "ab", "abc", "a-b-c", "aXbYc", "x", "bx", "dx", "c7", "c77", "layers.0.weight",
+                                     "layers.0.bias", "encoder/layer_0/kernel", "]", "[a",
                                      "*", "**", "a\\", "-", "xb", "xf", "x-", "xe", "aaaa" };
 
 static void matches_like_the_shell(void **state)

@@ -308,7 +308,8 @@ static void a_refused_push_leaves_no_hyperparameter_behind(void **state)
 
 /* ---- refusals: each leaves everything as it was, and the next valid push works ---- */
 
-typedef struct bad { const char *says; int code; void (*make)(fixture *f, rig_frame *frame); uint64_t step; uint64_t conn; uint32_t rank; } bad;
+typedef struct bad { const char *says; int code; void (*make)(fixture *f,
+                                                              rig_frame *frame); uint64_t step; uint64_t conn; uint32_t rank; } bad;
 
 static float zeros[MOST];
 static void good(fixture *f, rig_frame *frame)             { (void)f; rig_piece(frame, 2, PD_F32, 0, 5, zeros); }

@@ -17,7 +17,8 @@ static const int64_t sizes[N] = { MOST, 64, 5 };
 static const char *const names[N] = { "p0", "p1", "p2" };
 static const pd_shape shapes[N] = { { 1, { MOST } }, { 1, { 64 } }, { 1, { 5 } } };
 static const pd_row *rows[] = { &coupled_row, NULL, NULL };
-static const char *const both_rules[] = { "p2 sgd lr=1;* coupled block_size=50 interval=1 root_delay=1", "* coupled block_size=50 interval=1 root_delay=0" };
+static const char *const both_rules[] = { "p2 sgd lr=1;* coupled block_size=50 interval=1 root_delay=1",
+                                          "* coupled block_size=50 interval=1 root_delay=0" };
 static const char *rules;           /* one of them */
 
 static pd_store_config configuration(void)
@@ -64,7 +65,8 @@ static pd_request *hello_request(rig *r, uint32_t rank)
     request->u.hello.world_size = WORLD;
     request->u.hello.nonce = 10 + rank;
     request->u.hello.rules = calloc(2, sizeof(char *));
-    for (char *one = strtok_r(rule, ";", &rest); one != NULL; one = strtok_r(NULL, ";", &rest)) request->u.hello.rules[request->u.hello.n_rules++] = strdup(one);
+    for (char *one = strtok_r(rule, ";", &rest); one != NULL; one = strtok_r(NULL, ";",
+                                                                             &rest)) request->u.hello.rules[request->u.hello.n_rules++] = strdup(one);
     free(rule);
     return request;
 }
@@ -89,7 +91,8 @@ static pd_request *data_request(rig *r, pd_request_kind kind, uint32_t rank, uin
     for (uint32_t p = 0; p < N; p++) {
         float values[MOST];
         rig_noise(10 * p + rank + 100 * step, values, sizes[p]);
-        for (int64_t first = 0; first < sizes[p]; first += 64) rig_piece(frame, p, PD_F32, first, sizes[p] - first < 64 ? sizes[p] - first : 64, values + first);
+        for (int64_t first = 0; first < sizes[p]; first += 64) rig_piece(frame, p, PD_F32, first,
+                                                                         sizes[p] - first < 64 ? sizes[p] - first : 64, values + first);
     }
     if (kind == PD_REQ_PUSH) rig_hyper(frame, "lr", "0.5");
     return rig_request(frame);

@@ -182,7 +182,9 @@ static void threads_do_not_show(void **state)
     (void)state;
     for (int threads = 2; threads <= 4; threads += 2) {
         assert_same(&(run){ .dtype = PD_F32 }, &(run){ .dtype = PD_F32, .threads = threads, .shuffle = 9 });
-        assert_same(&(run){ .dtype = PD_F32, .rules = "* coupled block_size=50" }, &(run){ .dtype = PD_F32, .rules = "* coupled block_size=50", .threads = threads, .shuffle = 9 });
+        assert_same(&(run){ .dtype = PD_F32, .rules = "* coupled block_size=50" }, &(run){ .dtype = PD_F32,
+                                                                                           .rules = "* coupled "
+                                                                                               "block_size=50", .threads = threads, .shuffle = 9 });
     }
 }
 
@@ -193,17 +195,20 @@ static void half_gradients_are_reproducible_too(void **state)
     (void)state;
     for (int i = 0; i < 3; i++)
         for (pd_dtype dtype = PD_F32; dtype <= PD_BF16; dtype++)
-            assert_same(&(run){ .dtype = dtype, .options = how[i] }, &(run){ .dtype = dtype, .options = how[i], .shuffle = 11, .ingest = WORLD * 4096, .threads = 2 });
+            assert_same(&(run){ .dtype = dtype, .options = how[i] }, &(run){ .dtype = dtype, .options = how[i], .shuffle = 11,
+                                                                             .ingest = WORLD * 4096, .threads = 2 });
 }
 
 static void late_root_tasks_do_not_show(void **state)
 {
-    static const char *const rules[] = { "* coupled block_size=50 interval=1 root_delay=0", "* coupled block_size=50 interval=2 root_delay=1", "* coupled block_size=50 interval=3 root_delay=3" };
+    static const char *const rules[] = { "* coupled block_size=50 interval=1 root_delay=0", "* coupled block_size=50 interval=2 "
+                                        "root_delay=1", "* coupled block_size=50 interval=3 root_delay=3" };
 
     (void)state;
     for (int i = 0; i < 3; i++)
         for (uint64_t seed = 1; seed <= 3; seed++)
-            assert_same(&(run){ .dtype = PD_F32, .rules = rules[i] }, &(run){ .dtype = PD_F32, .rules = rules[i], .shuffle = seed, .late_tasks = true });
+            assert_same(&(run){ .dtype = PD_F32, .rules = rules[i] }, &(run){ .dtype = PD_F32, .rules = rules[i], .shuffle = seed,
+                                                                              .late_tasks = true });
 }
 
 /* Beside each other in one batch, parameters with other optimizers step as they do alone. */

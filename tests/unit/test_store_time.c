@@ -66,7 +66,8 @@ static void an_overdue_round_names_who_is_missing(void **state)
     assert_int_equal(r->timed_out, 1);
     assert_int_equal(r->timed_out_step, 1);
     assert_int_equal(r->timeout.code, PD_DEADLINE_EXCEEDED);
-    assert_string_equal(r->timeout.text, "rank 2 (host:12, lost 14 s ago) has not contributed to step 1 of p0 (and 3 more parameters) for 20 s; "
+    assert_string_equal(r->timeout.text, "rank 2 (host:12, lost 14 s ago) has not contributed to step 1 of p0 (and 3 more parameters) "
+                        "for 20 s; "
                                          "the contributions that came stand, push again to go on waiting");
     assert_non_null(strstr(r->warning, "rank 2"));
 }
@@ -78,7 +79,8 @@ static void several_missing_ranks_are_all_named(void **state)
 
     push(r, job, 1, 11, 1, 0);
     rig_sleep(r, 1);
-    assert_non_null(strstr(r->timeout.text, "rank 0 (host:10, connected), rank 2 (host:12, connected) have not contributed to step 1 of p0 for 1 s"));
+    assert_non_null(strstr(r->timeout.text, "rank 0 (host:10, connected), rank 2 (host:12, connected) have not contributed to step 1 of "
+                           "p0 for 1 s"));
 }
 
 static void it_is_reported_once_a_period_and_logged_once(void **state)
