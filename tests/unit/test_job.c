@@ -167,6 +167,19 @@ static void presets_come_from_the_daemon(void **state)
     assert_int_equal(pd_job_key_check("seed", "x", &err), PD_INVALID_ARGUMENT);
 }
 
+/* It is printed in the log and in other workers' errors. */
+static void a_label_is_one_printable_line(void **state)
+{
+    rig *r = *state;
+    pd_request *request = pd_request_new(PD_REQ_HELLO, rig_ticket(r, 10));
+
+    request->u.hello.job_name = strdup("a");
+    request->u.hello.label = strdup("host\n3 job a: dropped\x7f");
+    request->u.hello.world_size = 1;
+    assert_int_equal(rig_apply(r, request), PD_OK);
+    assert_string_equal(rig_ask(r, PD_INFO_WORKERS, "a")->workers[0].label, "host?3 job a: dropped?");
+}
+
 /* ---- ranks ---- */
 
 static void a_process_that_comes_back_keeps_what_it_gave(void **state)
@@ -362,6 +375,7 @@ int main(void)
         TEST(refuses_a_hello_that_makes_no_sense),
         TEST(refuses_a_worker_that_describes_another_job),
         TEST(presets_come_from_the_daemon),
+        TEST(a_label_is_one_printable_line),
         TEST(a_process_that_comes_back_keeps_what_it_gave),
         TEST(a_new_process_takes_a_rank_over_and_fences_the_old_one),
         TEST(a_worker_that_has_left_is_not_lost),

@@ -259,6 +259,33 @@ static void push_is_refused_whole(void **state)
     rig_free(&r);
 }
 
+static void a_push_needs_no_memory_but_its_own(void **state)
+{
+    static const int64_t plain[] = { MOST, 64, 5 };
+    pd_store_config config = rig_config();
+    rig r;
+
+    (void)state;
+    rig_new(&r, &config);
+    r.job = rig_start(&r, "plain", 1, 10, plain, N, NULL, NULL);
+    for (uint64_t step = 1; step <= 3; step++) {
+        rig_frame *frame = rig_frame_new(&r, PD_REQ_PUSH, r.job, 0, 10, step);
+        float values[64] = { 0 };
+        pd_request *request;
+        int64_t before;
+        rig_piece(frame, 1, PD_F32, 0, 64, values);
+        rig_piece(frame, 2, PD_F32, 0, 5, values);
+        rig_absent(frame, 0);
+        request = rig_request(frame);
+        before = oom_allocations();
+        pd_store_apply(r.store, request, r.now);
+        assert_int_equal(oom_allocations(), before);
+        rig_work(&r);
+        assert_int_equal(r.board[r.job][2].step, step);
+    }
+    rig_free(&r);
+}
+
 /* Two steps; the n-th allocation of the second one's work fails. Gives whether there was one. */
 static bool second_step(float *weights, int64_t n)
 {
@@ -329,6 +356,7 @@ int main(void)
         cmocka_unit_test(a_late_element_type_is_refused_or_published),
         cmocka_unit_test(init_is_refused_and_can_be_sent_again),
         cmocka_unit_test(push_is_refused_whole),
+        cmocka_unit_test(a_push_needs_no_memory_but_its_own),
         cmocka_unit_test(a_step_is_taken_later_with_the_same_bits),
         cmocka_unit_test(a_step_that_waits_for_its_roots_is_taken_later),
         cmocka_unit_test(info_is_refused),
