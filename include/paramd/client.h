@@ -12,10 +12,19 @@
  *     pd_client_close(client);
  *
  * A handle has one I/O thread of its own: heartbeats go on during a long backward pass, connections that break are made again
- * with back-off (also when the server is not up yet), and what was not answered is sent again, the identical bytes;
- * the server counts it once. No globals. A handle may be used from one thread at a time; different handles are independent.
+ * with back-off (50 ms doubling to 2 s; also when the server is not up yet), and what was not answered is sent again, the identical
+ * bytes; the server counts it once. What a server refuses because it is shutting down is kept for the one that comes next.
+ * No globals. A handle may be used from one thread at a time; different handles are independent. It does not survive fork().
  *
- * Buffers are the caller's: a gradient must not change, and weights must not be read, until the ticket is done. */
+ * Buffers are the caller's: a gradient must not change, and weights must not be read, until the ticket is done.
+ *
+ * Calls that wait (open, declare, init, barrier, leave, wait) do so at most for the handle's deadline and then return PD_DEADLINE_EXCEEDED with a
+ * text that begins "waited" (open: PD_UNAVAILABLE, and there is no handle). What they asked for stays under way: the same call again goes on
+ * waiting, with the same buffers.
+ *
+ * Some errors end the handle, and every later call returns them: PD_ABORTED (another process has taken the rank over, or the job was
+ * dropped), PD_FAILED_PRECONDITION and PD_INVALID_ARGUMENT after a reconnect (the server came back with another job), PD_INTERNAL (the peer breaks the
+ * protocol). pd_client_close is all that is left then. */
 #ifndef PARAMD_CLIENT_H
 #define PARAMD_CLIENT_H
 
@@ -42,13 +51,14 @@ typedef struct pd_client_options {
     uint64_t    nonce;              /* identity of this process; default: random */
 } pd_client_options;
 
-/* Starts the I/O thread and waits until the server has welcomed this worker.
- * PD_UNAVAILABLE: no server within the deadline. PD_FAILED_PRECONDITION: the job exists with another configuration (names the key).
- * PD_INVALID_ARGUMENT: an option or rule. */
+/* Starts the I/O thread and waits until the server has welcomed this worker. Names of hosts are looked up by that thread.
+ * PD_UNAVAILABLE: no server within the deadline (says why the last attempt failed). PD_FAILED_PRECONDITION: the job exists with another
+ * configuration (names the key). PD_INVALID_ARGUMENT: an address, option, rule or environment variable. PD_RESOURCE_EXHAUSTED: a limit of the server. */
 PD_API int pd_client_open(pd_client **out, const pd_client_options *options, pd_error *err);
-/* Ends the connection without leaving the job (the server will wait for this rank to come back); frees. Tickets not done are cancelled. Accepts NULL. */
+/* Ends the connection without leaving the job (the server will wait for this rank to come back); frees. Tickets not done are forgotten, and
+ * their buffers are the caller's again. Accepts NULL. */
 PD_API void pd_client_close(pd_client *client);
-/* Leaves the job for good: waits until the server knows. */
+/* Leaves the job for good: waits until the server knows. Then only pd_client_close is left. */
 PD_API int pd_client_leave(pd_client *client, pd_error *err);
 
 /* What the server said in its welcome. */
@@ -68,7 +78,8 @@ typedef struct pd_client_param {
     pd_dtype    pull_dtype;         /* element type of the weights handed out; 0: PD_F32 */
 } pd_client_param;
 
-/* Declares all parameters of the model, once. Every rank declares the same. Parameter i of later calls is params[i].
+/* Declares all parameters of the model, once. Every rank declares the same, in any order. Parameter i of later calls is params[i]. After an
+ * error it may be called again with what was mended.
  * PD_INVALID_ARGUMENT: a name, shape or hyperparameter (names it). PD_FAILED_PRECONDITION: differs from what other ranks declared.
  * PD_RESOURCE_EXHAUSTED: over a limit of the server (says which, in bytes). */
 PD_API int pd_client_declare(pd_client *client, const pd_client_param *params, size_t n, pd_error *err);
@@ -103,7 +114,8 @@ typedef struct pd_push_options {
  * PD_RESOURCE_EXHAUSTED: too many tickets under way. PD_INVALID_ARGUMENT: unknown parameter, or one that already has a push under way. */
 PD_API int pd_client_push(pd_client *client, pd_item *items, size_t n, const pd_push_options *options, pd_ticket_id *ticket, pd_error *err);
 PD_API int pd_client_push_pull(pd_client *client, pd_item *items, size_t n, const pd_push_options *options, pd_ticket_id *ticket, pd_error *err);
-/* Weights once at least `min_step` rounds are closed; 0: as they are. */
+/* Weights once at least `min_step` rounds are closed; 0: as they are, once there are any. Of a tensor in several chunks that is pulled while this
+ * rank's own next push of it is under way, chunks may be of different versions. */
 PD_API int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err);
 
 /* Waits for a ticket at most `seconds` (0: the handle's deadline) and forgets it when it is done or failed: then the buffers are the caller's again.
