@@ -113,7 +113,7 @@ void peer_expect_silence(peer *p)
     if (peer_take(p, &l)) fail_msg("expected nothing, got %s", pd_method_name(l.prefix.method));
 }
 
-static int feed(peer *p, const uint8_t *at, size_t n)
+int peer_feed(peer *p, const uint8_t *at, size_t n)
 {
     int rc = PD_OK;
 
@@ -144,9 +144,9 @@ int peer_reply(peer *p, const pd_prefix *to, const ProtobufCMessage *message, vo
     int rc;
 
     assert_int_equal(pd_frame_pack(&frame, &bytes, to->method, PD_FLAG_REPLY, to->request, message, &iov, n > 0, n), PD_OK);
-    rc = feed(p, frame, bytes);
+    rc = peer_feed(p, frame, bytes);
     free(frame);
-    if (rc == PD_OK && n > 0) rc = feed(p, payload, n);
+    if (rc == PD_OK && n > 0) rc = peer_feed(p, payload, n);
     return rc;
 }
 
@@ -157,7 +157,7 @@ int peer_refuse(peer *p, const pd_prefix *to, int code, const char *text)
     int rc;
 
     assert_int_equal(pd_frame_pack_error(&frame, &bytes, to->method, to->request, code, text), PD_OK);
-    rc = feed(p, frame, bytes);
+    rc = peer_feed(p, frame, bytes);
     free(frame);
     return rc;
 }

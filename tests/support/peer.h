@@ -47,6 +47,7 @@ void   letter_drop(letter *l);
 
 /* Answers, given to the core p->split bytes at a time; the framer's result. */
 int    peer_reply(peer *p, const pd_prefix *to, const ProtobufCMessage *message, void *payload, size_t n);
+int    peer_feed(peer *p, const uint8_t *at, size_t n);            /* raw bytes */
 int    peer_reply_ok(peer *p, const pd_prefix *to);
 int    peer_refuse(peer *p, const pd_prefix *to, int code, const char *text);
 /* Outcomes, one for each of n pieces, all alike; and floats as payload. */

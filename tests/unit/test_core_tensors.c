@@ -293,6 +293,44 @@ static void a_ticket_refused_before_its_frame_has_left_waits_until_it_has(void *
     peer_free(p);
 }
 
+/* An answer with one bit turned: it is understood, refused or waited for, and no byte lands outside the caller's weights (the sanitizer looks). */
+static void an_answer_with_any_bit_turned_does_no_harm(void **state)
+{
+    static const int64_t sizes[] = { 3, 5 };
+    Paramd__DataReply message = PARAMD__DATA_REPLY__INIT;
+    Paramd__Outcome one = PARAMD__OUTCOME__INIT, *both[] = { &one, &one };
+    float payload[16 + 5] = { 1 };
+    struct iovec iov = { payload, sizeof payload };
+    size_t bytes = 1;
+    (void)state;
+
+    one.outcome = 1;
+    one.step = one.version = 300;
+    message.outcomes = both;
+    message.n_outcomes = 2;
+    for (size_t bit = 0; bit < 8 * bytes; bit++) {
+        peer *p = peer_running(sizes, 2);
+        float *g = calloc(8, sizeof *g), *a = malloc(3 * sizeof *a), *b = malloc(5 * sizeof *b);
+        pd_item items[] = { { .param = 0, .gradient = g, .weights = a }, { .param = 1, .gradient = g, .weights = b } };
+        pd_ticket_id ticket;
+        pd_error err;
+        uint8_t *frame;
+        letter l;
+
+        assert_int_equal(pd_core_push(p->core, PD_PUSH_PULL, items, 2, NULL, &ticket, &err), PD_OK);
+        l = peer_expect(p, PD_PUSH_PULL);
+        assert_int_equal(pd_frame_pack(&frame, &bytes, PD_PUSH_PULL, PD_FLAG_REPLY, l.prefix.request, &message.base, &iov, 1, sizeof payload), PD_OK);
+        frame[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        if (peer_feed(p, frame, bytes) == PD_OK) peer_feed(p, (uint8_t *)payload, sizeof payload);
+        free(frame);
+        letter_drop(&l);
+        peer_free(p);
+        free(g);
+        free(a);
+        free(b);
+    }
+}
+
 static void ends_when_an_answer_has_not_the_length_of_what_was_asked(void **state)
 {
     static const int64_t sizes[] = { 4 };
@@ -341,6 +379,7 @@ int main(void)
         cmocka_unit_test(refuses_a_second_push_of_a_parameter_under_way),
         cmocka_unit_test(a_refused_frame_fails_its_items_and_no_others),
         cmocka_unit_test(a_ticket_refused_before_its_frame_has_left_waits_until_it_has),
+        cmocka_unit_test(an_answer_with_any_bit_turned_does_no_harm),
         cmocka_unit_test(ends_when_an_answer_has_not_the_length_of_what_was_asked),
         cmocka_unit_test(ends_when_another_process_has_taken_its_rank),
     };
