@@ -1,6 +1,8 @@
 #!/bin/bash
 # Measures the project's figures on a release build with the default configuration and prints one JSON object a line:
-#   {"figure": "net_large", "value": 0.88, "unit": "of bare TCP", "bar": ">= 0.85", "holds": true, "command": "...", "note": "..."}
+#   {"figure": "net_large", "value": 0.88, "unit": "of bare TCP", "bar": ">= 0.85", "holds": true, "command": "...", "note": "...", "load": 0.1}
+# Measure on a quiet machine: other work slows the daemon and what it is compared with by different amounts. "load" is the load average
+# (running processes) just before.
 # Usage: tests/bench/run.sh [NAME...]     without names: all but the slow ones (marked slow below)
 # Exit status: 0 when everything asked for was measured, whether or not it holds; 1 when something could not be measured; 2 usage.
 set -u
@@ -38,7 +40,8 @@ measure() {
 
 # report NAME UNIT BAR COMMAND
 report() {
-    local line value note holds shown=$4
+    local line value note holds shown=$4 load
+    read -r load _ < /proc/loadavg
     [[ $4 == deploy/* ]] || shown=$bin/$4
     line=$(measure "$4")
     value=${line%%$'\t'*} note=${line#*$'\t'}
@@ -47,8 +50,8 @@ report() {
         return 1
     fi
     holds=$(awk -v value="$value" -v bar="$3" 'BEGIN { split(bar, b, " "); print (b[1] == ">=" ? value >= b[2] : value <= b[2]) ? "true" : "false" }')
-    printf '{"figure": "%s", "value": %s, "unit": "%s", "bar": "%s", "holds": %s, "command": "%s", "note": "%s"}\n' \
-        "$1" "$value" "$2" "$3" "$holds" "$shown" "$note"
+    printf '{"figure": "%s", "value": %s, "unit": "%s", "bar": "%s", "holds": %s, "command": "%s", "note": "%s", "load": %s}\n' \
+        "$1" "$value" "$2" "$3" "$holds" "$shown" "$note" "$load"
 }
 
 names=()
