@@ -161,7 +161,7 @@ test_daemon *daemon_start(const char *const *flags)
         fail_msg("the daemon did not start");
     }
     sleep_for(0.01);                    /* the line is whole */
-    daemon->port = daemon_port_of(daemon, "listening on 127.0.0.1:");
+    if ((daemon->port = daemon_port_of(daemon, "listening on 127.0.0.1:")) == 0) daemon->port = daemon_port_of(daemon, "listening on [::1]:");
     snprintf(daemon->url, sizeof daemon->url, "tcp://127.0.0.1:%d", daemon->port);
     return daemon;
 }

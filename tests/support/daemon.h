@@ -7,7 +7,7 @@
 
 typedef struct test_daemon {
     pid_t pid;                  /* 0: it has ended and was waited for */
-    int   port;                 /* of its first TCP listener */
+    int   port;                 /* on 127.0.0.1, else on ::1 */
     char  url[64];              /* "tcp://127.0.0.1:PORT" */
     char  log[64];              /* file with its output; removed by daemon_stop */
 } test_daemon;
