@@ -11,14 +11,14 @@ static pd_conn *addressee(pd_daemon *daemon, const pd_effect *effect, pd_pending
     return *pending != NULL ? conn : NULL;
 }
 
-/* Its connection went while the store made room for it: now that the job's number is known the store hears again. */
+/* Its connection went while the store made room for it: now that the job's number is known the store hears. */
 static void welcome_nobody(pd_daemon *daemon, const pd_effect *effect)
 {
-    pd_request *lost = pd_request_new(PD_REQ_LOST, (pd_ticket){ effect->ticket.conn, 0 });
+    pd_request *farewell = pd_daemon_take_farewell(daemon, effect->ticket.conn);
 
-    if (lost == NULL) return;           /* the first LOST bore the connection's number */
-    lost->job = effect->job;
-    pd_daemon_post(daemon, lost);
+    if (farewell == NULL) return;
+    farewell->job = effect->job;
+    pd_daemon_post(daemon, farewell);
 }
 
 static void on_hello(pd_daemon *daemon, const pd_effect *effect)
@@ -74,7 +74,10 @@ static void on_error(pd_daemon *daemon, const pd_effect *effect)
     unsigned method;
     uint64_t id;
 
-    if (conn == NULL) return;
+    if (conn == NULL) {
+        pd_request_free(pd_daemon_take_farewell(daemon, effect->ticket.conn));      /* it was not to be welcome anyway */
+        return;
+    }
     method = pending->method;
     id = pending->id;
     if (method == PD_HELLO) {           /* not welcome: the store knows nothing of this connection */

@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define HASH_NONFATAL_OOM 1             /* an element that finds no room has no table afterwards */
 #include <uthash.h>
 
 typedef struct entry {
@@ -81,15 +83,23 @@ static int add_entries(job *j, size_t n)
     return PD_OK;
 }
 
+static job *add_job(pd_board *board, uint32_t number)
+{
+    job *j = calloc(1, sizeof *j);
+
+    if (j == NULL) return NULL;
+    j->number = number;
+    HASH_ADD(hh, board->jobs, number, sizeof j->number, j);
+    if (j->hh.tbl != NULL) return j;
+    free(j);
+    return NULL;
+}
+
 int pd_board_reserve(pd_board *board, uint32_t number, size_t n)
 {
     job *j = find(board, number);
 
-    if (j == NULL) {
-        if ((j = calloc(1, sizeof *j)) == NULL) return PD_NO_MEMORY;
-        j->number = number;
-        HASH_ADD(hh, board->jobs, number, sizeof j->number, j);
-    }
+    if (j == NULL && (j = add_job(board, number)) == NULL) return PD_NO_MEMORY;
     return n <= j->n ? PD_OK : add_entries(j, n);
 }
 

@@ -91,7 +91,7 @@ fail:
     return NULL;
 }
 
-/* The store hears of a connection that had asked it for something; exactly once. */
+/* The store hears of a connection that it had welcomed, exactly once; of one that it is about to welcome when it has. */
 static void say_farewell(pd_conn *conn, const char *reason)
 {
     pd_request *farewell = conn->farewell;
@@ -106,7 +106,8 @@ static void say_farewell(pd_conn *conn, const char *reason)
     farewell->job = conn->job;
     farewell->rank = conn->rank;
     snprintf(farewell->u.lost.reason, sizeof farewell->u.lost.reason, "%s", reason);
-    pd_daemon_post(conn->daemon, farewell);
+    if (conn->state == PD_WELCOMING) pd_daemon_keep_farewell(conn->daemon, farewell);
+    else pd_daemon_post(conn->daemon, farewell);
 }
 
 static void drop_output(pd_conn *conn)

@@ -65,6 +65,24 @@ void pd_daemon_post(pd_daemon *daemon, pd_request *request)
     daemon->post_last = &request->mail;
 }
 
+void pd_daemon_keep_farewell(pd_daemon *daemon, pd_request *farewell)
+{
+    farewell->mail.next = daemon->farewells != NULL ? &daemon->farewells->mail : NULL;
+    daemon->farewells = farewell;
+}
+
+pd_request *pd_daemon_take_farewell(pd_daemon *daemon, uint64_t number)
+{
+    pd_request *before = NULL, *farewell = daemon->farewells, *next;
+
+    for (; farewell != NULL && farewell->ticket.conn != number; farewell = (pd_request *)(void *)farewell->mail.next) before = farewell;
+    if (farewell == NULL) return NULL;
+    next = (pd_request *)(void *)farewell->mail.next;
+    if (before == NULL) daemon->farewells = next;
+    else before->mail.next = farewell->mail.next;
+    return farewell;
+}
+
 static void post_released(pd_daemon *daemon)
 {
     pd_request *request;
@@ -414,6 +432,7 @@ void pd_daemon_free(pd_daemon *daemon)
     pd_arena_free(daemon->arena);
     pd_reply_scratch_free(&daemon->scratch);
     pd_request_free(daemon->drain_request);
+    while (daemon->farewells != NULL) pd_request_free(pd_daemon_take_farewell(daemon, daemon->farewells->ticket.conn));
     free(daemon->conns);
     if (daemon->statm >= 0) close(daemon->statm);
     free(daemon);

@@ -42,6 +42,7 @@ struct pd_daemon {
     pd_mail         *backlog;                   /* effects taken and not handled */
     size_t           backlog_at;                /* entries of the first one that are handled, where it has several */
     pd_mail         *post_first, *post_last;    /* requests of this turn */
+    pd_request      *farewells;                 /* of connections that went before the store had welcomed them */
     pd_snapshot     *released;                  /* to go back to the store at the end of this turn */
     pd_conn        **conns;                     /* number % capacity is the place */
     size_t           capacity, n_conns, next_place;
@@ -69,6 +70,8 @@ pd_conn *pd_daemon_find(pd_daemon *daemon, uint64_t number);        /* NULL: gon
 int      pd_daemon_place(pd_daemon *daemon, pd_conn *conn);         /* numbers it. PD_RESOURCE_EXHAUSTED: no place */
 void     pd_daemon_gone(pd_daemon *daemon, pd_conn *conn);          /* its place is free */
 void     pd_daemon_post(pd_daemon *daemon, pd_request *request);    /* takes; goes out at the end of this turn */
+void     pd_daemon_keep_farewell(pd_daemon *daemon, pd_request *farewell);      /* takes it, until the Hello of that connection is answered */
+pd_request *pd_daemon_take_farewell(pd_daemon *daemon, uint64_t number);         /* gives it back; NULL: there is none */
 void     pd_daemon_home(pd_daemon *daemon, pd_buffer *buffer);      /* takes a payload's memory back; its rank may send more */
 size_t   pd_daemon_quota(const pd_daemon *daemon);
 void     pd_daemon_drain(pd_daemon *daemon, bool stops, uint64_t within_ms);

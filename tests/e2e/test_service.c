@@ -140,7 +140,7 @@ static void serves_names_and_ipv6(void **state)
     char url[64];
     (void)state;
 
-    snprintf(url, sizeof url, "tcp://[::1]:%d", daemon->port);
+    snprintf(url, sizeof url, "tcp://[::1]:%d", daemon_port_of(daemon, "listening on [::1]:"));
     expect_welcome(url);
     assert_int_equal(daemon_stop(daemon, patient(5)), 0);
     daemon = daemon_start((const char *const[]){ "--listen=localhost:0", NULL });
