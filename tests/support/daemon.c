@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -70,6 +71,7 @@ static pid_t spawn(const char *const *flags, const char *log)
     fill_arguments(flags, argv, path, sizeof path);
     fflush(NULL);
     if ((pid = fork()) != 0) return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);           /* a test that fails leaves nobody behind */
     if (freopen(log, "w", stderr) == NULL || dup2(fileno(stderr), STDOUT_FILENO) < 0) _exit(126);
     execv(path, (char *const *)argv);
     _exit(127);
