@@ -38,6 +38,7 @@ typedef struct pd_param {
     pd_snapshot     *current;           /* published weights; NULL until initialised */
     pd_snapshot     *next;              /* those of the step under way, or initial weights that are still coming */
     uint32_t         unlanded;          /* chunks of initial weights still to come */
+    uint64_t         initialiser;       /* nonce of the process whose initial weights these were */
 
     pd_round         round;             /* of step + 1 */
     float           *accumulator;       /* sum, then aggregate, of the round; NULL: nothing summed yet */

@@ -126,7 +126,7 @@ static int check_hypers(pd_param *param, const pd_request *frame, uint64_t numbe
         return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for pushed hyperparameters", param->name);
     if ((rc = compare_hypers(param, frame->rank, err)) != PD_OK) return rc;
     merged = merged_hypers(param);
-    if (pd_hypers_check(&merged, &why) != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: %.300s", param->name, why.text);
+    if (pd_hypers_check_step(&param->rule->hypers, &merged, &why) != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: %.300s", param->name, why.text);
     return PD_OK;
 }
 
@@ -436,7 +436,7 @@ static int check_init_piece(const pd_job *job, const pd_piece *piece, const pd_r
         return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s has %u parameters, there is no number %u", job->name, job->n_params,
                        piece->param);
     param = &job->params[piece->param];
-    if (param->current != NULL)
+    if (param->current != NULL && param->initialiser != job->ranks[frame->rank].nonce)
         return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has weights already (step %llu): pull them", param->name,
                        (unsigned long long)param->step);
     if (piece->absent) return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: initial weights cannot be absent", param->name);
@@ -458,12 +458,18 @@ static int check_init(pd_job *job, const pd_request *frame, pd_error *err)
     return PD_OK;
 }
 
+/* Initial weights that came before and whose answer was lost: the process that gave them sends them again. They are answered, not written. */
+static bool is_repeated(const pd_param *param)
+{
+    return param->current != NULL;
+}
+
 /* Memory for the weights of all the frame's parameters, before any is written. */
 static int make_weights(pd_job *job, const pd_request *frame, pd_error *err)
 {
     for (size_t i = 0; i < frame->u.data.n; i++) {
         pd_param *param = &job->params[frame->u.data.pieces[i].param];
-        if (param->next != NULL) continue;
+        if (is_repeated(param) || param->next != NULL) continue;
         if ((param->next = pd_snapshot_new(param->shelf, param->elements)) == NULL)
             return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for its weights", param->name);
         param->next->job = job->number;
@@ -477,6 +483,7 @@ static void land(pd_job *job, const pd_piece *piece)
     pd_param *param = &job->params[piece->param];
     pd_chunk *chunk = chunk_of(job, param, piece);
 
+    if (is_repeated(param)) return;
     pd_convert((float *)param->next->at[PD_F32] + piece->first, PD_F32, piece->at, piece->dtype, piece->count);
     if (!chunk->landed) param->unlanded--;
     chunk->landed = true;
@@ -489,7 +496,8 @@ static void publish_landed(pd_job *job, const pd_request *frame, pd_effect *effe
 
     for (size_t i = 0; i < frame->u.data.n; i++) {
         pd_param *param = &job->params[frame->u.data.pieces[i].param];
-        if (param->unlanded > 0 || param->next == NULL) continue;
+        if (is_repeated(param) || param->unlanded > 0) continue;
+        param->initialiser = job->ranks[frame->rank].nonce;
         pd_params_convert(&param, 1, job->store->config.threads);
         pd_param_publish(param, param->next, (pd_outcome)0, &closed[n++]);
         param->next = NULL;

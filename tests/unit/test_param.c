@@ -206,6 +206,41 @@ static void init_may_come_in_any_order_and_again_until_it_is_complete(void **sta
     }
     assert_memory_equal(rig_weights(r, r->job, 0), values, sizeof values);
     assert_int_equal(r->board[r->job][0].snapshot->version, 0);
+}
+
+/* The answer was lost: what the same process sends again is answered and changes nothing, at whatever step the job is by then. */
+static void initial_weights_sent_again_count_once(void **state)
+{
+    rig *r = *state;
+    float values[200], others[200], stepped[200];
+
+    join(r, 1, NULL);
+    declare_one(r, 0, "w", (pd_shape){ 1, { 200 } }, PD_F32);
+    rig_noise(3, values, 200);
+    rig_noise(4, others, 200);
+    assert_int_equal(rig_init(r, r->job, 10, 0, values, 200), PD_OK);
+    assert_int_equal(rig_init(r, r->job, 10, 0, others, 200), PD_OK);
+    assert_memory_equal(rig_weights(r, r->job, 0), values, sizeof values);
+    assert_int_equal(rig_push(r, r->job, 0, 10, 1, 0, values, 200), PD_OK);
+    rig_work(r);
+    memcpy(stepped, rig_weights(r, r->job, 0), sizeof stepped);
+    assert_memory_not_equal(stepped, values, sizeof stepped);
+    assert_int_equal(rig_init(r, r->job, 10, 0, others, 200), PD_OK);
+    assert_memory_equal(rig_weights(r, r->job, 0), stepped, sizeof stepped);
+}
+
+static void another_process_does_not_initialise_again(void **state)
+{
+    rig *r = *state;
+    float values[200];
+
+    join(r, 1, NULL);
+    declare_one(r, 0, "w", (pd_shape){ 1, { 200 } }, PD_F32);
+    rig_noise(3, values, 200);
+    assert_int_equal(rig_init(r, r->job, 10, 0, values, 200), PD_OK);
+    assert_int_equal(rig_hello(r, "job", 0, 1, 77, 10, NULL, NULL), PD_OK);
+    assert_int_equal(declare_one(r, 0, "w", (pd_shape){ 1, { 200 } }, PD_F32), PD_OK);
+    assert_false(r->must_init);
     assert_int_equal(rig_init(r, r->job, 10, 0, values, 64), PD_FAILED_PRECONDITION);
     assert_non_null(strstr(r->error.text, "pull"));
 }
@@ -313,6 +348,8 @@ int main(void)
         TEST(memory_of_all_jobs_counts_and_comes_back),
         TEST(refuses_another_set_from_another_rank),
         TEST(init_may_come_in_any_order_and_again_until_it_is_complete),
+        TEST(initial_weights_sent_again_count_once),
+        TEST(another_process_does_not_initialise_again),
         TEST(a_crashed_initialiser_is_asked_again),
         TEST(only_rank_0_initialises_and_nobody_pushes_before),
         TEST(publishes_every_type_that_a_rank_pulls),

@@ -284,6 +284,14 @@ static void ranks_that_send_different_values_are_told(void **state)
     assert_float_equal(moved(f, 1), -0.25, 1e-2);
 }
 
+static void a_value_that_the_row_cannot_change_now_is_refused(void **state)
+{
+    fixture *f = *state;
+
+    assert_int_equal(push_with(f, 0, 1, "momentum", "0.9"), PD_INVALID_ARGUMENT);       /* declared without it: there is no buffer */
+    assert_non_null(strstr(f->r.error.text, "momentum"));
+}
+
 static void a_value_that_comes_with_a_repetition_does_not_count(void **state)
 {
     fixture *f = *state;
@@ -424,6 +432,7 @@ int main(void)
         WITH(set_up_apply, applies_what_is_not_finite_when_asked_to),
         WITH(set_up, a_pushed_learning_rate_holds_for_its_round),
         WITH(set_up, ranks_that_send_different_values_are_told),
+        WITH(set_up, a_value_that_the_row_cannot_change_now_is_refused),
         WITH(set_up, a_value_that_comes_with_a_repetition_does_not_count),
         WITH(set_up, a_refused_push_leaves_no_hyperparameter_behind),
         WITH(set_up, a_refused_push_changes_nothing),
