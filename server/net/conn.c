@@ -147,7 +147,7 @@ void pd_conn_close(pd_conn *conn, const char *reason)
 
     if (conn->state == PD_CLOSED) return;
     if (conn->joined && conn->farewell != NULL)
-        daemon->config.log(LOG_INFO, "%s (%s, rank %u): connection closed: %s", conn->peer, conn->label, conn->rank, reason);
+        daemon->config.log(LOG_DEBUG, "%s (%s, rank %u): connection closed: %s", conn->peer, conn->label, conn->rank, reason);
     let_go(conn, reason);
     drop_output(conn);
     conn->state = PD_CLOSED;

@@ -1,0 +1,312 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "output.h"
+
+enum { MOST = 1 << 20, ELEMENTS = 1000 };
+
+/* An output, a board that counts what is let go, and the stream as a peer would have it. */
+typedef struct scene {
+    pd_output        output;
+    pd_board        *board;
+    pd_reply_scratch scratch;
+    pd_snapshot      snapshot;
+    float            weights[ELEMENTS];
+    uint16_t         halves[ELEMENTS];
+    int              released;
+    uint8_t          stream[MOST];
+    size_t           n;
+} scene;
+
+static void on_released(void *arg, pd_snapshot *snapshot)
+{
+    scene *s = arg;
+    (void)snapshot;
+    s->released++;
+}
+
+static int set_up(void **state)
+{
+    scene *s = calloc(1, sizeof *s);
+
+    s->board = pd_board_new(&(pd_board_user){ .arg = s, .released = on_released });
+    assert_int_equal(pd_reply_scratch_init(&s->scratch, 16), PD_OK);
+    for (int i = 0; i < ELEMENTS; i++) {
+        s->weights[i] = (float)i;
+        s->halves[i] = (uint16_t)i;
+    }
+    s->snapshot = (pd_snapshot){ .elements = ELEMENTS, .at = { [PD_F32] = s->weights, [PD_F16] = s->halves } };
+    *state = s;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    scene *s = *state;
+
+    assert_null(pd_output_clear(&s->output));
+    pd_reply_scratch_free(&s->scratch);
+    pd_board_free(s->board);
+    free(s);
+    return 0;
+}
+
+/* ---- what is queued ---- */
+
+static void queue_frame(scene *s, uint64_t id)
+{
+    Paramd__Ok ok = PARAMD__OK__INIT;
+    uint8_t *at;
+    size_t bytes;
+
+    assert_int_equal(pd_frame_pack(&at, &bytes, PD_BARRIER, PD_FLAG_REPLY, id, &ok.base, NULL, 0, 0), PD_OK);
+    assert_int_equal(pd_output_frame(&s->output, at, bytes), PD_OK);
+}
+
+static pd_pending *new_reply(uint64_t id, size_t n)
+{
+    pd_pending *reply = pd_pending_new(NULL, id, PD_PULL, n);
+    assert_non_null(reply);
+    return reply;
+}
+
+static void fill(scene *s, pd_pending *reply, size_t i, pd_dtype dtype, int64_t first, int64_t count)
+{
+    pd_waiter *piece = &reply->wait.at[i];
+
+    piece->pulls = true;
+    piece->dtype = dtype;
+    piece->first = first;
+    piece->count = count;
+    piece->step = 7;
+    piece->version = 6;
+    piece->snapshot = &s->snapshot;
+    s->snapshot.board_refs++;
+}
+
+static void queue_reply(scene *s, uint64_t id)
+{
+    pd_pending *reply = new_reply(id, 1);
+
+    fill(s, reply, 0, PD_F32, 0, ELEMENTS);
+    pd_output_reply(&s->output, reply);
+}
+
+/* ---- what is sent ---- */
+
+/* At most `slice` bytes go out. Returns whether that ended a frame. */
+static bool send_slice(scene *s, size_t slice)
+{
+    struct iovec iov[4];
+    pd_pending *done;
+    size_t n = 0;
+    int spans;
+    bool ended;
+
+    assert_int_equal(pd_output_next(&s->output, &s->scratch, iov, 4, slice, &spans), PD_OK);
+    for (int i = 0; i < spans; i++) {
+        memcpy(s->stream + s->n, iov[i].iov_base, iov[i].iov_len);
+        s->n += iov[i].iov_len;
+        n += iov[i].iov_len;
+    }
+    assert_true(n > 0 && n <= slice);
+    ended = pd_output_sent(&s->output, s->board, n, &done);
+    pd_pending_free(done);
+    return ended;
+}
+
+static void send_all(scene *s, size_t slice)
+{
+    while (!pd_output_empty(&s->output)) send_slice(s, slice);
+}
+
+/* Reads the frame that begins at *at of the stream and steps over it. */
+static pd_prefix read_frame(const scene *s, size_t *at, const uint8_t **payload)
+{
+    pd_prefix prefix;
+
+    assert_true(*at + PD_PREFIX_BYTES <= s->n);
+    assert_int_equal(pd_prefix_read(&prefix, s->stream + *at, MOST, NULL), PD_OK);
+    *payload = s->stream + *at + PD_PREFIX_BYTES + prefix.header_bytes;
+    *at += PD_PREFIX_BYTES + prefix.header_bytes + prefix.payload_bytes;
+    assert_true(*at <= s->n);
+    return prefix;
+}
+
+static void expect_ids(const scene *s, const uint64_t *ids, size_t n)
+{
+    const uint8_t *payload;
+    size_t at = 0;
+
+    for (size_t i = 0; i < n; i++) assert_int_equal(read_frame(s, &at, &payload).request, ids[i]);
+    assert_int_equal(at, s->n);
+}
+
+/* ---- */
+
+static void control_goes_before_data_but_never_into_a_frame(void **state)
+{
+    scene *s = *state;
+
+    queue_reply(s, 1);
+    queue_reply(s, 2);
+    assert_false(send_slice(s, 100));           /* the first reply has begun */
+    queue_frame(s, 3);
+    assert_true(pd_output_beat(&s->output, 4));
+    send_all(s, 1000);
+    expect_ids(s, (const uint64_t[]){ 1, 4, 3, 2 }, 4);
+}
+
+static void pieces_stand_at_multiples_of_64_in_any_slices(void **state)
+{
+    scene *s = *state;
+
+    for (size_t slice = 1; slice < 5000; slice = slice * 3 + 1) {
+        pd_pending *reply = new_reply(9, 4);
+        const uint8_t *payload;
+        size_t at = 0;
+        pd_prefix prefix;
+        fill(s, reply, 0, PD_F32, 0, 3);        /* 12 bytes, then padding */
+        fill(s, reply, 2, PD_F16, 10, 64);      /* piece 1 has nothing; 128 bytes, no padding */
+        fill(s, reply, 3, PD_F16, 500, 5);
+        pd_output_reply(&s->output, reply);
+        s->n = 0;
+        send_all(s, slice);
+        prefix = read_frame(s, &at, &payload);
+        assert_int_equal(at, s->n);
+        assert_int_equal(prefix.payload_bytes, 64 + 128 + 10);
+        assert_memory_equal(payload, s->weights, 12);
+        for (int i = 12; i < 64; i++) assert_int_equal(payload[i], 0);
+        assert_memory_equal(payload + 64, s->halves + 10, 128);
+        assert_memory_equal(payload + 192, s->halves + 500, 10);
+    }
+}
+
+static void outcomes_are_in_the_header(void **state)
+{
+    scene *s = *state;
+    pd_pending *reply = new_reply(5, 2);
+    pd_arena *arena = pd_arena_new(PD_ARENA_BUDGET);
+    Paramd__DataReply *message;
+    pd_prefix prefix;
+
+    fill(s, reply, 0, PD_F32, 0, 1);
+    fill(s, reply, 1, PD_F32, 1, 1);
+    reply->wait.at[1].outcome = PD_SKIPPED;
+    pd_output_reply(&s->output, reply);
+    send_all(s, 65536);
+    assert_int_equal(pd_prefix_read(&prefix, s->stream, MOST, NULL), PD_OK);
+    assert_int_equal(pd_reply_unpack(arena, PD_PULL, s->stream + PD_PREFIX_BYTES, prefix.header_bytes, (void **)&message, NULL), PD_OK);
+    assert_int_equal(message->n_outcomes, 2);
+    assert_int_equal(message->outcomes[0]->outcome, 0);
+    assert_int_equal(message->outcomes[0]->step, 7);
+    assert_int_equal(message->outcomes[0]->version, 6);
+    assert_int_equal(message->outcomes[1]->outcome, PD_SKIPPED);
+    pd_arena_free(arena);
+}
+
+static void weights_are_let_go_as_they_are_written(void **state)
+{
+    scene *s = *state;
+    pd_pending *reply = new_reply(5, 2);
+
+    fill(s, reply, 0, PD_F32, 0, 16);
+    fill(s, reply, 1, PD_F32, 16, 16);
+    pd_output_reply(&s->output, reply);
+    while (s->snapshot.board_refs == 2) send_slice(s, 16);
+    assert_int_equal(s->snapshot.board_refs, 1);
+    assert_false(pd_output_empty(&s->output));
+    send_all(s, 16);
+    assert_int_equal(s->snapshot.board_refs, 0);
+    assert_int_equal(s->released, 1);
+}
+
+static void a_reply_without_weights_is_a_header_alone(void **state)
+{
+    scene *s = *state;
+    const uint8_t *payload;
+    size_t at = 0;
+
+    pd_output_reply(&s->output, new_reply(8, 3));
+    send_all(s, 65536);
+    assert_int_equal(read_frame(s, &at, &payload).payload_bytes, 0);
+}
+
+static void a_checksum_covers_header_and_weights(void **state)
+{
+    scene *s = *state;
+    pd_pending *reply = new_reply(6, 2);
+    const uint8_t *payload;
+    uint64_t checksum;
+    size_t at = 0;
+    pd_prefix prefix;
+
+    fill(s, reply, 0, PD_F32, 5, 33);
+    fill(s, reply, 1, PD_F16, 5, 33);
+    reply->checksum = true;
+    pd_output_reply(&s->output, reply);
+    send_all(s, 77);
+    prefix = read_frame(s, &at, &payload);
+    assert_true((prefix.flags & PD_FLAG_CHECKSUM) != 0);
+    assert_int_equal(pd_frame_checksum(&checksum, payload - prefix.header_bytes, prefix.header_bytes,
+                                       &(struct iovec){ (void *)payload, prefix.payload_bytes }, 1), PD_OK);
+    assert_true(prefix.checksum == checksum);
+}
+
+static void owes_a_bounded_number_of_heartbeats(void **state)
+{
+    scene *s = *state;
+    uint64_t ids[PD_BEATS];
+
+    for (int i = 0; i < PD_BEATS; i++) assert_true(pd_output_beat(&s->output, ids[i] = (uint64_t)i + 10));
+    assert_false(pd_output_beat(&s->output, 99));
+    send_all(s, 65536);
+    expect_ids(s, ids, PD_BEATS);
+}
+
+static void clearing_gives_the_replies_back(void **state)
+{
+    scene *s = *state;
+    pd_pending *reply, *next;
+    int n = 0;
+
+    queue_reply(s, 1);
+    queue_reply(s, 2);
+    queue_frame(s, 3);
+    send_slice(s, 10);                          /* the control frame is under way */
+    send_all(s, 65536);
+    queue_reply(s, 4);
+    queue_reply(s, 5);
+    send_slice(s, 10);
+    queue_frame(s, 6);
+    for (reply = pd_output_clear(&s->output); reply != NULL; reply = next, n++) {
+        next = reply->next_reply;
+        pd_board_forget(s->board, &reply->wait);
+        pd_pending_free(reply);
+    }
+    assert_int_equal(n, 2);
+    assert_int_equal(s->snapshot.board_refs, 0);
+    assert_true(pd_output_empty(&s->output));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(control_goes_before_data_but_never_into_a_frame, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(pieces_stand_at_multiples_of_64_in_any_slices, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(outcomes_are_in_the_header, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(weights_are_let_go_as_they_are_written, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_reply_without_weights_is_a_header_alone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_checksum_covers_header_and_weights, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(owes_a_bounded_number_of_heartbeats, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(clearing_gives_the_replies_back, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
