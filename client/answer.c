@@ -213,14 +213,17 @@ static void retire_initialised(pd_core *core)
     }
 }
 
-static int note_declared(pd_core *core, const pd_prefix *prefix, const Paramd__DeclareReply *reply)
+static void note_declared(pd_core *core, size_t first, const Paramd__DeclareReply *reply)
 {
-    if (reply->n_parameters != core->n_params) return broken(core, prefix, "not one entry for each parameter");
-    for (size_t i = 0; i < core->n_params; i++) {
-        core->params[i].step = reply->parameters[i]->step;
-        core->params[i].initialised = reply->parameters[i]->initialised;
+    for (size_t i = 0; i < reply->n_parameters; i++) {
+        core->params[first + i].step = reply->parameters[i]->step;
+        core->params[first + i].initialised = reply->parameters[i]->initialised;
     }
     core->must_init = reply->must_init;
+}
+
+static int all_declared(pd_core *core)
+{
     core->declared = true;
     core->stage = STAGE_RUNNING;
     retire_initialised(core);
@@ -228,14 +231,18 @@ static int note_declared(pd_core *core, const pd_prefix *prefix, const Paramd__D
     return settle(core, core->declare_ticket, NULL);
 }
 
-static int declared(pd_core *core, const pd_prefix *prefix, const uint8_t *header)
+/* Of `count` parameters from `first` on. */
+static int declared(pd_core *core, size_t first, size_t count, const pd_prefix *prefix, const uint8_t *header)
 {
-    void *reply;
-    int rc;
+    Paramd__DeclareReply *reply;
+    void *message;
+    int rc = unpack(core, prefix, header, &message);
 
-    if (--core->declares_waiting > 0) return PD_OK;
-    rc = unpack(core, prefix, header, &reply);
-    return rc == PD_OK ? note_declared(core, prefix, reply) : rc;
+    if (rc != PD_OK) return rc;
+    reply = message;
+    if (reply->n_parameters != count) return broken(core, prefix, "not one entry for each parameter");
+    note_declared(core, first, reply);
+    return --core->declares_waiting == 0 ? all_declared(core) : PD_OK;
 }
 
 /* ---- answers to the user's operations ---- */
@@ -361,6 +368,7 @@ int pd_core_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
     pd_parcel *parcel = pd_outgoing_find(&core->out, prefix->request);
     unsigned method = parcel != NULL ? parcel->method : PD_METHODS;
     pd_error error, *refusal = NULL;
+    size_t first, count;
 
     if ((prefix->flags & PD_FLAG_ERROR) != 0) {
         pd_arena_reset(core->arena);
@@ -369,8 +377,10 @@ int pd_core_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
     }
     if (parcel == NULL) return refusal != NULL && prefix->request == 0 ? about_connection(core, refusal) : PD_OK;    /* or a sign of life */
     if (parcel->lane == PD_LANE_LASTING) return answered(core, parcel, prefix, header, refusal);
+    first = parcel->first;
+    count = parcel->count;
     pd_outgoing_remove(&core->out, parcel);
     if (method == PD_HELLO) return refusal != NULL ? refused(core, refusal) : welcomed(core, prefix, header);
-    if (method == PD_DECLARE) return refusal != NULL ? declare_refused(core, refusal) : declared(core, prefix, header);
+    if (method == PD_DECLARE) return refusal != NULL ? declare_refused(core, refusal) : declared(core, first, count, prefix, header);
     return PD_OK;
 }

@@ -106,6 +106,16 @@ static size_t fill_page(const pd_core *core, size_t first, pd_page *page)
     return n;
 }
 
+/* The frame just posted tells of these parameters. */
+static void note_page(pd_core *core, size_t first, size_t n)
+{
+    pd_parcel *parcel = pd_outgoing_find(&core->out, core->last_id);
+
+    parcel->first = first;
+    parcel->count = n;
+    core->declares_waiting++;
+}
+
 int pd_core_send_declare(pd_core *core)
 {
     pd_page *page = malloc(sizeof *page);
@@ -121,7 +131,7 @@ int pd_core_send_declare(pd_core *core)
         request.n_parameters = n;
         request.last = first + n == core->n_params;
         rc = pd_core_post(core, PD_DECLARE, &request.base, PD_LANE_CONNECTION, NULL);
-        core->declares_waiting++;
+        if (rc == PD_OK) note_page(core, first, n);
     }
     free(page);
     return rc;

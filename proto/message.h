@@ -9,8 +9,9 @@
 #include "frame.h"
 #include "paramd.pb-c.h"
 
-#define PD_ARENA_BUDGET (2 * 1024 * 1024)   /* most bytes that one header may make us allocate: 8,192 declared parameters take 1.1 MiB */
+#define PD_ARENA_BUDGET (2 * 1024 * 1024)   /* most bytes that one header may make us allocate */
 #define PD_MAX_UNKNOWN  16                  /* most unknown fields of a message and all it holds */
+#define PD_MAX_DECLARE  4096                /* parameters in one Declare: as many as its answer has room for */
 
 /* Method numbers are positions in the service. */
 enum pd_method {

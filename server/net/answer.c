@@ -39,7 +39,7 @@ static void on_declared(pd_daemon *daemon, const pd_effect *effect)
     pd_pending *pending;
     pd_conn *conn = addressee(daemon, effect, &pending);
 
-    if (conn != NULL) pd_declare_reply(conn, pending, effect);
+    if (conn != NULL) pd_declare_reply(conn, effect);
 }
 
 /* The worker has left: its connection is nobody's any more and the store need not hear when it closes. */
@@ -67,6 +67,17 @@ static void on_ok(pd_daemon *daemon, const pd_effect *effect)
     if (method == PD_LEAVE && pd_conn_live(conn)) left(conn);
 }
 
+/* The set is refused as a whole: the worker may declare anew. */
+static void refuse_set(pd_conn *conn, const pd_error *err)
+{
+    pd_pending *pending;
+
+    while ((pending = pd_pendings_of_method(&conn->pendings, PD_DECLARE)) != NULL) pd_conn_fail(conn, pending, err);
+    if (!pd_conn_live(conn)) return;
+    pd_undeclare(conn);
+    pd_conn_resume(conn);
+}
+
 static void on_error(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_pending *pending;
@@ -86,9 +97,7 @@ static void on_error(pd_daemon *daemon, const pd_effect *effect)
         return;
     }
     pd_conn_fail(conn, pending, &effect->u.error);
-    if (method != PD_DECLARE || !pd_conn_live(conn)) return;
-    pd_undeclare(conn);
-    pd_conn_resume(conn);
+    if (method == PD_DECLARE) refuse_set(conn, &effect->u.error);
 }
 
 static void on_fenced(pd_daemon *daemon, const pd_effect *effect)

@@ -205,57 +205,80 @@ static int declare_all(pd_conn *conn, const pd_prefix *prefix, pd_error *err)
 {
     pd_daemon *daemon = conn->daemon;
     pd_request *request;
-    pd_pending *pending;
     int rc;
 
     if (conn->handles.n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "Declare of no parameters");
     if ((rc = pd_admission_join(&daemon->admission, &conn->share, largest_frame(conn), err)) != PD_OK) return rc;
     request = declare_request(conn, prefix->request);
-    pending = pd_pending_new(conn, prefix->request, prefix->method, 0);
-    if (request == NULL || pending == NULL || pd_board_reserve(daemon->board, conn->job, conn->handles.n) != PD_OK) {
+    if (request == NULL || pd_board_reserve(daemon->board, conn->job, conn->handles.n) != PD_OK) {
         pd_request_free(request);
-        pd_pending_free(pending);
         pd_admission_leave(&daemon->admission, &conn->share);
         return pd_fail(err, PD_NO_MEMORY, "Declare: out of memory, try again later");
     }
     conn->declaring = true;
-    pd_pendings_add(&conn->pendings, pending);
     pd_daemon_post(daemon, request);
     return PD_OK;
+}
+
+static int declare_some(pd_conn *conn, const pd_prefix *prefix, const Paramd__DeclareRequest *declare, pd_error *err)
+{
+    size_t before = conn->handles.n;
+    int rc = PD_OK;
+
+    for (size_t i = 0; i < declare->n_parameters && rc == PD_OK; i++) rc = declare_one(conn, declare->parameters[i], err);
+    if (rc == PD_OK && declare->last) rc = declare_all(conn, prefix, err);
+    if (rc != PD_OK) pd_handles_cut(&conn->handles, before);
+    return rc;
 }
 
 int pd_run_declare(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
     const Paramd__DeclareRequest *declare = message;
-    Paramd__DeclareReply reply = PARAMD__DECLARE_REPLY__INIT;
-    size_t before = conn->handles.n;
-    int rc = PD_OK;
+    size_t first = conn->handles.n;
+    pd_pending *pending;
+    int rc;
 
     if (conn->declared) return pd_fail(err, PD_FAILED_PRECONDITION, "the parameters of this connection are declared already");
-    for (size_t i = 0; i < declare->n_parameters && rc == PD_OK; i++) rc = declare_one(conn, declare->parameters[i], err);
-    if (rc == PD_OK && declare->last) rc = declare_all(conn, prefix, err);
-    if (rc != PD_OK) pd_handles_cut(&conn->handles, before);
-    else if (!declare->last) pd_conn_reply(conn, PD_DECLARE, prefix->request, &reply.base);
-    return rc;
+    if (declare->n_parameters > PD_MAX_DECLARE)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "Declare of %zu parameters: at most %d in one, the others in further ones", declare->n_parameters,
+                       PD_MAX_DECLARE);
+    if ((pending = pd_pending_new(conn, prefix->request, prefix->method, 0)) == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "Declare: out of memory, try again later");
+    if ((rc = declare_some(conn, prefix, declare, err)) != PD_OK) {
+        pd_pending_free(pending);
+        return rc;
+    }
+    pending->start = (uint32_t)first;
+    pending->count = (uint32_t)declare->n_parameters;
+    pd_pendings_add(&conn->pendings, pending);
+    return PD_OK;
 }
 
-static void reply_declared(pd_conn *conn, pd_pending *pending, const pd_effect *effect, Paramd__Declared *declared, Paramd__Declared **list)
+/* One of the set's Declare requests is told of its own parameters. */
+static void reply_declared(pd_conn *conn, pd_pending *pending, Paramd__Declared **list, bool must_init)
 {
     Paramd__DeclareReply reply = PARAMD__DECLARE_REPLY__INIT;
 
-    reply.parameters = list;
-    reply.n_parameters = effect->u.declared.n;
-    reply.must_init = effect->u.declared.must_init;
-    for (size_t i = 0; i < reply.n_parameters; i++) {
+    reply.parameters = list + pending->start;
+    reply.n_parameters = pending->count;
+    reply.must_init = must_init;
+    pd_conn_answer(conn, pending, &reply.base);
+}
+
+static void reply_all(pd_conn *conn, const pd_effect *effect, Paramd__Declared *declared, Paramd__Declared **list)
+{
+    pd_pending *pending;
+
+    for (size_t i = 0; i < effect->u.declared.n; i++) {
         paramd__declared__init(&declared[i]);
         declared[i].step = effect->u.declared.params[i].step;
         declared[i].initialised = effect->u.declared.params[i].initialised;
         list[i] = &declared[i];
     }
-    pd_conn_answer(conn, pending, &reply.base);
+    while ((pending = pd_pendings_of_method(&conn->pendings, PD_DECLARE)) != NULL) reply_declared(conn, pending, list, effect->u.declared.must_init);
 }
 
-void pd_declare_reply(pd_conn *conn, pd_pending *pending, const pd_effect *effect)
+void pd_declare_reply(pd_conn *conn, const pd_effect *effect)
 {
     size_t n = effect->u.declared.n;
     Paramd__Declared *declared = calloc(n, sizeof *declared);
@@ -264,7 +287,7 @@ void pd_declare_reply(pd_conn *conn, pd_pending *pending, const pd_effect *effec
     conn->declaring = false;
     conn->declared = true;
     for (size_t i = 0; i < n; i++) conn->handles.params[i] = effect->u.declared.params[i].param;
-    if (declared != NULL && list != NULL) reply_declared(conn, pending, effect, declared, list);
+    if (declared != NULL && list != NULL) reply_all(conn, effect, declared, list);
     else pd_conn_close(conn, pd_code_text(PD_NO_MEMORY));
     free(declared);
     free(list);

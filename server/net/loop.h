@@ -95,7 +95,7 @@ int      pd_run_pull(pd_conn *conn, const pd_prefix *prefix, void *message, pd_e
 int      pd_run_hello(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
 int      pd_run_declare(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
 void     pd_hello_reply(pd_conn *conn, pd_pending *pending, const pd_effect *effect);   /* effect NULL: an operator's */
-void     pd_declare_reply(pd_conn *conn, pd_pending *pending, const pd_effect *effect);
+void     pd_declare_reply(pd_conn *conn, const pd_effect *effect);
 void     pd_undeclare(pd_conn *conn);
 /* ---- answer.c: effects ---- */
 bool     pd_handle_effect(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns);    /* takes it, or false: not finished, later again */

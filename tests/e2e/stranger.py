@@ -241,6 +241,12 @@ class Stranger(unittest.TestCase):
         self.assertEqual(outcomes(back.receive()[1]), [(1, 1, 1)] * 2)
         self.assertEqual(request, back.last)
 
+    def test_initial_weights_sent_again_are_answered_and_stand(self):
+        one, two = self.pair()
+        one.call(INIT, *init((1, 0, [1, 1])))
+        one.send(PUSH_PULL, *push(1, (1, 0, [0, 0])))
+        self.assertEqual(floats(two.call(PUSH_PULL, *push(1, (1, 0, [0, 0])))[1], 0, 2), [10, 20])
+
     def test_another_process_takes_the_rank_over(self):
         one, two = self.pair()
         other = self.client()
@@ -248,6 +254,7 @@ class Stranger(unittest.TestCase):
         self.assertRefused(ABORTED, "taken over", one.receive)
         self.assertIsNone(one.receive())
         other.declare(("a", (2, 3)), ("b", (2,)))
+        self.assertRefused(FAILED_PRECONDITION, "weights already", other.call, INIT, *init((1, 0, [1, 1])))
         other.send(BARRIER, number(1, 1))
         two.call(BARRIER, number(1, 1))
         other.receive()
@@ -259,7 +266,6 @@ class Stranger(unittest.TestCase):
         self.assertRefused(INVALID_ARGUMENT, "twice", one.call, PUSH, *push(1, (1, 0, [1, 1]), (1, 0, [1, 1])))
         self.assertRefused(INVALID_ARGUMENT, "payload", one.call, PUSH, push(1, (1, 0, [1, 1]))[0], bytes(100))
         self.assertRefused(FAILED_PRECONDITION, "expected step 1", one.call, PUSH, *push(2, (1, 0, [1, 1])))
-        self.assertRefused(FAILED_PRECONDITION, "weights already", one.call, INIT, *init((1, 0, [1, 1])))
         self.assertRefused(PERMISSION_DENIED, "operators", one.call, DROP, nested(1, self.id()))
         self.assertRefused(UNIMPLEMENTED, "method 99", one.call, 99)
         one.send(PUSH, *push(1, (1, 0, [0, 0])))

@@ -230,6 +230,29 @@ static void two_thousand_small_tensors_arrive_in_order(void **state)
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
+/* Declarations and their answers take several frames. */
+static void twelve_thousand_parameters_train_and_come_back(void **state)
+{
+    enum { N = 12000 };
+    static const char *const flags[] = { "--max-params=12000", NULL };
+    static int64_t sizes[N];
+    test_daemon *daemon = daemon_start(flags);
+    worker workers[TEAM_MOST];
+    model *m;
+    team t;
+    (void)state;
+
+    for (int i = 0; i < N; i++) sizes[i] = 1 + i % 3;
+    m = model_new(sizes, N);
+    t = (team){ .url = daemon->url, .job = "many", .world = 2, .model = m, .work = two_steps };
+    team_run(&t, workers);
+    assert_true(model_same(m, workers[0].weights, workers[1].weights));
+    assert_int_equal(pd_client_step(workers[0].client, N - 1), 2);
+    team_free(&t, workers);
+    model_free(m);
+    assert_int_equal(daemon_stop(daemon, patient(10)), 0);
+}
+
 static void a_tensor_larger_than_a_chunk_arrives_whole(void **state)
 {
     static const int64_t sizes[] = { 2500000, 7 };                  /* 10 MB: three chunks of 4 MiB */
@@ -318,6 +341,7 @@ int main(void)
         cmocka_unit_test(checksums_change_nothing),
         cmocka_unit_test(any_order_timing_and_pipelining_give_the_same_bits),
         cmocka_unit_test(two_thousand_small_tensors_arrive_in_order),
+        cmocka_unit_test(twelve_thousand_parameters_train_and_come_back),
         cmocka_unit_test(a_tensor_larger_than_a_chunk_arrives_whole),
         cmocka_unit_test(weights_are_those_of_the_lowest_rank_and_a_pull_waits_for_its_step),
         cmocka_unit_test(a_barrier_waits_for_every_rank),

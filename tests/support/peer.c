@@ -209,20 +209,27 @@ void peer_answer_declare(peer *p, size_t n, uint64_t step)
 {
     Paramd__DeclareReply message = PARAMD__DECLARE_REPLY__INIT;
     Paramd__Declared one = PARAMD__DECLARED__INIT, *all[4096];
-    letter l = peer_expect(p, PD_DECLARE);
+    pd_prefix prefix[16];
+    size_t count[16], frames = 0, declared = 0;
+    bool last = false;
 
-    while (!((Paramd__DeclareRequest *)l.message)->last) {
-        assert_int_equal(peer_reply(p, &l.prefix, &message.base, NULL, 0), PD_OK);
+    while (!last) {
+        letter l = peer_expect(p, PD_DECLARE);
+        const Paramd__DeclareRequest *request = l.message;
+        prefix[frames] = l.prefix;
+        declared += count[frames++] = request->n_parameters;
+        last = request->last;
         letter_drop(&l);
-        l = peer_expect(p, PD_DECLARE);
     }
+    assert_int_equal(declared, n);
     one.step = step;
     one.initialised = true;
     for (size_t i = 0; i < n; i++) all[i] = &one;
     message.parameters = all;
-    message.n_parameters = n;
-    assert_int_equal(peer_reply(p, &l.prefix, &message.base, NULL, 0), PD_OK);
-    letter_drop(&l);
+    while (frames-- > 0) {                      /* the order of answers is the server's */
+        message.n_parameters = count[frames];
+        assert_int_equal(peer_reply(p, &prefix[frames], &message.base, NULL, 0), PD_OK);
+    }
 }
 
 pd_ticket_id peer_declare(peer *p, const int64_t *sizes, size_t n)
