@@ -1,12 +1,14 @@
 #!/bin/bash
 # deploy/docker-compose.yml for real: builds both images, brings up one daemon and four workers, and looks whether they have
 # learnt something, whether the daemon was healthy and whether it ends well. Starts a container engine of its own in a private mount
-# namespace and takes everything away again. Needs root and the packages of "# containers" in deploy/packages.txt; else skips.
+# namespace and takes everything away again. Runs when PARAMD_TEST_CONTAINERS=1 asks for it: it needs root, a Debian mirror and the packages
+# of "# containers" in deploy/packages.txt, and touches the network of the machine while it runs. Skips otherwise.
 # Takes some minutes: the images install their packages and build from the sources.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export PATH=/usr/bin:/bin:/usr/sbin:/sbin
 
+if [ "${PARAMD_TEST_CONTAINERS-}" != 1 ]; then echo "skip: PARAMD_TEST_CONTAINERS=1 is not set"; exit 77; fi
 if [ "$(id -u)" != 0 ]; then echo "skip: needs root"; exit 77; fi
 for tool in dockerd docker docker-compose mmdebstrap iptables unshare tini; do
     command -v $tool > /dev/null || { echo "skip: no $tool"; exit 77; }
