@@ -27,7 +27,7 @@ static const pd_key keys[] = {
         "listen beyond loopback although nobody is asked for credentials: only where the network keeps strangers out" },
     { "server", "max_connections", PD_KEY_COUNT, AT(max_connections), "4096", 1, 1000000, .help = "connections open at once; later ones are told and closed" },
     { "server", "handshake_timeout", PD_KEY_TIME, AT(handshake_timeout), "5s", 1, DAY, .help = "a connection that has not said Hello by then is closed" },
-    { "server", "heartbeat_interval", PD_KEY_TIME, AT(heartbeat_interval), "5s", 1, DAY, .help = "workers that send nothing else send a heartbeat so often" },
+    { "server", "heartbeat_interval", PD_KEY_TIME, AT(heartbeat_interval), "10s", 1, DAY, .help = "workers that send nothing else send a heartbeat so often" },
     { "server", "heartbeat_timeout", PD_KEY_TIME, AT(heartbeat_timeout), "30s", 1, DAY, .help =
         "a connection that was silent for so long is closed and its worker counts as lost" },
     { "server", "read_timeout", PD_KEY_TIME, AT(read_timeout), "60s", 1, DAY, .help = "a frame that is not complete by then ends its connection" },

@@ -60,6 +60,8 @@ typedef struct pd_conn {
     bool          dirty;                /* in the daemon's list of those with something to write */
     bool          shut;                 /* ENDING: everything is sent and our side is shut */
     struct pd_conn *next_dirty;
+    bool          waking;               /* in the daemon's list of those whose payload came home while they waited */
+    struct pd_conn *next_waking;
     uint64_t      opened_ms, read_ms, frame_ms, write_ms, end_ms, beat_ms;      /* opened; last bytes; frame in begun; frame out begun; ENDING until; said that we live */
 } pd_conn;
 

@@ -39,11 +39,15 @@ void pd_daemon_gone(pd_daemon *daemon, pd_conn *conn)
 {
     daemon->conns[conn->number % daemon->capacity] = NULL;
     daemon->n_conns--;
-    if (!conn->dirty) return;
-    for (pd_conn **at = &daemon->dirty; *at != NULL; at = &(*at)->next_dirty) {
-        if (*at != conn) continue;
+    if (conn->dirty) {
+        pd_conn **at = &daemon->dirty;
+        while (*at != conn) at = &(*at)->next_dirty;
         *at = conn->next_dirty;
-        return;
+    }
+    if (conn->waking) {
+        pd_conn **at = &daemon->waking;
+        while (*at != conn) at = &(*at)->next_waking;
+        *at = conn->next_waking;
     }
 }
 
@@ -108,13 +112,22 @@ static void flush(pd_daemon *daemon)
     daemon->post_first = daemon->post_last = NULL;
 }
 
+static void wake_up(pd_daemon *daemon, pd_conn *conn)
+{
+    if (conn->waking) return;
+    conn->waking = true;
+    conn->next_waking = daemon->waking;
+    daemon->waking = conn;
+}
+
 void pd_daemon_home(pd_daemon *daemon, pd_buffer *buffer)
 {
     pd_conn *conn = pd_daemon_find(daemon, buffer->conn);
 
     pd_admission_give(&daemon->admission, conn != NULL ? &conn->share : NULL, buffer->charged);
     pd_pool_put(daemon->pool, buffer);
-    if (conn == NULL || pd_framer_stalled(conn->framer)) daemon->stall_over = true;
+    if (conn == NULL) daemon->stall_over = true;
+    else if (pd_framer_stalled(conn->framer)) wake_up(daemon, conn);
 }
 
 /* ---- from the board ---- */
@@ -179,6 +192,12 @@ static void wake_loop(void *arg)
 
 static void resume_stalled(pd_daemon *daemon)
 {
+    while (daemon->waking != NULL) {
+        pd_conn *conn = daemon->waking;
+        daemon->waking = conn->next_waking;
+        conn->waking = false;
+        pd_conn_resume(conn);
+    }
     if (!daemon->stall_over) return;
     daemon->stall_over = false;
     for (size_t i = 0; i < daemon->capacity; i++)

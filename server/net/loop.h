@@ -47,7 +47,7 @@ struct pd_daemon {
     pd_conn        **conns;                     /* number % capacity is the place */
     size_t           capacity, n_conns, next_place;
     uint64_t         serial;
-    pd_conn         *dirty;
+    pd_conn         *dirty, *waking;
     size_t           active, was_active;        /* connections that moved bytes in this turn and the last */
     bool             stall_over;                /* shares have grown: those that wait for theirs are asked again */
     pd_pool         *pool;

@@ -107,7 +107,7 @@ static void keys_that_contradict_each_other_are_refused(void **state)
 {
     static const char *const cases[][4] = {
         { "limits", "chunk_bytes", "8195", "multiple of 64" }, { "limits", "max_payload", "8KiB", "at least limits.chunk_bytes" },
-        { "limits", "ingest_bytes", "1MiB", "at least one frame" }, { "server", "heartbeat_timeout", "5s", "longer than" },
+        { "limits", "ingest_bytes", "1MiB", "at least one frame" }, { "server", "heartbeat_timeout", "10s", "longer than" },
     };
     pd_error err;
     (void)state;
