@@ -34,7 +34,7 @@ static const pd_key keys[] = {
     { "server", "write_timeout", PD_KEY_TIME, AT(write_timeout), "60s", 1, DAY, .help = "a peer that has not read an answer by then is closed" },
     { "server", "drain_timeout", PD_KEY_TIME, AT(drain_timeout), "30s", 1, DAY, .help = "after SIGTERM rounds under way may take so long to finish" },
     { "limits", "max_jobs", PD_KEY_COUNT, AT(max_jobs), "1024", 1, 1000000, .help = "jobs served at once" },
-    { "limits", "max_params", PD_KEY_COUNT, AT(max_params), "8192", 1, 1000000, .help = "parameters of one job" },
+    { "limits", "max_params", PD_KEY_COUNT, AT(max_params), "65536", 1, 1000000, .help = "parameters of one job" },
     { "limits", "max_total_bytes", PD_KEY_BYTES, AT(max_total_bytes), "auto", MIB, 1024 * TIB, true, .help =
         "weights, sums of gradients, optimizer state and snapshots of all jobs; auto: 80 % of the memory this process may use" },
     { "limits", "ingest_bytes", PD_KEY_BYTES, AT(ingest_bytes), "256MiB", 64 * KIB, 1024 * TIB, .help =
