@@ -22,11 +22,11 @@ extern "C" {
 typedef struct pd_row pd_row;           /* an optimizer's entry in the table */
 
 /* Rows in the order of the table: 0 … until NULL. */
-const pd_row *pd_optim_at(size_t index);
+PD_API const pd_row *pd_optim_at(size_t index);
 /* By name ("sgd"). NULL: no such optimizer. */
-const pd_row *pd_optim_find(const char *name);
-const char   *pd_row_name(const pd_row *row);
-const char   *pd_row_about(const pd_row *row);      /* one line */
+PD_API const pd_row *pd_optim_find(const char *name);
+PD_API const char   *pd_row_name(const pd_row *row);
+PD_API const char   *pd_row_about(const pd_row *row);      /* one line */
 
 typedef enum pd_hyper_type { PD_REAL, PD_INT, PD_FLAG, PD_CHOICE } pd_hyper_type;
 
@@ -41,7 +41,7 @@ typedef struct pd_hyper {
     bool          per_step;         /* may come with a push or change while the job runs (lr may, a block size may not) */
 } pd_hyper;
 
-const pd_hyper *pd_row_hypers(const pd_row *row, size_t *count);
+PD_API const pd_hyper *pd_row_hypers(const pd_row *row, size_t *count);
 
 #define PD_MAX_HYPERS 48
 
@@ -52,20 +52,20 @@ typedef struct pd_hypers {
 } pd_hypers;
 
 /* All defaults. */
-void pd_hypers_init(pd_hypers *hypers, const pd_row *row);
+PD_API void pd_hypers_init(pd_hypers *hypers, const pd_row *row);
 /* Sets one value from text ("lr", "0.05"; flags take yes/no, true/false, 1/0).
  * PD_NOT_FOUND: the row has no such hyperparameter (the text lists those it has).
  * PD_INVALID_ARGUMENT: not a value of that type. PD_OUT_OF_RANGE: outside the range. */
-int pd_hypers_set(pd_hypers *hypers, const char *name, const char *value, pd_error *err);
+PD_API int pd_hypers_set(pd_hypers *hypers, const char *name, const char *value, pd_error *err);
 /* Index in pd_row_hypers, or -1. */
-int pd_hypers_find(const pd_row *row, const char *name);
+PD_API int pd_hypers_find(const pd_row *row, const char *name);
 /* What concerns several values at once (sgd: nesterov wants momentum > 0 and dampening 0). PD_INVALID_ARGUMENT. */
-int pd_hypers_check(const pd_hypers *hypers, pd_error *err);
+PD_API int pd_hypers_check(const pd_hypers *hypers, pd_error *err);
 /* May one step of a parameter declared with `declared` use `now`? Also refuses a change of what is not per_step, and what
  * the state does not provide for (sgd: momentum in a step, declared without). Both have the same row. PD_INVALID_ARGUMENT. */
-int pd_hypers_check_step(const pd_hypers *declared, const pd_hypers *now, pd_error *err);
+PD_API int pd_hypers_check_step(const pd_hypers *declared, const pd_hypers *now, pd_error *err);
 /* A value as text that pd_hypers_set reads back to the same bits. Returns `text`. */
-char *pd_hypers_text(const pd_hypers *hypers, int index, char *text, size_t size);
+PD_API char *pd_hypers_text(const pd_hypers *hypers, int index, char *text, size_t size);
 
 /* What a parameter is, before it has state. */
 typedef struct pd_declaration {
@@ -78,8 +78,8 @@ typedef struct pd_model pd_model;
 
 /* Plans and allocates the state of `count` parameters, all in their initial state. `threads` >= 1: size of the OpenMP team.
  * PD_INVALID_ARGUMENT: a declaration that its row refuses (names parameter and reason). PD_NO_MEMORY. */
-int  pd_model_new(pd_model **out, const pd_declaration *params, size_t count, int threads, pd_error *err);
-void pd_model_free(pd_model *model);                    /* accepts NULL */
+PD_API int  pd_model_new(pd_model **out, const pd_declaration *params, size_t count, int threads, pd_error *err);
+PD_API void pd_model_free(pd_model *model);                    /* accepts NULL */
 
 /* One parameter's part in one step. */
 typedef struct pd_step_io {
@@ -91,10 +91,10 @@ typedef struct pd_step_io {
 
 /* One step of all parameters: io[i] belongs to params[i]. Root tasks run inside the call.
  * PD_NO_MEMORY: no state has changed. */
-int pd_model_step(pd_model *model, const pd_step_io *io, pd_error *err);
+PD_API int pd_model_step(pd_model *model, const pd_step_io *io, pd_error *err);
 
 /* Bytes of optimizer state (slots as stored, temporaries not counted). */
-int64_t pd_model_state_bytes(const pd_model *model);
+PD_API int64_t pd_model_state_bytes(const pd_model *model);
 
 #ifdef __cplusplus
 }

@@ -148,7 +148,7 @@ PD_INLINE void load_tail(float *tail, const float *x, int64_t n)
     memcpy(tail, x, (size_t)n * sizeof *tail);
 }
 
-PD_CLONES double pd_dot(const float *x, const float *y, int64_t n)
+PD_CLONES static double dot(const float *x, const float *y, int64_t n)
 {
     doubles low = { 0 }, high = { 0 };
     float a[16], b[16];
@@ -167,7 +167,12 @@ PD_CLONES double pd_dot(const float *x, const float *y, int64_t n)
     return fold(&low, &high);
 }
 
+double pd_dot(const float *x, const float *y, int64_t n)       /* clones of an exported function would be exported, too */
+{
+    return dot(x, y, n);
+}
+
 double pd_sum_squares(const float *x, int64_t n)
 {
-    return pd_dot(x, x, n);
+    return dot(x, x, n);
 }

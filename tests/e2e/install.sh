@@ -48,3 +48,25 @@ library=$(find "$scratch/root" -name 'libparamd.so.0')
 LD_LIBRARY_PATH=${library%/*} "$scratch/user"
 LD_LIBRARY_PATH=${library%/*} "$prefix/bin/paramd" --version
 "$prefix/bin/paramctl" --help > /dev/null
+
+# The arithmetic alone, without a daemon: one step of sgd.
+cat > "$scratch/alone.c" << 'EOF'
+#include <paramd/optim.h>
+#include <stdio.h>
+int main(void)
+{
+    pd_declaration param = { .name = "w", .shape = { 1, { 2 } } };
+    float gradient[2] = { 1, 2 }, weights[2] = { 0, 0 };
+    pd_step_io io = { .gradient = gradient, .before = weights, .after = weights };
+    pd_model *model;
+    pd_error  err;
+    pd_hypers_init(&param.hypers, pd_optim_find("sgd"));
+    if (pd_hypers_set(&param.hypers, "lr", "0.5", &err) != PD_OK || pd_model_new(&model, &param, 1, 1, &err) != PD_OK) return 1;
+    if (pd_model_step(model, &io, &err) != PD_OK) return 1;
+    pd_model_free(model);
+    printf("%g %g\n", weights[0], weights[1]);
+    return weights[0] == -0.5f && weights[1] == -1.0f ? 0 : 1;
+}
+EOF
+gcc -std=c11 -Wall -Wextra -Werror -o "$scratch/alone" "$scratch/alone.c" "${flags[@]}" -lparamd_optim "-Wl,-rpath-link,$(dirname "$library")"
+LD_LIBRARY_PATH=${library%/*} "$scratch/alone"
