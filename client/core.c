@@ -67,6 +67,7 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
     core->nonce = core->random = config->nonce;
     core->flags = config->checksum ? PD_FLAG_CHECKSUM : 0;
     core->urls = config->urls;
+    core->impatient = config->impatient;
     op = pd_op_new(core, PD_HELLO);
     if (core->job == NULL || core->label == NULL || core->options == NULL || core->rules == NULL || core->bench == NULL || core->arena == NULL
         || op == NULL) {
@@ -322,11 +323,21 @@ static void left_at_last(void *arg, pd_parcel *parcel)
     pd_op_answered(arg, parcel->op);
 }
 
+/* Does not wait for a better time. */
+static void give_up(pd_core *core)
+{
+    pd_error error;
+
+    pd_fail(&error, PD_UNAVAILABLE, "%s", core->reason);
+    pd_core_end(core, &error);
+}
+
 void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason)
 {
     if (core->stage != STAGE_DROP) snprintf(core->reason, sizeof core->reason, "%s", reason);
     if (core->welcomed) core->attempts = 0;
     else core->url = (core->url + 1) % core->urls;
+    if (core->impatient && (core->welcomed || core->url == 0)) give_up(core);
     core->retry_ns = now_ns + backoff_ns(core);
     core->attempts++;
     core->stage = STAGE_DOWN;

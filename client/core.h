@@ -17,7 +17,7 @@ typedef struct pd_core_config {
     uint32_t    rank, world_size;
     const char *const *options, *const *rules;      /* as in pd_client_options */
     uint64_t    nonce;
-    bool        checksum;
+    bool        checksum, impatient;                /* likewise */
     size_t      urls;                               /* how many addresses there are to try */
 } pd_core_config;
 

@@ -57,6 +57,7 @@ struct pd_core {
     uint32_t rank, world_size;
     uint64_t nonce;
     uint8_t  flags;                     /* of frames that are sent */
+    bool     impatient;                 /* ends instead of connecting again */
     size_t   urls;
 
     pd_stage stage;

@@ -11,7 +11,7 @@
 
 int pd_operator_open(pd_operator *out, const char *url, double timeout, pd_error *err)
 {
-    pd_client_options options = { .urls = url, .job = "", .deadline = timeout };
+    pd_client_options options = { .urls = url, .job = "", .deadline = timeout, .impatient = true };
     int rc;
 
     *out = (pd_operator){ .arena = pd_arena_new(PD_ARENA_BUDGET) };

@@ -48,6 +48,7 @@ typedef struct pd_client_options {
     const char *label;              /* shown to operators; default "host:pid" */
     double      deadline;           /* seconds for each call that waits; default 120 */
     bool        checksum;           /* XXH3 over every frame */
+    bool        impatient;          /* do not wait for a server that is not up, nor connect again: the handle ends when every URL was tried once */
     uint64_t    nonce;              /* identity of this process; default: random */
 } pd_client_options;
 

@@ -97,6 +97,25 @@ static void waits_for_a_server_that_is_going_away(void **state)
     peer_free(p);
 }
 
+static void an_impatient_handle_ends_when_every_address_was_tried_once(void **state)
+{
+    pd_core_config config = peer_four;
+    peer *p;
+    pd_error err;
+    (void)state;
+
+    config.impatient = true;
+    config.urls = 2;
+    p = peer_new(&config);
+    pd_core_down(p->core, p->now, "first: refused");
+    assert_false(pd_core_done(p->core, pd_core_welcome_ticket(p->core)));
+    pd_core_down(p->core, p->now, "second: refused");
+    assert_int_equal(peer_finish(p, pd_core_welcome_ticket(p->core), &err), PD_UNAVAILABLE);
+    assert_string_equal(err.text, "second: refused");
+    assert_int_equal(pd_core_link(p->core, p->now + 3600 * SECOND), PD_LINK_REST);
+    peer_free(p);
+}
+
 static void refuses_an_option_without_a_value(void **state)
 {
     static const char *const options[] = { "nonfinite", NULL };
@@ -496,6 +515,7 @@ int main(void)
         cmocka_unit_test(takes_the_welcome_split_at_every_byte),
         cmocka_unit_test(ends_with_the_servers_words_when_hello_is_refused),
         cmocka_unit_test(waits_for_a_server_that_is_going_away),
+        cmocka_unit_test(an_impatient_handle_ends_when_every_address_was_tried_once),
         cmocka_unit_test(refuses_an_option_without_a_value),
         cmocka_unit_test(backs_off_from_50_ms_to_2_s_and_tries_the_addresses_in_turn),
         cmocka_unit_test(comes_back_soon_to_the_same_address_after_a_connection_that_worked),
