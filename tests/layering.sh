@@ -2,7 +2,7 @@
 # The arrows between the rings, checked on the source text: who may include what, and how long a file may be.
 # Prints each violation as file:line and exits 1 if there was one.
 set -u
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 violations=0
 
 complain() { printf '%s\n' "$1"; violations=$((violations + 1)); }

@@ -2,7 +2,7 @@
 # Installs what is missing, builds every preset with warnings as errors, runs every test; closes with ctest's summary.
 #   tests/run.sh             everything
 #   tests/run.sh release     only these presets (release, debug, tsan, fuzz)
-# FUZZ_SECONDS: how long the fuzz targets run, together (default 60).
+# FUZZ_SECONDS: how long each fuzz target runs, as many at once as there are cores (default 60).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH=/usr/bin:/bin:/usr/sbin:/sbin           # Debian's own tools, whatever else lies on the path

@@ -6,7 +6,7 @@
 # Usage: tests/bench/run.sh [NAME...]     without names: all but the slow ones (marked slow below)
 # Exit status: 0 when everything asked for was measured, whether or not it holds; 1 when something could not be measured; 2 usage.
 set -u
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit
 bin=build/release/bin
 
 # name | unit | bar | slow? | command
