@@ -79,14 +79,15 @@ static int check_set(const pd_job *job, const pd_request *request, pd_error *err
 
 /* ---- what the whole set needs ---- */
 
-/* A rank's largest frame: a chunk, or everything it has, each piece beginning at a multiple of 64. */
+/* A rank's largest frame: as much as one may hold, or everything it has, each chunk beginning at a multiple of 64. */
 static uint64_t reserve_of(const pd_job *job)
 {
-    uint64_t chunk = job->store->config.chunk_elements * sizeof(float), all = 0;
+    const pd_store_config *config = &job->store->config;
+    uint64_t chunk = config->chunk_elements * sizeof(float), most = config->frame_bytes > chunk ? config->frame_bytes : chunk, all = 0;
 
-    for (uint32_t i = 0; i < job->n_params && all < chunk; i++)
+    for (uint32_t i = 0; i < job->n_params && all < most; i++)
         all += ((uint64_t)job->params[i].elements * sizeof(float) + FRAME_ALIGN - 1) / FRAME_ALIGN * FRAME_ALIGN;
-    if (all > chunk) all = chunk;
+    if (all > most) all = most;
     return (all + RESERVE_ALIGN - 1) / RESERVE_ALIGN * RESERVE_ALIGN;
 }
 
