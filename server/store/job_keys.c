@@ -14,10 +14,10 @@ const pd_job_key pd_job_keys[] = {
     [PD_JOB_KEY_NONFINITE] = { "nonfinite", "skip",
         "infinite or NaN gradients: skip the step, reject the push before anything is summed, or apply them",
         PD_JOB_CHOICE, "skip|reject|apply" },
-    [PD_JOB_KEY_STEP_TIMEOUT] = { "step_timeout", "60",
-        "seconds after which a round that still misses workers is reported to those who wait for it", PD_JOB_SECONDS, NULL },
-    [PD_JOB_KEY_JOB_LINGER] = { "job_linger", "300",
-        "seconds a job is kept after its last worker has left or was lost", PD_JOB_SECONDS, NULL },
+    [PD_JOB_KEY_STEP_TIMEOUT] = { "step_timeout", "60s",
+        "a round that still misses workers after this is reported to those who wait for it", PD_JOB_SECONDS, NULL },
+    [PD_JOB_KEY_JOB_LINGER] = { "job_linger", "300s",
+        "a job is kept for so long after its last worker has left or was lost", PD_JOB_SECONDS, NULL },
     [PD_JOB_KEY_ON_LOST_WORKER] = { "on_lost_worker", "wait",
         "what rounds do about a lost worker: wait until a process takes its rank (shrink and fail come with elastic jobs)",
         PD_JOB_CHOICE, "wait" },
@@ -53,11 +53,17 @@ static int parse_choice(const pd_job_key *key, const char *value, uint64_t *out,
 
 static int parse_seconds(const pd_job_key *key, const char *value, uint64_t *out, pd_error *err)
 {
+    static const struct { const char *name; double seconds; } units[] = { { "", 1 }, { "ms", 1e-3 }, { "s", 1 }, { "min", 60 }, { "h", 3600 } };
+    enum { UNITS = sizeof units / sizeof units[0] };
     char *end;
     double seconds = strtod(value, &end);
+    int unit = 0;
 
-    if (end == value || *end != '\0' || !(seconds > 0 && seconds <= MOST_SECONDS))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%s = %.64s: expected seconds, more than 0 and at most 1e9", key->name, value);
+    while (unit < UNITS && strcmp(end, units[unit].name) != 0) unit++;
+    if (unit < UNITS) seconds *= units[unit].seconds;
+    if (end == value || unit == UNITS || !(seconds > 0 && seconds <= MOST_SECONDS))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s = %.64s: expected a duration like 500ms or 30s (seconds without a unit), more than 0 and at most 1e9s",
+                       key->name, value);
     *out = (uint64_t)ceil(seconds * 1e9);
     return PD_OK;
 }

@@ -97,6 +97,7 @@ static const bad refused[] = {
     { "a", 0, 1, "on_lost_worker=shrink", NULL, PD_INVALID_ARGUMENT, "wait" },
     { "a", 0, 1, "step_timeout=0", NULL, PD_INVALID_ARGUMENT, "seconds" },
     { "a", 0, 1, "step_timeout=nan", NULL, PD_INVALID_ARGUMENT, "seconds" },
+    { "a", 0, 1, "step_timeout=5sec", NULL, PD_INVALID_ARGUMENT, "duration" },
     { "a", 0, 1, "seed=-1", NULL, PD_INVALID_ARGUMENT, "whole number" },
     { "a", 0, 1, NULL, "*", PD_INVALID_ARGUMENT, "glob optimizer" },
     { "a", 0, 1, NULL, "* adamm", PD_INVALID_ARGUMENT, "sgd" },
@@ -141,6 +142,8 @@ static void refuses_a_worker_that_describes_another_job(void **state)
         assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].connected, 1);
     }
     assert_int_equal(rig_hello(r, "a", 1, 2, 2, 11, "nonfinite=reject step_timeout=60.0", "* sgd lr=1"), PD_OK);
+    assert_int_equal(rig_hello(r, "a", 1, 2, 2, 11, "nonfinite=reject step_timeout=60000ms", "* sgd lr=1"), PD_OK);      /* the same, said otherwise */
+    assert_int_equal(rig_hello(r, "a", 1, 2, 2, 11, "nonfinite=reject step_timeout=1min", "* sgd lr=1"), PD_OK);
 }
 
 static void presets_come_from_the_daemon(void **state)
