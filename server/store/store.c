@@ -246,7 +246,8 @@ static void drop(pd_store *store, pd_request *request)
     pd_error err;
 
     pd_fail(&err, PD_ABORTED, "an operator has dropped the job");
-    if (name == NULL || name[0] == '\0') {
+    if (name == NULL || name[0] == '\0') {     /* our own stepper, at its end */
+        pd_fail(&err, PD_UNAVAILABLE, "the server stops");
         drop_all(store, &err);
     } else if (job != NULL) {
         pd_store_drop(store, job, &err);
