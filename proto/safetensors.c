@@ -38,16 +38,6 @@ const char *pd_st_dtype_name(pd_st_dtype dtype)
     return (unsigned)dtype < PD_ST_DTYPES ? dtypes[dtype].name : "?";
 }
 
-pd_st_dtype pd_st_dtype_of(pd_dtype dtype)
-{
-    switch (dtype) {
-    case PD_F32:  return PD_ST_F32;
-    case PD_F16:  return PD_ST_F16;
-    case PD_BF16: return PD_ST_BF16;
-    default:      return PD_ST_DTYPES;
-    }
-}
-
 static pd_st_dtype find_dtype(const char *name)
 {
     int i = 0;

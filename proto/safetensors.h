@@ -19,7 +19,6 @@ typedef enum pd_st_dtype {
 
 size_t      pd_st_dtype_size(pd_st_dtype dtype);    /* bytes of one element; 0: no such type */
 const char *pd_st_dtype_name(pd_st_dtype dtype);    /* "F32"; "?": no such type */
-pd_st_dtype pd_st_dtype_of(pd_dtype dtype);         /* of one of ours; PD_ST_DTYPES: no such type */
 
 typedef struct pd_st_tensor {
     const char *name;               /* UTF-8 */

@@ -138,8 +138,6 @@ static void welcome(pd_job *job, pd_request *hello, bool created)
 
     effect->job = job->number;
     effect->u.hello.seed = job->values.at[PD_JOB_KEY_SEED];
-    effect->u.hello.chunk_elements = job->store->config.chunk_elements;
-    effect->u.hello.world_size = job->world;
     effect->u.hello.created = created;
     pd_effects_add(&job->store->outbox, effect);
 }

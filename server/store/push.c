@@ -167,6 +167,14 @@ static int check_range(const pd_job *job, const pd_param *param, const pd_piece 
     return PD_OK;
 }
 
+/* NULL: there is none of that number; err says so. */
+static pd_param *find_param(const pd_job *job, const pd_piece *piece, pd_error *err)
+{
+    if (piece->param < job->n_params) return &job->params[piece->param];
+    pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s has %u parameters, there is no number %u", job->name, job->n_params, piece->param);
+    return NULL;
+}
+
 static pd_chunk *chunk_of(const pd_job *job, const pd_param *param, const pd_piece *piece)
 {
     return &param->round.chunks[piece->first / (int64_t)job->store->config.chunk_elements];
@@ -215,13 +223,10 @@ static int check_earlier(const pd_param *param, const pd_piece *piece, uint32_t 
 
 static int check_piece(const pd_job *job, const pd_piece *piece, const pd_request *frame, uint64_t number, uint64_t *known, pd_error *err)
 {
-    pd_param *param;
+    pd_param *param = find_param(job, piece, err);
     int rc;
 
-    if (piece->param >= job->n_params)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s has %u parameters, there is no number %u", job->name, job->n_params,
-                       piece->param);
-    param = &job->params[piece->param];
+    if (param == NULL) return PD_INVALID_ARGUMENT;
     if (param->current == NULL)
         return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has no weights yet: rank 0 sends them with Init", param->name);
     if (!piece->absent && (rc = check_range(job, param, piece, frame, err)) != PD_OK) return rc;
@@ -429,13 +434,10 @@ void pd_job_init(pd_job *job, pd_request *request, uint64_t now_ns)
 
 static int check_init_piece(const pd_job *job, const pd_piece *piece, const pd_request *frame, uint64_t number, pd_error *err)
 {
-    pd_param *param;
+    pd_param *param = find_param(job, piece, err);
     int rc;
 
-    if (piece->param >= job->n_params)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s has %u parameters, there is no number %u", job->name, job->n_params,
-                       piece->param);
-    param = &job->params[piece->param];
+    if (param == NULL) return PD_INVALID_ARGUMENT;
     if (param->current != NULL && param->initialiser != job->ranks[frame->rank].nonce)
         return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has weights already (step %llu): pull them", param->name,
                        (unsigned long long)param->step);

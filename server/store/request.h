@@ -202,7 +202,7 @@ typedef struct pd_effect {
     pd_ticket      ticket;
     uint32_t       job;
     union {
-        struct { uint64_t seed; uint64_t chunk_elements; uint32_t world_size; bool created; } hello;
+        struct { uint64_t seed; bool created; } hello;
         struct { pd_declared *params; size_t n; bool must_init; uint64_t reserve; } declared;  /* reserve: bytes of the rank's largest frame */
         pd_error error;
         struct { pd_closed *at; size_t n; } closed;
