@@ -1,0 +1,41 @@
+/* quantize.h - tensors stored in fewer bits: bfloat16, or int8 and int16 with a bucket size per column. Pure; any thread.
+ *
+ * A tensor counts as a matrix of `rows` = its first dimension and `cols` = the product of the others (a vector has one column). With int8
+ * (127 buckets on each side) and int16 (32767): bucket[j] = max |x[:, j]| / buckets; code = x / bucket rounded to nearest even, dividing
+ * by 1 where the bucket is 0; value = code * bucket. With `diagonal_apart` (square) the diagonal is kept in float32 and counts as 0
+ * in the columns. Source: google_shampoo's page, section 7; the lowest code is never used.
+ * What is not finite: a column with an infinity or a NaN, and a value that is one, as upstream's arithmetic has it (see quantize.c). */
+#ifndef PD_QUANTIZE_H
+#define PD_QUANTIZE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum pd_storage { PD_STORE_F32, PD_STORE_BF16, PD_STORE_INT8, PD_STORE_INT16 } pd_storage;
+
+typedef struct pd_quantized {
+    pd_storage storage;             /* not PD_STORE_F32 */
+    bool       diagonal_apart;
+    int64_t    rows, cols;
+    void      *codes;               /* rows * cols of uint16_t (bfloat16), int8_t or int16_t */
+    float     *bucket;              /* cols; NULL for bfloat16 */
+    float     *diagonal;            /* rows; NULL unless diagonal_apart */
+} pd_quantized;
+
+/* Bytes that a tensor takes in this form, without gaps: codes, buckets, diagonal. INT64_MAX where that does not fit. */
+int64_t pd_quantized_bytes(pd_storage storage, bool diagonal_apart, int64_t rows, int64_t cols);
+/* Bytes of memory for it: each part begins at a multiple of 64. Same overflow. */
+int64_t pd_quantized_room(pd_storage storage, bool diagonal_apart, int64_t rows, int64_t cols);
+/* Lays the parts out in `memory` (64-byte aligned, pd_quantized_room bytes); borrows it. */
+pd_quantized pd_quantized_at(void *memory, pd_storage storage, bool diagonal_apart, int64_t rows, int64_t cols);
+
+void pd_quantize(const pd_quantized *q, const float *x);
+void pd_dequantize(float *x, const pd_quantized *q);
+/* x is, bit for bit, what pd_dequantize gives: nobody has changed it, and quantizing it again would let the buckets drift. Stops at the first
+ * difference. */
+bool pd_quantized_holds(const pd_quantized *q, const float *x);
+
+const char *pd_storage_name(pd_storage storage);    /* "float32", "bfloat16", "int8", "int16" */
+
+#endif

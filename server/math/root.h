@@ -1,0 +1,64 @@
+/* root.h - X = (A + ridge I)^(-1/p) of a symmetric positive semi-definite matrix A (n, n). Pure; any thread; they allocate what they
+ * work with.
+ *
+ * The ridge is relative: epsilon * max(largest eigenvalue, 1e-6). A is symmetric up to rounding, finite, dense or strided, and is used as
+ * workspace: its contents are lost. X is written whole (both halves), also in an error, when it holds nothing of use.
+ * Errors: PD_OUT_OF_RANGE, the root or its measure is not finite or LAPACK gave up; PD_NO_MEMORY. */
+#ifndef PD_ROOT_H
+#define PD_ROOT_H
+
+#include <stdbool.h>
+
+#include "linalg.h"
+#include "paramd/error.h"
+
+/* In this order as a hyperparameter's choices: */
+#define PD_ROOT_METHODS "newton|eigh|eigh64|tracked"
+typedef enum pd_root_method {
+    PD_ROOT_NEWTON,             /* coupled Newton in float64, exactly as Google's Distributed Shampoo computes it */
+    PD_ROOT_EIGH,               /* symmetric eigendecomposition in float32 */
+    PD_ROOT_EIGH64,             /* in float64 */
+    PD_ROOT_TRACKED,            /* float32, from the last eigenbasis; decomposes anew where that is not good enough */
+} pd_root_method;
+
+typedef struct pd_root_want {
+    pd_root_method method;
+    int     p;                  /* >= 1 */
+    double  epsilon;            /* >= 0 */
+    int64_t padded_side;        /* newton: A counts as the top left corner of a matrix with this many rows, `padding` on the rest of the
+                                   diagonal; nothing is padded in memory. 0, or n: no padding. Other methods pass over it */
+    double  padding;            /* 1, or 0 */
+    double  most_error;         /* a root with an error of at least this is tried again, where `retries` > 0 */
+    int     retries;            /* 0 … : first by eigh64, then with a ridge ten times larger each time */
+} pd_root_want;
+
+typedef struct pd_root_report {
+    double error;               /* newton: max |M - I| of the last M, rounded to float32. Else |X^p (A + ridge I) v - v| / |v| for a fixed
+                                   pseudo-random v, which costs p + 1 products of matrix and vector */
+    double largest;             /* the estimate of A's largest eigenvalue that the ridge was made from */
+    double condition;           /* of A + ridge I, an estimate */
+    int    iterations;          /* newton: steps taken; tracked: corrections */
+    int    tries;               /* 1: the first was good enough */
+    bool   decomposed;          /* an eigendecomposition was made */
+} pd_root_report;
+
+/* As `want` says. Q (n, n): tracked alone, in and out: the last eigenbasis, all zeros where there is none yet; else .at is NULL. */
+int pd_root(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report);
+
+/* ---- the methods, for tests and for those who want one of them: as pd_root without retries ---- */
+
+int pd_root_newton(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report);
+int pd_root_eigh(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report);
+int pd_root_eigh64(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report);
+int pd_root_tracked(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report);
+
+/* Google's estimate of the largest eigenvalue: power iteration in float64 from a fixed start vector (google_shampoo's page, 5.2), at most 100
+ * steps, absolute tolerance 1e-6. A (n, n) is read only; padding as above. v: NULL, or padded_side (or n) numbers out, the last vector. */
+int pd_power_iteration(double *largest, double *v, const double *A, int64_t n, int64_t padded_side, double padding);
+/* The start vector's first n entries: MT19937 of seed 1729, uniform on [-1, 1). */
+void pd_start_vector(double *v, int64_t n);
+
+/* Floating-point operations of one root, an estimate: due tasks run largest first. */
+double pd_root_flops(pd_root_method method, int64_t n, int p);
+
+#endif
