@@ -59,3 +59,17 @@ void pd_gemv(float *y, float beta, float alpha, pd_mat A, pd_turn a, const float
     if (rows_of(A, a) == 0) return;
     cblas_sgemv(CblasRowMajor, blas_turn(a), size(A.rows), size(A.cols), alpha, A.at, stride(A), x, 1, beta, y, 1);
 }
+
+/* One of the two passes over S strides down columns: in squares that stay in the first-level cache. */
+void pd_mirror(pd_mat S)
+{
+    enum { SIDE = 32 };
+
+    assert(S.rows == S.cols);
+    for (int64_t top = 0; top < S.rows; top += SIDE) {
+        int64_t bottom = top + SIDE < S.rows ? top + SIDE : S.rows;
+        for (int64_t left = 0; left <= top; left += SIDE)
+            for (int64_t j = left; j < left + SIDE && j < bottom; j++)
+                for (int64_t i = j < top ? top : j + 1; i < bottom; i++) S.at[j * S.stride + i] = S.at[i * S.stride + j];
+    }
+}

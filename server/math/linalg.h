@@ -32,5 +32,7 @@ void pd_syrk(pd_mat S, float beta, float alpha, pd_mat A, pd_side side);
 void pd_symm(pd_mat C, float beta, float alpha, pd_mat S, pd_mat B, pd_side side);
 /* y <- beta y + alpha op(A) x */
 void pd_gemv(float *y, float beta, float alpha, pd_mat A, pd_turn a, const float *x);
+/* Writes the lower half of S (n, n), which pd_syrk computes, over its upper half. */
+void pd_mirror(pd_mat S);
 
 #endif

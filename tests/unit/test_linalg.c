@@ -1,6 +1,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,6 +169,24 @@ static void gemv_takes_both_turns(void **state)
     }
 }
 
+static void mirrors_the_lower_half(void **state)
+{
+    enum { MOST = 100, STRIDE = MOST + GAP };           /* more than three of the squares it goes by */
+    static float memory[MOST * STRIDE], before[MOST * STRIDE];
+    (void)state;
+
+    for (int64_t n = 0; n <= MOST; n += n < 4 ? 1 : 12) {
+        pd_mat S = { memory, n, n, STRIDE };
+        for (int i = 0; i < MOST * STRIDE; i++) memory[i] = before[i] = (float)i;
+        pd_mirror(S);
+        for (int64_t i = 0; i < MOST; i++)
+            for (int64_t j = 0; j < STRIDE; j++) {
+                bool in_upper_half = i < j && j < n;
+                assert_true(memory[i * STRIDE + j] == (in_upper_half ? before[j * STRIDE + i] : before[i * STRIDE + j]));
+            }
+    }
+}
+
 static void takes_matrices_without_elements(void **state)
 {
     fixture *f = *state;
@@ -210,6 +229,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(gemm_takes_every_turn), CASE(gemm_overwrites_nan_with_beta_0), CASE(syrk_keeps_either_dimension),
         CASE(symm_multiplies_from_either_side), CASE(gemv_takes_both_turns), CASE(takes_matrices_without_elements),
+        cmocka_unit_test(mirrors_the_lower_half),
         cmocka_unit_test(names_the_blas_core_in_use),
         cmocka_unit_test(computes_with_the_openmp_flavour),
         cmocka_unit_test(calls_an_old_core_on_a_new_cpu_a_poor_choice),

@@ -1,0 +1,39 @@
+#include "root_parts.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "kernels.h"
+
+double pd_root_ridge(double epsilon, double largest)
+{
+    return epsilon * (largest < 1e-6 ? 1e-6 : largest);         /* of a NaN the comparison is false */
+}
+
+void *pd_root_room(int64_t n, int64_t count, size_t size, size_t more)
+{
+    size_t bytes;
+
+    if (__builtin_mul_overflow((size_t)n, (size_t)n, &bytes) || __builtin_mul_overflow(bytes, (size_t)count, &bytes) ||
+        __builtin_mul_overflow(bytes, size, &bytes) || __builtin_add_overflow(bytes, more, &bytes) || bytes > PTRDIFF_MAX - 64) return NULL;
+    return aligned_alloc(64, bytes / 64 * 64 + 64);             /* a multiple of the alignment, and never none */
+}
+
+void pd_root_widen(double *to, pd_mat A)
+{
+    for (int64_t i = 0; i < A.rows; i++)
+        for (int64_t j = 0; j < A.cols; j++) to[i * A.cols + j] = (double)A.at[i * A.stride + j];
+}
+
+void pd_root_narrow(pd_mat X, const double *from)
+{
+    for (int64_t i = 0; i < X.rows; i++)
+        for (int64_t j = 0; j < X.cols; j++) X.at[i * X.stride + j] = (float)from[i * X.cols + j];
+}
+
+bool pd_root_is_finite(pd_mat X)
+{
+    for (int64_t i = 0; i < X.rows; i++)
+        if (!pd_all_finite(X.at + i * X.stride, PD_F32, X.cols)) return false;
+    return true;
+}

@@ -1,0 +1,24 @@
+/* root_parts.h - what the methods of root.h share; for them alone. Pure; any thread. */
+#ifndef PD_ROOT_PARTS_H
+#define PD_ROOT_PARTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "linalg.h"
+
+/* epsilon * max(largest, 1e-6): the ridge of a matrix whose largest eigenvalue is `largest`. A NaN passes. */
+double pd_root_ridge(double epsilon, double largest);
+
+/* Memory for `count` matrices (n, n) of elements of `size` bytes and `more` bytes behind them, aligned to 64; the matrices follow each other
+ * without gaps. Gives: free() it. NULL: out of memory, or more bytes than can be counted. */
+void *pd_root_room(int64_t n, int64_t count, size_t size, size_t more);
+
+/* to (n, n) without gaps <- A, and back, rounded to float32. */
+void pd_root_widen(double *to, pd_mat A);
+void pd_root_narrow(pd_mat X, const double *from);
+
+/* No element of X is infinite or NaN. */
+bool pd_root_is_finite(pd_mat X);
+
+#endif
