@@ -3,8 +3,11 @@
  * A tensor counts as a matrix of `rows` = its first dimension and `cols` = the product of the others (a vector has one column). With int8
  * (127 buckets on each side) and int16 (32767): bucket[j] = max |x[:, j]| / buckets; code = x / bucket rounded to nearest even, dividing
  * by 1 where the bucket is 0; value = code * bucket. With `diagonal_apart` (square) the diagonal is kept in float32 and counts as 0
- * in the columns. Source: google_shampoo's page, section 7; the lowest code is never used.
- * What is not finite: a column with an infinity or a NaN, and a value that is one, as upstream's arithmetic has it (see quantize.c). */
+ * in the columns. bfloat16 is a cast, rounded to nearest even; it has neither buckets nor a diagonal apart. Source: google_shampoo's page,
+ * section 7. The lowest code (-128, -32768) is never used. |value - x| is at most half a bucket and a rounding, as long as the bucket is a
+ * normal number (max |x| above about 1e-33).
+ * What is not finite: a column with an infinity or a NaN (also on a diagonal taken apart) comes back as NaN, whole, as from upstream's
+ * arithmetic; its bucket is infinite or NaN, its codes are 0. Other columns do not notice. bfloat16 keeps infinities and NaN where they are. */
 #ifndef PD_QUANTIZE_H
 #define PD_QUANTIZE_H
 
@@ -16,20 +19,23 @@ typedef enum pd_storage { PD_STORE_F32, PD_STORE_BF16, PD_STORE_INT8, PD_STORE_I
 
 typedef struct pd_quantized {
     pd_storage storage;             /* not PD_STORE_F32 */
-    bool       diagonal_apart;
+    bool       diagonal_apart;      /* of bfloat16: false, whatever was asked for */
     int64_t    rows, cols;
     void      *codes;               /* rows * cols of uint16_t (bfloat16), int8_t or int16_t */
     float     *bucket;              /* cols; NULL for bfloat16 */
-    float     *diagonal;            /* rows; NULL unless diagonal_apart */
+    float     *diagonal;            /* rows; NULL unless diagonal_apart, and for bfloat16 */
 } pd_quantized;
 
-/* Bytes that a tensor takes in this form, without gaps: codes, buckets, diagonal. INT64_MAX where that does not fit. */
+/* Bytes that a tensor takes in this form, without gaps: codes, buckets, diagonal. INT64_MAX where that does not fit. Of PD_STORE_F32: 4 bytes an
+ * element. */
 int64_t pd_quantized_bytes(pd_storage storage, bool diagonal_apart, int64_t rows, int64_t cols);
 /* Bytes of memory for it: each part begins at a multiple of 64. Same overflow. */
 int64_t pd_quantized_room(pd_storage storage, bool diagonal_apart, int64_t rows, int64_t cols);
-/* Lays the parts out in `memory` (64-byte aligned, pd_quantized_room bytes); borrows it. */
+/* Lays the parts out in `memory` (64-byte aligned, pd_quantized_room bytes); borrows it, and reads and writes nothing. All zero bytes are zeros
+ * quantized. */
 pd_quantized pd_quantized_at(void *memory, pd_storage storage, bool diagonal_apart, int64_t rows, int64_t cols);
 
+/* x (rows, cols) to codes, buckets and diagonal, and back; x lies outside q's memory. The same bits on every CPU. */
 void pd_quantize(const pd_quantized *q, const float *x);
 void pd_dequantize(float *x, const pd_quantized *q);
 /* x is, bit for bit, what pd_dequantize gives: nobody has changed it, and quantizing it again would let the buckets drift. Stops at the first

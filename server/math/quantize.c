@@ -1,0 +1,279 @@
+/* quantize.c - google_shampoo's page, section 7.
+ *
+ * What is not finite. Upstream's arithmetic makes of an infinity in a column the bucket inf, of a NaN (or of an infinite or NaN diagonal taken
+ * apart, inf - inf) the bucket NaN; whatever the codes, code * bucket is then NaN in the whole column. The codes themselves are left to the
+ * conversion of NaN and of floats out of range to an integer, which neither C nor upstream's language defines: here they are 0. Other columns
+ * are untouched. A bucket so small that it is a subnormal number may be rounded down by as much as a third: codes beyond the last are the last.
+ *
+ * Memory is walked in tiles of columns, all rows of a tile twice (maxima, codes), so that buckets stay in the first-level cache. Where a row is
+ * narrower than a tile, a run takes several rows at once, each element with a lane of its own: loops stay long for vectors, too. */
+#include "quantize.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "convert.h"
+#include "dispatch.h"
+
+enum { TILE = 1024, ALIGN = 64 };
+
+/* ---- sizes ---- */
+
+static const struct { const char *name; int64_t bytes, buckets; } storages[] = {
+    [PD_STORE_F32]   = { "float32",  4, 0 },
+    [PD_STORE_BF16]  = { "bfloat16", 2, 0 },
+    [PD_STORE_INT8]  = { "int8",     1, INT8_MAX },
+    [PD_STORE_INT16] = { "int16",    2, INT16_MAX },
+};
+
+const char *pd_storage_name(pd_storage storage)
+{
+    return storages[storage].name;
+}
+
+static bool has_buckets(pd_storage storage)
+{
+    return storages[storage].buckets > 0;
+}
+
+/* Bytes up to the end of each part, when each begins at a multiple of `align`; they stay at INT64_MAX once that is passed. */
+typedef struct layout { int64_t bucket, diagonal, end; } layout;
+
+static int64_t padded(int64_t at, int64_t align)
+{
+    int64_t gap = (align - at % align) % align;
+
+    return at > INT64_MAX - gap ? INT64_MAX : at + gap;
+}
+
+static int64_t behind(int64_t at, int64_t n, int64_t size)
+{
+    int64_t bytes, end;
+
+    if (__builtin_mul_overflow(n, size, &bytes) || __builtin_add_overflow(at, bytes, &end)) return INT64_MAX;
+    return end;
+}
+
+static layout lay_out(pd_storage storage, bool diagonal_apart, int64_t rows, int64_t cols, int64_t align)
+{
+    int64_t n;
+    layout l = { .bucket = INT64_MAX };
+
+    assert(rows >= 0 && cols >= 0 && (rows == cols || !diagonal_apart));
+    if (!__builtin_mul_overflow(rows, cols, &n)) l.bucket = padded(behind(0, n, storages[storage].bytes), align);
+    l.diagonal = l.end = l.bucket;
+    if (!has_buckets(storage)) return l;
+    l.diagonal = l.end = padded(behind(l.bucket, cols, sizeof(float)), align);
+    if (diagonal_apart) l.end = padded(behind(l.diagonal, rows, sizeof(float)), align);
+    return l;
+}
+
+int64_t pd_quantized_bytes(pd_storage storage, bool diagonal_apart, int64_t rows, int64_t cols)
+{
+    return lay_out(storage, diagonal_apart, rows, cols, 1).end;
+}
+
+int64_t pd_quantized_room(pd_storage storage, bool diagonal_apart, int64_t rows, int64_t cols)
+{
+    return lay_out(storage, diagonal_apart, rows, cols, ALIGN).end;
+}
+
+pd_quantized pd_quantized_at(void *memory, pd_storage storage, bool diagonal_apart, int64_t rows, int64_t cols)
+{
+    layout l = lay_out(storage, diagonal_apart, rows, cols, ALIGN);
+    pd_quantized q = { .storage = storage, .rows = rows, .cols = cols, .codes = memory };
+
+    assert(storage != PD_STORE_F32 && l.end < INT64_MAX && (uintptr_t)memory % ALIGN == 0);
+    if (!has_buckets(storage)) return q;
+    q.bucket = (float *)((char *)memory + l.bucket);
+    q.diagonal_apart = diagonal_apart;
+    if (diagonal_apart) q.diagonal = (float *)((char *)memory + l.diagonal);
+    return q;
+}
+
+/* ---- loops; lane j of a run belongs to the same column in every run ---- */
+
+/* top[j] <- max(top[j], |x[j]|), as bits: their order is that of the numbers, infinity above all of them, NaN above that. */
+PD_CLONES static void raise(int32_t *restrict top, const float *restrict x, int64_t n)
+{
+    for (int64_t j = 0; j < n; j++) {
+        int32_t magnitude = (int32_t)(pd_f32_bits(x[j]) & 0x7fffffffu);
+        top[j] = magnitude > top[j] ? magnitude : top[j];
+    }
+}
+
+/* x / divisor to the nearest integer, halves to the even one, in whole numbers alone, so that the loop needs neither the rounding mode nor an
+ * instruction that older machines lack. NaN gives 0, what is beyond `most` gives that. */
+PD_INLINE int32_t code_of(float x, float divisor, float most)
+{
+    uint32_t bits = pd_f32_bits(x / divisor), magnitude = bits & 0x7fffffffu;
+    int32_t negative = (int32_t)bits >> 31, code;
+    float m, rest;
+
+    magnitude = pd_choose(magnitude > 0x7f800000u, 0, magnitude);
+    magnitude = pd_choose(magnitude > pd_f32_bits(most), pd_f32_bits(most), magnitude);
+    m = pd_f32_from_bits(magnitude);
+    code = (int32_t)m;
+    rest = m - (float)code;                                     /* exact, in [0, 1); its sign may be that of -0 */
+    code += (int32_t)pd_f32_bits(rest) + (code & 1) > 0x3f000000;       /* above a half, or a half and odd */
+    return (code ^ negative) - negative;
+}
+
+#define CODES(type, encode, decode, most)                                                                           \
+    PD_CLONES static void encode(type *restrict code, const float *restrict x, const float *restrict divisor, int64_t n)    \
+    {                                                                                                               \
+        for (int64_t j = 0; j < n; j++) code[j] = (type)code_of(x[j], divisor[j], most);                            \
+    }                                                                                                               \
+    PD_CLONES static void decode(float *restrict x, const type *restrict code, const float *restrict bucket, int64_t n)     \
+    {                                                                                                               \
+        for (int64_t j = 0; j < n; j++) x[j] = (float)code[j] * bucket[j];                                          \
+    }
+CODES(int8_t, encode_8, decode_8, INT8_MAX)
+CODES(int16_t, encode_16, decode_16, INT16_MAX)
+
+/* ---- tiles and runs ---- */
+
+/* Columns [col, col + cols) of the tensor, walked in runs of `rows` rows: either all columns, or one row a run. */
+typedef struct tile { int64_t col, cols, rows; } tile;
+
+static tile tile_at(const pd_quantized *q, int64_t col)
+{
+    if (q->cols <= TILE) return (tile){ col, q->cols, q->cols > 0 ? TILE / q->cols : 1 };
+    return (tile){ col, q->cols - col < TILE ? q->cols - col : TILE, 1 };
+}
+
+typedef struct run { int64_t row, rows, offset, n; } run;
+
+static run run_at(const pd_quantized *q, const tile *t, int64_t row)
+{
+    int64_t rows = q->rows - row < t->rows ? q->rows - row : t->rows;
+
+    return (run){ row, rows, row * q->cols + t->col, rows * t->cols };
+}
+
+/* The entry of a run's memory that lies on the diagonal, for the run's i-th row. NULL: none does. */
+static float *diagonal_entry(float *at, const tile *t, const run *r, int64_t i)
+{
+    int64_t j = r->row + i - t->col;
+
+    return j >= 0 && j < t->cols ? at + i * t->cols + j : NULL;
+}
+
+/* The run's elements, without the diagonal where that is kept apart: a finite entry leaves 0, another NaN. */
+static const float *without_diagonal(const pd_quantized *q, const float *x, const tile *t, const run *r, float copy[TILE])
+{
+    if (!q->diagonal_apart) return x + r->offset;
+    memcpy(copy, x + r->offset, (size_t)r->n * sizeof *copy);
+    for (int64_t i = 0; i < r->rows; i++) {
+        float *d = diagonal_entry(copy, t, r, i);
+        if (d != NULL) *d -= *d;
+    }
+    return copy;
+}
+
+/* A bucket a lane: the columns' buckets, as often as a run has rows. */
+static void spread(const pd_quantized *q, const tile *t, float bucket[TILE])
+{
+    for (int64_t i = 0; i < t->rows; i++) memcpy(bucket + i * t->cols, q->bucket + t->col, (size_t)t->cols * sizeof *bucket);
+}
+
+static void find_buckets(const pd_quantized *q, const float *x, const tile *t)
+{
+    float buckets = (float)storages[q->storage].buckets, copy[TILE];
+    int32_t top[TILE] = { 0 };
+
+    for (int64_t row = 0; row < q->rows; row += t->rows) {
+        run r = run_at(q, t, row);
+        raise(top, without_diagonal(q, x, t, &r, copy), r.n);
+    }
+    for (int64_t i = t->cols; i < t->rows * t->cols; i++) {
+        if (top[i] > top[i % t->cols]) top[i % t->cols] = top[i];
+    }
+    for (int64_t j = 0; j < t->cols; j++) q->bucket[t->col + j] = pd_f32_from_bits((uint32_t)top[j]) / buckets;
+}
+
+static void quantize_tile(const pd_quantized *q, const float *x, const tile *t)
+{
+    float divisor[TILE], copy[TILE];
+
+    find_buckets(q, x, t);
+    spread(q, t, divisor);
+    for (int64_t j = 0; j < t->rows * t->cols; j++) divisor[j] = divisor[j] == 0 ? 1 : divisor[j];
+    for (int64_t row = 0; row < q->rows; row += t->rows) {
+        run r = run_at(q, t, row);
+        const float *at = without_diagonal(q, x, t, &r, copy);
+        if (q->storage == PD_STORE_INT8) encode_8((int8_t *)q->codes + r.offset, at, divisor, r.n);
+        else encode_16((int16_t *)q->codes + r.offset, at, divisor, r.n);
+    }
+}
+
+void pd_quantize(const pd_quantized *q, const float *x)
+{
+    if (!has_buckets(q->storage)) {
+        pd_convert(q->codes, PD_BF16, x, PD_F32, q->rows * q->cols);
+        return;
+    }
+    for (int64_t i = 0; q->diagonal_apart && i < q->rows; i++) q->diagonal[i] = x[i * q->cols + i];
+    for (int64_t col = 0; col < q->cols; col += TILE) {
+        tile t = tile_at(q, col);
+        quantize_tile(q, x, &t);
+    }
+}
+
+/* The run's values to `at`. */
+static void decode_run(float *at, const pd_quantized *q, const tile *t, const run *r, const float bucket[TILE])
+{
+    if (q->storage == PD_STORE_INT8) decode_8(at, (const int8_t *)q->codes + r->offset, bucket, r->n);
+    else decode_16(at, (const int16_t *)q->codes + r->offset, bucket, r->n);
+    for (int64_t i = 0; q->diagonal_apart && i < r->rows; i++) {
+        float *d = diagonal_entry(at, t, r, i);
+        if (d != NULL) *d += q->diagonal[r->row + i];
+    }
+}
+
+void pd_dequantize(float *x, const pd_quantized *q)
+{
+    float bucket[TILE];
+
+    if (!has_buckets(q->storage)) {
+        pd_convert(x, PD_F32, q->codes, PD_BF16, q->rows * q->cols);
+        return;
+    }
+    for (int64_t col = 0; col < q->cols; col += TILE) {
+        tile t = tile_at(q, col);
+        spread(q, &t, bucket);
+        for (int64_t row = 0; row < q->rows; row += t.rows) {
+            run r = run_at(q, &t, row);
+            decode_run(x + r.offset, q, &t, &r, bucket);
+        }
+    }
+}
+
+static bool holds_bf16(const pd_quantized *q, const float *x)
+{
+    float values[TILE];
+
+    for (int64_t i = 0, n = q->rows * q->cols; i < n; i += TILE) {
+        int64_t some = n - i < TILE ? n - i : TILE;
+        pd_convert(values, PD_F32, (const uint16_t *)q->codes + i, PD_BF16, some);
+        if (memcmp(values, x + i, (size_t)some * sizeof *x) != 0) return false;
+    }
+    return true;
+}
+
+bool pd_quantized_holds(const pd_quantized *q, const float *x)
+{
+    float bucket[TILE], values[TILE];
+
+    if (!has_buckets(q->storage)) return holds_bf16(q, x);
+    for (int64_t col = 0; col < q->cols; col += TILE) {
+        tile t = tile_at(q, col);
+        spread(q, &t, bucket);
+        for (int64_t row = 0; row < q->rows; row += t.rows) {
+            run r = run_at(q, &t, row);
+            decode_run(values, q, &t, &r, bucket);
+            if (memcmp(values, x + r.offset, (size_t)r.n * sizeof *x) != 0) return false;
+        }
+    }
+    return true;
+}

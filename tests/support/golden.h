@@ -1,0 +1,31 @@
+/* golden.h - a recorded file of numbered cases in $PARAMD_GOLDEN, for the tests of routines. */
+#ifndef PD_GOLDEN_H
+#define PD_GOLDEN_H
+
+#include <jansson.h>
+
+#include "safetensors.h"
+
+typedef struct golden_file {
+    void           *bytes;
+    pd_safetensors *tensors;
+    json_t         *config;
+} golden_file;
+
+/* False: it is not there, and the reason is printed: the test is skipped (exit 77). A file that is there and damaged ends the program. */
+bool golden_open(golden_file *file, const char *path);
+void golden_close(golden_file *file);
+
+/* The tensor of that name, or NULL. */
+const pd_st_tensor *golden_find(const golden_file *file, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Its elements, borrowed; may lie unaligned. */
+const void *golden_data(const golden_file *file, const pd_st_tensor *tensor);
+/* Elements of a tensor of float32. Gives: the caller frees. Ends the program where there is no such tensor. */
+float *golden_floats(const golden_file *file, const pd_st_tensor *tensor);
+/* config.cases, borrowed. */
+json_t *golden_cases(const golden_file *file);
+/* A member of a case. */
+int64_t golden_int(const json_t *entry, const char *key);
+double  golden_real(const json_t *entry, const char *key);
+
+#endif
