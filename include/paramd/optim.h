@@ -36,7 +36,7 @@ typedef struct pd_hyper {
     pd_hyper_type type;
     double        preset;           /* default; of a PD_CHOICE the index, of a PD_FLAG 0 or 1 */
     double        least, most;      /* inclusive range of PD_REAL and PD_INT */
-    const char   *choices;          /* PD_CHOICE: "none|sgd|adam"; else NULL */
+    const char   *choices;          /* PD_CHOICE: "none|sgd|adam"; PD_REAL and PD_INT: NULL, or a word that stands for `least` ("ready") */
     const char   *help;             /* one line */
     bool          per_step;         /* may come with a push or change while the job runs (lr may, a block size may not) */
 } pd_hyper;
@@ -95,6 +95,9 @@ PD_API int pd_model_step(pd_model *model, const pd_step_io *io, pd_error *err);
 
 /* Bytes of optimizer state (slots as stored, temporaries not counted). */
 PD_API int64_t pd_model_state_bytes(const pd_model *model);
+/* Copies one tensor of parameter `param`'s state to `out` in float32, whatever it is stored as: "momentum", number -1; "statistics", number 3.
+ * PD_NOT_FOUND: there is no such slot. PD_OUT_OF_RANGE: it does not have n elements. */
+PD_API int pd_model_read_slot(const pd_model *model, size_t param, const char *slot, int number, float *out, int64_t n, pd_error *err);
 
 #ifdef __cplusplus
 }

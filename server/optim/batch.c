@@ -38,7 +38,7 @@ pd_batch *pd_batch_new(pd_optim *const *optims, size_t n, int threads)
     assert(threads >= 1);
     if (batch == NULL) return NULL;
     for (size_t i = 0; i < n; i++) {
-        int64_t floats = (int64_t)optims[i]->basis->plan.scratch_floats;
+        int64_t floats = pd_floats_padded((int64_t)optims[i]->basis->plan.scratch_floats) + optims[i]->view_floats;
         units += optims[i]->most_units;
         if (floats > scratch) scratch = floats;
     }
@@ -92,6 +92,10 @@ static bool has_work(pd_optim *optim)
     for (;;) switch (optim->stage) {
     case PD_STAGE_IDLE:
         return false;
+    case PD_STAGE_OPEN:
+        if (optim->n_whole > 0 && !optim->opened) return true;
+        optim->stage = PD_STAGE_EARLY;
+        break;
     case PD_STAGE_EARLY:
         if (next_phase(optim, tasks ? optim->row->task_phase : optim->n_phases)) return true;
         optim->stage = tasks ? PD_STAGE_CAPTURE : PD_STAGE_LATE;
@@ -112,6 +116,10 @@ static bool has_work(pd_optim *optim)
         break;
     case PD_STAGE_LATE:
         if (next_phase(optim, optim->n_phases)) return true;
+        optim->stage = PD_STAGE_CLOSE;
+        break;
+    case PD_STAGE_CLOSE:
+        if (optim->n_whole > 0 && optim->opened) return true;
         pd_optim_end(optim);
         return false;
     }
@@ -126,6 +134,7 @@ static int64_t count_units(const pd_optim *optim)
 {
     const pd_plan *plan = &optim->basis->plan;
 
+    if (optim->stage == PD_STAGE_OPEN || optim->stage == PD_STAGE_CLOSE) return (int64_t)optim->n_whole;
     if (!in_phase(optim)) return (int64_t)optim->n_work;
     switch (optim->row->phases[optim->phase].kind) {
     case PD_RANGES: return plan->elements / plan->range_elements + (plan->elements % plan->range_elements != 0);
@@ -150,7 +159,9 @@ static void finish_work(const pd_batch *batch, const piece *p)
 {
     pd_optim *optim = p->optim;
 
-    if (optim->stage == PD_STAGE_CAPTURE) {
+    if (optim->stage == PD_STAGE_OPEN || optim->stage == PD_STAGE_CLOSE) {
+        optim->opened = optim->stage == PD_STAGE_OPEN;
+    } else if (optim->stage == PD_STAGE_CAPTURE) {
         pd_tasks_captured(optim);
     } else if (optim->stage == PD_STAGE_ADOPT) {
         pd_tasks_adopted(optim);
@@ -176,12 +187,19 @@ static void run_phase(const pd_batch *batch, const piece *p, int64_t index, int 
 
     memset(unit.partial, 0, sizeof batch->partial[0]);
     if (batch->scratch != NULL) unit.scratch = batch->scratch + thread * batch->scratch_floats;
-    if (phase->kind == PD_BLOCKS) unit.block = &plan->blocks[index];
+    if (phase->kind == PD_BLOCKS) {
+        unit.block = &plan->blocks[index];
+        if (optim->view_floats > 0) {
+            pd_block_open(optim, index, unit.scratch);
+            unit.scratch += optim->view_floats;
+        }
+    }
     if (phase->kind == PD_RANGES) {
         unit.first = index * plan->range_elements;
         unit.n = plan->elements - unit.first < plan->range_elements ? plan->elements - unit.first : plan->range_elements;
     }
     phase->run(&unit);
+    if (phase->kind == PD_BLOCKS && optim->view_floats > 0) pd_block_close(optim, index);
 }
 
 /* The piece that unit number u of the wave belongs to. */
@@ -202,6 +220,8 @@ static void run_unit(const pd_batch *batch, size_t n_pieces, int64_t u, int thre
     const piece *p = piece_of(batch->pieces, n_pieces, u);
 
     switch (p->optim->stage) {
+    case PD_STAGE_OPEN:    pd_stored_open(p->optim, (size_t)(u - p->first)); break;
+    case PD_STAGE_CLOSE:   pd_stored_close(p->optim, (size_t)(u - p->first)); break;
     case PD_STAGE_CAPTURE: pd_tasks_copy(p->optim, (size_t)(u - p->first)); break;
     case PD_STAGE_ADOPT:   pd_tasks_adopt(p->optim, (size_t)(u - p->first)); break;
     default:               run_phase(batch, p, u - p->first, thread);

@@ -56,70 +56,14 @@ void pd_optim_survey(const pd_row *row, const pd_declaration *params, size_t n, 
 
 /* ---- state ---- */
 
-static int64_t slot_elements(const pd_slot_spec *spec)
-{
-    int64_t n = 0;
-    int rc = pd_shape_elements(&spec->shape, &n);
-
-    assert(rc == PD_OK);
-    (void)rc;
-    return n;
-}
-
-static void fill_slot(float *at, const pd_slot_spec *spec)
-{
-    int64_t n = slot_elements(spec);
-
-    for (int64_t i = 0; i < n; i++) at[i] = spec->identity ? 0.0f : spec->fill;
-    if (!spec->identity) return;
-    assert(spec->shape.rank == 2);
-    for (int64_t i = 0; i < spec->shape.dim[0] && i < spec->shape.dim[1]; i++) at[i * spec->shape.dim[1] + i] = spec->fill;
-}
-
-/* Points the slots that are temporary, or those that are not, into `memory`. */
-static void place_slots(pd_optim *optim, float *memory, bool temporary)
-{
-    const pd_plan *plan = &optim->basis->plan;
-
-    for (size_t i = 0; i < plan->n_slots; i++) {
-        if (plan->slots[i].temporary != temporary) continue;
-        optim->slot[i] = memory;
-        if (memory != NULL) memory += pd_floats_padded(slot_elements(&plan->slots[i]));
-    }
-}
-
-static int measure_slots(pd_optim *optim)
-{
-    const pd_plan *plan = &optim->basis->plan;
-
-    for (size_t i = 0; i < plan->n_slots; i++) {
-        int64_t *sum = plan->slots[i].temporary ? &optim->temporary_floats : &optim->state_floats;
-        if (__builtin_add_overflow(*sum, pd_floats_padded(slot_elements(&plan->slots[i])), sum)) return PD_NO_MEMORY;
-    }
-    return PD_OK;
-}
-
-static int make_slots(pd_optim *optim)
-{
-    const pd_plan *plan = &optim->basis->plan;
-
-    if (measure_slots(optim) != PD_OK) return PD_NO_MEMORY;
-    if ((optim->slot = calloc(plan->n_slots + 1, sizeof *optim->slot)) == NULL) return PD_NO_MEMORY;
-    if (optim->state_floats == 0) return PD_OK;
-    if ((optim->state = pd_floats_new(optim->state_floats)) == NULL) return PD_NO_MEMORY;
-    place_slots(optim, optim->state, false);
-    for (size_t i = 0; i < plan->n_slots; i++)
-        if (!plan->slots[i].temporary) fill_slot(optim->slot[i], &plan->slots[i]);
-    return PD_OK;
-}
-
 static int make_tasks(pd_optim *optim)
 {
     const pd_plan *plan = &optim->basis->plan;
 
     if (plan->n_tasks == 0) return PD_OK;
     optim->work = calloc(plan->n_tasks, sizeof *optim->work);
-    return optim->work == NULL ? PD_NO_MEMORY : PD_OK;
+    optim->roots = calloc(plan->n_tasks, sizeof *optim->roots);
+    return optim->work == NULL || optim->roots == NULL ? PD_NO_MEMORY : PD_OK;
 }
 
 static int64_t most_units(const pd_plan *plan)
@@ -128,6 +72,7 @@ static int64_t most_units(const pd_plan *plan)
 
     if ((int64_t)plan->n_blocks > most) most = (int64_t)plan->n_blocks;
     if ((int64_t)plan->n_tasks > most) most = (int64_t)plan->n_tasks;
+    if ((int64_t)plan->n_slots > most) most = (int64_t)plan->n_slots;
     return most;
 }
 
@@ -135,9 +80,9 @@ static int64_t most_units(const pd_plan *plan)
 static double estimate_ns(const pd_optim *optim)
 {
     const pd_plan *plan = &optim->basis->plan;
-    double floats = 3.0 * (double)plan->elements + 2.0 * (double)(optim->state_floats + optim->temporary_floats);
+    double bytes = 3.0 * sizeof(float) * (double)plan->elements + 2.0 * (double)optim->state_bytes + 2.0 * sizeof(float) * (double)optim->temporary_floats;
 
-    return STEP_NS + floats * sizeof(float) / BYTES_PER_NS + plan->flops / FLOPS_PER_NS;
+    return STEP_NS + bytes / BYTES_PER_NS + plan->flops / FLOPS_PER_NS;
 }
 
 static int build(pd_optim *optim, const pd_declaration *declaration, const double *fact, pd_error *err)
@@ -152,7 +97,8 @@ static int build(pd_optim *optim, const pd_declaration *declaration, const doubl
     if ((rc = pd_plan_make(&optim->basis->plan, declaration, fact, err)) != PD_OK) return rc;
     while (optim->n_phases < PD_MAX_PHASES && optim->row->phases[optim->n_phases].run != NULL) optim->n_phases++;
     optim->total = calloc((size_t)optim->n_phases, sizeof *optim->total);
-    if (optim->total == NULL || make_slots(optim) != PD_OK || make_tasks(optim) != PD_OK) return PD_NO_MEMORY;
+    if (optim->total == NULL || make_tasks(optim) != PD_OK) return PD_NO_MEMORY;
+    if (pd_slots_measure(optim) != PD_OK || pd_slots_make(optim) != PD_OK) return PD_NO_MEMORY;
     optim->most_units = most_units(&optim->basis->plan);
     optim->cost_ns = estimate_ns(optim);
     return PD_OK;
@@ -178,6 +124,8 @@ void pd_optim_free(pd_optim *optim)
     pd_basis_drop(optim->basis);
     free(optim->slot);
     free(optim->state);
+    free(optim->stored);
+    free(optim->roots);
     free(optim->temporary);
     free(optim->total);
     free(optim->work);
@@ -202,6 +150,18 @@ pd_tensor pd_optim_slot(const pd_optim *optim, size_t i)
     return (pd_tensor){ optim->slot[i], optim->basis->plan.slots[i].shape };
 }
 
+void pd_optim_read_slot(const pd_optim *optim, size_t i, float *out)
+{
+    assert(i < optim->basis->plan.n_slots && optim->stage == PD_STAGE_IDLE && !optim->basis->plan.slots[i].temporary);
+    pd_slot_load(optim, (int)i, out);
+}
+
+pd_root_state pd_optim_root(const pd_optim *optim, size_t task)
+{
+    assert(task < optim->basis->plan.n_tasks);
+    return optim->roots[task];
+}
+
 /* ---- beginning a step; batch.c runs it ---- */
 
 void pd_optim_set_count(pd_optim *optim, int64_t count)
@@ -213,32 +173,26 @@ void pd_optim_set_count(pd_optim *optim, int64_t count)
 int pd_optim_begin(pd_optim *optim, const pd_step_io *io)
 {
     assert(optim->stage == PD_STAGE_IDLE && io->gradient != NULL);
-    if (optim->temporary_floats > 0) {
-        if ((optim->temporary = pd_floats_new(optim->temporary_floats)) == NULL) return PD_NO_MEMORY;
-        place_slots(optim, optim->temporary, true);
-    }
-    memset(optim->total, 0, (size_t)optim->n_phases * sizeof *optim->total);
     optim->io = *io;
+    if (pd_slots_open(optim) != PD_OK) return PD_NO_MEMORY;
+    memset(optim->total, 0, (size_t)optim->n_phases * sizeof *optim->total);
     optim->hyper = io->hypers != NULL ? io->hypers : optim->hypers.value;
     optim->count++;
     optim->phase = 0;
     optim->parked = false;
-    optim->stage = PD_STAGE_EARLY;
+    optim->stage = PD_STAGE_OPEN;
     return PD_OK;
 }
 
 void pd_optim_end(pd_optim *optim)
 {
     optim->stage = PD_STAGE_IDLE;
-    if (optim->temporary == NULL) return;
-    free(optim->temporary);
-    optim->temporary = NULL;
-    place_slots(optim, NULL, true);
+    pd_slots_close(optim);
 }
 
 void pd_optim_cancel(pd_optim *optim)
 {
-    assert(optim->stage == PD_STAGE_EARLY && optim->phase == 0);
+    assert(optim->stage == PD_STAGE_OPEN && optim->phase == 0);
     optim->count--;
     pd_optim_end(optim);
 }

@@ -32,8 +32,10 @@ const pd_hypers *pd_optim_hypers(const pd_optim *optim);
 int64_t          pd_optim_count(const pd_optim *optim);     /* of the step begun last; 0: none yet */
 int64_t          pd_optim_elements(const pd_optim *optim);
 int64_t          pd_optim_state_bytes(const pd_optim *optim);
-/* Borrowed view of slot i, for checkpoints, status and tests; 0 <= i < plan->n_slots. A temporary one has memory only during a step. */
+/* Borrowed view of slot i, for tests; 0 <= i < plan->n_slots. A temporary one, or one not stored as float32, has memory only during a step. */
 pd_tensor        pd_optim_slot(const pd_optim *optim, size_t i);
+/* Copies slot i to `out` in float32, whole and with both halves, however it is stored. Between two steps. */
+void             pd_optim_read_slot(const pd_optim *optim, size_t i, float *out);
 /* Estimated work of one step in bytes moved and operations, in nanoseconds of one core: for bounded batches. */
 double           pd_optim_cost_ns(const pd_optim *optim);
 
@@ -65,10 +67,23 @@ void     pd_optim_deliver(pd_optim *optim, pd_task *task);
 void     pd_task_free(pd_task *task);
 double   pd_task_cost(const pd_task *task);                 /* estimated operations: the pool runs the largest first */
 
+/* Which of plan->tasks it is. */
+int      pd_task_index(const pd_task *task);
+
 typedef struct pd_root_stats {
     int64_t due, adopted, failed, waits;    /* tasks; waits: times a step was parked */
+    int64_t replaced;                       /* PD_ROOT_READY: newer statistics came before it had run, or its result after a newer one */
     double  last_error, last_cost_ms;       /* largest among those adopted last */
 } pd_root_stats;
 pd_root_stats pd_optim_root_stats(const pd_optim *optim);
+
+/* What is known of the root that one task of the plan keeps. */
+typedef struct pd_root_state {
+    int64_t count;                          /* of the statistics that the root in use was made from; 0: none was adopted yet */
+    int64_t adopted, failed;
+    double  error, condition, ms;           /* of the task that ran last, adopted or refused; 0: not known */
+} pd_root_state;
+/* By plan->tasks; 0 <= task < plan->n_tasks. */
+pd_root_state pd_optim_root(const pd_optim *optim, size_t task);
 
 #endif

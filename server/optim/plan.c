@@ -54,14 +54,51 @@ void pd_plan_free(pd_plan *plan)
     memset(plan, 0, sizeof *plan);
 }
 
+static int64_t plus(int64_t bytes, int64_t more)
+{
+    return more == INT64_MAX || __builtin_add_overflow(bytes, more, &bytes) ? INT64_MAX : bytes;
+}
+
+static int64_t float_bytes(const pd_slot_spec *spec)
+{
+    int64_t elements;
+
+    return pd_shape_elements(&spec->shape, &elements) == PD_OK ? elements * (int64_t)sizeof(float) : INT64_MAX;
+}
+
+int64_t pd_slot_bytes(const pd_slot_spec *spec)
+{
+    int64_t bytes = float_bytes(spec), rows, cols;
+
+    if (spec->temporary) return 0;
+    if (spec->storage == PD_STORE_F32 || bytes == INT64_MAX) return bytes;
+    pd_slot_sides(spec, &rows, &cols);
+    return pd_quantized_bytes(spec->storage, spec->diagonal_apart, rows, cols);
+}
+
+void pd_slot_sides(const pd_slot_spec *spec, int64_t *rows, int64_t *cols)
+{
+    *rows = spec->shape.rank > 0 ? spec->shape.dim[0] : 1;
+    *cols = 1;
+    for (int d = 1; d < spec->shape.rank; d++) *cols *= spec->shape.dim[d];
+}
+
 int64_t pd_plan_state_bytes(const pd_plan *plan)
 {
-    int64_t bytes = 0, elements;
+    int64_t bytes = 0;
 
-    for (size_t i = 0; i < plan->n_slots; i++) {
-        if (plan->slots[i].temporary) continue;
-        if (pd_shape_elements(&plan->slots[i].shape, &elements) != PD_OK) return INT64_MAX;
-        if (__builtin_add_overflow(bytes, elements * (int64_t)sizeof(float), &bytes)) return INT64_MAX;
+    for (size_t i = 0; i < plan->n_slots && bytes < INT64_MAX; i++) bytes = plus(bytes, pd_slot_bytes(&plan->slots[i]));
+    return bytes;
+}
+
+int64_t pd_plan_task_bytes(const pd_plan *plan)
+{
+    int64_t bytes = 0;
+
+    for (size_t t = 0; t < plan->n_tasks && bytes < INT64_MAX; t++) {
+        const pd_task_spec *task = &plan->tasks[t];
+        for (int k = 0; k < task->n_inputs; k++) bytes = plus(bytes, float_bytes(&plan->slots[task->input[k]]));
+        for (int k = 0; k < task->n_outputs; k++) bytes = plus(bytes, float_bytes(&plan->slots[task->output[k]]));
     }
     return bytes;
 }
@@ -84,7 +121,7 @@ int pd_plan_make(pd_plan *plan, const pd_declaration *declaration, const double 
         pd_plan_free(plan);
         return rc == PD_NO_MEMORY ? pd_fail(err, rc, "parameter %s: out of memory", declaration->name) : rc;
     }
-    assert(plan->range_elements > 0 && plan->root_delay >= 0);
+    assert(plan->range_elements > 0 && plan->root_delay >= PD_ROOT_READY);
     assert(plan->n_tasks == 0 || (row->task != NULL && row->due != NULL));
     return PD_OK;
 }

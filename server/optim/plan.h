@@ -10,8 +10,14 @@
 int pd_plan_make(pd_plan *plan, const pd_declaration *declaration, const double *fact, pd_error *err);
 void pd_plan_free(pd_plan *plan);       /* frees the arrays, not the struct; accepts an empty plan */
 
-/* Bytes of state: slots that are not temporary. INT64_MAX where the sum does not fit. */
+/* Bytes of state: slots that are not temporary, as they are stored. INT64_MAX where the sum does not fit. */
 int64_t pd_plan_state_bytes(const pd_plan *plan);
+/* Bytes of one slot's state; 0 of a temporary one. INT64_MAX where that does not fit. */
+int64_t pd_slot_bytes(const pd_slot_spec *spec);
+/* A slot as the matrix that quantize.h sees: its first dimension, and the product of the others. */
+void    pd_slot_sides(const pd_slot_spec *spec, int64_t *rows, int64_t *cols);
+/* Bytes that one capture of all tasks copies and reserves for results. INT64_MAX where that does not fit. */
+int64_t pd_plan_task_bytes(const pd_plan *plan);
 
 /* ---- for rows ---- */
 

@@ -11,7 +11,8 @@
  *     phases[0 .. task_phase)            e.g. statistics
  *     capture the tasks due at this count        (private copies of their input slots)
  *     wait for and adopt the tasks captured d steps ago   (d = 0: those just captured; where a group's counter runs on in steps that
- *                                                          this parameter does not take, also those captured before)
+ *                                                          this parameter does not take, also those captured before;
+ *                                                          PD_ROOT_READY: whichever are back, without waiting)
  *     phases[task_phase .. n)            e.g. precondition, graft, move
  *
  * Whoever runs it (the step thread, a test, another program) runs each phase over all units under one
@@ -21,6 +22,7 @@
 #define PD_ROW_H
 
 #include "paramd/optim.h"
+#include "quantize.h"
 
 #define PD_MAX_PHASES   12
 #define PD_MAX_PARTIALS 8       /* numbers a unit leaves behind in a phase */
@@ -54,6 +56,14 @@ typedef struct pd_slot_spec {
     float       fill;           /* initial value */
     bool        identity;       /* matrix: fill on the diagonal, zero elsewhere */
     bool        temporary;      /* lives for one step only: not state, not saved; starts undefined */
+    bool        in_after;       /* temporary, shaped as the parameter: may be the memory of `after`, so whoever writes an element of `after` has read
+                                   that element of the slot. Saves a pass over memory; at most one such slot */
+    bool        symmetric;      /* matrix: phases keep its lower half alone; a task's copy, and what others read, has both */
+    pd_storage  storage;        /* PD_STORE_F32, or how it is kept between steps. Phases see float32 all the same: what they leave is stored at the end
+                                   of the step, or of the unit where it is blockwise; a slot that they leave as it was keeps its codes */
+    bool        diagonal_apart; /* int8 and int16, square: the diagonal is kept in float32 */
+    bool        blockwise;      /* only units and tasks of `block` touch it; then its float32 form exists only while one of them runs */
+    int         block;
 } pd_slot_spec;
 
 /* Recomputation of one block's root: runs on the root pool on copies of slots. */
@@ -65,6 +75,8 @@ typedef struct pd_task_spec {
     double  cost;               /* estimated floating-point operations: due tasks run largest first */
 } pd_task_spec;
 
+#define PD_ROOT_READY (-1)                  /* root_delay: adopt as soon as it is there; which step that is depends on timing */
+
 /* Filled by `plan` through the pd_plan_* functions of plan.h; arrays belong to the plan. A row finds `shape` as declared,
  * range_elements = PD_RANGE_ELEMENTS and the rest empty. */
 typedef struct pd_plan {
@@ -75,7 +87,7 @@ typedef struct pd_plan {
     pd_task_spec *tasks;    size_t n_tasks;
     int64_t       range_elements;           /* size of a range unit; the last one may be shorter */
     size_t        scratch_floats;           /* a unit's private scratch memory, largest over the phases */
-    int           root_delay;               /* d */
+    int           root_delay;               /* d, or PD_ROOT_READY */
     double        flops;                    /* estimate for one step beyond one pass over gradient, weights and slots: products of matrices */
 } pd_plan;
 
@@ -122,9 +134,11 @@ typedef struct pd_task_view {
     const double       *hyper;              /* values in force when it was captured */
     const double       *fact;
     int64_t             count;              /* step of the statistics */
-    const float *const *input;              /* copies, in the order of spec->input */
+    float *const       *input;              /* copies of its own, in the order of spec->input: the task may use them as workspace */
     float       *const *output;             /* to be filled, in the order of spec->output */
-    double              error;              /* out: a measure of the result's error (row's own meaning) */
+    double              error;              /* out, also of a result that is refused: a measure of its error (row's own meaning) */
+    double              condition;          /* out: estimated condition number of what was inverted; 0: not known */
+    int                 status;             /* for `note`: PD_OK, the result was adopted; else it was refused, and why */
 } pd_task_view;
 
 /* ---- the row ---- */
@@ -151,9 +165,12 @@ struct pd_row {
      * the last good one stays. Unlike a phase it may allocate what it works with. */
     int  (*task)(pd_task_view *task);
     /* Puts a finished result into its slots. The tasks of one step are adopted at the same time, so they must not share a slot: a row
-     * whose roots change what belongs to several of them makes one task of those. NULL: each output is copied over
-     * the slot it is shaped after. */
+     * whose roots change what belongs to several of them makes one task of those. NULL: each output is copied over (or stored in)
+     * the slot it is shaped after; a row with blockwise slots leaves it NULL. */
     void (*adopt)(const pd_task_view *task, float *const *slot);
+    /* Keeps what the state records of a task that has run, adopted (before this) or refused: its error, say. Of slots stored as float32, and no
+     * element that another task of that step writes. NULL: nothing. */
+    void (*note)(const pd_task_view *task, float *const *slot);
 };
 
 extern const pd_row *const pd_rows[];       /* table.c: every optimizer the server knows; ends with NULL */

@@ -16,12 +16,20 @@ void pd_basis_drop(pd_basis *basis);
 /* Where a step stands. */
 typedef enum pd_stage {
     PD_STAGE_IDLE,          /* no step under way */
+    PD_STAGE_OPEN,          /* float32 forms of the slots that are stored otherwise */
     PD_STAGE_EARLY,         /* phases before task_phase */
     PD_STAGE_CAPTURE,       /* copying inputs of the tasks due now */
     PD_STAGE_WAIT,          /* until what is to be adopted now is back */
     PD_STAGE_ADOPT,
     PD_STAGE_LATE,          /* phases from task_phase on */
+    PD_STAGE_CLOSE,         /* those slots stored again */
 } pd_stage;
+
+/* A slot that is not stored as float32. */
+typedef struct pd_stored {
+    int          slot;
+    pd_quantized codes;
+} pd_stored;
 
 typedef struct pd_slip pd_slip;
 
@@ -33,9 +41,13 @@ struct pd_optim {
     int64_t       most_units;       /* of a stage, over the stages */
     double        cost_ns;
 
-    float       **slot;             /* by plan->slots */
-    float        *state;            /* memory of those that are not temporary */
-    int64_t       state_floats, temporary_floats;
+    float       **slot;             /* by plan->slots: float32, NULL while there is no such form */
+    void         *state;            /* memory of those that are not temporary */
+    pd_stored    *stored;           /* in the order of their blocks, after those that belong to the whole parameter */
+    size_t        n_stored, n_whole;
+    int64_t       view_floats;      /* float32 forms of a block's, the largest over the blocks */
+    int64_t       state_bytes, temporary_floats;        /* in memory; temporary: with a slot that may be in `after` */
+    int64_t       after_floats;     /* of that slot */
     int64_t       count;
 
     /* the step under way */
@@ -44,12 +56,14 @@ struct pd_optim {
     bool          parked;           /* counted as a wait */
     pd_step_io    io;
     const double *hyper;            /* in force */
-    float        *temporary;        /* memory of temporary slots */
+    bool          opened;           /* slots of the whole parameter that are stored otherwise have their float32 form */
+    float        *temporary;        /* memory of temporary slots, and of those forms */
     double      (*total)[PD_MAX_PARTIALS];
 
     /* tasks */
     pd_task     **work;             /* being copied or adopted: room for one of each of the plan */
     size_t        n_work;
+    pd_root_state *roots;           /* by plan->tasks */
     pd_slip      *oldest, *newest;  /* one for each task captured and not adopted, in the order of capture */
     pd_slip      *to_hand_out;      /* the first of them that pd_optim_capture has not given */
     pd_root_stats stats;
@@ -60,6 +74,7 @@ struct pd_slip {
     pd_slip *next;
     int64_t  count;                 /* step it was captured in */
     pd_task *task;                  /* NULL while it is away */
+    bool     back;
 };
 
 struct pd_task {
@@ -83,6 +98,27 @@ int64_t pd_floats_padded(int64_t n);
 /* One more value folded in. */
 double pd_folded(pd_fold fold, double sofar, double value);
 
+/* ---- slots that are stored in fewer bits: stored.c ---- */
+
+/* Finds them, and lays out everything's memory: fills stored, view_floats, state_bytes, temporary_floats. PD_NO_MEMORY. */
+int  pd_slots_measure(pd_optim *optim);
+/* Makes the state in its initial values. PD_NO_MEMORY. */
+int  pd_slots_make(pd_optim *optim);
+/* Memory for a step's temporary slots and float32 forms. PD_NO_MEMORY. */
+int  pd_slots_open(pd_optim *optim);
+void pd_slots_close(pd_optim *optim);
+/* Those that a block's units see: first and one past the last in optim->stored. */
+void pd_stored_of_block(const pd_optim *optim, int64_t block, size_t *first, size_t *end);
+/* Float32 forms of a block's slots in `memory` (view_floats), before a unit, and back after it. Any thread of a phase. */
+void pd_block_open(const pd_optim *optim, int64_t block, float *memory);
+void pd_block_close(const pd_optim *optim, int64_t block);
+/* The same for optim->stored[i], i < n_whole, over a step. */
+void pd_stored_open(const pd_optim *optim, size_t i);
+void pd_stored_close(const pd_optim *optim, size_t i);
+/* A whole copy of slot i, with both halves, from wherever it is. And back, a task's result. */
+void pd_slot_load(const pd_optim *optim, int slot, float *to);
+void pd_slot_store(const pd_optim *optim, int slot, const float *from);
+
 /* The step is over: its temporary memory goes. */
 void pd_optim_end(pd_optim *optim);
 /* Undoes pd_optim_begin: nothing has run yet. */
@@ -98,9 +134,9 @@ void pd_tasks_copy(const pd_optim *optim, size_t i);
 void pd_tasks_captured(pd_optim *optim);
 /* Nothing that must be adopted in this step is away. */
 bool pd_tasks_are_back(const pd_optim *optim);
-/* Puts what is to be adopted now in optim->work, the tasks of one step at a time, oldest first; counts and frees those that failed. */
+/* Puts what is to be adopted now in optim->work, the tasks of one step at a time, oldest first. */
 void pd_tasks_collect(pd_optim *optim);
-/* Puts the result of optim->work[i] into its slots. Any thread of a phase. */
+/* Puts the result of optim->work[i] into its slots, unless it failed. Any thread of a phase. */
 void pd_tasks_adopt(const pd_optim *optim, size_t i);
 void pd_tasks_adopted(pd_optim *optim);
 /* Frees all that the optim still holds. */

@@ -1,4 +1,5 @@
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,7 +52,7 @@ static pd_task *task_new(const pd_optim *optim, const pd_task_spec *spec)
     task->basis = optim->basis;
     task->basis->refs++;
     task->view = (pd_task_view){ .plan = &task->basis->plan, .spec = spec, .hyper = task->hyper, .fact = task->basis->fact, .count = optim->count,
-                                 .input = (const float *const *)task->input, .output = task->output };
+                                 .input = task->input, .output = task->output };
     if ((task->slip = calloc(1, sizeof *task->slip)) != NULL && give_memory(task, &optim->basis->plan)) return task;
     free(task->slip);
     pd_task_free(task);
@@ -84,8 +85,7 @@ void pd_tasks_copy(const pd_optim *optim, size_t i)
 {
     pd_task *task = optim->work[i];
 
-    for (int k = 0; k < task->view.spec->n_inputs; k++)
-        memcpy(task->input[k], optim->slot[task->view.spec->input[k]], (size_t)task->input_elements[k] * sizeof(float));
+    for (int k = 0; k < task->view.spec->n_inputs; k++) pd_slot_load(optim, task->view.spec->input[k], task->input[k]);
 }
 
 void pd_tasks_captured(pd_optim *optim)
@@ -121,7 +121,10 @@ static int run_checked(pd_task *task)
     int rc;
 
     for (int i = 0; i < spec->n_inputs; i++)
-        if (!pd_all_finite(task->input[i], PD_F32, task->input_elements[i])) return PD_INVALID_ARGUMENT;
+        if (!pd_all_finite(task->input[i], PD_F32, task->input_elements[i])) {
+            task->view.error = NAN;
+            return PD_INVALID_ARGUMENT;
+        }
     if ((rc = task->row->task(&task->view)) != PD_OK) return rc;
     for (int i = 0; i < spec->n_outputs; i++)
         if (!pd_all_finite(task->output[i], PD_F32, task->output_elements[i])) return PD_OUT_OF_RANGE;
@@ -135,6 +138,7 @@ void pd_task_run(pd_task *task)
 
 void   pd_task_took(pd_task *task, double ms) { task->ms = ms; }
 double pd_task_cost(const pd_task *task)      { return task->view.spec->cost; }
+int    pd_task_index(const pd_task *task)     { return (int)(task->view.spec - task->basis->plan.tasks); }
 
 /* ---- back ---- */
 
@@ -142,77 +146,114 @@ void pd_optim_deliver(pd_optim *optim, pd_task *task)
 {
     assert(task->basis == optim->basis && task->slip->task == NULL);
     task->slip->task = task;
+    task->slip->back = true;
 }
 
-/* The task behind it (NULL is fine) is to be adopted in this step. */
+static bool adopts_when_ready(const pd_optim *optim)
+{
+    return optim->basis->plan.root_delay == PD_ROOT_READY;
+}
+
+/* The task behind it is to be adopted in this step. */
 static bool is_due(const pd_optim *optim, const pd_slip *slip)
 {
-    return slip != NULL && slip->count <= optim->count - optim->basis->plan.root_delay;
+    if (adopts_when_ready(optim)) return slip->back;
+    return slip->count <= optim->count - optim->basis->plan.root_delay;
 }
 
 bool pd_tasks_are_back(const pd_optim *optim)
 {
-    for (const pd_slip *slip = optim->oldest; is_due(optim, slip); slip = slip->next)
-        if (slip->task == NULL || slip == optim->to_hand_out) return false;
+    if (adopts_when_ready(optim)) return true;
+    for (const pd_slip *slip = optim->oldest; slip != NULL && is_due(optim, slip); slip = slip->next)
+        if (!slip->back) return false;
     return true;
 }
 
-/* Takes the oldest slip away and gives its task. */
-static pd_task *take_oldest(pd_optim *optim)
+/* Takes the slip after `before` (NULL: the oldest) away and gives its task. */
+static pd_task *take_out(pd_optim *optim, pd_slip *before)
 {
-    pd_slip *slip = optim->oldest;
+    pd_slip **link = before == NULL ? &optim->oldest : &before->next, *slip = *link;
     pd_task *task = slip->task;
 
-    optim->oldest = slip->next;
-    if (optim->oldest == NULL) optim->newest = NULL;
+    *link = slip->next;
+    if (optim->newest == slip) optim->newest = before;
     free(slip);
     return task;
 }
 
+/* It was never run because newer statistics came, or a newer root is in use already. */
+static bool is_stale(const pd_optim *optim, const pd_task *task)
+{
+    return adopts_when_ready(optim) && (task->status == PD_CANCELLED || task->view.count < optim->roots[pd_task_index(task)].count);
+}
+
 void pd_tasks_collect(pd_optim *optim)
 {
+    pd_slip *before = NULL, *slip;
+
     optim->n_work = 0;
-    while (is_due(optim, optim->oldest)) {
+    while ((slip = before == NULL ? optim->oldest : before->next) != NULL) {
         pd_task *task;
-        if (optim->n_work > 0 && optim->oldest->count != optim->work[0]->view.count) return;
-        task = take_oldest(optim);
-        if (task->status == PD_OK) {
-            optim->work[optim->n_work++] = task;
-        } else {
-            optim->stats.failed++;
+        if (!is_due(optim, slip) || (optim->n_work > 0 && slip->count != optim->work[0]->view.count)) {
+            before = slip;
+            continue;
+        }
+        task = take_out(optim, before);
+        if (is_stale(optim, task)) {
+            optim->stats.replaced++;
             pd_task_free(task);
+        } else {
+            optim->work[optim->n_work++] = task;
         }
     }
 }
 
-void pd_tasks_adopt(const pd_optim *optim, size_t i)
+static void adopt(const pd_optim *optim, const pd_task *task)
 {
-    const pd_task *task = optim->work[i];
-
     if (optim->row->adopt != NULL) {
         optim->row->adopt(&task->view, optim->slot);
         return;
     }
-    for (int k = 0; k < task->view.spec->n_outputs; k++)
-        memcpy(optim->slot[task->view.spec->output[k]], task->output[k], (size_t)task->output_elements[k] * sizeof(float));
+    for (int k = 0; k < task->view.spec->n_outputs; k++) pd_slot_store(optim, task->view.spec->output[k], task->output[k]);
+}
+
+void pd_tasks_adopt(const pd_optim *optim, size_t i)
+{
+    pd_task *task = optim->work[i];
+
+    task->view.status = task->status;
+    if (task->status == PD_OK) adopt(optim, task);
+    if (task->status != PD_CANCELLED && optim->row->note != NULL) optim->row->note(&task->view, optim->slot);
+}
+
+static void count_task(pd_root_stats *stats, pd_root_state *root, const pd_task *task)
+{
+    bool good = task->status == PD_OK;
+
+    root->error = task->view.error;
+    root->condition = task->view.condition;
+    root->ms = task->ms;
+    root->adopted += good;
+    root->failed += !good;
+    stats->adopted += good;
+    stats->failed += !good;
+    if (!good) return;
+    root->count = task->view.count;
+    if (task->view.error > stats->last_error) stats->last_error = task->view.error;
+    if (task->ms > stats->last_cost_ms) stats->last_cost_ms = task->ms;
 }
 
 void pd_tasks_adopted(pd_optim *optim)
 {
-    pd_root_stats *stats = &optim->stats;
-
-    stats->last_error = stats->last_cost_ms = 0;
+    optim->stats.last_error = optim->stats.last_cost_ms = 0;
     for (size_t i = 0; i < optim->n_work; i++) {
-        pd_task *task = optim->work[i];
-        stats->adopted++;
-        if (task->view.error > stats->last_error) stats->last_error = task->view.error;
-        if (task->ms > stats->last_cost_ms) stats->last_cost_ms = task->ms;
-        pd_task_free(task);
+        count_task(&optim->stats, &optim->roots[pd_task_index(optim->work[i])], optim->work[i]);
+        pd_task_free(optim->work[i]);
     }
     optim->n_work = 0;
 }
 
 void pd_tasks_free(pd_optim *optim)
 {
-    while (optim->oldest != NULL) pd_task_free(take_oldest(optim));
+    while (optim->oldest != NULL) pd_task_free(take_out(optim, NULL));
 }
