@@ -28,6 +28,7 @@ typedef enum pd_stage {
 /* A slot that is not stored as float32. */
 typedef struct pd_stored {
     int          slot;
+    int          block;             /* -1: the whole parameter's */
     pd_quantized codes;
 } pd_stored;
 

@@ -52,13 +52,11 @@ static int measure_slot(pd_optim *optim, const pd_slot_spec *spec)
     return PD_OK;
 }
 
-static int by_block(const void *left, const void *right, void *slots)
+static int by_block(const void *left, const void *right)
 {
-    int a = ((const pd_stored *)left)->slot, b = ((const pd_stored *)right)->slot;
-    const pd_slot_spec *x = (const pd_slot_spec *)slots + a, *y = (const pd_slot_spec *)slots + b;
-    int x_block = x->blockwise ? x->block : -1, y_block = y->blockwise ? y->block : -1;
+    const pd_stored *a = left, *b = right;
 
-    return x_block != y_block ? (x_block > y_block) - (x_block < y_block) : (a > b) - (a < b);
+    return a->block != b->block ? (a->block > b->block) - (a->block < b->block) : (a->slot > b->slot) - (a->slot < b->slot);
 }
 
 static int list_stored(pd_optim *optim)
@@ -69,11 +67,12 @@ static int list_stored(pd_optim *optim)
     if (optim->n_stored == 0) return PD_OK;
     if ((optim->stored = calloc(optim->n_stored, sizeof *optim->stored)) == NULL) return PD_NO_MEMORY;
     for (size_t i = 0, n = 0; i < plan->n_slots; i++) {
-        if (!is_stored(&plan->slots[i])) continue;
-        optim->stored[n++].slot = (int)i;
-        optim->n_whole += !plan->slots[i].blockwise;
+        const pd_slot_spec *spec = &plan->slots[i];
+        if (!is_stored(spec)) continue;
+        optim->stored[n++] = (pd_stored){ .slot = (int)i, .block = spec->blockwise ? spec->block : -1 };
+        optim->n_whole += !spec->blockwise;
     }
-    qsort_r(optim->stored, optim->n_stored, sizeof *optim->stored, by_block, plan->slots);
+    qsort(optim->stored, optim->n_stored, sizeof *optim->stored, by_block);
     return PD_OK;
 }
 
@@ -83,11 +82,11 @@ void pd_stored_of_block(const pd_optim *optim, int64_t block, size_t *first, siz
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (spec_of(optim, optim->stored[middle].slot)->block < block) low = middle + 1;
+        if (optim->stored[middle].block < block) low = middle + 1;
         else high = middle;
     }
     *first = low;
-    while (low < optim->n_stored && spec_of(optim, optim->stored[low].slot)->block == block) low++;
+    while (low < optim->n_stored && optim->stored[low].block == block) low++;
     *end = low;
 }
 
@@ -95,7 +94,7 @@ static void measure_views(pd_optim *optim)
 {
     for (size_t first = optim->n_whole, end; first < optim->n_stored; first = end) {
         int64_t floats = 0;
-        pd_stored_of_block(optim, spec_of(optim, optim->stored[first].slot)->block, &first, &end);
+        pd_stored_of_block(optim, optim->stored[first].block, &first, &end);
         for (size_t i = first; i < end; i++) floats += pd_floats_padded(elements_of(spec_of(optim, optim->stored[i].slot)));
         if (floats > optim->view_floats) optim->view_floats = floats;
     }
