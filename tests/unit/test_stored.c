@@ -294,27 +294,34 @@ static void a_step_in_place_gives_the_bits_of_one_beside(void **state)
     }
 }
 
-static void what_a_step_leaves_alone_keeps_its_codes(void **state)
+static void lazy_step(pd_optim *optim, const float *G, float *W)
 {
-    pd_optim *optim = new_optim(PD_STORE_INT16, 0);
-    float W[ROWS * COLS] = { 0 }, G[ROWS * COLS], before[SIDE * SIDE];
     double lazy[PD_MAX_HYPERS];
 
-    (void)state;
-    fill_gradient(G, 1);
-    step(optim, G, W, W);
-    pd_optim_read_slot(optim, (size_t)statistics_of(0), before);
     memcpy(lazy, pd_optim_hypers(optim)->value, sizeof lazy);
     lazy[LAZY] = 1;
-    for (int s = 0; s < 50; s++) {
-        assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ .gradient = G, .before = W, .after = W, .hypers = lazy }), PD_OK);
-        do {
-            assert_int_equal(pd_batch_run(&optim, 1, 1), PD_OK);
-            run_tasks(optim);
-        } while (!pd_optim_done(optim));
+    assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ .gradient = G, .before = W, .after = W, .hypers = lazy }), PD_OK);
+    do {
+        assert_int_equal(pd_batch_run(&optim, 1, 1), PD_OK);
+        run_tasks(optim);
+    } while (!pd_optim_done(optim));
+}
+
+/* Storing again what was read gives another bucket for about 8 of 1000 columns in int8: so, many columns. */
+static void what_a_step_leaves_alone_keeps_its_codes(void **state)
+{
+    (void)state;
+    for (int seed = 0; seed < 120; seed++) {
+        pd_optim *optim = new_optim(PD_STORE_INT8, 0);
+        float W[ROWS * COLS] = { 0 }, G[ROWS * COLS], before[BLOCKS][SIDE * SIDE];
+        fill_gradient(G, seed);
+        step(optim, G, W, W);
+        for (int b = 0; b < BLOCKS; b++) pd_optim_read_slot(optim, (size_t)statistics_of(b), before[b]);
+        lazy_step(optim, G, W);
+        lazy_step(optim, G, W);
+        for (int b = 0; b < BLOCKS; b++) assert_slot(optim, statistics_of(b), before[b]);
+        pd_optim_free(optim);
     }
-    assert_slot(optim, statistics_of(0), before);
-    pd_optim_free(optim);
 }
 
 static void a_symmetric_slot_is_read_with_both_halves(void **state)
