@@ -1,0 +1,256 @@
+/* Coupled Newton in float64: google_shampoo's page, 5.1 to 5.4; Higham, Functions of Matrices, equation 7.18.
+ *
+ *     M = z (A + ridge I), H = z^(1/p) I;      T = ((p + 1) I - M) / p,  M <- T^p M,  H <- H T
+ *
+ * M goes to I and H to the root. Padding is never built: its block of M stays x I, and x enters every measure of M. H and T of the
+ * padding are of no use to the corner. Products are true ones, not symmetric halves: A may be asymmetric by what quantizing did to it. */
+#include "root.h"
+
+#include <assert.h>
+#include <cblas.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatch.h"
+#include "root_parts.h"
+
+enum { MOST_STEPS = 100, MOST_SPARE = 3 };
+static const double tolerance = 1e-6;           /* of max |M - I| */
+static const double most_growth = 1.2;          /* of it in one step: it may grow before it falls */
+
+typedef struct newton {
+    int64_t n;
+    int     p;
+    double *M, *H, *T, *spare[MOST_SPARE];      /* (n, n) without gaps; `spare` hold nothing */
+    int     n_spare;
+    double *memory;
+    double *v, *u;                              /* n */
+    int64_t pads;                               /* rows of padding */
+    double  x;                                  /* the padding block of M is x I */
+} newton;
+
+/* T^p needs, beside T, its square to be squared again, the product so far where p has more than one bit, and what is being computed. */
+static int newton_new(newton *w, int64_t n, int p)
+{
+    int count = __builtin_popcount((unsigned)p) == 1 ? 2 : MOST_SPARE;
+    double *at = pd_root_room(n, 3 + count, sizeof(double), 2 * (size_t)n * sizeof(double));
+    size_t each = (size_t)n * (size_t)n;                    /* no overflow where there was memory */
+
+    if (at == NULL) return PD_NO_MEMORY;
+    *w = (newton){ .n = n, .p = p, .memory = at, .M = at, .H = at + each, .T = at + 2 * each, .n_spare = count };
+    for (int i = 0; i < count; i++) w->spare[i] = at + (size_t)(3 + i) * each;
+    w->v = at + (size_t)(3 + count) * each;
+    w->u = w->v + n;
+    return PD_OK;
+}
+
+static void newton_free(newton *w) { free(w->memory); }
+
+static double *take(newton *w)
+{
+    assert(w->n_spare > 0);
+    return w->spare[--w->n_spare];
+}
+
+static void put_back(newton *w, double *one) { w->spare[w->n_spare++] = one; }
+
+/* ---- passes over a matrix ---- */
+
+/* Gives A B in a matrix taken from the spare ones. */
+static double *product(newton *w, const double *A, const double *B)
+{
+    int n = (int)w->n;
+    double *C = take(w);
+
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1, A, n, B, n, 0, C, n);
+    return C;
+}
+
+static void add_to_diagonal(double *S, int64_t n, double a)
+{
+    for (int64_t i = 0; i < n; i++) S[i * n + i] += a;
+}
+
+PD_CLONES static void scale(double *to, const double *from, double a, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) to[i] = a * from[i];
+}
+
+/* Largest |x| as its bits: these order as the numbers do, with every NaN above infinity. */
+PD_CLONES static int64_t largest_bits(const double *x, int64_t n)
+{
+    int64_t most = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        int64_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        bits &= INT64_MAX;
+        most = bits > most ? bits : most;
+    }
+    return most;
+}
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* max |M - I|; NaN where there is one. */
+static double distance_from_identity(const newton *w)
+{
+    double most, off = w->x - 1;
+    int64_t bits = w->pads > 0 ? largest_bits(&off, 1) : 0;
+
+    for (int64_t i = 0; i < w->n; i++) {
+        const double *row = w->M + i * w->n;
+        off = row[i] - 1;
+        bits = larger(bits, largest_bits(&off, 1));
+        bits = larger(bits, larger(largest_bits(row, i), largest_bits(row + i + 1, w->n - i - 1)));
+    }
+    memcpy(&most, &bits, sizeof most);
+    return most;
+}
+
+static double sum_of_squares(const double *S, int64_t n)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < n; i++) sum += cblas_ddot((int)n, S + i * n, 1, S + i * n, 1);
+    return sum;
+}
+
+/* ---- the iteration ---- */
+
+/* T^p by repeated squaring, from the lowest bit of p; T stays. It is w->T itself where p is 1, else the caller puts it back. */
+static double *power(newton *w)
+{
+    double *square = w->T, *so_far = NULL;
+
+    for (int p = w->p;;) {
+        double *next;
+        if (p & 1) {
+            next = so_far == NULL ? square : product(w, so_far, square);
+            if (so_far != NULL && so_far != w->T) put_back(w, so_far);
+            so_far = next;
+        }
+        if ((p >>= 1) == 0) break;
+        next = product(w, square, square);
+        if (square != w->T && square != so_far) put_back(w, square);
+        square = next;
+    }
+    if (square != so_far) put_back(w, square);
+    return so_far;
+}
+
+/* T, and the next M; the last one is put back. */
+static void step(newton *w)
+{
+    double part = -1.0 / w->p, *last = w->M, *raised;
+
+    scale(w->T, w->M, part, w->n * w->n);
+    add_to_diagonal(w->T, w->n, 1 - part);
+    raised = power(w);
+    w->M = product(w, raised, last);
+    put_back(w, last);
+    if (raised != w->T) put_back(w, raised);
+    w->x *= pow(1 - part + part * w->x, w->p);
+}
+
+static void advance_root(newton *w)
+{
+    double *last = w->H;
+
+    w->H = product(w, last, w->T);
+    put_back(w, last);
+}
+
+/* M holds A + ridge I, and x the same of the padding. Gives max |M - I| of the last M. Where that grew too much H stays the root of the step
+ * before: upstream stops there, with this measure of the step after. */
+static double iterate(newton *w, int *steps)
+{
+    double norm = sqrt(sum_of_squares(w->M, w->n) + (double)w->pads * w->x * w->x);
+    double z = (1.0 + w->p) / (2 * norm), error;
+
+    scale(w->M, w->M, z, w->n * w->n);
+    w->x *= z;
+    memset(w->H, 0, (size_t)w->n * (size_t)w->n * sizeof *w->H);
+    add_to_diagonal(w->H, w->n, pow(z, 1.0 / w->p));
+    error = distance_from_identity(w);
+    for (*steps = 0; *steps < MOST_STEPS && error > tolerance;) {           /* not with a NaN */
+        double last = error;
+        step(w);
+        ++*steps;
+        error = distance_from_identity(w);
+        if (!(error < most_growth * last)) break;
+        advance_root(w);
+    }
+    return error;
+}
+
+/* ---- the condition ---- */
+
+/* |S^p| from below, by `rounds` of it on a vector. */
+static double norm_of_power(newton *w, const double *S, int p, int rounds)
+{
+    int n = (int)w->n;
+    double grown = 1;
+
+    pd_start_vector(w->v, n);
+    for (int i = 0; i < p * rounds; i++) {
+        double norm = cblas_dnrm2(n, w->v, 1);
+        if (i % p == 0) grown = 1;
+        cblas_dgemv(CblasRowMajor, CblasNoTrans, n, n, 1 / norm, S, n, w->v, 1, 0, w->u, 1);
+        cblas_dcopy(n, w->u, 1, w->v, 1);
+        grown *= cblas_dnrm2(n, w->v, 1);
+    }
+    return grown;
+}
+
+/* Of A + ridge I: its norm times that of the root's power, its inverse. */
+static double condition(newton *w, pd_mat A, double ridge)
+{
+    pd_root_widen(w->T, A);
+    add_to_diagonal(w->T, w->n, ridge);
+    return norm_of_power(w, w->T, 1, 8) * norm_of_power(w, w->H, w->p, 4);
+}
+
+/* ---- one root ---- */
+
+/* Of a 1 by 1 matrix that is not padded, in closed form. */
+static void root_of_number(newton *w, pd_root_report *report)
+{
+    w->H[0] = pow(w->M[0], -1.0 / w->p);
+    report->error = 0;
+    report->condition = 1;
+}
+
+static int root_of(newton *w, pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report)
+{
+    int rc = pd_power_iteration(&report->largest, NULL, w->M, w->n, want->padded_side, want->padding);
+    double ridge = pd_root_ridge(want->epsilon, report->largest);
+
+    if (rc != PD_OK) return rc;
+    add_to_diagonal(w->M, w->n, ridge);
+    w->x = want->padding + ridge;
+    if (w->n + w->pads == 1) root_of_number(w, report);
+    else report->error = (double)(float)iterate(w, &report->iterations);
+    pd_root_narrow(X, w->H);
+    if (!isfinite(report->error) || !pd_root_is_finite(X)) return PD_OUT_OF_RANGE;
+    if (w->n + w->pads > 1) report->condition = condition(w, A, ridge);
+    return PD_OK;
+}
+
+int pd_root_newton(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report)
+{
+    int64_t n = A.rows, side = want->padded_side > 0 ? want->padded_side : n;
+    newton w;
+    int rc;
+
+    assert(n > 0 && n <= INT_MAX && A.cols == n && X.rows == n && X.cols == n && side >= n && want->p >= 1);
+    *report = (pd_root_report){ .error = NAN, .largest = NAN, .condition = NAN, .tries = 1 };
+    if ((rc = newton_new(&w, n, want->p)) != PD_OK) return rc;
+    w.pads = side - n;
+    pd_root_widen(w.M, A);
+    rc = root_of(&w, X, A, want, report);
+    newton_free(&w);
+    return rc;
+}
