@@ -25,12 +25,20 @@ static int keep_names(pd_replay_result *out, const pd_trace *trace)
     return PD_OK;
 }
 
+static int play_routine(pd_replay_result *out, pd_trace *trace, const pd_replay_options *options)
+{
+    out->cases = true;
+    if (!options->local) return pd_fail(&out->why, PD_UNIMPLEMENTED, "cases of a routine are computed in this process: use --local");
+    return pd_replay_routine(out, trace);
+}
+
 static int play(pd_replay_result *out, pd_trace *trace, const pd_replay_options *options)
 {
     pd_recipe recipe;
     const json_t *config = NULL;
     int rc = PD_OK;
 
+    if (pd_replay_is_routine(trace)) return play_routine(out, trace, options);
     if (pd_recipe_knows(pd_trace_system(trace))) rc = pd_trace_config(trace, &config, &out->why);
     if (rc == PD_OK) rc = pd_recipe_read(&recipe, pd_trace_system(trace), config, &out->why);
     if (rc == PD_OK) rc = pd_trace_check(trace, &out->why);
@@ -97,17 +105,20 @@ static void print_params(const pd_replay_result *r)
 {
     for (size_t i = 0; i < r->n; i++) {
         if (r->verdicts[i].compared == 0) continue;
-        printf("    %-44s error %8.2e  after step %d\n", r->params[i], r->verdicts[i].error, (int)r->verdicts[i].step);
+        printf("    %-44s error %8.2e", r->params[i], r->verdicts[i].error);
+        if (!r->cases) printf("  after step %d", (int)r->verdicts[i].step);
+        printf("\n");
     }
 }
 
 static void print_line(const pd_replay_result *r, bool verbose)
 {
-    printf("%-16s %-30s %4d steps  ", r->system, r->name, (int)r->steps);
+    printf("%-16s %-30s %4d %s  ", r->system, r->name, (int)(r->cases ? (int64_t)r->n : r->steps), r->cases ? "cases" : "steps");
     if (r->verdict.compared > 0) printf("error %8.2e  tolerance %8.2e  ", r->verdict.error, r->tolerance);
     printf("%s", outcome_words[r->outcome]);
     if (r->why.text[0] != '\0') printf(": %s", r->why.text);
     else if (r->outcome == PD_REPLAY_FAILED && r->verdict.compared == 0) printf(": the trace records no weights to compare with");
+    else if (r->outcome == PD_REPLAY_FAILED && r->cases) printf(": %s", r->params[r->verdict.param]);
     else if (r->outcome == PD_REPLAY_FAILED) printf(": %s after step %d", r->params[r->verdict.param], (int)r->verdict.step);
     printf("\n");
     if (verbose && r->outcome != PD_REPLAY_SKIPPED) print_params(r);
@@ -138,6 +149,7 @@ static json_t *result_json(const pd_replay_result *r, bool verbose)
                                "error", compared ? number_or_null(r->verdict.error) : json_null(),
                                "tolerance", number_or_null(r->tolerance), "outcome", outcome_words[r->outcome]);
 
+    if (r->cases) json_object_set_new(object, "cases", json_integer((json_int_t)r->n));
     if (r->why.text[0] != '\0') json_object_set_new(object, "why", json_string(r->why.text));
     if (verbose) json_object_set_new(object, "params", params_json(r));
     return object;

@@ -1,4 +1,4 @@
-/* replay.h - plays a recorded run again and compares the weights: in this process, or through a daemon. */
+/* replay.h - plays a recorded run again and compares the weights: in this process, or through a daemon. Judges recorded cases of a routine, too. */
 #ifndef PD_REPLAY_H
 #define PD_REPLAY_H
 
@@ -25,10 +25,11 @@ typedef struct pd_replay_result {
     pd_replay_outcome outcome;
     char        system[64], name[128];
     int64_t     steps;
+    bool        cases;          /* not a run: numbered cases of a routine, which count as parameters here */
     double      tolerance;
     pd_verdict  verdict;        /* over all parameters and steps; compared == 0 where it was not played to the end */
     pd_error    why;            /* of PD_REPLAY_FAILED (may be PD_OK: the weights differ) and PD_REPLAY_SKIPPED */
-    size_t      n;              /* parameters, and what was seen of each: for --verbose */
+    size_t      n;              /* parameters or cases, and what was seen of each: for --verbose */
     char      **params;
     pd_verdict *verdicts;
 } pd_replay_result;
@@ -38,6 +39,13 @@ typedef struct pd_replay_options {
     const char *server;
     double      timeout;
 } pd_replay_options;
+
+/* The file holds numbered cases of a routine that replay_routine.c knows, not a run. */
+bool pd_replay_is_routine(const pd_trace *trace);
+/* Computes every case with the arithmetic library in this process and fills out's n, params, verdicts and why.
+ * PD_INVALID_ARGUMENT: a case that cannot be computed: a tensor is missing or of a wrong shape. PD_UNIMPLEMENTED: an option that the routine
+ * does not have. PD_NO_MEMORY. */
+int pd_replay_routine(pd_replay_result *out, pd_trace *trace);
 
 /* Opens, plays and judges one file. Always fills *out; the caller frees it. */
 void pd_replay_file(pd_replay_result *out, const char *path, const pd_replay_options *options);

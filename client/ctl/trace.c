@@ -89,13 +89,16 @@ static const pd_st_tensor *find(const pd_trace *trace, kind which, int64_t step,
 
 static bool readable(pd_st_dtype dtype)
 {
-    return dtype == PD_ST_F32 || dtype == PD_ST_F64 || dtype == PD_ST_BF16 || dtype == PD_ST_F16 || dtype == PD_ST_I32 || dtype == PD_ST_I64;
+    static const bool numbers[PD_ST_DTYPES] = { [PD_ST_F32] = true, [PD_ST_F64] = true, [PD_ST_BF16] = true, [PD_ST_F16] = true,
+                                                [PD_ST_I8] = true, [PD_ST_I16] = true, [PD_ST_I32] = true, [PD_ST_I64] = true };
+
+    return numbers[dtype];
 }
 
 static double value_at(const pd_trace *trace, const pd_st_tensor *tensor, int64_t i)
 {
     size_t size = pd_st_dtype_size(tensor->dtype);
-    union { uint16_t h; float f; double d; int32_t i; int64_t l; } x;
+    union { int8_t c; int16_t s; uint16_t h; float f; double d; int32_t i; int64_t l; } x;
 
     memcpy(&x, (const uint8_t *)pd_safetensors_data(trace->tensors, tensor) + (size_t)i * size, size);
     switch (tensor->dtype) {
@@ -103,6 +106,8 @@ static double value_at(const pd_trace *trace, const pd_st_tensor *tensor, int64_
     case PD_ST_F64:  return x.d;
     case PD_ST_BF16: return pd_f32_from_bf16(x.h);
     case PD_ST_F16:  return pd_f32_from_f16(x.h);
+    case PD_ST_I8:   return x.c;
+    case PD_ST_I16:  return x.s;
     case PD_ST_I32:  return x.i;
     default:         return (double)x.l;
     }
@@ -504,4 +509,18 @@ bool pd_trace_rate(const pd_trace *trace, int64_t step, double *rate)
 
     if (tensor != NULL) *rate = value_at(trace, tensor, index);
     return tensor != NULL;
+}
+
+bool pd_trace_tensor(const pd_trace *trace, const char *name, pd_shape *shape)
+{
+    const pd_st_tensor *tensor = pd_safetensors_find(trace->tensors, name);
+
+    if (tensor == NULL || !readable(tensor->dtype)) return false;
+    *shape = tensor->shape;
+    return true;
+}
+
+void pd_trace_values(const pd_trace *trace, const char *name, double *at)
+{
+    copy_doubles(trace, pd_safetensors_find(trace->tensors, name), at);
 }

@@ -57,4 +57,11 @@ bool pd_trace_average(const pd_trace *trace, int64_t step, int replica, size_t p
 /* The recorded learning rate of a step; false: the rate is constant. */
 bool pd_trace_rate(const pd_trace *trace, int64_t step, double *rate);
 
+/* ---- any tensor by its name: for files of numbered cases, which pd_trace_check refuses ---- */
+
+/* False: there is none of that name, or its elements are no numbers. */
+bool pd_trace_tensor(const pd_trace *trace, const char *name, pd_shape *shape);
+/* Copies one that pd_trace_tensor has found to `at` (the elements of its shape). */
+void pd_trace_values(const pd_trace *trace, const char *name, double *at);
+
 #endif

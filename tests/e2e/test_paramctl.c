@@ -320,6 +320,31 @@ static void golden_sgd_traces_are_ok_through_the_daemon(void **state)
     json_decref(answer);
 }
 
+static void cases_of_a_routine_are_judged_in_this_process_alone(void **state)
+{
+    static const float x[2] = { 127, -2.5f }, bucket[1] = { 1 }, value[2] = { 127, -2 };
+    static const int8_t codes[2] = { 127, -2 };
+    tracefile file = { 0 };
+
+    (void)state;
+    tracefile_meta(&file, "system", "google_shampoo");
+    tracefile_meta(&file, "case", "quantized_value");
+    tracefile_meta(&file, "steps", "0");
+    tracefile_meta(&file, "config", "{\"cases\": [{\"index\": 0, \"dtype\": \"int8\"}]}");
+    tracefile_add(&file, "000/input", x, 2);
+    tracefile_add_typed(&file, "000/value/quantized", PD_ST_I8, codes, 2);
+    tracefile_add(&file, "000/value/bucket_size", bucket, 1);
+    tracefile_add(&file, "000/to_float", value, 2);
+    assert_int_equal(replay(&file, "--local --verbose"), 0);
+    assert_says("1 cases  error 0.00e+00  tolerance 1.00e-06  ok");
+    assert_says("case 000");
+    assert_int_equal(replay(&file, ""), 0);
+    assert_says("skip: cases of a routine");
+    file.entry[3].at = x;
+    assert_int_equal(replay(&file, "--local"), 1);
+    assert_says("FAIL: case 000");
+}
+
 static void a_replay_of_nothing_is_a_failure(void **state)
 {
     char folder[] = "/tmp/paramd_empty_XXXXXX";
@@ -399,6 +424,7 @@ int main(void)
         cmocka_unit_test(a_replay_applies_gradients_that_are_not_finite),
         cmocka_unit_test(averages_are_taken_by_as_many_workers_as_replicas),
         cmocka_unit_test(golden_sgd_traces_are_ok_through_the_daemon),
+        cmocka_unit_test(cases_of_a_routine_are_judged_in_this_process_alone),
         cmocka_unit_test(a_replay_of_nothing_is_a_failure),
         cmocka_unit_test(bench_net_tells_throughput_beside_the_yardstick),
         cmocka_unit_test(a_drained_daemon_says_so),

@@ -1,0 +1,301 @@
+/* When are recorded cases of a routine ok, failed or skipped? */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "oom.h"
+#include "replay.h"
+#include "tracefile.h"
+
+static tracefile new_file(const char *name, const char *config)
+{
+    tracefile file = { 0 };
+
+    tracefile_meta(&file, "system", "google_shampoo");
+    tracefile_meta(&file, "case", name);
+    tracefile_meta(&file, "steps", "0");
+    tracefile_meta(&file, "noise", "0");
+    tracefile_meta(&file, "config", config);
+    return file;
+}
+
+static void add_mat(tracefile *file, const char *name, const float *values, int64_t rows, int64_t cols)
+{
+    tracefile_add(file, name, values, rows * cols);
+    file->entry[file->n - 1].shape = (pd_shape){ .rank = 2, .dim = { rows, cols } };
+}
+
+/* A vector of bucket 1, with halves, as int8; then a square whose diagonal is kept apart, as int16. */
+static const float x0[4] = { 127, .5f, 1.5f, -2.5f }, bucket0[1] = { 1 }, value0[4] = { 127, 0, 2, -2 };
+static const int8_t codes0[4] = { 127, 0, 2, -2 };
+static const float x1[4] = { 5, 32767, -32767, 7 }, bucket1[2] = { 1, 1 }, diagonal1[2] = { 5, 7 };
+static const int16_t codes1[4] = { 0, 32767, -32767, 0 };
+/* 1 + 3/256 lies half-way between two bfloat16 and goes to the even one. */
+static const float x2[2] = { 1, 1 + 3.0f / 256 }, value2[2] = { 1, 1 + 4.0f / 256 };
+static const uint16_t bf16_2[2] = { 0x3f80, 0x3f82 };
+static const char quantized_config[] = "{\"cases\": [{\"index\": 0, \"dtype\": \"int8\", \"extract_diagonal\": false},"
+                                       " {\"index\": 1, \"dtype\": \"int16\", \"extract_diagonal\": true},"
+                                       " {\"index\": 2, \"dtype\": \"bfloat16\", \"extract_diagonal\": false}]}";
+
+static tracefile quantized_file(void)
+{
+    tracefile file = new_file("quantized_value", quantized_config);
+
+    tracefile_add(&file, "000/input", x0, 4);
+    tracefile_add_typed(&file, "000/value/quantized", PD_ST_I8, codes0, 4);
+    tracefile_add(&file, "000/value/bucket_size", bucket0, 0);
+    tracefile_add(&file, "000/to_float", value0, 4);
+    add_mat(&file, "001/input", x1, 2, 2);
+    tracefile_add_typed(&file, "001/value/quantized", PD_ST_I16, codes1, 4);
+    tracefile_add(&file, "001/value/bucket_size", bucket1, 2);
+    tracefile_add(&file, "001/value/diagonal", diagonal1, 2);
+    tracefile_add(&file, "001/to_float", x1, 4);
+    tracefile_add(&file, "002/input", x2, 2);
+    tracefile_add_typed(&file, "002/value", PD_ST_BF16, bf16_2, 2);
+    tracefile_add(&file, "002/to_float", value2, 2);
+    return file;
+}
+
+/* X = [1; 2] in blocks of side 1: S = X X' = [1 2; 2 4]. */
+static const float x[2] = { 1, 2 }, concat[3] = { 1, 2, 4 }, vector[2] = { 3, -1 }, full[4] = { 1, 2, 2, 4 }, diagonal[2] = { 1, 4 }, most[2] = { 2, 4 };
+static const float scaled[3] = { 3, -2, -4 }, of_diagonal[3] = { 3, 0, -1 }, updated[2] = { 3, 6 };
+static const char symmetric_config[] = "{\"cases\": [{\"index\": 7, \"block_size\": 1, \"update_alpha\": 0.25, \"update_beta\": 0.5, \"update_input\": \"2 * input\"}]}";
+
+static tracefile symmetric_file(void)
+{
+    tracefile file = new_file("symmetric_matrices", symmetric_config);
+
+    add_mat(&file, "007/input", x, 2, 1);
+    add_mat(&file, "007/concat", concat, 1, 3);
+    tracefile_add(&file, "007/vector", vector, 2);
+    tracefile_add(&file, "007/materialized", full, 4);
+    tracefile_add(&file, "007/diagonal", diagonal, 2);
+    tracefile_add(&file, "007/row_abs_maxes", most, 2);
+    tracefile_add(&file, "007/times_vector", scaled, 3);
+    tracefile_add(&file, "007/diag_as_concat", of_diagonal, 3);
+    tracefile_add(&file, "007/updated_last_row_block", updated, 2);
+    return file;
+}
+
+static pd_replay_result replayed(const tracefile *file, bool local)
+{
+    pd_replay_result result;
+    char path[64];
+
+    tracefile_write(file, path);
+    pd_replay_file(&result, path, &(pd_replay_options){ .local = local });
+    unlink(path);
+    return result;
+}
+
+static void assert_outcome(const tracefile *file, pd_replay_outcome outcome, const char *part_of_why)
+{
+    pd_replay_result r = replayed(file, true);
+
+    if (r.outcome != outcome) fail_msg("outcome %d, error %g: %s", r.outcome, r.verdict.error, r.why.text);
+    if (strstr(r.why.text, part_of_why) == NULL) fail_msg("\"%s\" does not say \"%s\"", r.why.text, part_of_why);
+    pd_replay_result_free(&r);
+}
+
+static void right_cases_are_ok_one_verdict_each(void **state)
+{
+    tracefile file = quantized_file();
+    pd_replay_result r = replayed(&file, true);
+
+    (void)state;
+    if (r.outcome != PD_REPLAY_OK) fail_msg("error %g in %s: %s", r.verdict.error, r.params[r.verdict.param], r.why.text);
+    assert_true(r.cases && r.n == 3 && r.verdict.error == 0);
+    for (size_t i = 0; i < 3; i++) assert_true(r.verdicts[i].compared >= 2);
+    assert_string_equal(r.params[2], "case 002");
+    pd_replay_result_free(&r);
+    file = symmetric_file();
+    assert_outcome(&file, PD_REPLAY_OK, "");
+}
+
+/* Turns the tensor's last element into another number and expects the file to fail in `expected`. */
+static void spoil(tracefile file, size_t entry, const char *expected)
+{
+    uint8_t *spoiled = malloc(file.entry[entry].bytes);
+    size_t size = pd_st_dtype_size(file.entry[entry].dtype);
+    pd_replay_result r;
+
+    memcpy(spoiled, file.entry[entry].at, file.entry[entry].bytes);
+    if (file.entry[entry].dtype == PD_ST_F32) {
+        float f;
+        memcpy(&f, spoiled + file.entry[entry].bytes - size, size);
+        f += .25f;
+        memcpy(spoiled + file.entry[entry].bytes - size, &f, size);
+    } else {
+        spoiled[file.entry[entry].bytes - size] ^= 1;
+    }
+    file.entry[entry].at = spoiled;
+    r = replayed(&file, true);
+    if (r.outcome != PD_REPLAY_FAILED) fail_msg("a spoiled %s is not noticed", file.entry[entry].name);
+    assert_string_equal(r.params[r.verdict.param], expected);
+    assert_true(r.verdict.compared > 0 && r.verdict.error > r.tolerance);
+    pd_replay_result_free(&r);
+    free(spoiled);
+}
+
+static void one_spoiled_tensor_fails_and_is_located(void **state)
+{
+    tracefile quantized = quantized_file(), symmetric = symmetric_file();
+
+    (void)state;
+    for (size_t i = 0; i < quantized.n; i++) {
+        char expected[16];
+        snprintf(expected, sizeof expected, "case %.3s", quantized.entry[i].name);
+        if (strcmp(quantized.entry[i].name, "000/input") == 0) continue;          /* a little more of it is the same code */
+        if (strcmp(quantized.entry[i].name, "002/input") == 0) continue;
+        spoil(quantized, i, expected);
+    }
+    for (size_t i = 0; i < symmetric.n; i++) spoil(symmetric, i, "case 007");
+}
+
+static void a_code_beside_the_right_one_is_an_infinite_error(void **state)
+{
+    static const int16_t beside[4] = { 0, 32766, -32767, 0 };
+    tracefile file = quantized_file();
+    pd_replay_result r;
+
+    (void)state;
+    file.entry[5].at = beside;
+    tracefile_meta(&file, "noise", "1000");
+    r = replayed(&file, true);
+    assert_int_equal(r.outcome, PD_REPLAY_FAILED);
+    assert_true(isinf(r.verdict.error));
+    pd_replay_result_free(&r);
+}
+
+static void a_missing_tensor_fails_by_name(void **state)
+{
+    tracefile file = quantized_file(), symmetric = symmetric_file();
+
+    (void)state;
+    strcpy(file.entry[5].name, "001/elsewhere");
+    assert_outcome(&file, PD_REPLAY_FAILED, "001/value/quantized: missing");
+    for (size_t i = 0; i < symmetric.n; i++) {
+        file = symmetric;
+        strcpy(file.entry[i].name, "elsewhere");
+        assert_outcome(&file, PD_REPLAY_FAILED, "missing");
+    }
+}
+
+static void a_tensor_of_another_size_fails_by_name(void **state)
+{
+    tracefile file = quantized_file(), symmetric = symmetric_file();
+
+    (void)state;
+    file.entry[6].shape.dim[0] = 1, file.entry[6].bytes = 4;
+    assert_outcome(&file, PD_REPLAY_FAILED, "001/value/bucket_size: not of the size");
+    for (size_t i = 0; i < symmetric.n; i++) {
+        file = symmetric;
+        file.entry[i].shape = (pd_shape){ .rank = 2, .dim = { 1, 1 } };
+        file.entry[i].bytes = 4;
+        assert_outcome(&file, PD_REPLAY_FAILED, "");
+    }
+}
+
+static void what_cannot_be_quantized_fails(void **state)
+{
+    tracefile file = quantized_file();
+
+    (void)state;
+    file.entry[0].shape = (pd_shape){ .rank = 0 }, file.entry[0].bytes = 4;
+    assert_outcome(&file, PD_REPLAY_FAILED, "000/input: a scalar");
+    file = quantized_file();
+    file.entry[4].shape = (pd_shape){ .rank = 2, .dim = { 4, 1 } };
+    assert_outcome(&file, PD_REPLAY_FAILED, "001/input: only a square");
+}
+
+static void block_rows_that_are_none_fail(void **state)
+{
+    static const char odd[] = "{\"cases\": [{\"index\": 7, \"block_size\": 3, \"update_alpha\": 0.25, \"update_beta\": 0.5, \"update_input\": \"2 * input\"}]}";
+    tracefile file = symmetric_file();
+
+    (void)state;
+    file.entry[1].shape.dim[1] = 2, file.entry[1].bytes = 8;
+    assert_outcome(&file, PD_REPLAY_FAILED, "1 rows and 2 columns");
+    file = symmetric_file();
+    tracefile_meta(&file, "config", odd);
+    assert_outcome(&file, PD_REPLAY_FAILED, "2 rows are not a multiple of the block side 3");
+}
+
+static void options_that_are_not_there_are_skipped(void **state)
+{
+    tracefile file = quantized_file();
+
+    (void)state;
+    tracefile_meta(&file, "config", "{\"cases\": [{\"index\": 0, \"dtype\": \"int4\"}]}");
+    assert_outcome(&file, PD_REPLAY_SKIPPED, "dtype");
+    file = symmetric_file();
+    tracefile_meta(&file, "config", "{\"cases\": [{\"index\": 7, \"block_size\": 1, \"update_input\": \"3 * input\"}]}");
+    assert_outcome(&file, PD_REPLAY_SKIPPED, "update_input");
+}
+
+static void a_file_without_cases_fails(void **state)
+{
+    static const char *const configs[] = { "{}", "{\"cases\": []}", "{\"cases\": 3}", "{\"cases\": [{}]}", "{\"cases\": [{\"index\": 1000}]}", "{\"cases\": [7]}" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof configs / sizeof configs[0]; i++) {
+        tracefile file = quantized_file();
+        tracefile_meta(&file, "config", configs[i]);
+        assert_outcome(&file, PD_REPLAY_FAILED, "cases");
+    }
+}
+
+static void a_server_does_not_judge_routines(void **state)
+{
+    tracefile file = quantized_file();
+    pd_replay_result r = replayed(&file, false);
+
+    (void)state;
+    assert_int_equal(r.outcome, PD_REPLAY_SKIPPED);
+    assert_non_null(strstr(r.why.text, "--local"));
+    pd_replay_result_free(&r);
+}
+
+static void without_memory_it_fails_and_leaks_nothing(void **state)
+{
+    tracefile file = symmetric_file();
+    char path[64];
+    int64_t n = 0;
+
+    (void)state;
+    for (bool failed = true; failed; n++) {
+        pd_replay_result r;
+        tracefile_write(&file, path);
+        oom_arm(n);
+        pd_replay_file(&r, path, &(pd_replay_options){ .local = true });
+        failed = oom_disarm();
+        unlink(path);
+        assert_int_equal(r.outcome, failed ? PD_REPLAY_FAILED : PD_REPLAY_OK);
+        pd_replay_result_free(&r);
+    }
+    assert_true(n > 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(right_cases_are_ok_one_verdict_each),
+        cmocka_unit_test(one_spoiled_tensor_fails_and_is_located),
+        cmocka_unit_test(a_code_beside_the_right_one_is_an_infinite_error),
+        cmocka_unit_test(a_missing_tensor_fails_by_name),
+        cmocka_unit_test(a_tensor_of_another_size_fails_by_name),
+        cmocka_unit_test(what_cannot_be_quantized_fails),
+        cmocka_unit_test(block_rows_that_are_none_fail),
+        cmocka_unit_test(options_that_are_not_there_are_skipped),
+        cmocka_unit_test(a_file_without_cases_fails),
+        cmocka_unit_test(a_server_does_not_judge_routines),
+        cmocka_unit_test(without_memory_it_fails_and_leaks_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
