@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct entry;
@@ -68,6 +69,38 @@ static const char *scalar_text(const json_t *value, char *text, size_t size)
     }
 }
 
+/* {"schedule": "linear_warmup", "peak": 0.1, "warmup_steps": 5} as pd_hypers_set reads it. Gives; NULL: out of memory. */
+static char *schedule_text(const json_t *schedule)
+{
+    char *text = NULL, number[40];
+    const char *key, *separator = "";
+    size_t size;
+    json_t *value;
+    FILE *out = open_memstream(&text, &size);
+
+    if (out == NULL) return NULL;
+    fprintf(out, "%s(", json_string_value(json_object_get(schedule, "schedule")));
+    json_object_foreach((json_t *)schedule, key, value) {
+        const char *argument = scalar_text(value, number, sizeof number);
+        if (strcmp(key, "schedule") == 0) continue;
+        fprintf(out, "%s%s=%s", separator, key, argument != NULL ? argument : "");
+        separator = ",";
+    }
+    fputc(')', out);
+    if (fclose(out) == 0) return text;
+    free(text);
+    return NULL;
+}
+
+static int set_schedule(pd_hypers *hypers, const char *name, const json_t *schedule, pd_error *err)
+{
+    char *text = schedule_text(schedule);
+    int rc = text == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory") : pd_hypers_set(hypers, name, text, err);
+
+    free(text);
+    return rc;
+}
+
 /* Hyperparameters bear the upstream's own names, so what is in a configuration is set as it stands. */
 static int read_by_name(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
@@ -83,8 +116,10 @@ static int read_by_name(pd_hypers *hypers, const struct entry *entry, const json
         if (pd_hypers_find(hypers->row, key) < 0) {
             return pd_fail(err, PD_UNIMPLEMENTED, "hyperparameter %.64s of %s is not implemented", key, entry->row);
         }
-        if (text == NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "config: %.64s is neither number, word nor flag", key);
-        if ((rc = pd_hypers_set(hypers, key, text, err)) != PD_OK) return rc;
+        if (json_is_string(json_object_get(value, "schedule"))) rc = set_schedule(hypers, key, value, err);
+        else if (text != NULL) rc = pd_hypers_set(hypers, key, text, err);
+        else rc = pd_fail(err, PD_INVALID_ARGUMENT, "config: %.64s is neither number, word, flag nor schedule", key);
+        if (rc != PD_OK) return rc;
     }
     return PD_OK;
 }
@@ -111,6 +146,7 @@ int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_
     const pd_row *row;
     int rc;
 
+    memset(out, 0, sizeof *out);
     if (entry == NULL) return no_entry(system, optimizer, err);
     if ((row = pd_optim_find(entry->row)) == NULL) {
         return pd_fail(err, PD_UNIMPLEMENTED, "optimizer %s is not implemented", entry->row);
@@ -121,17 +157,22 @@ int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_
     return rc == PD_OK ? pd_hypers_check(&out->hypers, err) : rc;
 }
 
-int pd_recipe_rule(const pd_recipe *recipe, char *text, size_t size, pd_error *err)
+void pd_recipe_free(pd_recipe *recipe)
 {
-    size_t count;
-    const pd_hyper *hyper = pd_row_hypers(recipe->hypers.row, &count);
-    size_t used = (size_t)snprintf(text, size, "* %s", pd_row_name(recipe->hypers.row));
+    pd_hypers_free(&recipe->hypers);
+}
 
-    for (size_t i = 0; i < count && used < size; i++) {
-        char value[64];
-        used += (size_t)snprintf(text + used, size - used, " %s=%s", hyper[i].name,
-                                 pd_hypers_text(&recipe->hypers, (int)i, value, sizeof value));
-    }
-    if (used >= size) return pd_fail(err, PD_OUT_OF_RANGE, "the hyperparameters of %s do not fit a rule", pd_row_name(recipe->hypers.row));
-    return PD_OK;
+char *pd_recipe_rule(const pd_recipe *recipe)
+{
+    size_t count, size;
+    const pd_hyper *hyper = pd_row_hypers(recipe->hypers.row, &count);
+    char *text = NULL, value[64];
+    FILE *out = open_memstream(&text, &size);
+
+    if (out == NULL) return NULL;
+    fprintf(out, "* %s", pd_row_name(recipe->hypers.row));
+    for (size_t i = 0; i < count; i++) fprintf(out, " %s=%s", hyper[i].name, pd_hypers_text(&recipe->hypers, (int)i, value, sizeof value));
+    if (fclose(out) == 0) return text;
+    free(text);
+    return NULL;
 }

@@ -32,20 +32,29 @@ static int play_routine(pd_replay_result *out, pd_trace *trace, const pd_replay_
     return pd_replay_routine(out, trace);
 }
 
-static int play(pd_replay_result *out, pd_trace *trace, const pd_replay_options *options)
+static int play_recipe(pd_replay_result *out, pd_trace *trace, pd_recipe *recipe, const pd_replay_options *options)
 {
-    pd_recipe recipe;
     const json_t *config = NULL;
     int rc = PD_OK;
 
-    if (pd_replay_is_routine(trace)) return play_routine(out, trace, options);
     if (pd_recipe_knows(pd_trace_system(trace))) rc = pd_trace_config(trace, &config, &out->why);
-    if (rc == PD_OK) rc = pd_recipe_read(&recipe, pd_trace_system(trace), config, &out->why);
+    if (rc == PD_OK) rc = pd_recipe_read(recipe, pd_trace_system(trace), config, &out->why);
     if (rc == PD_OK) rc = pd_trace_check(trace, &out->why);
     if (rc == PD_OK && keep_names(out, trace) != PD_OK) rc = pd_fail(&out->why, PD_NO_MEMORY, "out of memory");
     if (rc != PD_OK) return rc;
-    if (options->local) return pd_replay_local(trace, &recipe, out->verdicts, &out->why);
-    return pd_replay_server(trace, &recipe, options->server, options->timeout, out->verdicts, &out->why);
+    if (options->local) return pd_replay_local(trace, recipe, out->verdicts, &out->why);
+    return pd_replay_server(trace, recipe, options->server, options->timeout, out->verdicts, &out->why);
+}
+
+static int play(pd_replay_result *out, pd_trace *trace, const pd_replay_options *options)
+{
+    pd_recipe recipe = { 0 };
+    int rc;
+
+    if (pd_replay_is_routine(trace)) return play_routine(out, trace, options);
+    rc = play_recipe(out, trace, &recipe, options);
+    pd_recipe_free(&recipe);
+    return rc;
 }
 
 /* The file's name without folder and suffix: what to call a trace that cannot be read. */

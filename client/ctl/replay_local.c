@@ -1,6 +1,5 @@
 /* replay_local.c - a trace through the optimizer library in this process. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "replay.h"
 
@@ -12,7 +11,7 @@ typedef struct play {
     pd_step_io           *io;
     float               **weights, **gradient;
     double               *recorded;         /* of the largest parameter */
-    double                hypers[PD_MAX_HYPERS];
+    double                hypers[PD_MAX_HYPERS];        /* that of the recorded rate is used */
     pd_model             *model;
 } play;
 
@@ -52,18 +51,17 @@ static int prepare(play *p, const pd_trace *trace, const pd_recipe *recipe, pd_e
         if (p->weights[i] == NULL || p->gradient[i] == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
         pd_trace_initial(trace, i, p->weights[i]);
     }
-    memcpy(p->hypers, recipe->hypers.value, sizeof p->hypers);
     return pd_model_new(&p->model, p->declarations, p->n, 1, err);
 }
 
 static int take_step(play *p, int64_t step, int rate, pd_error *err)
 {
+    uint64_t mask = rate >= 0 && pd_trace_rate(p->trace, step, &p->hypers[rate]) ? (uint64_t)1 << rate : 0;
     int rc;
 
-    if (rate >= 0) pd_trace_rate(p->trace, step, &p->hypers[rate]);
     for (size_t i = 0; i < p->n; i++) {
         bool present = pd_trace_gradient(p->trace, step, 0, i, p->gradient[i]);
-        p->io[i] = (pd_step_io){ present ? p->gradient[i] : NULL, p->weights[i], p->weights[i], p->hypers };
+        p->io[i] = (pd_step_io){ present ? p->gradient[i] : NULL, p->weights[i], p->weights[i], p->hypers, mask };
     }
     rc = pd_model_step(p->model, p->io, err);
     if (!pd_trace_fails(p->trace, step)) return rc;

@@ -18,7 +18,7 @@ typedef struct stage {              /* what all workers of a replay share, read 
     const char           *url;
     double                timeout;
     const char           *rate;     /* hyperparameter set at each step, or NULL */
-    char                  job[300], rule[2048];
+    char                  job[300], *rule;
     size_t                n;        /* parameters */
     int64_t               rounds;
     int                   world_size;
@@ -206,7 +206,8 @@ static int set_stage(stage *s, const pd_recipe *recipe, pd_error *err)
     s->rate = averages ? NULL : recipe->rate;
     if (getrandom(&nonce, sizeof nonce, 0) != sizeof nonce) return pd_fail(err, PD_INTERNAL, "no random numbers");
     snprintf(s->job, sizeof s->job, "replay/%.128s/%016llx", pd_trace_case(s->trace), (unsigned long long)nonce);
-    return pd_recipe_rule(recipe, s->rule, sizeof s->rule, err);
+    s->rule = pd_recipe_rule(recipe);
+    return s->rule == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory") : PD_OK;
 }
 
 static int run_workers(worker *workers, const stage *s, pd_error *err)
@@ -289,5 +290,6 @@ int pd_replay_server(const pd_trace *trace, const pd_recipe *recipe, const char 
     if (rc == PD_OK && workers == NULL) rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
     if (rc == PD_OK) rc = perform(workers, &s, verdicts, err);
     free(workers);
+    free(s.rule);
     return rc;
 }

@@ -45,27 +45,40 @@ PD_API const pd_hyper *pd_row_hypers(const pd_row *row, size_t *count);
 
 #define PD_MAX_HYPERS 48
 
-/* A row with values for all its hyperparameters. Plain data: copy it freely. */
+typedef struct pd_schedule pd_schedule;     /* a hyperparameter's value as a function of the step; immutable */
+
+/* A row with values for all its hyperparameters. Plain data: copy it freely. A copy borrows the schedules of what it was copied from,
+ * which is to outlive it; whatever is set in the copy changes the copy alone. */
 typedef struct pd_hypers {
-    const pd_row *row;
-    double        value[PD_MAX_HYPERS];     /* in the order of pd_row_hypers */
+    const pd_row      *row;
+    double             value[PD_MAX_HYPERS];    /* in the order of pd_row_hypers; of one that has a schedule: that of the first step */
+    uint64_t           scheduled;               /* bit i: value i follows a schedule, the first of index i in: */
+    const pd_schedule *schedules;
 } pd_hypers;
 
-/* All defaults. */
+/* All defaults, and no schedules. */
 PD_API void pd_hypers_init(pd_hypers *hypers, const pd_row *row);
-/* Sets one value from text ("lr", "0.05"; flags take yes/no, true/false, 1/0).
+/* Sets one value from text ("lr", "0.05"; flags take yes/no, true/false, 1/0), or, where the hyperparameter is per_step, a schedule
+ * ("lr", "linear_warmup(peak=0.1,warmup_steps=2000)"; README.md lists the kinds): all values that it takes must lie in the
+ * range, whole numbers and flags are rounded to, and words cannot be scheduled. A schedule belongs to `hypers`, at its present address, until pd_hypers_free there.
  * PD_NOT_FOUND: the row has no such hyperparameter (the text lists those it has).
- * PD_INVALID_ARGUMENT: not a value of that type. PD_OUT_OF_RANGE: outside the range. */
+ * PD_INVALID_ARGUMENT: not a value of that type, or no schedule. PD_OUT_OF_RANGE: outside the range. PD_NO_MEMORY: for a schedule. */
 PD_API int pd_hypers_set(pd_hypers *hypers, const char *name, const char *value, pd_error *err);
+/* Frees the schedules that were set in `hypers` itself, which no copy may use any more; those it borrows stay. Every value is a plain
+ * number then. Wanted where a schedule may have been set, and before such a struct is initialised anew, assigned to or moved. */
+PD_API void pd_hypers_free(pd_hypers *hypers);
+/* The values in force in the step before which `count` steps were counted: 0 in the first. Fills value[PD_MAX_HYPERS]. */
+PD_API void pd_hypers_at(const pd_hypers *hypers, int64_t count, double *value);
 /* Index in pd_row_hypers, or -1. */
 PD_API int pd_hypers_find(const pd_row *row, const char *name);
-/* What concerns several values at once (sgd: nesterov wants momentum > 0 and dampening 0). PD_INVALID_ARGUMENT. */
+/* What concerns several values at once (sgd: nesterov wants momentum > 0 and dampening 0), wherever schedules turn too. PD_INVALID_ARGUMENT. */
 PD_API int pd_hypers_check(const pd_hypers *hypers, pd_error *err);
-/* May one step of a parameter declared with `declared` use `now`? Also refuses a change of what is not per_step, and what
+/* May one step of a parameter declared with `declared` use now->value? Also refuses a change of what is not per_step, and what
  * the state does not provide for (sgd: momentum in a step, declared without). Both have the same row. PD_INVALID_ARGUMENT. */
 PD_API int pd_hypers_check_step(const pd_hypers *declared, const pd_hypers *now, pd_error *err);
-/* A value as text that pd_hypers_set reads back to the same bits. Returns `text`. */
-PD_API char *pd_hypers_text(const pd_hypers *hypers, int index, char *text, size_t size);
+/* A value as text that pd_hypers_set reads back to the same bits: in `text` (64 bytes suffice), or a schedule's own text, of whatever length, which lives
+ * as long as the schedule. */
+PD_API const char *pd_hypers_text(const pd_hypers *hypers, int index, char *text, size_t size);
 
 /* What a parameter is, before it has state. */
 typedef struct pd_declaration {
@@ -76,7 +89,7 @@ typedef struct pd_declaration {
 
 typedef struct pd_model pd_model;
 
-/* Plans and allocates the state of `count` parameters, all in their initial state. `threads` >= 1: size of the OpenMP team.
+/* Plans and allocates the state of `count` parameters, all in their initial state. Borrows the declarations' schedules, and copies what else it needs. `threads` >= 1: size of the OpenMP team.
  * PD_INVALID_ARGUMENT: a declaration that its row refuses (names parameter and reason). PD_NO_MEMORY. */
 PD_API int  pd_model_new(pd_model **out, const pd_declaration *params, size_t count, int threads, pd_error *err);
 PD_API void pd_model_free(pd_model *model);                    /* accepts NULL */
@@ -86,7 +99,8 @@ typedef struct pd_step_io {
     const float *gradient;          /* aggregated gradient; NULL: none in this step, nothing changes and `after` is not written */
     const float *before;            /* weights before the step */
     float       *after;             /* weights after it, written whole; may be `before` itself */
-    const double *hypers;           /* values to use in this step instead of the declared ones, or NULL */
+    const double *hypers;           /* values to use in this step instead of what is declared or scheduled, or NULL: read by the call alone */
+    uint64_t      hypers_mask;      /* of these, bit i: value i; the others are as declared or scheduled */
 } pd_step_io;
 
 /* One step of all parameters: io[i] belongs to params[i]. Root tasks run inside the call.

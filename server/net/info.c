@@ -196,7 +196,7 @@ static void fill_hyper(hyper_entry *to, const pd_hypers *defaults, const pd_hype
     paramd__hyper__init(&to->message);
     to->message.name = (char *)from->name;
     to->message.type = (char *)type_names[from->type];
-    to->message.preset = pd_hypers_text(defaults, index, to->preset, sizeof to->preset);
+    to->message.preset = (char *)pd_hypers_text(defaults, index, to->preset, sizeof to->preset);
     to->message.least = from->least;
     to->message.most = from->most;
     if (from->choices != NULL) to->message.choices = (char *)from->choices;

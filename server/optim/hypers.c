@@ -1,11 +1,13 @@
-#include <ctype.h>
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "number.h"
 #include "row.h"
+#include "schedule.h"
+
+_Static_assert(PD_MAX_HYPERS <= 64, "a bit each");
+static uint64_t bit(int index) { return (uint64_t)1 << index; }
 
 const pd_row *pd_optim_at(size_t index)
 {
@@ -49,32 +51,6 @@ void pd_hypers_init(pd_hypers *hypers, const pd_row *row)
 
 /* ---- text to value: PD_OK or PD_INVALID_ARGUMENT ---- */
 
-static bool starts_a_number(const char *text)
-{
-    return *text != '\0' && !isspace((unsigned char)*text);
-}
-
-static int parse_real(const char *text, double *value)
-{
-    char *end;
-
-    if (!starts_a_number(text)) return PD_INVALID_ARGUMENT;
-    *value = strtod(text, &end);
-    return *end == '\0' && isfinite(*value) ? PD_OK : PD_INVALID_ARGUMENT;
-}
-
-static int parse_int(const char *text, double *value)
-{
-    char *end;
-    long long number;
-
-    if (!starts_a_number(text)) return PD_INVALID_ARGUMENT;
-    errno = 0;
-    number = strtoll(text, &end, 10);
-    *value = (double)number;
-    return *end == '\0' && errno == 0 ? PD_OK : PD_INVALID_ARGUMENT;
-}
-
 static int parse_flag(const char *text, double *value)
 {
     static const char *const words[][2] = { { "no", "yes" }, { "false", "true" }, { "0", "1" } };
@@ -113,11 +89,20 @@ static int parse_choice(const char *text, const char *choices, double *value)
     return PD_INVALID_ARGUMENT;
 }
 
+/* The word that stands for a number's least value. */
+static bool is_the_word(const pd_hyper *hyper, const char *text)
+{
+    return hyper->choices != NULL && strcmp(text, hyper->choices) == 0;
+}
+
 static int parse(const pd_hyper *hyper, const char *text, double *value)
 {
     switch (hyper->type) {
-    case PD_REAL:   return parse_real(text, value);
-    case PD_INT:    return parse_int(text, value);
+    case PD_REAL:
+    case PD_INT:
+        *value = hyper->least;
+        if (is_the_word(hyper, text)) return PD_OK;
+        return hyper->type == PD_REAL ? pd_number_read(text, value) : pd_number_read_whole(text, value);
     case PD_FLAG:   return parse_flag(text, value);
     case PD_CHOICE: return parse_choice(text, hyper->choices, value);
     }
@@ -126,11 +111,25 @@ static int parse(const pd_hyper *hyper, const char *text, double *value)
 
 /* ---- setting ---- */
 
-static const char *wanted(const pd_hyper *hyper)
+/* "0 to 100, or ready". Returns `text`. */
+static const char *range_text(const pd_hyper *hyper, char *text, size_t size)
 {
+    if (hyper->choices == NULL) snprintf(text, size, "%.17g to %.17g", hyper->least, hyper->most);
+    else snprintf(text, size, "%.17g to %.17g, or %.40s", hyper->least + (hyper->type == PD_INT), hyper->most, hyper->choices);
+    return text;
+}
+
+static const char *wanted(const pd_hyper *hyper, char *text, size_t size)
+{
+    const char *number = hyper->type == PD_INT ? "a whole number" : "a finite number";
+    char range[128];
+
     switch (hyper->type) {
-    case PD_REAL:   return "a finite number";
-    case PD_INT:    return "a whole number";
+    case PD_REAL:
+    case PD_INT:
+        if (hyper->choices == NULL) return number;
+        snprintf(text, size, "%s from %s", number, range_text(hyper, range, sizeof range));
+        return text;
     case PD_FLAG:   return "yes or no";
     case PD_CHOICE: return hyper->choices;
     }
@@ -147,25 +146,153 @@ static int no_such_hyper(const pd_row *row, const char *name, pd_error *err)
     return pd_fail(err, PD_NOT_FOUND, "%s has no hyperparameter %.64s; it has: %s", row->name, name, list);
 }
 
+static bool is_outside(const pd_hyper *hyper, double value)
+{
+    return hyper->type != PD_CHOICE && (value < hyper->least || value > hyper->most);
+}
+
+static int set_number(pd_hypers *hypers, int index, const char *text, pd_error *err)
+{
+    const pd_hyper *hyper = &hypers->row->hypers[index];
+    const char *row = hypers->row->name;
+    double number;
+    char words[192];
+
+    if (parse(hyper, text, &number) != PD_OK)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s: expected %s, got \"%.64s\"", hyper->name, row, wanted(hyper, words, sizeof words), text);
+    if (is_outside(hyper, number))
+        return pd_fail(err, PD_OUT_OF_RANGE, "%s of %s: %.64s is outside its range, %s", hyper->name, row, text, range_text(hyper, words, sizeof words));
+    hypers->value[index] = number;
+    hypers->scheduled &= ~bit(index);
+    return PD_OK;
+}
+
+/* ---- schedules: a list that only grows at its head, so that the copies that share its rest are not disturbed ---- */
+
+static double scheduled_value(const pd_hyper *hyper, const pd_schedule *schedule, int64_t count)
+{
+    double value = pd_schedule_at(schedule, count);
+
+    return hyper->type == PD_REAL ? value : rint(value);
+}
+
+/* How far outside the range. */
+static double excess(const pd_hyper *hyper, double value)
+{
+    return fmax(hyper->least - value, value - hyper->most);
+}
+
+/* All values lie in the range; else the text has the one that is furthest outside. */
+static int check_values(const pd_row *row, const pd_hyper *hyper, const pd_schedule *schedule, pd_error *err)
+{
+    char number[PD_NUMBER_TEXT], words[192];
+    double worst = 0;
+    int64_t count, at = 0;
+
+    for (size_t i = 0; pd_schedule_corner(schedule, i, &count); i++) {
+        double plain = pd_schedule_at(schedule, count), value = scheduled_value(hyper, schedule, count);
+        if (pd_schedule_is_list(schedule) && plain != value)
+            return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s: expected whole numbers, got %s in %.64s", hyper->name, row->name,
+                           pd_number_text(plain, number, sizeof number), schedule->text);
+        if (excess(hyper, value) <= worst) continue;
+        worst = excess(hyper, value);
+        at = count;
+    }
+    if (worst == 0) return PD_OK;
+    return pd_fail(err, PD_OUT_OF_RANGE, "%s of %s: %.64s is %s at count %lld, outside its range, %s", hyper->name, row->name, schedule->text,
+                   pd_number_text(scheduled_value(hyper, schedule, at), number, sizeof number), (long long)at, range_text(hyper, words, sizeof words));
+}
+
+static int set_schedule(pd_hypers *hypers, int index, const char *text, pd_error *err)
+{
+    const pd_hyper *hyper = &hypers->row->hypers[index];
+    pd_schedule *schedule;
+    pd_error why;
+    int rc;
+
+    if (!hyper->per_step || hyper->type == PD_CHOICE)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s takes no schedule: it %s", hyper->name, hypers->row->name,
+                       hyper->per_step ? "is a word" : "is fixed while the job runs");
+    if ((rc = pd_schedule_read(&schedule, text, &why)) != PD_OK)
+        return pd_fail(err, rc, "%s of %s: %.440s", hyper->name, hypers->row->name, why.text);
+    if ((rc = check_values(hypers->row, hyper, schedule, err)) != PD_OK) {
+        pd_schedule_free(schedule);
+        return rc;
+    }
+    schedule->index = index;
+    schedule->owner = hypers;
+    schedule->next = hypers->schedules;
+    hypers->schedules = schedule;
+    hypers->scheduled |= bit(index);
+    hypers->value[index] = scheduled_value(hyper, schedule, 0);
+    return PD_OK;
+}
+
 int pd_hypers_set(pd_hypers *hypers, const char *name, const char *value, pd_error *err)
 {
     int index = pd_hypers_find(hypers->row, name);
-    const pd_hyper *hyper = &hypers->row->hypers[index < 0 ? 0 : index];
-    double number;
 
     if (index < 0) return no_such_hyper(hypers->row, name, err);
-    if (parse(hyper, value, &number) != PD_OK)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s: expected %s, got \"%.64s\"", name, hypers->row->name, wanted(hyper), value);
-    if ((hyper->type == PD_REAL || hyper->type == PD_INT) && (number < hyper->least || number > hyper->most))
-        return pd_fail(err, PD_OUT_OF_RANGE, "%s of %s: %.64s is outside its range, %.17g to %.17g",
-                       name, hypers->row->name, value, hyper->least, hyper->most);
-    hypers->value[index] = number;
+    return pd_schedule_is_text(value) ? set_schedule(hypers, index, value, err) : set_number(hypers, index, value, err);
+}
+
+void pd_hypers_free(pd_hypers *hypers)
+{
+    while (hypers->schedules != NULL && hypers->schedules->owner == hypers) {
+        pd_schedule *mine = (pd_schedule *)hypers->schedules;
+        hypers->schedules = mine->next;
+        pd_schedule_free(mine);
+    }
+    hypers->schedules = NULL;
+    hypers->scheduled = 0;
+}
+
+/* The first of that index, which must have one. */
+static const pd_schedule *schedule_of(const pd_hypers *hypers, int index)
+{
+    const pd_schedule *schedule = hypers->schedules;
+
+    while (schedule->index != index) schedule = schedule->next;
+    return schedule;
+}
+
+void pd_hypers_at(const pd_hypers *hypers, int64_t count, double *value)
+{
+    uint64_t left = hypers->scheduled;
+
+    memcpy(value, hypers->value, sizeof hypers->value);
+    for (const pd_schedule *schedule = hypers->schedules; left != 0; schedule = schedule->next) {
+        int i = schedule->index;
+        if ((left & bit(i)) != 0) value[i] = scheduled_value(&hypers->row->hypers[i], schedule, count);
+        left &= ~bit(i);
+    }
+}
+
+/* ---- checking ---- */
+
+static int check_corners(const pd_hypers *hypers, const pd_schedule *schedule, pd_error *err)
+{
+    pd_hypers now = *hypers;
+    pd_error why;
+    int64_t count;
+
+    for (size_t i = 0; pd_schedule_corner(schedule, i, &count); i++) {
+        int rc;
+        pd_hypers_at(hypers, count, now.value);
+        if ((rc = hypers->row->check(hypers, &now, &why)) != PD_OK) return pd_fail(err, rc, "%.440s, at count %lld of a schedule", why.text, (long long)count);
+    }
     return PD_OK;
 }
 
 int pd_hypers_check(const pd_hypers *hypers, pd_error *err)
 {
-    return hypers->row->check == NULL ? PD_OK : hypers->row->check(hypers, hypers, err);
+    int rc;
+
+    if (hypers->row->check == NULL) return PD_OK;
+    rc = hypers->row->check(hypers, hypers, err);
+    for (int i = 0; rc == PD_OK && hypers->row->hypers[i].name != NULL; i++)
+        if ((hypers->scheduled & bit(i)) != 0) rc = check_corners(hypers, schedule_of(hypers, i), err);
+    return rc;
 }
 
 int pd_hypers_check_step(const pd_hypers *declared, const pd_hypers *now, pd_error *err)
@@ -182,24 +309,24 @@ int pd_hypers_check_step(const pd_hypers *declared, const pd_hypers *now, pd_err
 
 /* ---- value to text ---- */
 
-static void real_text(double value, char *text, size_t size)
+static void number_text(const pd_hyper *hyper, double value, char *text, size_t size)
 {
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(text, size, "%.*g", digits, value);
-        if (strtod(text, NULL) == value) return;
-    }
+    if (hyper->choices != NULL && value == hyper->least) snprintf(text, size, "%s", hyper->choices);
+    else if (hyper->type == PD_INT) snprintf(text, size, "%lld", (long long)value);
+    else pd_number_text(value, text, size);
 }
 
-char *pd_hypers_text(const pd_hypers *hypers, int index, char *text, size_t size)
+const char *pd_hypers_text(const pd_hypers *hypers, int index, char *text, size_t size)
 {
     const pd_hyper *hyper = &hypers->row->hypers[index];
     double value = hypers->value[index];
     const char *choice = "?";
     size_t length = 1;
 
+    if ((hypers->scheduled & bit(index)) != 0) return schedule_of(hypers, index)->text;
     switch (hyper->type) {
-    case PD_REAL: real_text(value, text, size); break;
-    case PD_INT:  snprintf(text, size, "%lld", (long long)value); break;
+    case PD_REAL:
+    case PD_INT:  number_text(hyper, value, text, size); break;
     case PD_FLAG: snprintf(text, size, "%s", value != 0 ? "yes" : "no"); break;
     case PD_CHOICE:
         choice = choice_at(hyper->choices, (int)value, &length);

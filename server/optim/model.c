@@ -34,6 +34,7 @@ static int make_optims(pd_model *model, const pd_declaration *params, pd_error *
     size_t n_list = 0;
     int rc = list == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory") : PD_OK;
 
+    for (size_t i = 0; rc == PD_OK && i < model->n; i++) rc = pd_hypers_check(&params[i].hypers, err);
     for (size_t i = 0; rc == PD_OK && i < model->n; i++)
         rc = pd_optim_new(&model->optims[i], &params[i], facts_of(list, &n_list, params[i].hypers.row, params, model->n), err);
     free(list);

@@ -170,13 +170,21 @@ void pd_optim_set_count(pd_optim *optim, int64_t count)
     optim->count = count;
 }
 
+/* As declared or scheduled, but for what this step brings. */
+static void put_in_force(pd_optim *optim, const pd_step_io *io)
+{
+    pd_hypers_at(&optim->hypers, optim->count, optim->hyper);
+    for (int i = 0; io->hypers != NULL && i < PD_MAX_HYPERS; i++)
+        if ((io->hypers_mask >> i & 1) != 0) optim->hyper[i] = io->hypers[i];
+}
+
 int pd_optim_begin(pd_optim *optim, const pd_step_io *io)
 {
     assert(optim->stage == PD_STAGE_IDLE && io->gradient != NULL);
     optim->io = *io;
     if (pd_slots_open(optim) != PD_OK) return PD_NO_MEMORY;
     memset(optim->total, 0, (size_t)optim->n_phases * sizeof *optim->total);
-    optim->hyper = io->hypers != NULL ? io->hypers : optim->hypers.value;
+    put_in_force(optim, io);            /* before it is counted: the first step's count is 0 */
     optim->count++;
     optim->phase = 0;
     optim->parked = false;

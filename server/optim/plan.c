@@ -110,7 +110,7 @@ int pd_plan_make(pd_plan *plan, const pd_declaration *declaration, const double 
     int rc;
 
     memset(plan, 0, sizeof *plan);
-    if ((rc = pd_hypers_check(&declaration->hypers, err)) != PD_OK) return rc;
+    if (row->check != NULL && (rc = row->check(&declaration->hypers, &declaration->hypers, err)) != PD_OK) return rc;
     if (pd_shape_elements(&declaration->shape, &plan->elements) != PD_OK)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: a shape of %d dimensions %s is not possible", declaration->name,
                        declaration->shape.rank, declaration->shape.rank < 0 || declaration->shape.rank > PD_MAX_RANK ? "" :

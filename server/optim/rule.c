@@ -159,6 +159,7 @@ void pd_rules_free(pd_rule *rules, size_t n)
     for (size_t i = 0; rules != NULL && i < n; i++) {
         free(rules[i].text);
         free(rules[i].glob);
+        pd_hypers_free(&rules[i].hypers);
     }
     free(rules);
 }

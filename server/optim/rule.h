@@ -8,7 +8,7 @@
 typedef struct pd_rule {
     char     *text;                 /* as it was given */
     char     *glob;
-    pd_hypers hypers;               /* row and values */
+    pd_hypers hypers;               /* row, values and schedules: set here, so the struct stays where it is */
 
     /* Values pushed with the frame of number `pushed_by`, read once for all parameters of this rule: push.c. */
     uint64_t  pushed_by;

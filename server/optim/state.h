@@ -56,7 +56,7 @@ struct pd_optim {
     int           phase;            /* next one to run */
     bool          parked;           /* counted as a wait */
     pd_step_io    io;
-    const double *hyper;            /* in force */
+    double        hyper[PD_MAX_HYPERS];         /* in force */
     bool          opened;           /* slots of the whole parameter that are stored otherwise have their float32 form */
     float        *temporary;        /* memory of temporary slots, and of those forms */
     double      (*total)[PD_MAX_PARTIALS];

@@ -14,7 +14,7 @@
 typedef struct pd_pushed {
     uint64_t  mask;                     /* bit h: hyperparameter h was sent */
     uint32_t  rank[PD_MAX_HYPERS];      /* by whom first */
-    pd_hypers hypers;                   /* the rule's values with those that were sent */
+    pd_hypers hypers;                   /* plain values of the round's step: with a bit in the mask those that were sent */
 } pd_pushed;
 
 /* Where a parameter's step is. */

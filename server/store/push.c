@@ -3,6 +3,7 @@
 
 #include "convert.h"
 #include "kernels.h"
+#include "schedule.h"
 
 #include <assert.h>
 #include <math.h>
@@ -62,6 +63,9 @@ static int read_hyper(pd_rule *rule, const pd_option *option, bool *known, pd_er
     if (!pd_row_hypers(row, &count)[index].per_step)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s is fixed while the job runs: it cannot be sent with a push", option->name,
                        pd_row_name(row));
+    if (pd_schedule_is_text(option->value))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s: a push brings a plain value, not a schedule: \"%.64s\"", option->name,
+                       pd_row_name(row), option->value);
     if (pd_hypers_set(&rule->pushed, option->name, option->value, &why) != PD_OK)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.400s", why.text);
     rule->pushed_mask |= (uint64_t)1 << index;
@@ -105,13 +109,17 @@ static int compare_hypers(const pd_param *param, uint32_t rank, pd_error *err)
     return PD_OK;
 }
 
-/* The round's values, with those of this frame. */
+/* The values of the step to come: as declared or scheduled, with those sent for its round, and those of this frame. */
 static pd_hypers merged_hypers(const pd_param *param)
 {
-    pd_hypers merged = param->pushed->mask != 0 ? param->pushed->hypers : param->rule->hypers;
+    const pd_hypers *declared = &param->rule->hypers;
+    pd_hypers merged = { .row = declared->row };
 
-    for (int h = 0; h < PD_MAX_HYPERS; h++)
+    pd_hypers_at(declared, pd_optim_count(param->optim), merged.value);
+    for (int h = 0; h < PD_MAX_HYPERS; h++) {
+        if (param->pushed->mask >> h & 1) merged.value[h] = param->pushed->hypers.value[h];
         if (param->rule->pushed_mask >> h & 1) merged.value[h] = param->rule->pushed.value[h];
+    }
     return merged;
 }
 

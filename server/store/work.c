@@ -158,7 +158,10 @@ static int begin(pd_job *job, pd_param *param)
     param->next->param = param->index;
     param->next->version = param->step + 1;
     io.after = param->next->at[PD_F32];
-    if (param->pushed != NULL && param->pushed->mask != 0) io.hypers = param->pushed->hypers.value;
+    if (param->pushed != NULL) {
+        io.hypers = param->pushed->hypers.value;
+        io.hypers_mask = param->pushed->mask;
+    }
     if ((rc = pd_optim_begin(param->optim, &io)) != PD_OK) {
         pd_snapshot_unref(param->next);
         param->next = NULL;

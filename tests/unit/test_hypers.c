@@ -7,14 +7,17 @@
 
 #include <cmocka.h>
 
+#include "oom.h"
 #include "row.h"
 
-enum { RATE, SIZE, FAST, GRAFT };
+enum { RATE, SIZE, FAST, GRAFT, LAG, CUT };
 static const pd_hyper hypers_of_a_row[] = {
     [RATE]  = { "rate", PD_REAL, 0.5, 0, 10, NULL, "a rate", true },
     [SIZE]  = { "size", PD_INT, 128, 1, 4096, NULL, "a size", false },
     [FAST]  = { "fast", PD_FLAG, 1, 0, 1, NULL, "a flag", true },
     [GRAFT] = { "graft", PD_CHOICE, 1, 0, 0, "none|sgd|adam", "a choice", true },
+    [LAG]   = { "lag", PD_INT, 0, -1, 100, "ready", "a whole number or a word", true },
+    [CUT]   = { "cut", PD_REAL, 1, 0, 1e9, "never", "a number or a word", false },
     { .name = NULL },
 };
 
@@ -34,6 +37,13 @@ static int set_up(void **state)
     (void)state;
     pd_hypers_init(&h, &row);
     memset(&err, 0, sizeof err);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    pd_hypers_free(&h);
     return 0;
 }
 
@@ -112,7 +122,7 @@ static void names_what_it_has_when_asked_for_another(void **state)
     (void)state;
     assert_int_equal(set("momentum", "1"), PD_NOT_FOUND);
     assert_non_null(strstr(err.text, "momentum"));
-    assert_non_null(strstr(err.text, "rate, size, fast, graft"));
+    assert_non_null(strstr(err.text, "rate, size, fast, graft, lag, cut"));
 }
 
 static void survives_texts_that_are_too_long(void **state)
@@ -148,6 +158,216 @@ static void writes_the_shortest_text(void **state)
     assert_string_equal(pd_hypers_text(&h, SIZE, text, sizeof text), "128");
     assert_string_equal(pd_hypers_text(&h, FAST, text, sizeof text), "yes");
     assert_string_equal(pd_hypers_text(&h, GRAFT, text, sizeof text), "sgd");
+}
+
+/* ---- a word for the least value ---- */
+
+static void reads_and_writes_the_word_for_the_least_value(void **state)
+{
+    char text[64];
+    (void)state;
+    assert_int_equal(set("lag", "ready"), PD_OK);
+    assert_true(h.value[LAG] == -1);
+    assert_string_equal(pd_hypers_text(&h, LAG, text, sizeof text), "ready");
+    assert_int_equal(set("lag", "0"), PD_OK);
+    assert_string_equal(pd_hypers_text(&h, LAG, text, sizeof text), "0");
+    assert_int_equal(set("cut", "never"), PD_OK);
+    assert_true(h.value[CUT] == 0);
+    assert_string_equal(pd_hypers_text(&h, CUT, text, sizeof text), "never");
+    assert_int_equal(set("cut", "0.5"), PD_OK);
+    assert_string_equal(pd_hypers_text(&h, CUT, text, sizeof text), "0.5");
+}
+
+static void says_the_range_with_the_word(void **state)
+{
+    (void)state;
+    assert_int_equal(set("lag", "soon"), PD_INVALID_ARGUMENT);
+    assert_string_equal(err.text, "lag of row: expected a whole number from 0 to 100, or ready, got \"soon\"");
+    assert_int_equal(set("lag", "101"), PD_OUT_OF_RANGE);
+    assert_string_equal(err.text, "lag of row: 101 is outside its range, 0 to 100, or ready");
+    assert_int_equal(set("lag", "-2"), PD_OUT_OF_RANGE);
+    assert_int_equal(set("cut", "x"), PD_INVALID_ARGUMENT);
+    assert_string_equal(err.text, "cut of row: expected a finite number from 0 to 1000000000, or never, got \"x\"");
+    assert_int_equal(set("size", "ready"), PD_INVALID_ARGUMENT);
+}
+
+/* ---- schedules ---- */
+
+static double at(const pd_hypers *hypers, int index, int64_t count)
+{
+    double value[PD_MAX_HYPERS];
+
+    pd_hypers_at(hypers, count, value);
+    return value[index];
+}
+
+static void a_schedule_is_followed_from_count_0_on(void **state)
+{
+    (void)state;
+    assert_int_equal(set("rate", "linear_warmup(peak=8,warmup_steps=4)"), PD_OK);
+    assert_true(h.value[RATE] == 2);
+    for (int count = 0; count < 6; count++) assert_true(at(&h, RATE, count) == (count < 4 ? 2 * (count + 1) : 8));
+    assert_true(at(&h, SIZE, 3) == 128 && at(&h, FAST, 3) == 1 && at(&h, GRAFT, 3) == 1);
+}
+
+static void several_schedules_are_followed_at_once(void **state)
+{
+    (void)state;
+    assert_int_equal(set("rate", "table(1,2,3)"), PD_OK);
+    assert_int_equal(set("lag", "piecewise(5,2:7)"), PD_OK);
+    assert_int_equal(set("fast", "table(1,0)"), PD_OK);
+    assert_true(at(&h, RATE, 2) == 3 && at(&h, LAG, 2) == 7 && at(&h, FAST, 2) == 0 && at(&h, LAG, 1) == 5 && at(&h, FAST, 0) == 1);
+}
+
+static void a_plain_value_ends_a_schedule(void **state)
+{
+    char text[64];
+    (void)state;
+    assert_int_equal(set("rate", "table(1,2,3)"), PD_OK);
+    assert_int_equal(set("rate", "4"), PD_OK);
+    assert_true(h.value[RATE] == 4 && at(&h, RATE, 1) == 4);
+    assert_string_equal(pd_hypers_text(&h, RATE, text, sizeof text), "4");
+}
+
+static void the_schedule_set_last_is_followed(void **state)
+{
+    char text[64];
+    (void)state;
+    assert_int_equal(set("rate", "table(1,2,3)"), PD_OK);
+    assert_int_equal(set("lag", "table(9,8)"), PD_OK);
+    assert_int_equal(set("rate", "table(4,5,6)"), PD_OK);
+    assert_true(h.value[RATE] == 4 && at(&h, RATE, 1) == 5 && at(&h, LAG, 1) == 8);
+    assert_string_equal(pd_hypers_text(&h, RATE, text, sizeof text), "table(4,5,6)");
+    assert_string_equal(pd_hypers_text(&h, LAG, text, sizeof text), "table(9,8)");
+}
+
+static void whole_numbers_and_flags_are_rounded_to(void **state)
+{
+    (void)state;
+    assert_int_equal(set("lag", "linear(init=0,end=10,steps=40)"), PD_OK);
+    assert_true(at(&h, LAG, 3) == 1 && at(&h, LAG, 5) == 1 && at(&h, LAG, 39) == 10);
+    assert_int_equal(set("lag", "table(1,2.5)"), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "expected whole numbers, got 2.5 in table(1,2.5)"));
+}
+
+static void what_is_fixed_or_a_word_takes_no_schedule(void **state)
+{
+    (void)state;
+    assert_int_equal(set("size", "table(64,128)"), PD_INVALID_ARGUMENT);
+    assert_string_equal(err.text, "size of row takes no schedule: it is fixed while the job runs");
+    assert_int_equal(set("graft", "table(0,1)"), PD_INVALID_ARGUMENT);
+    assert_string_equal(err.text, "graft of row takes no schedule: it is a word");
+    assert_true(h.scheduled == 0 && h.value[SIZE] == 128 && h.value[GRAFT] == 1);
+}
+
+static void every_value_of_a_schedule_lies_in_the_range(void **state)
+{
+    static const struct { const char *text, *number; } cases[] = {
+        { "linear_warmup(peak=11,warmup_steps=3)", "is 11 at count 2, outside its range, 0 to 10" },
+        { "linear(init=0,end=-0.5,steps=3)", "is -0.5 at count 3, outside" },
+        { "cosine(peak=12,steps=100,warmup_steps=7,init=1)", "is 12 at count 7, outside" },
+        { "cosine(peak=1,steps=100,end=-1e-9)", "is -1e-09 at count 100, outside" },
+        { "polynomial(init=1,end=10.5,power=2,steps=4,begin=3)", "is 10.5 at count 7, outside" },
+        { "warmup_linear(peak=1,warmup_steps=2,steps=9,end=-2)", "is -2 at count 9, outside" },
+        { "inverse_sqrt(peak=10.25,warmup_steps=9)", "is 10.25 at count 8, outside" },
+        { "rsqrt(base=22,warmup_steps=4)", "is 11 at count 0, outside" },
+        { "table(1,2,11,3)", "is 11 at count 2, outside" },
+        { "piecewise(1,50:-1,60:1)", "is -1 at count 50, outside" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (set("rate", cases[i].text) != PD_OUT_OF_RANGE) fail_msg("%s", cases[i].text);
+        if (strstr(err.text, cases[i].number) == NULL) fail_msg("%s", err.text);
+    }
+    assert_true(h.scheduled == 0 && h.schedules == NULL && h.value[RATE] == 0.5);
+}
+
+static void a_refused_schedule_says_of_what(void **state)
+{
+    (void)state;
+    assert_int_equal(set("rate", "cosin(peak=1)"), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "rate of row: there is no schedule cosin; there are: linear_warmup"));
+    assert_int_equal(set("momentum", "cosin(peak=1)"), PD_NOT_FOUND);
+}
+
+static void checks_wherever_a_schedule_turns(void **state)
+{
+    (void)state;
+    assert_int_equal(set("size", "4"), PD_OK);
+    assert_int_equal(set("rate", "cosine(peak=4,steps=9,warmup_steps=3)"), PD_OK);
+    assert_int_equal(pd_hypers_check(&h, &err), PD_OK);
+    assert_int_equal(set("rate", "cosine(peak=5,steps=9,warmup_steps=3)"), PD_OK);
+    assert_int_equal(pd_hypers_check(&h, &err), PD_INVALID_ARGUMENT);
+    assert_string_equal(err.text, "rate above size, at count 3 of a schedule");
+    assert_int_equal(set("rate", "5"), PD_OK);
+    assert_int_equal(set("rate", "1"), PD_OK);
+    assert_int_equal(pd_hypers_check(&h, &err), PD_OK);
+}
+
+/* ---- schedules and copies ---- */
+
+static void a_copy_changes_nothing_of_the_original(void **state)
+{
+    pd_hypers copy;
+    (void)state;
+    assert_int_equal(set("rate", "table(1,2,3)"), PD_OK);
+    copy = h;
+    assert_true(at(&copy, RATE, 1) == 2);
+    assert_int_equal(pd_hypers_set(&copy, "rate", "7", &err), PD_OK);
+    assert_true(at(&copy, RATE, 1) == 7 && at(&h, RATE, 1) == 2);
+    assert_int_equal(pd_hypers_set(&copy, "lag", "table(3,4)", &err), PD_OK);
+    assert_int_equal(pd_hypers_set(&copy, "rate", "table(8,9)", &err), PD_OK);
+    assert_true(at(&copy, RATE, 1) == 9 && at(&copy, LAG, 1) == 4 && at(&h, RATE, 1) == 2 && at(&h, LAG, 1) == 0);
+    pd_hypers_free(&copy);
+    assert_true(at(&h, RATE, 1) == 2 && copy.scheduled == 0);
+}
+
+static void freeing_a_copy_frees_nothing_of_the_original(void **state)
+{
+    pd_hypers copy;
+    (void)state;
+    assert_int_equal(set("rate", "table(1,2,3)"), PD_OK);
+    copy = h;
+    pd_hypers_free(&copy);
+    pd_hypers_free(&copy);
+    assert_true(at(&h, RATE, 2) == 3);
+}
+
+static void a_copy_stays_good_when_the_original_is_set_anew(void **state)
+{
+    pd_hypers copy;
+    (void)state;
+    assert_int_equal(set("rate", "table(1,2,3)"), PD_OK);
+    copy = h;
+    assert_int_equal(set("rate", "table(4,5,6)"), PD_OK);
+    assert_int_equal(set("rate", "5"), PD_OK);
+    assert_true(at(&copy, RATE, 1) == 2 && at(&h, RATE, 1) == 5);
+}
+
+static void a_schedule_is_written_whole_however_long(void **state)
+{
+    char schedule[5000] = "table(1", room[8];
+    (void)state;
+    for (size_t n = strlen(schedule); n + 8 < sizeof schedule; n += 2) strcpy(schedule + n, ",2");
+    strcat(schedule, ")");
+    assert_int_equal(set("rate", schedule), PD_OK);
+    assert_string_equal(pd_hypers_text(&h, RATE, room, sizeof room), schedule);
+}
+
+static void without_memory_a_schedule_changes_nothing(void **state)
+{
+    int64_t n;
+    (void)state;
+    assert_int_equal(set("rate", "table(1,2,3)"), PD_OK);
+    for (n = 0; ; n++) {
+        int rc;
+        oom_arm(n);
+        rc = set("rate", "piecewise(4,1:5)");
+        if (!oom_disarm()) break;
+        assert_int_equal(rc, PD_NO_MEMORY);
+        assert_true(h.value[RATE] == 1 && at(&h, RATE, 1) == 2);
+    }
+    assert_true(n > 0 && at(&h, RATE, 1) == 5);
 }
 
 static void checks_several_values_at_once(void **state)
@@ -219,12 +439,19 @@ static void presets_pass_their_own_checks(void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup(name, set_up)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         CASE(begins_with_the_presets), CASE(reads_reals), CASE(reads_whole_numbers), CASE(reads_flags_in_three_manners),
         CASE(reads_choices_by_their_whole_name), CASE(refuses_what_is_not_a_number), CASE(refuses_what_is_out_of_range),
         CASE(names_what_it_has_when_asked_for_another), CASE(survives_texts_that_are_too_long),
         CASE(writes_what_it_reads_back_to_the_same_bits), CASE(writes_the_shortest_text),
+        CASE(reads_and_writes_the_word_for_the_least_value), CASE(says_the_range_with_the_word),
+        CASE(a_schedule_is_followed_from_count_0_on), CASE(several_schedules_are_followed_at_once), CASE(a_plain_value_ends_a_schedule),
+        CASE(the_schedule_set_last_is_followed), CASE(whole_numbers_and_flags_are_rounded_to), CASE(what_is_fixed_or_a_word_takes_no_schedule),
+        CASE(every_value_of_a_schedule_lies_in_the_range), CASE(a_refused_schedule_says_of_what), CASE(checks_wherever_a_schedule_turns),
+        CASE(a_copy_changes_nothing_of_the_original), CASE(freeing_a_copy_frees_nothing_of_the_original),
+        CASE(a_copy_stays_good_when_the_original_is_set_anew), CASE(a_schedule_is_written_whole_however_long),
+        CASE(without_memory_a_schedule_changes_nothing),
         CASE(checks_several_values_at_once), CASE(a_step_may_change_only_what_is_per_step), CASE(a_step_is_checked_against_what_was_declared),
         CASE(finds_every_row_of_the_table_by_name), CASE(presets_pass_their_own_checks),
     };

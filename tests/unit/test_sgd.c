@@ -164,7 +164,7 @@ static void takes_a_steps_own_hyperparameters(void **state)
     new_model(&model, &declared);
     new_gradient(f, 1);
     naive(f, &now, true);
-    pd_model_step(model, &(pd_step_io){ .gradient = f->gradient, .before = f->weights, .after = f->after, .hypers = now.value }, NULL);
+    pd_model_step(model, &(pd_step_io){ .gradient = f->gradient, .before = f->weights, .after = f->after, .hypers = now.value, .hypers_mask = UINT64_MAX }, NULL);
     assert_memory_equal(f->after, f->expected, sizeof f->after);
     pd_model_free(model);
 }

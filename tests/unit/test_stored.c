@@ -300,7 +300,7 @@ static void lazy_step(pd_optim *optim, const float *G, float *W)
 
     memcpy(lazy, pd_optim_hypers(optim)->value, sizeof lazy);
     lazy[LAZY] = 1;
-    assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ .gradient = G, .before = W, .after = W, .hypers = lazy }), PD_OK);
+    assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ .gradient = G, .before = W, .after = W, .hypers = lazy, .hypers_mask = UINT64_MAX }), PD_OK);
     do {
         assert_int_equal(pd_batch_run(&optim, 1, 1), PD_OK);
         run_tasks(optim);

@@ -1,0 +1,371 @@
+#include "schedule.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "number.h"
+
+/* ---- formulas ---- */
+
+/* From `from` (share 0) to `to` (share 1), exact at both and never beyond them. */
+static double between(double from, double to, double share)
+{
+    double value = from * (1 - share) + to * share;
+
+    return fmax(fmin(from, to), fmin(fmax(from, to), value));
+}
+
+static double linear_warmup(const double *arg, double count)
+{
+    enum { PEAK, WARMUP };
+
+    return between(0, arg[PEAK], fmin(1, (count + 1) / arg[WARMUP]));
+}
+
+static double warmup_linear(const double *arg, double count)
+{
+    enum { PEAK, WARMUP, STEPS, END };
+
+    if (count < arg[WARMUP]) return between(0, arg[PEAK], (count + 1) / arg[WARMUP]);
+    return between(arg[END], arg[PEAK], fmax(0, (arg[STEPS] - count) / (arg[STEPS] - arg[WARMUP])));
+}
+
+static double polynomial_share(double count, double begin, double steps, double power)
+{
+    return pow(1 - fmin(steps, fmax(0, count - begin)) / steps, power);
+}
+
+static double linear(const double *arg, double count)
+{
+    enum { INIT, END, STEPS, BEGIN };
+
+    return between(arg[END], arg[INIT], polynomial_share(count, arg[BEGIN], arg[STEPS], 1));
+}
+
+static double polynomial(const double *arg, double count)
+{
+    enum { INIT, END, POWER, STEPS, BEGIN };
+
+    return between(arg[END], arg[INIT], polynomial_share(count, arg[BEGIN], arg[STEPS], arg[POWER]));
+}
+
+static double cosine(const double *arg, double count)
+{
+    enum { PEAK, STEPS, WARMUP, INIT, END, EXPONENT };
+    double done = fmin(1, (count - arg[WARMUP]) / (arg[STEPS] - arg[WARMUP]));
+
+    if (count < arg[WARMUP]) return between(arg[INIT], arg[PEAK], count / arg[WARMUP]);
+    return between(arg[END], arg[PEAK], pow(0.5 * (1 + cos(M_PI * done)), arg[EXPONENT]));
+}
+
+static double inverse_sqrt(const double *arg, double count)
+{
+    enum { PEAK, WARMUP };
+    double step = count + 1;
+
+    if (step <= arg[WARMUP]) return between(0, arg[PEAK], step / arg[WARMUP]);
+    return arg[PEAK] * sqrt(arg[WARMUP] / step);
+}
+
+static double rsqrt(const double *arg, double count)
+{
+    enum { BASE, WARMUP };
+
+    return arg[BASE] / sqrt(fmax(count, arg[WARMUP]));
+}
+
+/* ---- the kinds ---- */
+
+typedef struct argument {
+    const char *name;
+    double      preset;         /* NAN: must be given */
+    double      least, most;
+    bool        whole;
+} argument;
+
+typedef enum form { NAMED, TABLE, PIECEWISE } form;
+
+struct pd_schedule_kind {
+    const char *name, *help;
+    form        form;
+    argument    args[PD_SCHEDULE_ARGS];         /* NAMED: ends with a NULL name where there are fewer */
+    double    (*at)(const double *arg, double count);
+};
+
+#define MOST_STEPS 9007199254740992.0           /* 2^53: doubles count up to here */
+#define VALUE(name, preset)        { name, preset, -1e300, 1e300, false }
+#define POWER(name, preset)        { name, preset, 1e-3, 1e3, false }
+#define STEPS(name, preset, least) { name, preset, least, MOST_STEPS, true }
+
+static const pd_schedule_kind kinds[] = {
+    { "linear_warmup", "peak min(1, (count + 1) / warmup_steps)", NAMED,
+      { VALUE("peak", NAN), STEPS("warmup_steps", NAN, 1) }, linear_warmup },
+    { "warmup_linear", "linear_warmup, then from warmup_steps on linearly down to end, at count = steps", NAMED,
+      { VALUE("peak", NAN), STEPS("warmup_steps", NAN, 0), STEPS("steps", NAN, 1), VALUE("end", 0) }, warmup_linear },
+    { "linear", "from init to end in `steps` steps from `begin` on", NAMED,
+      { VALUE("init", NAN), VALUE("end", NAN), STEPS("steps", NAN, 1), STEPS("begin", 0, 0) }, linear },
+    { "polynomial", "end + (init - end) (1 - (count - begin) / steps)^power", NAMED,
+      { VALUE("init", NAN), VALUE("end", NAN), POWER("power", NAN), STEPS("steps", NAN, 1), STEPS("begin", 0, 0) }, polynomial },
+    { "cosine", "linearly from init to peak in warmup_steps, then half a cosine down to end, at count = steps", NAMED,
+      { VALUE("peak", NAN), STEPS("steps", NAN, 1), STEPS("warmup_steps", 0, 0), VALUE("init", 0), VALUE("end", 0), POWER("exponent", 1) }, cosine },
+    { "inverse_sqrt", "linear_warmup, then peak sqrt(warmup_steps / (count + 1))", NAMED,
+      { VALUE("peak", NAN), STEPS("warmup_steps", NAN, 1) }, inverse_sqrt },
+    { "rsqrt", "base / sqrt(max(count, warmup_steps))", NAMED,
+      { VALUE("base", NAN), STEPS("warmup_steps", NAN, 1) }, rsqrt },
+    { "piecewise", "the first value, and from each count on the value behind its colon", PIECEWISE, { { .name = NULL } }, NULL },
+    { "table", "one value a step, the last one held", TABLE, { { .name = NULL } }, NULL },
+};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+static int count_args(const pd_schedule_kind *kind)
+{
+    int n = 0;
+
+    while (n < PD_SCHEDULE_ARGS && kind->args[n].name != NULL) n++;
+    return n;
+}
+
+/* "cosine(peak=,steps=,warmup_steps=0,...)" behind what is in `text`: what is not given a value here must be given. Too long: cut. */
+static void add_usage(char *text, size_t size, const pd_schedule_kind *kind)
+{
+    size_t used = strlen(text);
+    char preset[PD_NUMBER_TEXT];
+
+    if (kind->form != NAMED) {
+        snprintf(text + used, size - used, "%s(%s)", kind->name, kind->form == TABLE ? "V,V,..." : "V,COUNT:V,...");
+        return;
+    }
+    snprintf(text + used, size - used, "%s(", kind->name);
+    for (int i = 0; i < count_args(kind); i++) {
+        const argument *arg = &kind->args[i];
+        used = strlen(text);
+        snprintf(text + used, size - used, "%s%s=%s", i > 0 ? "," : "", arg->name, isnan(arg->preset) ? "" :
+                 pd_number_text(arg->preset, preset, sizeof preset));
+    }
+    used = strlen(text);
+    snprintf(text + used, size - used, ")");
+}
+
+/* ---- reading ---- */
+
+static int unknown_kind(const char *text, size_t length, pd_error *err)
+{
+    char list[400] = "";
+
+    for (int i = 0; i < KINDS; i++) {
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "", kinds[i].name);
+    }
+    return pd_fail(err, PD_INVALID_ARGUMENT, "there is no schedule %.*s; there are: %s", length < 40 ? (int)length : 40, text, list);
+}
+
+/* What is wrong with a word, and how the kind is written. */
+static int misused(const pd_schedule_kind *kind, const char *what, const char *word, pd_error *err)
+{
+    char usage[200] = "";
+
+    add_usage(usage, sizeof usage, kind);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%s \"%.40s\"; expected %s: %s", what, word, usage, kind->help);
+}
+
+static int read_argument(pd_schedule *schedule, int i, const char *text, pd_error *err)
+{
+    const argument *arg = &schedule->kind->args[i];
+    int rc = arg->whole ? pd_number_read_whole(text, &schedule->arg[i]) : pd_number_read(text, &schedule->arg[i]);
+
+    if (rc != PD_OK) return pd_fail(err, rc, "%s of %s: expected %s, got \"%.40s\"", arg->name, schedule->kind->name,
+                                    arg->whole ? "a whole number" : "a finite number", text);
+    if (schedule->arg[i] < arg->least || schedule->arg[i] > arg->most)
+        return pd_fail(err, PD_OUT_OF_RANGE, "%s of %s: %.40s is outside its range, %.17g to %.17g", arg->name, schedule->kind->name, text,
+                       arg->least, arg->most);
+    return PD_OK;
+}
+
+static int argument_called(const pd_schedule_kind *kind, const char *name)
+{
+    for (int i = 0; i < count_args(kind); i++)
+        if (strcmp(kind->args[i].name, name) == 0) return i;
+    return -1;
+}
+
+/* What concerns several arguments. */
+static int check_arguments(const pd_schedule *schedule, pd_error *err)
+{
+    int steps = argument_called(schedule->kind, "steps"), warmup = argument_called(schedule->kind, "warmup_steps");
+
+    if (steps < 0 || warmup < 0 || schedule->arg[warmup] < schedule->arg[steps]) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%s: steps counts the warm-up too: expected more than warmup_steps = %.17g, got %.17g",
+                   schedule->kind->name, schedule->arg[warmup], schedule->arg[steps]);
+}
+
+static int read_named(pd_schedule *schedule, char *words, pd_error *err)
+{
+    const pd_schedule_kind *kind = schedule->kind;
+    bool given[PD_SCHEDULE_ARGS] = { false };
+    char *word;
+    int rc;
+
+    while ((word = strsep(&words, ",")) != NULL) {
+        char *equals = strchr(word, '=');
+        int i;
+        if (equals == NULL) return misused(kind, "no argument", word, err);
+        *equals = '\0';
+        if ((i = argument_called(kind, word)) < 0) return misused(kind, "unknown argument", word, err);
+        if (given[i]) return misused(kind, "given twice: argument", word, err);
+        if ((rc = read_argument(schedule, i, equals + 1, err)) != PD_OK) return rc;
+        given[i] = true;
+    }
+    for (int i = 0; i < count_args(kind); i++) {
+        if (!given[i] && isnan(kind->args[i].preset)) return misused(kind, "missing argument", kind->args[i].name, err);
+        if (!given[i]) schedule->arg[i] = kind->args[i].preset;
+    }
+    return check_arguments(schedule, err);
+}
+
+/* "COUNT:" before value i of a piecewise one; *word moves behind it. */
+static int read_boundary(pd_schedule *schedule, size_t i, char **word, pd_error *err)
+{
+    char *colon = strchr(*word, ':');
+    double from;
+
+    schedule->from[i] = 0;
+    if ((i == 0) != (colon == NULL)) return misused(schedule->kind, i == 0 ? "a count before the first value in" : "no count before the value", *word, err);
+    if (i == 0) return PD_OK;
+    *colon = '\0';
+    if (pd_number_read_whole(*word, &from) != PD_OK || from > MOST_STEPS) return misused(schedule->kind, "no count", *word, err);
+    if (from <= (double)schedule->from[i - 1]) return misused(schedule->kind, "counts must ascend from 1 on, which does not", *word, err);
+    schedule->from[i] = (int64_t)from;
+    *word = colon + 1;
+    return PD_OK;
+}
+
+static size_t count_words(const char *words)
+{
+    size_t n = 1;
+
+    for (; *words != '\0'; words++) n += *words == ',';
+    return n;
+}
+
+static int read_list(pd_schedule *schedule, char *words, pd_error *err)
+{
+    size_t n = count_words(words);
+    bool piecewise = schedule->kind->form == PIECEWISE;
+    char *word;
+
+    schedule->value = malloc(n * sizeof *schedule->value);
+    if (piecewise) schedule->from = malloc(n * sizeof *schedule->from);
+    if (schedule->value == NULL || (piecewise && schedule->from == NULL)) return pd_fail(err, PD_NO_MEMORY, "out of memory for a schedule");
+    for (size_t i = 0; (word = strsep(&words, ",")) != NULL; i++) {
+        int rc = piecewise ? read_boundary(schedule, i, &word, err) : PD_OK;
+        if (rc != PD_OK) return rc;
+        if (pd_number_read(word, &schedule->value[i]) != PD_OK) return misused(schedule->kind, "no finite number", word, err);
+    }
+    schedule->n = n;
+    return PD_OK;
+}
+
+/* `words`: what stands between the parentheses, cut up on the way. */
+static int read_words(pd_schedule *schedule, char *words, pd_error *err)
+{
+    return schedule->kind->form == NAMED ? read_named(schedule, words, err) : read_list(schedule, words, err);
+}
+
+bool pd_schedule_is_text(const char *text)
+{
+    return strchr(text, '(') != NULL;
+}
+
+static const pd_schedule_kind *find_kind(const char *name, size_t length)
+{
+    for (int i = 0; i < KINDS; i++)
+        if (strlen(kinds[i].name) == length && memcmp(kinds[i].name, name, length) == 0) return &kinds[i];
+    return NULL;
+}
+
+int pd_schedule_read(pd_schedule **out, const char *text, pd_error *err)
+{
+    size_t length = strlen(text), name = strcspn(text, "(");
+    const pd_schedule_kind *kind = find_kind(text, name);
+    pd_schedule *schedule;
+    char *words;
+    int rc;
+
+    if (kind == NULL) return unknown_kind(text, name, err);
+    if (length < name + 2 || text[length - 1] != ')') return misused(kind, "no closing parenthesis at the end of", text, err);
+    schedule = calloc(1, sizeof *schedule);
+    words = strndup(text + name + 1, length - name - 2);
+    if (schedule == NULL || words == NULL || (schedule->text = strdup(text)) == NULL) {
+        rc = pd_fail(err, PD_NO_MEMORY, "out of memory for a schedule");
+    } else {
+        schedule->kind = kind;
+        rc = read_words(schedule, words, err);
+    }
+    free(words);
+    if (rc == PD_OK) *out = schedule;
+    else pd_schedule_free(schedule);
+    return rc;
+}
+
+void pd_schedule_free(pd_schedule *schedule)
+{
+    if (schedule == NULL) return;
+    free(schedule->value);
+    free(schedule->from);
+    free(schedule->text);
+    free(schedule);
+}
+
+/* ---- values ---- */
+
+/* The last i with from[i] <= count. */
+static size_t piece_at(const pd_schedule *schedule, int64_t count)
+{
+    size_t low = 0, high = schedule->n;
+
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (schedule->from[middle] <= count) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+double pd_schedule_at(const pd_schedule *schedule, int64_t count)
+{
+    switch (schedule->kind->form) {
+    case NAMED:     return schedule->kind->at(schedule->arg, (double)count);
+    case PIECEWISE: return schedule->value[piece_at(schedule, count)];
+    case TABLE:     break;
+    }
+    return schedule->value[(size_t)count < schedule->n ? (size_t)count : schedule->n - 1];
+}
+
+bool pd_schedule_is_list(const pd_schedule *schedule)
+{
+    return schedule->kind->form != NAMED;
+}
+
+/* Every formula is monotone between 0, its numbers of steps (and the count before them), their sum, and for ever. */
+bool pd_schedule_corner(const pd_schedule *schedule, size_t i, int64_t *count)
+{
+    double corner[2 * PD_SCHEDULE_ARGS + 3] = { 0 }, sum = 0;
+    size_t n = 1;
+
+    if (schedule->kind->form != NAMED) {
+        if (i < schedule->n) *count = schedule->kind->form == TABLE ? (int64_t)i : schedule->from[i];
+        return i < schedule->n;
+    }
+    for (int a = 0; a < count_args(schedule->kind); a++) {
+        if (!schedule->kind->args[a].whole) continue;
+        corner[n++] = fmax(0, schedule->arg[a] - 1);
+        corner[n++] = schedule->arg[a];
+        sum += schedule->arg[a];
+    }
+    corner[n++] = sum;
+    corner[n++] = 2 * MOST_STEPS;
+    if (i < n) *count = (int64_t)corner[i];
+    return i < n;
+}
