@@ -10,6 +10,7 @@
 
 #include "quantize.h"
 #include "replay.h"
+#include "root.h"
 #include "symmetric.h"
 
 enum { MOST_CASES = 1000, MOST_HELD = 24 };
@@ -17,7 +18,7 @@ enum { MOST_CASES = 1000, MOST_HELD = 24 };
 /* One case at work. Memory that it takes is held here and freed behind it. */
 typedef struct sitting {
     const pd_trace *trace;
-    const json_t   *entry;
+    const json_t   *config, *entry;
     int             index;
     size_t          number;             /* in the list */
     pd_verdict     *verdict;
@@ -265,6 +266,101 @@ static int judge_symmetric_matrices(sitting *s)
     return rc == PD_OK ? judge_readings(s, B, C, vector) : rc;
 }
 
+/* ---- matrix_inverse_pth_root, power_iteration ---- */
+
+/* The limits that upstream takes as arguments and the library has as constants. */
+static int check_limits(const sitting *s)
+{
+    if (json_number_value(json_object_get(s->config, "error_tolerance")) == 1e-6 && json_integer_value(json_object_get(s->config, "num_iters")) == 100) return PD_OK;
+    return pd_fail(s->err, PD_UNIMPLEMENTED, "config: error_tolerance other than 1e-6 or num_iters other than 100 is not implemented");
+}
+
+/* The recorded input: a square matrix, or block rows of a symmetric one. */
+static int take_symmetric(sitting *s, const char *field, pd_mat *out)
+{
+    pd_blockrows B;
+    pd_mat M;
+    int64_t n;
+    float *full = NULL;
+    int rc = take_mat(s, field, &M);
+
+    if (rc == PD_OK && M.rows == M.cols && M.rows > 0) {
+        *out = M;
+        return PD_OK;
+    }
+    if (rc == PD_OK) rc = pd_blockrows_of(&B, M, s->err);
+    if (rc != PD_OK) return rc;
+    n = B.b * B.k;
+    if (n == 0) return refuse(s, field, "no columns");
+    if ((rc = hold_floats(s, &full, n * n)) != PD_OK) return rc;
+    pd_blockrows_materialise(*out = pd_mat_dense(full, n, n), B);
+    return PD_OK;
+}
+
+/* What the library refuses (PD_OUT_OF_RANGE) must be recorded as NaN or infinite. */
+static int judge_refusal(sitting *s)
+{
+    piece root;
+    int rc = take(s, "root", &root);
+    bool finite = true;
+
+    for (int64_t i = 0; rc == PD_OK && i < root.n; i++) finite &= isfinite(root.at[i]) != 0;
+    if (rc == PD_OK) pd_verdict_add(s->verdict, s->number, 0, finite ? (double)INFINITY : 0);
+    return rc;
+}
+
+/* The error is a difference of numbers near 1: that is its scale. */
+static int judge_matrix_inverse_pth_root(sitting *s)
+{
+    json_int_t p = json_integer_value(json_object_get(s->entry, "p"));
+    double epsilon = json_number_value(json_object_get(s->entry, "ridge_epsilon")), apart = 0;
+    pd_root_want want = { .method = PD_ROOT_NEWTON, .p = (int)p, .epsilon = epsilon };
+    pd_root_report report = { 0 };
+    pd_mat A, X;
+    float *root, numbers[2];
+    int rc = check_limits(s);
+
+    if (rc == PD_OK && (p < 1 || p > 1000 || !(epsilon >= 0))) {
+        rc = pd_fail(s->err, PD_INVALID_ARGUMENT, "case %03d: expected p from 1 to 1000 and ridge_epsilon from 0 on", s->index);
+    }
+    if (rc == PD_OK) rc = take_symmetric(s, "matrix", &A);
+    if (rc == PD_OK) rc = hold_floats(s, &root, A.rows * A.rows);
+    if (rc != PD_OK) return rc;
+    X = pd_mat_dense(root, A.rows, A.rows);
+    rc = pd_root_newton(X, A, &want, &report);
+    if (rc == PD_OUT_OF_RANGE) return judge_refusal(s);
+    if (rc != PD_OK) return pd_fail(s->err, rc, "case %03d: %s", s->index, pd_code_text(rc));
+    numbers[0] = (float)report.error;
+    numbers[1] = (float)report.largest;
+    if ((rc = judge(s, "root", root, A.rows * A.rows)) != PD_OK || (rc = judge(s, "max_ev", &numbers[1], 1)) != PD_OK) return rc;
+    if ((rc = error_of(s, "error", &numbers[0], 1, 1, &apart)) == PD_OK) pd_verdict_add(s->verdict, s->number, 0, apart);
+    return rc;
+}
+
+static int judge_power_iteration(sitting *s)
+{
+    pd_mat A;
+    double *matrix, *vector, largest;
+    float *short_vector, value;
+    void *memory;
+    int rc = check_limits(s);
+    int64_t n;
+
+    if (rc == PD_OK) rc = take_mat(s, "matrix", &A);
+    if (rc == PD_OK && (A.rows != A.cols || A.rows == 0)) rc = refuse(s, "matrix", "expected a square matrix");
+    if (rc != PD_OK) return rc;
+    n = A.rows;
+    if ((rc = hold(s, &memory, (size_t)(n * n + n) * sizeof *matrix)) != PD_OK || (rc = hold_floats(s, &short_vector, n)) != PD_OK) return rc;
+    matrix = memory;
+    vector = matrix + n * n;
+    for (int64_t i = 0; i < n * n; i++) matrix[i] = (double)A.at[i];
+    if ((rc = pd_power_iteration(&largest, vector, matrix, n, 0, 0)) != PD_OK) return pd_fail(s->err, rc, "case %03d: %s", s->index, pd_code_text(rc));
+    value = (float)largest;
+    for (int64_t i = 0; i < n; i++) short_vector[i] = (float)vector[i];
+    rc = judge(s, "float64/value", &value, 1);
+    return rc == PD_OK ? judge(s, "float64/vector", short_vector, n) : rc;
+}
+
 /* ---- the table ---- */
 
 typedef struct routine {
@@ -273,8 +369,10 @@ typedef struct routine {
 } routine;
 
 static const routine routines[] = {
-    { "google_shampoo", "quantized_value",    judge_quantized_value },
-    { "google_shampoo", "symmetric_matrices", judge_symmetric_matrices },
+    { "google_shampoo", "matrix_inverse_pth_root", judge_matrix_inverse_pth_root },
+    { "google_shampoo", "power_iteration",         judge_power_iteration },
+    { "google_shampoo", "quantized_value",         judge_quantized_value },
+    { "google_shampoo", "symmetric_matrices",      judge_symmetric_matrices },
 };
 
 static const routine *find_routine(const pd_trace *trace)
@@ -290,13 +388,12 @@ bool pd_replay_is_routine(const pd_trace *trace)
     return find_routine(trace) != NULL;
 }
 
-static int find_cases(pd_trace *trace, const json_t **cases, pd_error *err)
+static int find_cases(pd_trace *trace, const json_t **config, const json_t **cases, pd_error *err)
 {
-    const json_t *config;
-    int rc = pd_trace_config(trace, &config, err);
+    int rc = pd_trace_config(trace, config, err);
 
     if (rc != PD_OK) return rc;
-    *cases = json_object_get(config, "cases");
+    *cases = json_object_get(*config, "cases");
     if (!json_is_array(*cases) || json_array_size(*cases) == 0 || json_array_size(*cases) > MOST_CASES) {
         return pd_fail(err, PD_INVALID_ARGUMENT, "config: expected `cases`, a list of 1 to %d", MOST_CASES);
     }
@@ -323,7 +420,7 @@ int pd_replay_routine(pd_replay_result *out, pd_trace *trace)
     sitting s = { .trace = trace, .err = &out->why };
     const json_t *cases = NULL, *entry;
     size_t i;
-    int rc = find_cases(trace, &cases, &out->why);
+    int rc = find_cases(trace, &s.config, &cases, &out->why);
 
     if (rc != PD_OK) return rc;
     out->n = json_array_size(cases);

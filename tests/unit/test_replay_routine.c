@@ -83,6 +83,38 @@ static tracefile symmetric_file(void)
     return file;
 }
 
+/* The root of order 2 of [4], and of 4 I in block rows, without a ridge. */
+static const float four[1] = { 4 }, half[1] = { .5f }, none[1] = { 0 }, fours[3] = { 4, 0, 4 }, halves[4] = { .5f, 0, 0, .5f };
+static const char root_config[] = "{\"num_iters\": 100, \"error_tolerance\": 1e-06, \"cases\": [{\"index\": 0, \"p\": 2, \"ridge_epsilon\": 0},"
+                                  " {\"index\": 1, \"p\": 2, \"ridge_epsilon\": 0}]}";
+
+static tracefile root_file(void)
+{
+    tracefile file = new_file("matrix_inverse_pth_root", root_config);
+
+    add_mat(&file, "000/matrix", four, 1, 1);
+    tracefile_add(&file, "000/root", half, 1);
+    tracefile_add(&file, "000/error", none, 0);
+    tracefile_add(&file, "000/max_ev", four, 0);
+    add_mat(&file, "001/matrix", fours, 1, 3);
+    add_mat(&file, "001/root", halves, 2, 2);
+    tracefile_add(&file, "001/error", none, 0);
+    tracefile_add(&file, "001/max_ev", four, 0);
+    return file;
+}
+
+static const double minus_one[1] = { -1 }, four64[1] = { 4 };
+
+static tracefile power_file(void)
+{
+    tracefile file = new_file("power_iteration", "{\"num_iters\": 100, \"error_tolerance\": 1e-06, \"cases\": [{\"index\": 0}]}");
+
+    add_mat(&file, "000/matrix", four, 1, 1);
+    tracefile_add_typed(&file, "000/float64/value", PD_ST_F64, four64, 0);
+    tracefile_add_typed(&file, "000/float64/vector", PD_ST_F64, minus_one, 1);
+    return file;
+}
+
 static pd_replay_result replayed(const tracefile *file, bool local)
 {
     pd_replay_result result;
@@ -116,6 +148,10 @@ static void right_cases_are_ok_one_verdict_each(void **state)
     pd_replay_result_free(&r);
     file = symmetric_file();
     assert_outcome(&file, PD_REPLAY_OK, "");
+    file = root_file();
+    assert_outcome(&file, PD_REPLAY_OK, "");
+    file = power_file();
+    assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
 /* Turns the tensor's last element into another number and expects the file to fail in `expected`. */
@@ -132,7 +168,7 @@ static void spoil(tracefile file, size_t entry, const char *expected)
         f += .25f;
         memcpy(spoiled + file.entry[entry].bytes - size, &f, size);
     } else {
-        spoiled[file.entry[entry].bytes - size] ^= 1;
+        spoiled[file.entry[entry].bytes - (size == 8 ? 2 : size)] ^= 1;         /* of a double a bit that counts */
     }
     file.entry[entry].at = spoiled;
     r = replayed(&file, true);
@@ -145,9 +181,11 @@ static void spoil(tracefile file, size_t entry, const char *expected)
 
 static void one_spoiled_tensor_fails_and_is_located(void **state)
 {
-    tracefile quantized = quantized_file(), symmetric = symmetric_file();
+    tracefile quantized = quantized_file(), symmetric = symmetric_file(), roots = root_file(), power = power_file();
 
     (void)state;
+    for (size_t i = 0; i < roots.n; i++) spoil(roots, i, i < 4 ? "case 000" : "case 001");
+    for (size_t i = 0; i < power.n; i++) spoil(power, i, "case 000");
     for (size_t i = 0; i < quantized.n; i++) {
         char expected[16];
         snprintf(expected, sizeof expected, "case %.3s", quantized.entry[i].name);
@@ -227,6 +265,35 @@ static void block_rows_that_are_none_fail(void **state)
     assert_outcome(&file, PD_REPLAY_FAILED, "2 rows are not a multiple of the block side 3");
 }
 
+static void a_refused_root_is_ok_where_upstream_has_nan(void **state)
+{
+    static const float nan_in[4] = { NAN, 0, 0, 1 }, nan_out[4] = { NAN, NAN, NAN, NAN }, nan_1[1] = { NAN };
+    tracefile file = root_file();
+
+    (void)state;
+    file.entry[4].at = nan_in, file.entry[4].bytes = 16;
+    file.entry[4].shape = (pd_shape){ .rank = 2, .dim = { 2, 2 } };
+    file.entry[6].at = file.entry[7].at = nan_1;
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+    file.entry[5].at = nan_out;
+    assert_outcome(&file, PD_REPLAY_OK, "");
+}
+
+static void roots_of_what_is_no_symmetric_matrix_fail(void **state)
+{
+    tracefile file = root_file();
+
+    (void)state;
+    file.entry[4].shape.dim[1] = 2, file.entry[4].bytes = 8;
+    assert_outcome(&file, PD_REPLAY_FAILED, "1 rows and 2 columns");
+    file = root_file();
+    tracefile_meta(&file, "config", "{\"num_iters\": 100, \"error_tolerance\": 1e-06, \"cases\": [{\"index\": 0, \"p\": 0, \"ridge_epsilon\": 0}]}");
+    assert_outcome(&file, PD_REPLAY_FAILED, "expected p from 1");
+    file = power_file();
+    file.entry[0].shape = (pd_shape){ .rank = 1, .dim = { 1 } };
+    assert_outcome(&file, PD_REPLAY_FAILED, "000/matrix: expected a matrix");
+}
+
 static void options_that_are_not_there_are_skipped(void **state)
 {
     tracefile file = quantized_file();
@@ -237,6 +304,9 @@ static void options_that_are_not_there_are_skipped(void **state)
     file = symmetric_file();
     tracefile_meta(&file, "config", "{\"cases\": [{\"index\": 7, \"block_size\": 1, \"update_input\": \"3 * input\"}]}");
     assert_outcome(&file, PD_REPLAY_SKIPPED, "update_input");
+    file = power_file();
+    tracefile_meta(&file, "config", "{\"num_iters\": 50, \"error_tolerance\": 1e-06, \"cases\": [{\"index\": 0}]}");
+    assert_outcome(&file, PD_REPLAY_SKIPPED, "num_iters");
 }
 
 static void a_file_without_cases_fails(void **state)
@@ -262,16 +332,14 @@ static void a_server_does_not_judge_routines(void **state)
     pd_replay_result_free(&r);
 }
 
-static void without_memory_it_fails_and_leaks_nothing(void **state)
+static void sweep(const tracefile *file)
 {
-    tracefile file = symmetric_file();
     char path[64];
     int64_t n = 0;
 
-    (void)state;
     for (bool failed = true; failed; n++) {
         pd_replay_result r;
-        tracefile_write(&file, path);
+        tracefile_write(file, path);
         oom_arm(n);
         pd_replay_file(&r, path, &(pd_replay_options){ .local = true });
         failed = oom_disarm();
@@ -280,6 +348,15 @@ static void without_memory_it_fails_and_leaks_nothing(void **state)
         pd_replay_result_free(&r);
     }
     assert_true(n > 20);
+}
+
+static void without_memory_it_fails_and_leaks_nothing(void **state)
+{
+    tracefile symmetric = symmetric_file(), roots = root_file();
+
+    (void)state;
+    sweep(&symmetric);
+    sweep(&roots);
 }
 
 int main(void)
@@ -292,6 +369,8 @@ int main(void)
         cmocka_unit_test(a_tensor_of_another_size_fails_by_name),
         cmocka_unit_test(what_cannot_be_quantized_fails),
         cmocka_unit_test(block_rows_that_are_none_fail),
+        cmocka_unit_test(a_refused_root_is_ok_where_upstream_has_nan),
+        cmocka_unit_test(roots_of_what_is_no_symmetric_matrix_fail),
         cmocka_unit_test(options_that_are_not_there_are_skipped),
         cmocka_unit_test(a_file_without_cases_fails),
         cmocka_unit_test(a_server_does_not_judge_routines),
