@@ -5,7 +5,8 @@ set -euo pipefail
 
 usage() {
     cat << 'EOF'
-usage: deploy/quickstart.sh [--workers N] [--out PREFIX] [--optimizer NAME] [--epochs N] [--batch N] [--seed N] [--constant-lr] [name=value ...]
+usage: deploy/quickstart.sh [--workers N] [--out PREFIX] [--optimizer NAME] [--epochs N] [--batch N] [--seed N] [--constant-lr]
+                            [--train-loss N] [name=value ...]
 
   --workers N       worker processes; the images are divided among them [4]
   --out PREFIX      leaves PREFIX.safetensors, PREFIX.svg and PREFIX.jsonl [fashion]
@@ -13,6 +14,7 @@ usage: deploy/quickstart.sh [--workers N] [--out PREFIX] [--optimizer NAME] [--e
   --epochs N        times over the training images [8]
   --batch N         images a step, of all workers together [256]
   --seed N          of the first weights and of the images' order [1]
+  --train-loss N    every N steps: the loss on 10,000 training images, always the same, into PREFIX.jsonl [0: never]
   --constant-lr     keep the learning rate; without this it follows a cosine to zero
 EOF
 }
@@ -22,7 +24,7 @@ while [ $# -gt 0 ]; do
     case $1 in
     -h | --help) usage; exit 0 ;;
     --*=*) set -- "${1%%=*}" "${1#*=}" "${@:2}"; continue ;;
-    --workers | --out | --optimizer | --epochs | --batch | --seed)
+    --workers | --out | --optimizer | --epochs | --batch | --seed | --train-loss)
         if [ $# -lt 2 ]; then echo "$1 needs a value" >&2; exit 2; fi
         case $1 in
         --workers) workers=$2 ;;

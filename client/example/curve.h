@@ -2,20 +2,13 @@
 #ifndef CURVE_H
 #define CURVE_H
 
-#include <stddef.h>
-
-#include "paramd/error.h"
+#include "plot.h"
 
 typedef enum curve_line { CURVE_LOSS, CURVE_TEST_LOSS, CURVE_ACCURACY, CURVE_LINES } curve_line;
 
-typedef struct curve_points {
-    double *step, *value;
-    size_t  n, room;
-} curve_points;
-
 /* Begins zeroed. */
 typedef struct curve {
-    curve_points line[CURVE_LINES];
+    plot_points line[CURVE_LINES];
 } curve;
 
 /* Adds a point to the right of those before. Values that are not finite are left out. PD_NO_MEMORY: nothing was added. */

@@ -52,13 +52,15 @@ static uint8_t *read_rows(gzFile file, const dataset *set, size_t size)
     return rows;
 }
 
-static int load_images(dataset *set, gzFile file, const char *part, pd_error *err)
+/* Of the first `most` images in the file. */
+static int load_images(dataset *set, gzFile file, const char *part, int most, pd_error *err)
 {
     uint32_t dim[3];
 
     if (!read_header(file, 3, dim) || dim[0] == 0 || dim[0] > MOST_IMAGES || dim[1] != 28 || dim[2] != 28)
         return pd_fail(err, PD_DATA_LOSS, "%s images: expected an IDX file of 28 x 28 images", part);
-    set->total = (int)dim[0];
+    set->in_file = (int)dim[0];
+    set->total = set->in_file < most ? set->in_file : most;
     set->n = (set->total - set->rank + set->world - 1) / set->world;
     if ((set->pixels = read_rows(file, set, DATASET_PIXELS)) == NULL)
         return pd_fail(err, PD_DATA_LOSS, "%s images: the file ends early, or out of memory", part);
@@ -69,8 +71,8 @@ static int load_labels(dataset *set, gzFile file, const char *part, pd_error *er
 {
     uint32_t count;
 
-    if (!read_header(file, 1, &count) || count != (uint32_t)set->total)
-        return pd_fail(err, PD_DATA_LOSS, "%s labels: expected an IDX file of %d labels, one an image", part, set->total);
+    if (!read_header(file, 1, &count) || count != (uint32_t)set->in_file)
+        return pd_fail(err, PD_DATA_LOSS, "%s labels: expected an IDX file of %d labels, one an image", part, set->in_file);
     if ((set->labels = read_rows(file, set, 1)) == NULL)
         return pd_fail(err, PD_DATA_LOSS, "%s labels: the file ends early, or out of memory", part);
     for (int i = 0; i < set->n; i++)
@@ -78,7 +80,7 @@ static int load_labels(dataset *set, gzFile file, const char *part, pd_error *er
     return PD_OK;
 }
 
-int dataset_load(dataset *set, const char *folder, const char *part, int rank, int world, pd_error *err)
+static int load(dataset *set, const char *folder, const char *part, int rank, int world, int most, pd_error *err)
 {
     int    rc = PD_NOT_FOUND;
     gzFile images = NULL, labels = NULL;
@@ -86,7 +88,7 @@ int dataset_load(dataset *set, const char *folder, const char *part, int rank, i
     *set = (dataset){ .rank = rank, .world = world };
     if ((images = open_part(folder, part, "images-idx3", err)) == NULL) goto done;
     if ((labels = open_part(folder, part, "labels-idx1", err)) == NULL) goto done;
-    if ((rc = load_images(set, images, part, err)) != PD_OK) goto done;
+    if ((rc = load_images(set, images, part, most, err)) != PD_OK) goto done;
     if ((rc = load_labels(set, labels, part, err)) != PD_OK) goto done;
     if ((set->order = malloc(((size_t)set->n + 1) * sizeof *set->order)) == NULL) {
         rc = pd_fail(err, PD_NO_MEMORY, "%s: out of memory", part);
@@ -99,6 +101,16 @@ done:
     if (images != NULL) gzclose(images);
     if (labels != NULL) gzclose(labels);
     return rc;
+}
+
+int dataset_load(dataset *set, const char *folder, const char *part, int rank, int world, pd_error *err)
+{
+    return load(set, folder, part, rank, world, MOST_IMAGES, err);
+}
+
+int dataset_load_first(dataset *set, const char *folder, const char *part, int most, pd_error *err)
+{
+    return load(set, folder, part, 0, 1, most, err);
 }
 
 void dataset_free(dataset *set)

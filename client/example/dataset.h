@@ -14,8 +14,9 @@
 enum { DATASET_PIXELS = 28 * 28, DATASET_CLASSES = 10 };
 
 typedef struct dataset {
-    int       total;            /* images in the file */
-    int       n;                /* of these, this worker's */
+    int       in_file;          /* images in the file */
+    int       total;            /* of these, all workers' */
+    int       n;                /* of those, this worker's */
     int       rank, world;
     uint8_t  *pixels;           /* (n, 784) */
     uint8_t  *labels;           /* (n) */
@@ -25,6 +26,8 @@ typedef struct dataset {
 /* Reads `folder`/`part`-images-idx3-ubyte.gz and …-labels-idx1-ubyte.gz (or the same without .gz); part: "train" or "t10k". 0 <= rank < world.
  * PD_NOT_FOUND: no such file. PD_DATA_LOSS: not what it should be. PD_NO_MEMORY. After an error there is nothing to free. */
 int  dataset_load(dataset *set, const char *folder, const char *part, int rank, int world, pd_error *err);
+/* The file's first `most` images (fewer where it has fewer), all of them for the one worker that asks. most >= 1. */
+int  dataset_load_first(dataset *set, const char *folder, const char *part, int most, pd_error *err);
 void dataset_free(dataset *set);                        /* accepts a zeroed one */
 
 /* The order of an epoch. Before the first shuffle images stand as in the file. */

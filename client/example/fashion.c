@@ -7,26 +7,21 @@
  *     paramd &
  *     for rank in 0 1 2 3; do fashion --rank $rank --world-size 4 & done; wait */
 #include <cblas.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "dataset.h"
-#include "mlp.h"
 #include "paramd/client.h"
 #include "report.h"
 #include "settings.h"
+#include "course.h"
 #include "weights.h"
-
-enum { TEST_BATCH = 500 };
-static const int widths[MLP_LAYERS + 1] = { DATASET_PIXELS, 256, 128, DATASET_CLASSES };
 
 typedef struct worker {
     settings   set;
     pd_client *client;
     int        rank, world;
     mlp        net;
-    dataset    train, test;             /* test: rank 0 only */
+    dataset    train, test, probe;      /* test and probe (training images whose loss is told on the way): rank 0 only */
     float     *x;                       /* one batch of images … */
     uint8_t   *label;                   /* … and their classes */
     report     report;                  /* rank 0 only */
@@ -69,12 +64,6 @@ static int declare(worker *w, pd_error *err)
     return pd_client_init(w->client, weights, err);
 }
 
-/* Half a cosine, from the first learning rate to almost nothing. */
-static double learning_rate(const settings *set, uint64_t step, uint64_t steps)
-{
-    return set->constant ? set->rate : set->rate * 0.5 * (1.0 + cos(M_PI * (double)step / (double)steps));
-}
-
 /* The first step to take, from 0. For a worker that takes over from one that died parameters may be a step apart: the lowest counts. */
 static uint64_t next_step(const worker *w)
 {
@@ -96,7 +85,7 @@ static int exchange(worker *w, uint64_t step, int examples, double rate, pd_erro
     pd_ticket_id ticket;
     int     rc;
 
-    snprintf(lr, sizeof lr, "lr=%.9g", rate);
+    snprintf(lr, sizeof lr, "%s=%.9g", w->set.rate_name, rate);
     for (size_t t = 0; t < MLP_TENSORS; t++)
         if (pd_client_step(w->client, t) == step)
             items[n++] = (pd_item){ .param = t, .gradient = w->net.gradient[t], .weights = w->net.tensor[t] };
@@ -110,7 +99,7 @@ static int take_step(worker *w, uint64_t step, uint64_t steps, uint64_t per_epoc
     int    batch = w->set.batch, first = (int)(step % per_epoch) * batch;
     int    examples = dataset_take(&w->train, first, batch, w->x, w->label);
     double loss = mlp_differentiate(&w->net, w->x, w->label, examples);
-    double rate = learning_rate(&w->set, step, steps);
+    double rate = w->set.constant ? w->set.rate : course_rate(w->set.rate, step, steps);
     int    rc = exchange(w, step, examples, rate, err);
 
     return rc == PD_OK && w->rank == 0 ? report_step(&w->report, step + 1, loss, rate, err) : rc;
@@ -118,16 +107,26 @@ static int take_step(worker *w, uint64_t step, uint64_t steps, uint64_t per_epoc
 
 static int test(worker *w, uint64_t step, pd_error *err)
 {
-    double loss = 0.0;
-    int    correct, right = 0;
+    double accuracy, loss = course_evaluate(&w->net, &w->test, w->x, w->label, &accuracy);
 
-    for (int first = 0; first < w->test.n; first += TEST_BATCH) {
-        int n = w->test.n - first < TEST_BATCH ? w->test.n - first : TEST_BATCH;
-        dataset_take(&w->test, first, n, w->x, w->label);
-        loss += n * mlp_evaluate(&w->net, w->x, w->label, n, &correct);
-        right += correct;
-    }
-    return report_epoch(&w->report, step, loss / w->test.n, (double)right / w->test.n, err);
+    return report_epoch(&w->report, step, loss, accuracy, err);
+}
+
+static int probe(worker *w, uint64_t step, pd_error *err)
+{
+    double accuracy, loss = course_evaluate(&w->net, &w->probe, w->x, w->label, &accuracy);
+
+    return report_train_loss(&w->report, step, loss, err);
+}
+
+/* What rank 0 tells after a step; steps count from 1 here. */
+static int tell(worker *w, uint64_t step, uint64_t per_epoch, pd_error *err)
+{
+    int rc = PD_OK;
+
+    if (w->set.probe > 0 && step % (uint64_t)w->set.probe == 0) rc = probe(w, step, err);
+    if (rc == PD_OK && step % per_epoch == 0) rc = test(w, step, err);
+    return rc;
 }
 
 static int train(worker *w, pd_error *err)
@@ -139,7 +138,7 @@ static int train(worker *w, pd_error *err)
     for (uint64_t step = begin; step < steps && rc == PD_OK; step++) {
         if (step == begin || step % per_epoch == 0) dataset_shuffle(&w->train, w->set.seed, step / per_epoch);
         rc = take_step(w, step, steps, per_epoch, err);
-        if (rc == PD_OK && w->rank == 0 && (step + 1) % per_epoch == 0) rc = test(w, step + 1, err);
+        if (rc == PD_OK && w->rank == 0) rc = tell(w, step + 1, per_epoch, err);
     }
     return rc;
 }
@@ -161,11 +160,11 @@ static int keep(worker *w, pd_error *err)
 
 static int allocate(worker *w, pd_error *err)
 {
-    int most = w->set.batch > TEST_BATCH ? w->set.batch : TEST_BATCH;
+    int most = w->set.batch > COURSE_CHUNK ? w->set.batch : COURSE_CHUNK;
 
     w->x = malloc((size_t)most * DATASET_PIXELS * sizeof *w->x);
     w->label = malloc((size_t)most);
-    if (w->x == NULL || w->label == NULL || mlp_new(&w->net, widths, most) != PD_OK) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (w->x == NULL || w->label == NULL || mlp_new(&w->net, course_widths, most) != PD_OK) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     return PD_OK;
 }
 
@@ -174,6 +173,7 @@ static int load(worker *w, pd_error *err)
     int rc = dataset_load(&w->train, w->set.data, "train", w->rank, w->world, err);
 
     if (rc == PD_OK && w->rank == 0) rc = dataset_load(&w->test, w->set.data, "t10k", 0, 1, err);
+    if (rc == PD_OK && w->rank == 0 && w->set.probe > 0) rc = dataset_load_first(&w->probe, w->set.data, "train", COURSE_PROBE, err);
     if (rc == PD_OK && w->set.batch > w->train.total) rc = pd_fail(err, PD_INVALID_ARGUMENT, "a batch of %d, but only %d images", w->set.batch, w->train.total);
     return rc;
 }
@@ -199,6 +199,7 @@ int main(int argc, char **argv)
     report_close(&w.report);
     dataset_free(&w.train);
     dataset_free(&w.test);
+    dataset_free(&w.probe);
     mlp_free(&w.net);
     free(w.x);
     free(w.label);

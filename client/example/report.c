@@ -82,6 +82,12 @@ int report_epoch(report *r, uint64_t step, double test_loss, double accuracy, pd
     return check(r, rc, err);
 }
 
+int report_train_loss(report *r, uint64_t step, double loss, pd_error *err)
+{
+    fprintf(r->log, "{\"step\": %llu, \"train_loss\": %s}\n", (unsigned long long)step, json(loss, (char[32]){ 0 }));
+    return check(r, PD_OK, err);
+}
+
 int report_finish(report *r, const char *subtitle, pd_error *err)
 {
     return curve_write(&r->curve, r->picture, "Fashion-MNIST: a 784-256-128-10 classifier trained through paramd", subtitle, err);

@@ -25,6 +25,8 @@ typedef struct report {
 int  report_open(report *r, const char *prefix, uint64_t first, uint64_t steps, uint64_t per_epoch, int batch, pd_error *err);
 /* One step is done (steps count from 1). loss: of rank 0's examples before it; rate: learning rate, 0 if the optimizer's own. */
 int  report_step(report *r, uint64_t step, double loss, double rate, pd_error *err);
+/* Loss over the fixed training images after that step. */
+int  report_train_loss(report *r, uint64_t step, double loss, pd_error *err);
 /* An epoch is done; accuracy in [0, 1]. */
 int  report_epoch(report *r, uint64_t step, double test_loss, double accuracy, pd_error *err);
 /* Draws the picture and says what was left where. */

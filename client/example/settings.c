@@ -18,10 +18,21 @@ static const struct argp_option options[] = {
     { "epochs", 'e', "N", 0, "times over the training images [8]", 2 },
     { "batch", 'b', "N", 0, "images a step, of all workers together [256]", 2 },
     { "seed", 's', "N", 0, "of the first weights and the images' order [1]", 2 },
+    { "train-loss", 't', "N", 0, "every N steps rank 0 adds the loss on 10,000 training images, always the same, to its log [0: never]", 2 },
     { "constant-lr", 'c', NULL, 0, "keep the learning rate; without this it follows a cosine to zero", 2 },
     { "data", 'd', "DIR", 0, "folder of the images [/usr/share/datasets/fashion-mnist]", 3 },
     { "out", 'O', "PREFIX", 0, "rank 0 leaves PREFIX.safetensors, PREFIX.svg and PREFIX.jsonl [fashion]", 3 },
     { 0 },
+};
+
+/* What optimizers call the learning rate: each by its upstream's word. */
+static const char *const rate_names[] = { "lr", "learning_rate", NULL };
+
+/* What suits this model where the user says nothing else (tests/bench/figure_steps_to.c finds it). */
+static const struct preset {
+    const char *optimizer, *hypers[8];
+} presets[] = {
+    { "sgd", { "lr=0.1", "momentum=0.9" } },
 };
 
 static long number(struct argp_state *state, const char *text, long least, long most)
@@ -40,15 +51,31 @@ static void add_hyper(settings *set, const char *hyper, struct argp_state *state
     if (strchr(hyper, '=') == NULL || strpbrk(hyper, " \t") != NULL) argp_error(state, "%s: expected name=value", hyper);
     if ((size_t)snprintf(set->optimizer + used, sizeof set->optimizer - used, " %s", hyper) >= sizeof set->optimizer - used)
         argp_error(state, "too many hyperparameters");
-    if (strncmp(hyper, "lr=", 3) == 0) set->rate = atof(hyper + 3);
+    for (const char *const *name = rate_names; *name != NULL; name++)
+        if (strncmp(hyper, *name, strlen(*name)) == 0 && hyper[strlen(*name)] == '=') {
+            set->rate = atof(strchr(hyper, '=') + 1);
+            set->rate_name = *name;
+        }
 }
 
-/* What suits this model where the user says nothing else. */
+/* Did the user say a value for this "name=value"? */
+static bool is_said(const settings *set, const char *hyper)
+{
+    char name[64];
+
+    snprintf(name, sizeof name, " %.*s=", (int)strcspn(hyper, "="), hyper);
+    return strstr(set->optimizer, name) != NULL;
+}
+
 static void add_presets(settings *set, struct argp_state *state)
 {
-    if (strncmp(set->optimizer, "sgd", 3) != 0 || (set->optimizer[3] != '\0' && set->optimizer[3] != ' ')) return;
-    if (strstr(set->optimizer, " lr=") == NULL) add_hyper(set, "lr=0.1", state);
-    if (strstr(set->optimizer, " momentum=") == NULL) add_hyper(set, "momentum=0.9", state);
+    size_t name = strcspn(set->optimizer, " ");
+
+    for (size_t p = 0; p < sizeof presets / sizeof *presets; p++) {
+        if (strlen(presets[p].optimizer) != name || strncmp(set->optimizer, presets[p].optimizer, name) != 0) continue;
+        for (const char *const *hyper = presets[p].hypers; *hyper != NULL; hyper++)
+            if (!is_said(set, *hyper)) add_hyper(set, *hyper, state);
+    }
 }
 
 /* The optimizer's name goes first, whatever came before it on the command line. */
@@ -74,6 +101,7 @@ static error_t on_option(int key, char *text, struct argp_state *state)
     case 'e': set->epochs = (int)number(state, text, 1, 10000); break;
     case 'b': set->batch = (int)number(state, text, 1, MOST_BATCH); break;
     case 's': set->seed = (uint64_t)number(state, text, 0, 1L << 62); break;
+    case 't': set->probe = (int)number(state, text, 0, 1000000); break;
     case 'c': set->constant = true; break;
     case 'd': set->data = text; break;
     case 'O': set->out = text; break;
@@ -93,6 +121,6 @@ void settings_parse(settings *set, int argc, char **argv)
         "Trains a classifier of Fashion-MNIST as one of several workers of a paramd job.", NULL, NULL, NULL };
 
     argp_err_exit_status = 2;
-    *set = (settings){ .data = "/usr/share/datasets/fashion-mnist", .out = "fashion", .epochs = 8, .batch = 256, .seed = 1, .optimizer = "sgd" };
+    *set = (settings){ .data = "/usr/share/datasets/fashion-mnist", .out = "fashion", .epochs = 8, .batch = 256, .seed = 1, .rate_name = "lr", .optimizer = "sgd" };
     argp_parse(&argp, argc, argv, 0, NULL, set);
 }

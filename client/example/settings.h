@@ -11,8 +11,10 @@ typedef struct settings {
     const char *data, *out;             /* folder of the images; prefix of the files that rank 0 leaves */
     int         epochs, batch;          /* batch: examples a step, of all workers together */
     uint64_t    seed;
+    int         probe;                  /* steps between two looks at the training loss; 0: none */
     bool        constant;               /* keep the learning rate instead of a cosine to zero */
     double      rate;                   /* first learning rate; 0: the optimizer's own default, which then stays */
+    const char *rate_name;              /* "lr" or "learning_rate" */
     char        optimizer[512];         /* "sgd lr=0.1 momentum=0.9" */
 } settings;
 

@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 double figure_ms(void)
 {
@@ -31,6 +33,16 @@ void *figure_alloc(size_t bytes)
 
     if (at == NULL) figure_stop("no memory for %zu bytes", bytes);
     return at;
+}
+
+void figure_kernels(char **argv)
+{
+    if (getenv("OPENBLAS_CORETYPE") != NULL && getenv("OMP_NUM_THREADS") != NULL) return;
+    setenv("OPENBLAS_CORETYPE", "auto", 0);
+    setenv("OMP_NUM_THREADS", "1", 0);  /* what OpenBLAS in its OpenMP flavour asks at every call */
+    setenv("OMP_WAIT_POLICY", "passive", 0);
+    execv("/proc/self/exe", argv);
+    figure_stop("cannot start anew: %s", strerror(errno));
 }
 
 static int by_size(const void *a, const void *b)

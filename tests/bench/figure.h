@@ -12,6 +12,10 @@ void  *figure_alloc(size_t bytes);
 /* Ends the program: "NAME: text" on stderr, status 1. */
 _Noreturn void figure_stop(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* For figures of arithmetic in this process, first thing in main: starts the program anew with one BLAS thread and kernels chosen by what the
+ * processor can do, as the daemon does for itself (OpenBLAS does not know every processor by name). Returns where that has been done. */
+void figure_kernels(char **argv);
+
 /* Sorts; gives the value below which `part` (0.5: the median) of the n values lie. */
 double figure_quantile(double *at, size_t n, double part);
 

@@ -19,6 +19,7 @@ memory       | of weights, accumulators, optimizer state and snapshots | <= 1.10
 fairness_ms  | ms, 99th percentile          | <= 100   |      | figure_fairness_ms
 idle_1000    | of the step time alone       | <= 1.10  |      | figure_idle_1000
 accuracy_sgd | test accuracy, 4 workers     | >= 0.875 |      | deploy/quickstart.sh
+steps_to_sgd_scalable_shampoo | of the steps of SGD | <= 0.65 | slow | figure_steps_to scalable_shampoo
 '
 
 trim() { local text=$1; text=${text#"${text%%[![:space:]]*}"}; printf '%s' "${text%"${text##*[![:space:]]}"}"; }

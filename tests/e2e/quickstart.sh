@@ -29,9 +29,10 @@ ended() {
     session=''
 }
 
-start --epochs 2 --workers 4
+start --epochs 2 --workers 4 --train-loss 100
 ended 0
 accuracy=$(sed -n 's/.*"test_accuracy": \([0-9.]*\).*/\1/p' "$TMPDIR/fashion.jsonl" | tail -n 1)
+[ "$(grep -c '"train_loss": 0\.[0-9]*}' "$TMPDIR/fashion.jsonl")" = 4 ] || complain "468 steps, the training loss every 100: expected 4 of them"
 grep -q "^final test accuracy" "$TMPDIR/said" || complain "does not tell the final accuracy"
 [ -z "$(ls -d "$TMPDIR"/paramd-quickstart.* 2> /dev/null)" ] || complain "left its logs though all went well"
 if command -v rsvg-convert > /dev/null; then rsvg-convert "$TMPDIR/fashion.svg" > "$TMPDIR/fashion.png"; fi

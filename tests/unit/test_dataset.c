@@ -129,6 +129,24 @@ static void shares_of_a_batch_differ_by_at_most_one_image(void **state)
     }
 }
 
+static void the_first_images_of_a_file_may_be_asked_for_alone(void **state)
+{
+    static float x[IMAGES * DATASET_PIXELS];
+    uint8_t label[IMAGES];
+    dataset set;
+    (void)state;
+    assert_int_equal(dataset_load_first(&set, folder, "train", 300, NULL), PD_OK);
+    assert_int_equal(set.total, 300);
+    assert_int_equal(set.n, 300);
+    assert_int_equal(dataset_take(&set, 0, 300, x, label), 300);
+    for (int i = 0; i < 300; i++) assert_int_equal(pixel(x[i * DATASET_PIXELS]) + 256 * pixel(x[i * DATASET_PIXELS + 1]), i);
+    assert_int_equal(label[299], 9);
+    dataset_free(&set);
+    assert_int_equal(dataset_load_first(&set, folder, "train", 5 * IMAGES, NULL), PD_OK);
+    assert_int_equal(set.n, IMAGES);                                    /* all there are */
+    dataset_free(&set);
+}
+
 /* What dataset_load says after the images' or the labels' file was written anew. */
 static void refused(int code, const char *word)
 {
@@ -197,6 +215,7 @@ int main(void)
         CASE(any_number_of_workers_that_divides_240_sees_the_same_batches),
         CASE(each_epoch_has_an_order_of_its_own),
         CASE(shares_of_a_batch_differ_by_at_most_one_image),
+        CASE(the_first_images_of_a_file_may_be_asked_for_alone),
         CASE(refuses_a_folder_without_the_images),
         CASE(refuses_images_that_end_early),
         CASE(refuses_another_kind_of_file),

@@ -58,6 +58,8 @@ static void each_line_of_the_log_is_json_even_when_training_diverges(void **stat
     assert_int_equal(report_open(&r, prefix, 0, 2, 2, 256, NULL), PD_OK);
     assert_int_equal(report_step(&r, 1, 2.25, 0.1, NULL), PD_OK);
     assert_int_equal(report_step(&r, 2, (double)NAN, 0.05, NULL), PD_OK);
+    assert_int_equal(report_train_loss(&r, 2, 0.5, NULL), PD_OK);
+    assert_int_equal(report_train_loss(&r, 2, (double)NAN, NULL), PD_OK);
     assert_int_equal(report_epoch(&r, 2, (double)INFINITY, 0.125, NULL), PD_OK);
     report_close(&r);
 
@@ -67,7 +69,14 @@ static void each_line_of_the_log_is_json_even_when_training_diverges(void **stat
     step = line(1);
     assert_true(json_is_null(json_object_get(step, "loss")));
     json_decref(step);
-    epoch = line(2);
+    step = line(2);
+    assert_true(json_number_value(json_object_get(step, "train_loss")) == 0.5);
+    assert_int_equal(json_integer_value(json_object_get(step, "step")), 2);
+    json_decref(step);
+    step = line(3);
+    assert_true(json_is_null(json_object_get(step, "train_loss")));
+    json_decref(step);
+    epoch = line(4);
     assert_true(json_is_null(json_object_get(epoch, "test_loss")));
     assert_true(json_number_value(json_object_get(epoch, "test_accuracy")) == 0.125);
     assert_int_equal(json_integer_value(json_object_get(epoch, "epoch")), 1);

@@ -51,6 +51,30 @@ static void hyperparameters_may_come_before_the_optimizer(void **state)
     assert_string_equal(set.optimizer, "sgdlike lr=0.5 epsilon=1e-8");
 }
 
+static void the_learning_rate_bears_the_upstreams_name(void **state)
+{
+    settings set = PARSED("--optimizer", "shampoolike", "learning_rate=0.25", "lr_decay=3");
+    (void)state;
+    assert_float_equal(set.rate, 0.25, 1e-12);
+    assert_string_equal(set.rate_name, "learning_rate");
+    set = PARSED("lr=0.5");
+    assert_string_equal(set.rate_name, "lr");
+}
+
+static void a_hyperparameter_whose_name_ends_like_a_preset_does_not_replace_it(void **state)
+{
+    settings set = PARSED("my_momentum=1");
+    (void)state;
+    assert_string_equal(set.optimizer, "sgd my_momentum=1 lr=0.1 momentum=0.9");
+}
+
+static void the_training_loss_is_looked_at_only_when_asked_for(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSED("--epochs", "1").probe, 0);
+    assert_int_equal(PARSED("--train-loss", "20").probe, 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -58,6 +82,9 @@ int main(void)
         cmocka_unit_test(what_the_user_says_stands),
         cmocka_unit_test(another_optimizer_keeps_its_own_defaults),
         cmocka_unit_test(hyperparameters_may_come_before_the_optimizer),
+        cmocka_unit_test(the_learning_rate_bears_the_upstreams_name),
+        cmocka_unit_test(a_hyperparameter_whose_name_ends_like_a_preset_does_not_replace_it),
+        cmocka_unit_test(the_training_loss_is_looked_at_only_when_asked_for),
     };
     return cmocka_run_group_tests_name("settings", tests, NULL, NULL);
 }

@@ -1,0 +1,285 @@
+/* steps_to - how many steps of the quickstart's model an optimizer needs for the training loss that momentum SGD has after its last epoch.
+ *
+ *     figure_steps_to scalable_shampoo [--json FILE] [--svg FILE] [--tune]
+ *
+ * Training loss: on 10,000 training images, always the same, every 26 steps, as the mean of the last 3 looks. Both sides are tuned on a
+ * seed of their own over grids of one size (the table below): SGD for the lowest loss after its last epoch, the other for the fewest steps to
+ * it. Then five other seeds, with the same first weights and the same order of images for both. Per seed: the level is SGD's loss after its
+ * last epoch; each side's steps are those to its first look at or below. The value is the ratio of the medians.
+ *
+ * Prints "VALUE<tab>NOTE"; --json keeps every curve, --svg draws them, --tune ends after the tuning and prints the grid's outcome. */
+#include <argp.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "compare.h"
+#include "figure.h"
+#include "trial.h"
+
+enum { AXES = 3, MOST_VALUES = 6, CANDIDATES = 12, SEEDS = 5, KEY_JSON = 256, KEY_SVG, KEY_TUNE };
+static const uint64_t tuning_seed = 100, seeds[SEEDS] = { 1, 2, 3, 4, 5 };
+
+/* An optimizer with what all its candidates share, and the values tried: their product has CANDIDATES members. */
+typedef struct contender {
+    const char *name, *rule;
+    struct axis { const char *hyper, *value[MOST_VALUES]; } axis[AXES];
+} contender;
+
+static const contender contenders[] = {
+    { "sgd", "sgd", { { "lr", { "0.02", "0.05", "0.1", "0.2" } }, { "momentum", { "0.8", "0.9", "0.95" } } } },
+    { "sgd_nesterov", "sgd nesterov=yes", { { "lr", { "0.02", "0.05", "0.1", "0.2" } }, { "momentum", { "0.8", "0.9", "0.95" } } } },
+    { "scalable_shampoo", "scalable_shampoo block_size=128 graft_type=SGD preconditioning_compute_steps=10 moving_average_for_momentum=no",
+      { { "learning_rate", { "0.02", "0.05", "0.1", "0.2" } }, { "beta2", { "0.95", "0.99", "0.999" } } } },
+};
+
+typedef struct arguments {
+    const char *optimizer, *json, *svg;
+    bool        tune;
+} arguments;
+
+static const contender *find(const char *name)
+{
+    for (size_t i = 1; i < sizeof contenders / sizeof *contenders; i++)
+        if (strcmp(contenders[i].name, name) == 0) return &contenders[i];
+    fprintf(stderr, "figure_steps_to: %s has no grid; there are:", name);
+    for (size_t i = 1; i < sizeof contenders / sizeof *contenders; i++) fprintf(stderr, " %s", contenders[i].name);
+    figure_stop("choose one of them");
+}
+
+static int values(const struct axis *axis)
+{
+    int n = 0;
+
+    while (n < MOST_VALUES && axis->value[n] != NULL) n++;
+    return n > 0 ? n : 1;               /* an axis that is not used */
+}
+
+/* The rule of candidate number `index`, the last axis fastest. */
+static void write_rule(const contender *who, int index, char *rule, size_t size)
+{
+    const char *chosen[AXES];
+    size_t used = (size_t)snprintf(rule, size, "%s", who->rule);
+
+    for (int a = AXES - 1; a >= 0; a--) {
+        chosen[a] = who->axis[a].value[index % values(&who->axis[a])];
+        index /= values(&who->axis[a]);
+    }
+    if (index != 0) figure_stop("%s: a grid of fewer than %d candidates", who->name, CANDIDATES);
+    for (int a = 0; a < AXES && chosen[a] != NULL; a++)
+        used += (size_t)snprintf(rule + used, size > used ? size - used : 0, " %s=%s", who->axis[a].hyper, chosen[a]);
+    if (used >= size) figure_stop("%s: the rule is too long", who->name);
+}
+
+/* ---- tuning ---- */
+
+static void grid_trials(const contender *who, trial *trials)
+{
+    int product = 1;
+
+    for (int a = 0; a < AXES; a++) product *= values(&who->axis[a]);
+    if (product != CANDIDATES) figure_stop("%s: a grid of %d candidates, expected %d", who->name, product, CANDIDATES);
+    for (int c = 0; c < CANDIDATES; c++) {
+        trials[c].seed = tuning_seed;
+        write_rule(who, c, trials[c].rule, sizeof trials[c].rule);
+    }
+}
+
+static int lowest(const trial *trials)
+{
+    int best = 0;
+
+    for (int c = 1; c < CANDIDATES; c++)
+        if (trial_final(&trials[c]) < trial_final(&trials[best])) best = c;
+    return best;
+}
+
+/* Fewest steps to the level; of equals the lower loss at the end. */
+static int quickest(const trial *trials, double level)
+{
+    int best = 0;
+
+    for (int c = 1; c < CANDIDATES; c++) {
+        double steps = trial_reaches(&trials[c], level), least = trial_reaches(&trials[best], level);
+        if (steps < least || (steps == least && trial_final(&trials[c]) < trial_final(&trials[best]))) best = c;
+    }
+    return best;
+}
+
+static void show_grid(const contender *who, const trial *trials, double level)
+{
+    fprintf(stderr, "%s, tuned on seed %llu: steps to %.4f, loss after the last epoch\n", who->name, (unsigned long long)tuning_seed, level);
+    for (int c = 0; c < CANDIDATES; c++)
+        fprintf(stderr, "  %6.0f  %.4f  %s\n", trial_reaches(&trials[c], level), trial_final(&trials[c]), trials[c].rule);
+}
+
+/* Chooses a rule for each side; `best` gets their indexes in the two grids. */
+static void tune(const contender *const side[2], trial trials[2 * CANDIDATES], const trial_data *data, int threads, int best[2])
+{
+    double level;
+
+    for (int k = 0; k < 2; k++) grid_trials(side[k], trials + k * CANDIDATES);
+    trial_run(trials, 2 * CANDIDATES, data, threads);
+    best[0] = lowest(trials);
+    level = trial_final(&trials[best[0]]);
+    best[1] = quickest(trials + CANDIDATES, level);
+    for (int k = 0; k < 2; k++) show_grid(side[k], trials + k * CANDIDATES, level);
+}
+
+/* ---- measuring ---- */
+
+/* One side's five runs and what they give. */
+typedef struct side {
+    const contender *who;
+    trial  trials[SEEDS];
+    double steps[SEEDS];                /* to SGD's level with the same seed */
+} side;
+
+static double median_of(const double *at)
+{
+    double sorted[SEEDS];
+
+    memcpy(sorted, at, sizeof sorted);
+    return figure_quantile(sorted, SEEDS, 0.5);
+}
+
+static double median_by(const side *s, double (*of)(const trial *))
+{
+    double value[SEEDS];
+
+    for (int i = 0; i < SEEDS; i++) value[i] = of(&s->trials[i]);
+    return median_of(value);
+}
+
+static double accuracy_of(const trial *t) { return t->accuracy; }
+static double gradient_ms_of(const trial *t) { return t->gradient_ms; }
+static double optimizer_ms_of(const trial *t) { return t->optimizer_ms; }
+
+static void measure(side sides[2], char *const rule[2], const trial_data *data, int threads)
+{
+    trial both[2 * SEEDS] = { 0 };
+
+    for (int i = 0; i < 2 * SEEDS; i++) {
+        both[i].seed = seeds[i / 2];
+        strcpy(both[i].rule, rule[i % 2]);
+    }
+    trial_run(both, 2 * SEEDS, data, threads);
+    for (int i = 0; i < 2 * SEEDS; i++) {
+        sides[i % 2].trials[i / 2] = both[i];
+        sides[i % 2].steps[i / 2] = trial_reaches(&both[i], trial_final(&both[i - i % 2]));
+    }
+}
+
+/* "864 (846-900)" */
+static const char *spread(const double *at, char text[64])
+{
+    double least = at[0], most = at[0];
+
+    for (int i = 1; i < SEEDS; i++) {
+        least = fmin(least, at[i]);
+        most = fmax(most, at[i]);
+    }
+    snprintf(text, 64, "%.0f (%.0f-%.0f)", median_of(at), least, most);
+    return text;
+}
+
+static void print_value(const side sides[2])
+{
+    double ratio = median_of(sides[1].steps) / median_of(sides[0].steps);
+    char   text[64];
+
+    printf(isfinite(ratio) ? "%.3f\t" : "999\tnever reached; ", ratio);
+    printf("steps of %d seeds, median (min-max): %s", SEEDS, spread(sides[1].steps, text));
+    printf(" to %s of SGD; by seed", spread(sides[0].steps, text));
+    for (int i = 0; i < SEEDS; i++) printf(" %.0f/%.0f", sides[1].steps[i], sides[0].steps[i]);
+    printf("; tuned over %d candidates each: %s, %s", CANDIDATES, sides[1].trials[0].rule, sides[0].trials[0].rule);
+    for (int k = 1; k >= 0; k--)
+        printf("; %s: loss %.4f and test accuracy %.4f at the end, CPU time of a step %.2f ms for gradients + %.2f ms for the optimizer", sides[k].who->name,
+               median_by(&sides[k], trial_final), median_by(&sides[k], accuracy_of), median_by(&sides[k], gradient_ms_of), median_by(&sides[k], optimizer_ms_of));
+    putchar('\n');
+}
+
+/* ---- what is kept ---- */
+
+static void write_json(const side sides[2], const char *path)
+{
+    FILE *file = fopen(path, "w");
+
+    if (file == NULL) figure_stop("%s: cannot write", path);
+    for (int k = 0; k < 2; k++)
+        for (int s = 0; s < SEEDS; s++) {
+            const trial *t = &sides[k].trials[s];
+            fprintf(file, "{\"optimizer\": \"%s\", \"seed\": %llu, \"rule\": \"%s\", \"reached\": %.0f, \"test_accuracy\": %.4f, \"gradient_ms\": %.3f, "
+                    "\"optimizer_ms\": %.3f, \"loss\": [", sides[k].who->name, (unsigned long long)t->seed, t->rule, isfinite(sides[k].steps[s]) ? sides[k].steps[s] : -1.0,
+                    t->accuracy, t->gradient_ms, t->optimizer_ms);
+            for (size_t i = 0; i < t->loss.n; i++) fprintf(file, "%s[%.0f, %.6g]", i == 0 ? "" : ", ", t->loss.step[i], t->loss.value[i]);
+            fputs("]}\n", file);
+        }
+    if (fclose(file) != 0) figure_stop("%s: cannot write", path);
+}
+
+static void draw(const side sides[2], const char *path)
+{
+    static const char subtitle[] = "784-256-128-10 classifier of Fashion-MNIST, 256 images a step, 8 epochs; both tuned over grids of equal size";
+    compare_side drawn[2] = { 0 };
+    pd_error err = { 0 };
+
+    for (int k = 0; k < 2; k++) {
+        drawn[k].name = k == 0 ? "momentum SGD" : sides[k].who->name;
+        drawn[k].n_seeds = SEEDS;
+        for (int s = 0; s < SEEDS; s++) drawn[k].seed[s] = sides[k].trials[s].loss;
+        drawn[k].reached = isfinite(median_of(sides[k].steps)) ? median_of(sides[k].steps) : 0.0;
+    }
+    if (compare_write(drawn, median_by(&sides[0], trial_final), path, "Training loss over steps: median of five seeds", subtitle, &err) != PD_OK)
+        figure_stop("%s", err.text);
+}
+
+/* ---- the command line ---- */
+
+static error_t on_option(int key, char *text, struct argp_state *state)
+{
+    arguments *args = state->input;
+
+    switch (key) {
+    case KEY_JSON: args->json = text; return 0;
+    case KEY_SVG: args->svg = text; return 0;
+    case KEY_TUNE: args->tune = true; return 0;
+    case ARGP_KEY_ARG: args->optimizer = text; return 0;
+    case ARGP_KEY_NO_ARGS: argp_error(state, "which optimizer?"); return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        { "json", KEY_JSON, "FILE", 0, "keep every curve, one JSON object a line", 0 },
+        { "svg", KEY_SVG, "FILE", 0, "draw the curves", 0 },
+        { "tune", KEY_TUNE, NULL, 0, "only tune, and show what the grids gave", 0 },
+        { 0 },
+    };
+    static const struct argp argp = { options, on_option, "OPTIMIZER", "Steps to the training loss that momentum SGD ends at.", NULL, NULL, NULL };
+    static trial tuning[2 * CANDIDATES];
+    static side  sides[2];
+    arguments  args = { 0 };
+    trial_data data = { 0 };
+    int        best[2], threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
+
+    argp_parse(&argp, argc, argv, 0, NULL, &args);
+    figure_kernels(argv);
+    sides[0].who = &contenders[0];
+    sides[1].who = find(args.optimizer);
+    trial_load(&data);
+    tune((const contender *const[2]){ sides[0].who, sides[1].who }, tuning, &data, threads, best);
+    if (!args.tune) {
+        measure(sides, (char *const[2]){ tuning[best[0]].rule, tuning[CANDIDATES + best[1]].rule }, &data, threads);
+        if (args.json != NULL) write_json(sides, args.json);
+        if (args.svg != NULL) draw(sides, args.svg);
+        print_value(sides);
+    }
+    for (int i = 0; i < 2 * CANDIDATES; i++) trial_free(&tuning[i]);
+    for (int i = 0; i < 2 * SEEDS; i++) trial_free(&sides[i % 2].trials[i / 2]);
+    trial_unload(&data);
+    return 0;
+}
