@@ -101,13 +101,15 @@ static double cpu_ms(void)
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
-static void step_model(bench *b, pd_model *model, const double *hypers)
+/* With this step's learning rate, as the worker sends it. */
+static void step_model(bench *b, pd_model *model, const pd_hypers *hypers)
 {
+    uint64_t   mask = 1ull << rate_of(hypers->row);
     pd_step_io io[MLP_TENSORS];
     pd_error   err = { 0 };
 
     for (int t = 0; t < MLP_TENSORS; t++)
-        io[t] = (pd_step_io){ .gradient = b->net.gradient[t], .before = b->net.tensor[t], .after = b->net.tensor[t], .hypers = hypers };
+        io[t] = (pd_step_io){ .gradient = b->net.gradient[t], .before = b->net.tensor[t], .after = b->net.tensor[t], .hypers = hypers->value, .hypers_mask = mask };
     if (pd_model_step(model, io, &err) != PD_OK) figure_stop("%s", err.text);
 }
 
@@ -141,13 +143,14 @@ static void train(bench *b, trial *t)
         mlp_differentiate(&b->net, b->x, b->label, dataset_take(&b->train, step % per_epoch * TRIAL_BATCH, TRIAL_BATCH, b->x, b->label));
         hypers.value[rate_of(hypers.row)] = course_rate(rate, (uint64_t)step, (uint64_t)steps);
         between = cpu_ms();
-        step_model(b, model, hypers.value);
+        step_model(b, model, &hypers);
         t->optimizer_ms += (cpu_ms() - between) / steps;
         t->gradient_ms += (between - began) / steps;
         if ((step + 1) % TRIAL_EVERY == 0) t->diverged = !look(b, t, step + 1, recent);
     }
     course_evaluate(&b->net, &b->data->test, b->x, b->label, &t->accuracy);
     pd_model_free(model);
+    pd_hypers_free(&hypers);
 }
 
 /* ---- all of them ---- */
