@@ -44,7 +44,7 @@ static void hand_to_pool(pd_stepper *stepper, pd_effect *effect)
     while (pd_rootpool_submit(stepper->pool, task, job, param) != PD_OK) nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
 }
 
-/* Root tasks stay on this side; everything else goes to the loop as one chain. */
+/* Root tasks stay on this side, and those of a job that is gone come home; everything else goes to the loop as one chain. */
 static void forward_effects(pd_stepper *stepper)
 {
     pd_mail *first = NULL, *last = NULL;
@@ -57,6 +57,7 @@ static void forward_effects(pd_stepper *stepper)
             hand_to_pool(stepper, effect);
             continue;
         }
+        if (effect->kind == PD_EFF_JOB_GONE) pd_rootpool_forget(stepper->pool, effect->job);
         if (first == NULL) first = &effect->mail;
         else last->next = &effect->mail;
         last = &effect->mail;
@@ -100,6 +101,7 @@ static void wind_up(pd_stepper *stepper)
     if (drop != NULL) pd_store_apply(stepper->store, drop, now_ns());
     forward_effects(stepper);
     pd_rootpool_stop(stepper->pool);
+    stepper->pool = NULL;
     apply_all(stepper, pd_mailbox_take(stepper->requests));
     forward_effects(stepper);
 }

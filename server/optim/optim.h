@@ -69,6 +69,8 @@ double   pd_task_cost(const pd_task *task);                 /* estimated operati
 
 /* Which of plan->tasks it is. */
 int      pd_task_index(const pd_task *task);
+/* PD_ROOT_READY: it may come home unrun when a newer one of its index is there. Elsewhere each is awaited and must be run. */
+bool     pd_task_replaceable(const pd_task *task);
 
 typedef struct pd_root_stats {
     int64_t due, adopted, failed, waits;    /* tasks; waits: times a step was parked */
@@ -82,6 +84,7 @@ typedef struct pd_root_state {
     int64_t count;                          /* of the statistics that the root in use was made from; 0: none was adopted yet */
     int64_t adopted, failed;
     double  error, condition, ms;           /* of the task that ran last, adopted or refused; 0: not known */
+    bool    failing;                        /* that one was refused, or had no memory */
 } pd_root_state;
 /* By plan->tasks; 0 <= task < plan->n_tasks. */
 pd_root_state pd_optim_root(const pd_optim *optim, size_t task);

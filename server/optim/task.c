@@ -76,8 +76,13 @@ void pd_tasks_prepare(pd_optim *optim)
     optim->stats.due += (int64_t)plan->n_tasks;
     for (size_t i = 0; i < plan->n_tasks; i++) {
         pd_task *task = task_new(optim, &plan->tasks[i]);
-        if (task == NULL) optim->stats.failed++;
-        else optim->work[optim->n_work++] = task;
+        if (task != NULL) {
+            optim->work[optim->n_work++] = task;
+            continue;
+        }
+        optim->stats.failed++;
+        optim->roots[i].failed++;
+        optim->roots[i].failing = true;
     }
 }
 
@@ -139,6 +144,7 @@ void pd_task_run(pd_task *task)
 void   pd_task_took(pd_task *task, double ms) { task->ms = ms; }
 double pd_task_cost(const pd_task *task)      { return task->view.spec->cost; }
 int    pd_task_index(const pd_task *task)     { return (int)(task->view.spec - task->basis->plan.tasks); }
+bool   pd_task_replaceable(const pd_task *task) { return task->basis->plan.root_delay == PD_ROOT_READY; }
 
 /* ---- back ---- */
 
@@ -235,6 +241,7 @@ static void count_task(pd_root_stats *stats, pd_root_state *root, const pd_task 
     root->ms = task->ms;
     root->adopted += good;
     root->failed += !good;
+    root->failing = !good;
     stats->adopted += good;
     stats->failed += !good;
     if (!good) return;

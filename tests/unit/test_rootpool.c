@@ -17,6 +17,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <dirent.h>
+
+#include "linalg.h"
+#include "oom.h"
 #include "optim.h"
 #include "plan.h"
 #include "rootpool.h"
@@ -25,9 +29,11 @@
 #include <omp.h>
 #endif
 
-/* A row whose one task notes what it sees of its thread, and waits while the gate is shut. */
+/* A row whose tasks, one for each of its `roots`, note what they see of their thread, and wait while the gate is shut. */
+enum { MOST_ORDER = 4096 };
 static atomic_int  gate_shut, running;
-static atomic_int  order[16], n_order, niceness, team;
+static atomic_int  order[MOST_ORDER], statistics[MOST_ORDER], n_order, niceness, team, threads_in_gemm;
+static int         roots = 1, root_delay, gemm_size;
 static const pd_hyper none[] = { { .name = NULL } };
 static const double   no_fact[PD_MAX_FACTS];
 
@@ -36,10 +42,37 @@ static int plan_one(const pd_declaration *declaration, const double *fact, pd_pl
     int64_t n = declaration->shape.dim[0];
     (void)fact, (void)err;
 
+    plan->root_delay = root_delay;
     if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "statistics", .number = -1 }) < 0) return PD_NO_MEMORY;
-    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "root", .number = -1 }) < 0) return PD_NO_MEMORY;
-    return pd_plan_task(plan, &(pd_task_spec){ .n_inputs = 1, .n_outputs = 1, .input = { 0 }, .output = { 1 }, .cost = (double)n }) < 0
-        ? PD_NO_MEMORY : PD_OK;
+    for (int i = 0; i < roots; i++) {
+        pd_task_spec task = { .n_inputs = 1, .n_outputs = 1, .input = { 0 }, .output = { 1 + i }, .cost = (double)n };
+        if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "root", .number = i }) < 0 || pd_plan_task(plan, &task) < 0) return PD_NO_MEMORY;
+    }
+    return PD_OK;
+}
+
+static int count_threads(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    int n = 0;
+
+    assert_non_null(tasks);
+    while (readdir(tasks) != NULL) n++;
+    closedir(tasks);
+    return n - 2;                               /* "." and ".." */
+}
+
+/* A product large enough that BLAS would share it, if it may. */
+static void multiply(int n)
+{
+    float *A = calloc((size_t)n * (size_t)n, sizeof *A), *C = calloc((size_t)n * (size_t)n, sizeof *C);
+    int before = count_threads();
+
+    assert_true(A != NULL && C != NULL);
+    pd_gemm(pd_mat_dense(C, n, n), 0, 1, pd_mat_dense(A, n, n), PD_AS_IS, pd_mat_dense(A, n, n), PD_TRANSPOSED);
+    atomic_store(&threads_in_gemm, count_threads() - before);
+    free(A);
+    free(C);
 }
 
 static void note_thread(void)
@@ -55,11 +88,16 @@ static void note_thread(void)
 
 static int root(pd_task_view *task)
 {
+    int i;
+
     note_thread();
     atomic_fetch_add(&running, 1);
     while (atomic_load(&gate_shut)) nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-    atomic_store(&order[atomic_fetch_add(&n_order, 1)], (int)task->spec->cost);
-    task->output[0][0] = 2;
+    i = atomic_fetch_add(&n_order, 1) % MOST_ORDER;
+    atomic_store(&order[i], (int)task->spec->cost);
+    atomic_store(&statistics[i], (int)task->input[0][0]);
+    if (gemm_size > 0) multiply(gemm_size);
+    task->output[0][0] = 2 * task->input[0][0];
     return PD_OK;
 }
 
@@ -222,10 +260,255 @@ static void stopping_finishes_what_runs_and_gives_back_what_waits_as_failed(void
     pd_mailbox_free(done);
 }
 
+/* ---- many, replaced, forgotten ---- */
+
+static void next_step(pd_optim *optim)
+{
+    assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ gradient, weights, weights, NULL }), PD_OK);
+    assert_int_equal(pd_batch_run(&optim, 1, 1), PD_OK);
+}
+
+/* Brings everything home that comes; waits for `n`. */
+static void deliver_all(pd_mailbox *done, pd_optim **optims, int n)
+{
+    bool closed;
+
+    for (int got = 0; got < n;) {
+        pd_mail *mail = pd_mailbox_wait(done, UINT64_MAX, &closed), *next;
+        for (; mail != NULL; mail = next, got++) {
+            pd_request *request = (pd_request *)(void *)mail;
+            next = mail->next;
+            pd_optim_deliver(optims[request->u.task.param], request->u.task.task);
+            pd_request_free(request);
+        }
+    }
+}
+
+/* One thread, kept busy by a task of parameter 0 until the gate opens; what is submitted then waits. */
+static pd_rootpool *start_busy(pd_mailbox *done, pd_optim **first)
+{
+    pd_rootpool *pool;
+
+    atomic_store(&gate_shut, 1);
+    pool = start(1, done);
+    submit(pool, *first = begin_step(1), 0);
+    wait_until_runs(1);
+    return pool;
+}
+
+static void orders_thousands_of_tasks_by_cost_then_by_age(void **state)
+{
+    enum { N = 3000 };
+    static pd_optim *optims[N + 1];
+    pd_mailbox *done = pd_mailbox_new(NULL, NULL);
+    pd_rootpool *pool = start_busy(done, &optims[0]);
+    (void)state;
+
+    for (int i = 1; i <= N; i++) {
+        gradient[0] = (float)i;
+        submit(pool, optims[i] = begin_step(1 + i * 7919 % 16), (uint32_t)i);
+    }
+    gradient[0] = 1;
+    atomic_store(&gate_shut, 0);
+    assert_int_equal(collect(done, optims, N + 1), N + 1);
+    for (int i = 2; i <= N; i++) {
+        int before = atomic_load(&order[i - 1]), now = atomic_load(&order[i]);
+        assert_true(now < before || (now == before && atomic_load(&statistics[i]) > atomic_load(&statistics[i - 1])));
+    }
+    pd_rootpool_stop(pool);
+    pd_mailbox_free(done);
+}
+
+static void a_newer_task_replaces_one_that_waits_where_roots_are_adopted_when_ready(void **state)
+{
+    pd_mailbox *done = pd_mailbox_new(NULL, NULL);
+    pd_optim *optims[2];
+    pd_rootpool *pool;
+    pd_root_stats stats;
+    (void)state;
+
+    root_delay = PD_ROOT_READY;
+    pool = start_busy(done, &optims[0]);
+    submit(pool, optims[1] = begin_step(3), 1);
+    for (int s = 0; s < 5; s++) {
+        gradient[0] = (float)(s + 2);
+        next_step(optims[1]);
+        submit(pool, optims[1], 1);
+        deliver_all(done, optims, 1);                           /* the older one, at once, while the thread is busy */
+    }
+    assert_int_equal(atomic_load(&n_order), 0);
+    atomic_store(&gate_shut, 0);
+    deliver_all(done, optims, 2);
+    next_step(optims[1]);
+    stats = pd_optim_root_stats(optims[1]);
+    assert_int_equal(stats.replaced, 5);
+    assert_int_equal(stats.adopted, 1);
+    assert_int_equal(stats.failed + stats.waits, 0);
+    assert_true(weights[0] == 2 * 6);                           /* of the newest statistics */
+    submit(pool, optims[1], 1);                                 /* nothing waits any more: this one is run */
+    deliver_all(done, optims, 1);
+    next_step(optims[1]);
+    assert_int_equal(pd_optim_root_stats(optims[1]).adopted, 2);
+    gradient[0] = 1;
+    root_delay = 0;
+    pd_rootpool_stop(pool);
+    pd_optim_free(optims[0]);
+    pd_optim_free(optims[1]);
+    pd_mailbox_free(done);
+}
+
+static void a_replaceable_task_of_a_forgotten_job_is_forgotten_too(void **state)
+{
+    pd_mailbox *done = pd_mailbox_new(NULL, NULL);
+    pd_optim *optims[2];
+    pd_rootpool *pool;
+    (void)state;
+
+    root_delay = PD_ROOT_READY;
+    pool = start_busy(done, &optims[0]);
+    submit(pool, optims[1] = begin_step(3), 1);
+    pd_rootpool_forget(pool, 7);
+    deliver_all(done, optims, 1);
+    next_step(optims[1]);
+    submit(pool, optims[1], 1);
+    assert_null(pd_mailbox_take(done));                         /* it replaced none */
+    atomic_store(&gate_shut, 0);
+    deliver_all(done, optims, 2);
+    root_delay = 0;
+    pd_rootpool_stop(pool);
+    pd_optim_free(optims[0]);
+    pd_optim_free(optims[1]);
+    pd_mailbox_free(done);
+}
+
+static void roots_of_a_parameter_do_not_replace_each_other(void **state)
+{
+    pd_mailbox *done = pd_mailbox_new(NULL, NULL);
+    pd_optim *optims[3];
+    pd_rootpool *pool;
+    (void)state;
+
+    root_delay = PD_ROOT_READY;
+    pool = start_busy(done, &optims[0]);
+    roots = 4;
+    for (uint32_t p = 1; p < 3; p++) {
+        optims[p] = begin_step(2);
+        for (int i = 0; i < 4; i++) submit(pool, optims[p], p);
+    }
+    atomic_store(&gate_shut, 0);
+    deliver_all(done, optims, 9);
+    assert_int_equal(atomic_load(&n_order), 9);
+    roots = 1;
+    root_delay = 0;
+    pd_rootpool_stop(pool);
+    for (int p = 0; p < 3; p++) pd_optim_free(optims[p]);
+    pd_mailbox_free(done);
+}
+
+/* Delay 1 and a root in every step: when the second step captures its task, the first one's may still wait, and must be run. */
+static void a_task_that_is_awaited_is_never_replaced(void **state)
+{
+    pd_mailbox *done = pd_mailbox_new(NULL, NULL);
+    pd_optim *optims[2];
+    pd_rootpool *pool = start_busy(done, &optims[0]);
+    (void)state;
+
+    root_delay = 1;
+    submit(pool, optims[1] = begin_step(3), 1);
+    next_step(optims[1]);
+    assert_true(pd_optim_waits(optims[1]));
+    submit(pool, optims[1], 1);
+    atomic_store(&gate_shut, 0);
+    deliver_all(done, optims, 3);
+    assert_int_equal(pd_batch_run(&optims[1], 1, 1), PD_OK);
+    assert_int_equal(pd_optim_root_stats(optims[1]).adopted, 1);
+    assert_int_equal(pd_optim_root_stats(optims[1]).failed, 0);
+    root_delay = 0;
+    pd_rootpool_stop(pool);
+    pd_optim_free(optims[0]);
+    pd_optim_free(optims[1]);
+    pd_mailbox_free(done);
+}
+
+static void what_waits_of_a_forgotten_job_comes_home_unrun_at_once(void **state)
+{
+    enum { N = 100 };
+    pd_mailbox *done = pd_mailbox_new(NULL, NULL);
+    pd_optim *optims[N];
+    pd_rootpool *pool = start_busy(done, &optims[0]);
+    (void)state;
+
+    for (int i = 1; i < N; i++) {
+        optims[i] = begin_step(1 + i % 16);
+        assert_int_equal(pd_rootpool_submit(pool, pd_optim_capture(optims[i]), i % 2 == 0 ? 7 : 8, (uint32_t)i), PD_OK);
+    }
+    pd_rootpool_forget(pool, 8);
+    deliver_all(done, optims, N / 2);                           /* the gate is still shut */
+    assert_int_equal(atomic_load(&n_order), 0);
+    pd_rootpool_forget(pool, 9);                                /* nobody */
+    atomic_store(&gate_shut, 0);
+    deliver_all(done, optims, N / 2);
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(pd_batch_run(&optims[i], 1, 1), PD_OK);
+        assert_int_equal(pd_optim_root_stats(optims[i]).adopted, i % 2 == 0);
+        pd_optim_free(optims[i]);
+    }
+    for (int i = 2; i < N / 2; i++) assert_true(atomic_load(&order[i]) <= atomic_load(&order[i - 1]));
+    pd_rootpool_stop(pool);
+    pd_mailbox_free(done);
+}
+
+static void a_task_has_one_blas_thread(void **state)
+{
+    pd_mailbox *done = pd_mailbox_new(NULL, NULL);
+    pd_rootpool *pool = start(2, done);
+    pd_optim *optim = begin_step(1);
+    (void)state;
+
+    gemm_size = 512;
+    atomic_store(&threads_in_gemm, -1);
+    submit(pool, optim, 0);
+    collect(done, &optim, 1);
+    gemm_size = 0;
+    assert_int_equal(atomic_load(&threads_in_gemm), 0);
+    pd_rootpool_stop(pool);
+    pd_mailbox_free(done);
+}
+
+static void no_memory_to_submit_leaves_the_task_with_the_caller(void **state)
+{
+    (void)state;
+    for (int delay = PD_ROOT_READY; delay <= 0; delay++) {
+        bool hit = true;
+        for (int64_t n = 0; hit; n++) {
+            pd_mailbox *done = pd_mailbox_new(NULL, NULL);
+            pd_rootpool *pool = start(1, done);
+            pd_optim *optim;
+            pd_task *task;
+            int rc;
+            root_delay = delay;
+            optim = begin_step(1);
+            task = pd_optim_capture(optim);
+            oom_arm(n);
+            rc = pd_rootpool_submit(pool, task, 7, 0);
+            hit = oom_disarm();
+            assert_int_equal(rc, hit ? PD_NO_MEMORY : PD_OK);
+            if (hit) assert_int_equal(pd_rootpool_submit(pool, task, 7, 0), PD_OK);
+            deliver_all(done, &optim, 1);
+            assert_true(n < 20);
+            pd_rootpool_stop(pool);
+            pd_optim_free(optim);
+            pd_mailbox_free(done);
+        }
+    }
+    root_delay = 0;
+}
+
 static void stopping_nothing_is_fine(void **state)
 {
     (void)state;
     pd_rootpool_stop(NULL);
+    pd_rootpool_forget(NULL, 1);
 }
 
 int main(void)
@@ -235,6 +518,14 @@ int main(void)
         cmocka_unit_test(runs_the_largest_first),
         cmocka_unit_test(its_threads_are_nicer_and_have_no_team),
         cmocka_unit_test(stopping_finishes_what_runs_and_gives_back_what_waits_as_failed),
+        cmocka_unit_test(orders_thousands_of_tasks_by_cost_then_by_age),
+        cmocka_unit_test(a_newer_task_replaces_one_that_waits_where_roots_are_adopted_when_ready),
+        cmocka_unit_test(a_replaceable_task_of_a_forgotten_job_is_forgotten_too),
+        cmocka_unit_test(roots_of_a_parameter_do_not_replace_each_other),
+        cmocka_unit_test(a_task_that_is_awaited_is_never_replaced),
+        cmocka_unit_test(what_waits_of_a_forgotten_job_comes_home_unrun_at_once),
+        cmocka_unit_test(a_task_has_one_blas_thread),
+        cmocka_unit_test(no_memory_to_submit_leaves_the_task_with_the_caller),
         cmocka_unit_test(stopping_nothing_is_fine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
