@@ -26,6 +26,7 @@ int pd_ctl_status(const pd_ctl *ctl);
 int pd_ctl_jobs(const pd_ctl *ctl);
 int pd_ctl_params(const pd_ctl *ctl);
 int pd_ctl_workers(const pd_ctl *ctl);
+int pd_ctl_roots(const pd_ctl *ctl);
 int pd_ctl_optimizers(const pd_ctl *ctl);
 int pd_ctl_drop(const pd_ctl *ctl);
 int pd_ctl_drain(const pd_ctl *ctl);
@@ -33,7 +34,7 @@ int pd_ctl_shutdown(const pd_ctl *ctl);
 int pd_ctl_replay(const pd_ctl *ctl);
 int pd_ctl_bench(const pd_ctl *ctl);
 
-enum { PD_LIST_JOBS = 1, PD_LIST_PARAMS, PD_LIST_WORKERS };      /* ListRequest.what */
+enum { PD_LIST_JOBS = 1, PD_LIST_PARAMS, PD_LIST_WORKERS, PD_LIST_ROOTS };      /* ListRequest.what */
 
 /* An operator's connection, and memory for its answers. */
 typedef struct pd_operator {

@@ -25,6 +25,10 @@ static const struct argp_option drain_options[] = {
     { "within", KEY_WITHIN, "SECONDS", 0, "Time that open rounds have to finish (default 60)", 0 },
     { 0 }
 };
+static const struct argp_option params_options[] = {
+    { "verbose", 'v', NULL, 0, "Also show the error that is kept of each root", 0 },
+    { 0 }
+};
 static const struct argp_option replay_options[] = {
     { "local",   KEY_LOCAL, NULL, 0, "Run the optimizer in this process instead of through a daemon", 0 },
     { "verbose", 'v',       NULL, 0, "Also show each parameter's largest error", 0 },
@@ -52,8 +56,9 @@ static const command commands[] = {
     { "ping",       "",               "Ask whether the daemon answers",                 ping_options,   0, 0, pd_ctl_ping },
     { "status",     "",               "Show memory, traffic and jobs",                  NULL,           0, 0, pd_ctl_status },
     { "jobs",       "",               "List jobs",                                      NULL,           0, 0, pd_ctl_jobs },
-    { "params",     "JOB",            "List a job's parameters and whom they wait for",  NULL,           1, 1, pd_ctl_params },
+    { "params",     "JOB",            "List a job's parameters and whom they wait for",  params_options, 1, 1, pd_ctl_params },
     { "workers",    "JOB",            "List a job's workers",                           NULL,           1, 1, pd_ctl_workers },
+    { "roots",      "JOB [PARAM-GLOB]", "List the inverse roots of a job's blocks",   NULL,           1, 2, pd_ctl_roots },
     { "optimizers", "[NAME]",         "List optimizers, or one's hyperparameters",       NULL,           0, 1, pd_ctl_optimizers },
     { "drop",       "JOB",            "End a job; its workers get an error",            NULL,           1, 1, pd_ctl_drop },
     { "drain",      "",               "Finish the open steps and take no new ones",     drain_options,  0, 0, pd_ctl_drain },

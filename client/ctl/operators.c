@@ -1,4 +1,4 @@
-/* operators.c - the commands that ask a daemon one thing: ping, status, jobs, params, workers, optimizers, drop, drain, shutdown. */
+/* operators.c - the commands that ask a daemon one thing: ping, status, jobs, params, workers, roots, optimizers, drop, drain, shutdown. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,11 +171,14 @@ static void jobs_row(pd_table *table, const Paramd__JobInfo *job)
     pd_table_cell(table, "%s", pd_count_text(text, job->contributions));
     pd_table_cell(table, "%s", pd_count_text(text, job->skipped));
     pd_table_cell(table, "%s", pd_count_text(text, job->refused));
+    if (job->roots_due == 0) pd_table_cell(table, "-");
+    else pd_table_cell(table, "%" PRIu64 "/%" PRIu64, job->roots_adopted, job->roots_due);
+    pd_table_cell(table, "%s", pd_count_text(text, job->roots_failed));
 }
 
 static pd_table *jobs_table(void)
 {
-    return pd_table_new("JOB|STATE|>WORKERS|>PARAMS|>ELEMENTS|>WEIGHTS|>OPTIMIZER STATE|>STEP|>CONTRIBUTIONS|>SKIPPED|>REFUSED");
+    return pd_table_new("JOB|STATE|>WORKERS|>PARAMS|>ELEMENTS|>WEIGHTS|>OPTIMIZER STATE|>STEP|>CONTRIBUTIONS|>SKIPPED|>REFUSED|>ROOTS|>FAILED ROOTS");
 }
 
 static void print_status(const Paramd__StatusReply *s)
@@ -220,26 +223,45 @@ int pd_ctl_status(const pd_ctl *ctl)
 
 /* ---- lists, which come in pages ---- */
 
-/* Where the pages go: a table, or a JSON list. */
+/* Where the pages go: a table, or a JSON list, or (roots) a JSON object of what the optimizer keeps of their errors, by parameter. */
 typedef struct pages {
     pd_table *table;
-    json_t   *list;
+    json_t   *list, *errors;
+    bool      any_roots;            /* some parameter has roots */
 } pages;
+
+/* "-" where it is not known. */
+static void number_cell(pd_table *table, const char *format, double value)
+{
+    char text[PD_CELL];
+
+    snprintf(text, sizeof text, format, value);
+    pd_table_cell(table, "%s", value == 0 ? "-" : text);
+}
+
+static const char *shape_of(const uint64_t *dims, size_t n, char *text, size_t size)
+{
+    pd_shape shape = { 0 };
+
+    for (size_t i = 0; i < n && i < PD_MAX_RANK; i++) shape.dim[shape.rank++] = (int64_t)dims[i];
+    return pd_shape_text(&shape, text, size);
+}
 
 static void params_row(pd_table *table, const Paramd__ParamInfo *param)
 {
-    char text[PD_CELL], shape_text[192];
-    pd_shape shape = { 0 };
+    char text[PD_CELL], shape[192];
 
-    for (size_t i = 0; i < param->n_shape && i < PD_MAX_RANK; i++) shape.dim[shape.rank++] = (int64_t)param->shape[i];
     pd_table_cell(table, "%s", param->name);
     pd_table_cell(table, "%s", param->optimizer);
-    pd_table_cell(table, "%s", pd_shape_text(&shape, shape_text, sizeof shape_text));
+    pd_table_cell(table, "%s", shape_of(param->shape, param->n_shape, shape, sizeof shape));
     pd_table_cell(table, "%" PRIu64, param->step);
     pd_table_cell(table, "%" PRIu64, param->version);
     pd_table_cell(table, "%s", pd_count_text(text, param->skipped));
     pd_table_cell(table, "%s", pd_count_text(text, param->contributions));
     pd_table_cell(table, "%s", pd_bytes_text(text, param->state_bytes));
+    if (param->roots_failing > 0) pd_table_cell(table, "%" PRIu64 " (%" PRIu64 " failing)", param->roots, param->roots_failing);
+    else pd_table_cell(table, "%s", param->roots > 0 ? pd_count_text(text, param->roots) : "-");
+    number_cell(table, "%.2e", param->root_error);
     pd_table_cell(table, "%s", !param->initialised ? "initial weights" : param->missing[0] != '\0' ? param->missing : "-");
 }
 
@@ -255,17 +277,54 @@ static void workers_row(pd_table *table, const Paramd__WorkerInfo *worker)
     pd_table_cell(table, "%s", pd_bytes_text(text, worker->held_bytes));
 }
 
+static void roots_row(pd_table *table, const Paramd__RootInfo *root)
+{
+    char text[PD_CELL], shape[192];
+
+    pd_table_cell(table, "%s", root->param);
+    pd_table_cell(table, "%s", root->root);
+    pd_table_cell(table, "%s", shape_of(root->shape, root->n_shape, shape, sizeof shape));
+    number_cell(table, "%.2e", root->condition);
+    number_cell(table, "%.2e", root->error);
+    if (root->adopted > 0) pd_table_cell(table, "%" PRIu64, root->age);
+    else pd_table_cell(table, "-");
+    number_cell(table, "%.2f", root->ms);
+    pd_table_cell(table, "%s", pd_count_text(text, root->adopted));
+    pd_table_cell(table, "%s%s", pd_count_text(text, root->failed), root->failing ? " (failing)" : "");
+}
+
+/* JSON cannot say NaN: null. */
+static void add_error(json_t *errors, const Paramd__RootInfo *root)
+{
+    json_t *list = json_object_get(errors, root->param), *value;
+
+    if (root->kept_error < 0) return;
+    if (list == NULL) {
+        list = json_array();
+        json_object_set_new_nocheck(errors, root->param, list);
+    }
+    value = json_real(root->kept_error);
+    json_array_append_new(list, value != NULL ? value : json_null());
+}
+
 static void add_page(pages *out, const Paramd__ListReply *page)
 {
+    for (size_t i = 0; i < page->n_params; i++) out->any_roots = out->any_roots || page->params[i]->roots > 0;
+    if (out->errors != NULL) {
+        for (size_t i = 0; i < page->n_roots; i++) add_error(out->errors, page->roots[i]);
+        return;
+    }
     if (out->list != NULL) {
         for (size_t i = 0; i < page->n_jobs; i++) json_array_append_new(out->list, pd_message_json(&page->jobs[i]->base));
         for (size_t i = 0; i < page->n_params; i++) json_array_append_new(out->list, pd_message_json(&page->params[i]->base));
         for (size_t i = 0; i < page->n_workers; i++) json_array_append_new(out->list, pd_message_json(&page->workers[i]->base));
+        for (size_t i = 0; i < page->n_roots; i++) json_array_append_new(out->list, pd_message_json(&page->roots[i]->base));
         return;
     }
     for (size_t i = 0; i < page->n_jobs; i++) jobs_row(out->table, page->jobs[i]);
     for (size_t i = 0; i < page->n_params; i++) params_row(out->table, page->params[i]);
     for (size_t i = 0; i < page->n_workers; i++) workers_row(out->table, page->workers[i]);
+    for (size_t i = 0; i < page->n_roots; i++) roots_row(out->table, page->roots[i]);
 }
 
 static int fetch_pages(const pd_ctl *ctl, Paramd__ListRequest *request, pages *out, pd_error *err)
@@ -285,6 +344,41 @@ static int fetch_pages(const pd_ctl *ctl, Paramd__ListRequest *request, pages *o
     return rc;
 }
 
+/* What the optimizers keep of their roots' errors, by parameter's name: parameters with many roots have no room for it in their entry. */
+static int fetch_errors(const pd_ctl *ctl, pages *out, pd_error *err)
+{
+    Paramd__ListRequest request = PARAMD__LIST_REQUEST__INIT;
+
+    request.what = PD_LIST_ROOTS;
+    request.job = ctl->args[0];
+    if ((out->errors = json_object()) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    return fetch_pages(ctl, &request, out, err);
+}
+
+static void add_errors(const pages *out)
+{
+    size_t i;
+    json_t *param;
+
+    json_array_foreach(out->list, i, param) {
+        json_t *list = json_object_get(out->errors, json_string_value(json_object_get(param, "name")));
+        if (list != NULL) json_object_set(param, "inverse_pth_root_errors", list);
+    }
+}
+
+static void print_errors(json_t *errors)
+{
+    const char *name;
+    json_t *list, *value;
+    size_t i;
+
+    json_object_foreach(errors, name, list) {
+        printf("%s: inverse_pth_root_errors", name);
+        json_array_foreach(list, i, value) printf(" %.3g", json_number_value(value));
+        printf("\n");
+    }
+}
+
 /* Takes `table`, into which the rows go; `none` is said where there are none; `key` names the list in JSON. */
 static int command_list(const pd_ctl *ctl, unsigned what, pd_table *table, const char *key, const char *none)
 {
@@ -295,9 +389,14 @@ static int command_list(const pd_ctl *ctl, unsigned what, pd_table *table, const
 
     request.what = what;
     if (ctl->n_args > 0) request.job = ctl->args[0];
+    if (ctl->n_args > 1) request.param = ctl->args[1];
     rc = out.table == NULL ? pd_fail(&err, PD_NO_MEMORY, "out of memory") : fetch_pages(ctl, &request, &out, &err);
+    if (rc == PD_OK && out.any_roots && (ctl->json || ctl->verbose)) rc = fetch_errors(ctl, &out, &err);
+    if (rc == PD_OK && ctl->json) add_errors(&out);
     if (rc == PD_OK && !ctl->json) pd_table_print(out.table, stdout, none);
     else pd_table_free(out.table);
+    if (rc == PD_OK && !ctl->json) print_errors(out.errors);
+    json_decref(out.errors);
     if (rc == PD_OK && ctl->json) return pd_ctl_print_json(json_pack("{s:o}", key, out.list));
     json_decref(out.list);
     return rc == PD_OK ? PD_EXIT_OK : pd_ctl_fail(ctl, &err);
@@ -310,7 +409,7 @@ int pd_ctl_jobs(const pd_ctl *ctl)
 
 int pd_ctl_params(const pd_ctl *ctl)
 {
-    pd_table *table = pd_table_new("PARAMETER|OPTIMIZER|SHAPE|>STEP|>VERSION|>SKIPPED|>CONTRIBUTIONS|>STATE|WAITS FOR");
+    pd_table *table = pd_table_new("PARAMETER|OPTIMIZER|SHAPE|>STEP|>VERSION|>SKIPPED|>CONTRIBUTIONS|>STATE|>ROOTS|>ROOT ERROR|WAITS FOR");
     return command_list(ctl, PD_LIST_PARAMS, table, "params", "no parameters");
 }
 
@@ -318,6 +417,12 @@ int pd_ctl_workers(const pd_ctl *ctl)
 {
     pd_table *table = pd_table_new(">RANK|LABEL|STATE|>STEP|>CONTRIBUTIONS|>HELD");
     return command_list(ctl, PD_LIST_WORKERS, table, "workers", "no workers");
+}
+
+int pd_ctl_roots(const pd_ctl *ctl)
+{
+    pd_table *table = pd_table_new("PARAMETER|ROOT|SIZE|>CONDITION|>ERROR|>AGE|>MS|>ADOPTED|>FAILED");
+    return command_list(ctl, PD_LIST_ROOTS, table, "roots", "no roots");
 }
 
 /* ---- optimizers ---- */

@@ -250,34 +250,39 @@ static int run_leave(pd_conn *conn, const pd_prefix *prefix, void *message, pd_e
     return ask(conn, PD_REQ_LEAVE, prefix, err) != NULL ? PD_OK : PD_NO_MEMORY;
 }
 
-static int ask_info(pd_conn *conn, const pd_prefix *prefix, int what, const char *job, uint32_t start, pd_error *err)
+static int ask_info(pd_conn *conn, const pd_prefix *prefix, const Paramd__ListRequest *list, pd_error *err)
 {
-    char *name = strdup(job);
-    pd_request *request = name != NULL ? ask(conn, PD_REQ_INFO, prefix, err) : NULL;
+    char *name = strdup(list->job), *pattern = strdup(list->param);
+    pd_request *request = name != NULL && pattern != NULL ? ask(conn, PD_REQ_INFO, prefix, err) : NULL;
 
     if (request == NULL) {
         free(name);
+        free(pattern);
         return pd_fail(err, PD_NO_MEMORY, "out of memory, try again later");
     }
-    request->u.info.what = what;
+    request->u.info.what = (int)list->what;
     request->u.info.job_name = name;
-    pd_pendings_find(&conn->pendings, prefix->request)->start = start;
+    request->u.info.pattern = pattern;
+    request->u.info.start = list->start;
     return PD_OK;
 }
 
 static int run_status(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
+    Paramd__ListRequest list = PARAMD__LIST_REQUEST__INIT;
+
     (void)message;
-    return ask_info(conn, prefix, PD_INFO_STATUS, "", 0, err);
+    list.what = PD_INFO_STATUS;
+    return ask_info(conn, prefix, &list, err);
 }
 
 static int run_list(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
     const Paramd__ListRequest *list = message;
 
-    if (list->what < PD_INFO_JOBS || list->what > PD_INFO_WORKERS)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "List of %u: 1 is jobs, 2 parameters, 3 workers", list->what);
-    return ask_info(conn, prefix, (int)list->what, list->job, list->start, err);
+    if (list->what < PD_INFO_JOBS || list->what > PD_INFO_ROOTS)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "List of %u: 1 is jobs, 2 parameters, 3 workers, 4 roots", list->what);
+    return ask_info(conn, prefix, list, err);
 }
 
 static int run_optimizers(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)

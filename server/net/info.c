@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { PAGE_ENTRIES = 256, PAGE_BYTES = PD_MAX_HEADER_BYTES - 1024 };
+enum { PAGE_BYTES = PD_MAX_HEADER_BYTES - 1024 };
 
 /* ---- entries ---- */
 
@@ -30,17 +30,27 @@ static void fill_job(Paramd__JobInfo *to, const pd_job_info *from)
     to->skipped = from->skipped;
     to->refused = from->refused;
     to->duplicates = from->duplicates;
+    to->roots_due = from->roots_due;
+    to->roots_adopted = from->roots_adopted;
+    to->roots_failed = from->roots_failed;
+    to->roots_replaced = from->roots_replaced;
+    to->root_waits = from->root_waits;
 }
 
-/* `shape`: memory for its dimensions. */
+/* `at`: memory for its dimensions. */
+static uint64_t *fill_shape(uint64_t *at, size_t *n, const pd_shape *from)
+{
+    for (int i = 0; i < from->rank; i++) at[i] = (uint64_t)from->dim[i];
+    *n = (size_t)from->rank;
+    return at;
+}
+
 static void fill_param(Paramd__ParamInfo *to, const pd_param_info *from, uint64_t *shape)
 {
     paramd__param_info__init(to);
     to->name = (char *)from->name;
     to->optimizer = (char *)from->optimizer;
-    for (int i = 0; i < from->shape.rank; i++) shape[i] = (uint64_t)from->shape.dim[i];
-    to->shape = shape;
-    to->n_shape = (size_t)from->shape.rank;
+    to->shape = fill_shape(shape, &to->n_shape, &from->shape);
     to->step = from->step;
     to->version = from->version;
     to->count = from->count;
@@ -49,6 +59,27 @@ static void fill_param(Paramd__ParamInfo *to, const pd_param_info *from, uint64_
     to->state_bytes = from->state_bytes;
     to->initialised = from->initialised;
     to->missing = (char *)from->missing;
+    to->roots = from->roots;
+    to->roots_failing = from->roots_failing;
+    to->roots_failed = from->roots_failed;
+    to->root_waits = from->root_waits;
+    to->root_error = from->root_error;
+}
+
+static void fill_root(Paramd__RootInfo *to, const pd_root_info *from, uint64_t *shape)
+{
+    paramd__root_info__init(to);
+    to->param = (char *)from->param;
+    to->root = (char *)from->root;
+    to->shape = fill_shape(shape, &to->n_shape, &from->shape);
+    to->condition = from->condition;
+    to->error = from->error;
+    to->kept_error = from->kept_error;
+    to->age = from->age;
+    to->ms = from->ms;
+    to->adopted = from->adopted;
+    to->failed = from->failed;
+    to->failing = from->failing;
 }
 
 static void fill_worker(Paramd__WorkerInfo *to, const pd_worker_info *from)
@@ -63,14 +94,14 @@ static void fill_worker(Paramd__WorkerInfo *to, const pd_worker_info *from)
     to->held_bytes = from->held_bytes;
 }
 
-/* ---- a page: as many entries from `start` on as fit a header ---- */
+/* ---- a page: as many of the entries as fit a header ---- */
 
-typedef union entry { Paramd__JobInfo job; Paramd__ParamInfo param; Paramd__WorkerInfo worker; ProtobufCMessage base; } entry;
+typedef union entry { Paramd__JobInfo job; Paramd__ParamInfo param; Paramd__WorkerInfo worker; Paramd__RootInfo root; ProtobufCMessage base; } entry;
 
 typedef struct page {
-    entry    at[PAGE_ENTRIES];
-    void    *list[PAGE_ENTRIES];
-    uint64_t shapes[PAGE_ENTRIES][PD_MAX_RANK];
+    entry    at[PD_INFO_PAGE];
+    void    *list[PD_INFO_PAGE];
+    uint64_t shapes[PD_INFO_PAGE][PD_MAX_RANK];
     size_t   n, bytes;
 } page;
 
@@ -80,41 +111,42 @@ static void fill_entry(page *p, const pd_info *info, size_t i)
 
     if (info->jobs != NULL) fill_job(&to->job, &info->jobs[i]);
     else if (info->params != NULL) fill_param(&to->param, &info->params[i], p->shapes[p->n]);
+    else if (info->roots != NULL) fill_root(&to->root, &info->roots[i], p->shapes[p->n]);
     else fill_worker(&to->worker, &info->workers[i]);
 }
 
-/* Returns the index after the last entry that found room. */
-static size_t fill_page(page *p, const pd_info *info, size_t start, size_t n)
+static void fill_page(page *p, const pd_info *info, size_t n)
 {
-    size_t i = start;
-
-    for (; i < n && p->n < PAGE_ENTRIES; i++) {
+    for (size_t i = 0; i < n && p->n < PD_INFO_PAGE; i++) {
         fill_entry(p, info, i);
         p->bytes += protobuf_c_message_get_packed_size(&p->at[p->n].base) + 8;
         if (p->bytes > PAGE_BYTES) break;
         p->list[p->n] = &p->at[p->n];
         p->n++;
     }
-    return i;
 }
 
 static void list_reply(pd_conn *conn, pd_pending *pending, const pd_info *info, page *p)
 {
     Paramd__ListReply reply = PARAMD__LIST_REPLY__INIT;
-    size_t n = info->n_jobs + info->n_params + info->n_workers;         /* one of them */
-    size_t next = fill_page(p, info, pending->start, n);
+    uint64_t next;
 
+    fill_page(p, info, info->n_jobs + info->n_params + info->n_workers + info->n_roots);        /* one of them */
+    next = info->start + p->n;
     if (info->jobs != NULL) {
         reply.jobs = (Paramd__JobInfo **)p->list;
         reply.n_jobs = p->n;
     } else if (info->params != NULL) {
         reply.params = (Paramd__ParamInfo **)p->list;
         reply.n_params = p->n;
+    } else if (info->roots != NULL) {
+        reply.roots = (Paramd__RootInfo **)p->list;
+        reply.n_roots = p->n;
     } else {
         reply.workers = (Paramd__WorkerInfo **)p->list;
         reply.n_workers = p->n;
     }
-    reply.next = next < n ? (uint32_t)next : 0;
+    reply.next = next < info->total && next <= UINT32_MAX ? (uint32_t)next : 0;
     pd_conn_answer(conn, pending, &reply.base);
 }
 
@@ -169,7 +201,7 @@ static void status_reply(pd_conn *conn, pd_pending *pending, const pd_info *info
     double busy[4];
 
     fill_status(conn->daemon, info, &reply, busy);
-    fill_page(p, info, 0, info->n_jobs);        /* the first page of them; List has all */
+    fill_page(p, info, info->n_jobs);        /* the first page of them; List has all */
     reply.jobs = (Paramd__JobInfo **)p->list;
     reply.n_jobs = p->n;
     pd_conn_answer(conn, pending, &reply.base);

@@ -14,7 +14,7 @@ typedef struct pd_pending {
     uint64_t  id;
     uint16_t  method;
     bool      checksum;                 /* the request had one, so has the answer */
-    uint32_t  start, count;             /* List: first entry wanted. Declare: its first parameter, and how many */
+    uint32_t  start, count;             /* Declare: its first parameter, and how many */
     pd_wait   wait;                     /* Push, Pull, PushPull: must be last */
 } pd_pending;
 

@@ -103,6 +103,36 @@ int64_t pd_plan_task_bytes(const pd_plan *plan)
     return bytes;
 }
 
+static bool is_stored(const pd_slot_spec *spec) { return !spec->temporary && spec->storage != PD_STORE_F32; }
+
+int64_t pd_plan_step_bytes(const pd_plan *plan)
+{
+    int64_t bytes = 0;
+
+    for (size_t i = 0; i < plan->n_slots && bytes < INT64_MAX; i++) {
+        const pd_slot_spec *spec = &plan->slots[i];
+        bool in_step = spec->temporary ? !spec->in_after : is_stored(spec) && !spec->blockwise;
+        if (in_step) bytes = plus(bytes, float_bytes(spec));
+    }
+    return bytes;
+}
+
+int pd_plan_thread_bytes(const pd_plan *plan, int64_t *bytes)
+{
+    int64_t *forms = calloc(plan->n_blocks + 1, sizeof *forms), most = 0;
+
+    if (forms == NULL) return PD_NO_MEMORY;
+    for (size_t i = 0; i < plan->n_slots; i++) {
+        const pd_slot_spec *spec = &plan->slots[i];
+        if (!is_stored(spec) || !spec->blockwise) continue;
+        forms[spec->block] = plus(forms[spec->block], float_bytes(spec));
+        if (forms[spec->block] > most) most = forms[spec->block];
+    }
+    free(forms);
+    *bytes = plus(most, (int64_t)(plan->scratch_floats * sizeof(float)));
+    return PD_OK;
+}
+
 int pd_plan_make(pd_plan *plan, const pd_declaration *declaration, const double *fact, pd_error *err)
 {
     const pd_row *row = declaration->hypers.row;

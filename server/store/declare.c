@@ -108,7 +108,7 @@ static int check_total(const pd_job *job, uint64_t more, pd_error *err)
     uint64_t limit = store->config.max_total_bytes;
 
     if (store->committed <= limit && more <= limit - store->committed) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: weights, sums, optimizer state and snapshots need %llu bytes; of %llu "
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: weights, sums, optimizer state, roots and snapshots need %llu bytes; of %llu "
                    "allowed for all jobs, %llu are in use (limits.max_total_bytes)", job->name, (unsigned long long)more,
                    (unsigned long long)limit, (unsigned long long)store->committed);
 }
@@ -120,18 +120,46 @@ typedef struct pd_planning {
     double        (*facts)[PD_MAX_FACTS];       /* by rule */
 } pd_planning;
 
-/* Bytes of a plan's state, without making it. */
-static int state_bytes(const pd_declaration *decl, const double *fact, uint64_t *bytes, pd_error *err)
+static uint64_t plus(uint64_t bytes, uint64_t more)
+{
+    return __builtin_add_overflow(bytes, more, &bytes) ? UINT64_MAX : bytes;
+}
+
+/* What a parameter needs, without making any of it. */
+typedef struct need {
+    uint64_t weights;                   /* with the sum, and snapshots */
+    uint64_t state;
+    uint64_t roots;                     /* private copies of the root tasks that may be out together */
+    uint64_t step;                      /* temporaries of a step; it may be parked with them */
+    uint64_t thread;                    /* of each thread of a batch: the largest of the parameters' counts */
+} need;
+
+static uint64_t sum_of(const need *n) { return plus(plus(n->weights, n->state), plus(n->roots, n->step)); }
+
+/* Where roots are used later than in their step, those of the next interval may be captured before these are done. */
+static uint64_t root_bytes(const pd_plan *plan)
+{
+    uint64_t once = (uint64_t)pd_plan_task_bytes(plan);
+
+    return plan->root_delay != 0 ? plus(once, once) : once;
+}
+
+static int need_of_plan(const pd_declaration *decl, const double *fact, need *n, pd_error *err)
 {
     pd_plan plan;
     pd_error why;
+    int64_t thread;
     int rc;
 
     if ((rc = pd_plan_make(&plan, decl, fact, &why)) != PD_OK)
         return pd_fail(err, rc, "parameter %.160s: %.300s", decl->name, rc == PD_NO_MEMORY ? "out of memory for its plan" : why.text);
-    *bytes += (uint64_t)pd_plan_state_bytes(&plan);
+    rc = pd_plan_thread_bytes(&plan, &thread);
+    n->state = (uint64_t)pd_plan_state_bytes(&plan);
+    n->roots = root_bytes(&plan);
+    n->step = (uint64_t)pd_plan_step_bytes(&plan);
+    n->thread = (uint64_t)thread;
     pd_plan_free(&plan);
-    return PD_OK;
+    return rc == PD_OK ? PD_OK : pd_fail(err, rc, "parameter %.160s: out of memory for its plan", decl->name);
 }
 
 static size_t rule_index(const pd_job *job, const pd_param *param) { return (size_t)(param->rule - job->rules); }
@@ -150,18 +178,45 @@ static int survey(const pd_job *job, pd_planning *planning, pd_error *err)
     return PD_OK;
 }
 
+/* Chunks and element types are known by now. */
+static uint64_t need_of_weights(const pd_job *job, const pd_param *param)
+{
+    bool pulled[4];
+
+    for (int t = 0; t < 4; t++) pulled[t] = param->shelf[t] != NULL;
+    return pd_param_bytes(param->elements, pulled) + param->round.n_chunks * (sizeof(pd_chunk) + job->world * sizeof(pd_slot));
+}
+
+/* Does it fit with what is in use, and with `before`, the job's parameters before it? */
+static int check_need(const pd_job *job, const pd_param *param, const need *n, uint64_t before, pd_error *err)
+{
+    const pd_store *store = job->store;
+    uint64_t limit = store->config.max_total_bytes, used = plus(store->committed, before);
+
+    if (used <= limit && sum_of(n) <= limit - used) return PD_OK;
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.50s: parameter %.100s needs %llu bytes (weights, sum and snapshots %llu, optimizer state %llu, "
+                   "roots under way %llu, temporaries %llu); of %llu allowed for all jobs, %llu are taken by other jobs and by the parameters before it "
+                   "(limits.max_total_bytes)", job->name, param->name, (unsigned long long)sum_of(n), (unsigned long long)n->weights,
+                   (unsigned long long)n->state, (unsigned long long)n->roots, (unsigned long long)n->step, (unsigned long long)limit,
+                   (unsigned long long)used);
+}
+
 static int count_bytes(const pd_job *job, const pd_planning *planning, uint64_t *bytes, pd_error *err)
 {
+    uint64_t thread = 0, threads = (uint64_t)job->store->config.threads;
+
     for (uint32_t i = 0; i < job->n_params; i++) {
         const pd_param *param = &job->params[i];
-        bool pulled[4];
-        int rc = state_bytes(&planning->decls[i], planning->facts[rule_index(job, param)], bytes, err);
+        need n = { .weights = need_of_weights(job, param) };
+        int rc = need_of_plan(&planning->decls[i], planning->facts[rule_index(job, param)], &n, err);
+        if (rc == PD_OK) rc = check_need(job, param, &n, *bytes, err);
         if (rc != PD_OK) return rc;
-        for (int t = 0; t < 4; t++) pulled[t] = param->shelf[t] != NULL;
-        *bytes += pd_param_bytes(param->elements, pulled);
-        *bytes += param->round.n_chunks * (sizeof(pd_chunk) + job->world * sizeof(pd_slot));
+        *bytes += sum_of(&n);
+        if (n.thread > thread) thread = n.thread;
     }
-    return PD_OK;
+    if (__builtin_mul_overflow(thread, threads, &thread)) thread = UINT64_MAX;
+    *bytes = plus(*bytes, thread);
+    return check_total(job, *bytes, err);
 }
 
 static int make_optims(pd_job *job, const pd_planning *planning, pd_error *err)
@@ -170,6 +225,7 @@ static int make_optims(pd_job *job, const pd_planning *planning, pd_error *err)
         pd_param *param = &job->params[i];
         pd_error why;
         int rc = pd_optim_new(&param->optim, &planning->decls[i], planning->facts[rule_index(job, param)], &why);
+        if (rc == PD_OK) rc = pd_roots_prepare(param);
         if (rc != PD_OK)
             return pd_fail(err, rc, "parameter %.160s: %.300s", param->name, 
                            rc == PD_NO_MEMORY ? "out of memory for its optimizer's state" : why.text);
@@ -261,7 +317,6 @@ static int build_set(pd_job *job, const pd_request *request, pd_planning *planni
     if ((rc = survey(job, planning, err)) != PD_OK) return rc;
     if ((rc = lay_chunks(job, err)) != PD_OK) return rc;
     if ((rc = count_bytes(job, planning, &bytes, err)) != PD_OK) return rc;
-    if ((rc = check_total(job, bytes, err)) != PD_OK) return rc;
     if ((rc = make_optims(job, planning, err)) != PD_OK) return rc;
     job->reserve = reserve;
     job->committed = bytes;
@@ -269,6 +324,19 @@ static int build_set(pd_job *job, const pd_request *request, pd_planning *planni
     job->store->reserved += reserve * job->world;
     job->store->n_ranks += job->world;
     return PD_OK;
+}
+
+static void warn_of_ready_roots(pd_job *job)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < job->n_params; i++) {
+        const pd_plan *plan = pd_optim_plan(job->params[i].optim);
+        n += plan->n_tasks > 0 && plan->root_delay == PD_ROOT_READY;
+    }
+    if (n > 0)
+        pd_say(&job->store->outbox, PD_SAY_WARNING, "job %s: roots of %u parameters are used as soon as they are ready: in which step depends on timing, so this "
+               "run is not reproducible bit for bit (root_delay = a number of steps is)", job->name, n);
 }
 
 static int declare_first(pd_job *job, const pd_request *request, pd_error *err)
@@ -281,6 +349,7 @@ static int declare_first(pd_job *job, const pd_request *request, pd_error *err)
     free(planning.decls);
     free(planning.facts);
     if (rc != PD_OK) pd_job_forget_set(job);
+    else warn_of_ready_roots(job);
     return rc;
 }
 

@@ -1,4 +1,4 @@
-/* info.c - what operators ask for: status, jobs, parameters, workers. */
+/* info.c - what operators ask for: status, jobs, parameters, workers, roots; a page of each. */
 #include "training.h"
 
 #include <stdio.h>
@@ -39,6 +39,7 @@ static void fill_job(pd_job_info *info, const pd_job *job)
     info->skipped = job->skipped;
     info->refused = job->refused;
     info->duplicates = job->duplicates;
+    pd_roots_of_job(info, job);
 }
 
 static void fill_param(pd_param_info *info, const pd_param *param)
@@ -54,6 +55,7 @@ static void fill_param(pd_param_info *info, const pd_param *param)
     info->state_bytes = (uint64_t)pd_optim_state_bytes(param->optim);
     info->initialised = param->current != NULL;
     pd_round_missing(&param->round, info->missing, sizeof info->missing);
+    pd_roots_of_param(info, param);
 }
 
 static void fill_worker(pd_worker_info *info, const pd_job *job, uint32_t r)
@@ -71,29 +73,68 @@ static void fill_worker(pd_worker_info *info, const pd_job *job, uint32_t r)
     info->held_bytes = rank->held;
 }
 
+/* ---- lists: `total` is known, and the entries from `start` on have room in one page ---- */
+
+static size_t page_of(const pd_info *info)
+{
+    uint64_t left = info->start < info->total ? info->total - info->start : 0;
+
+    return (size_t)(left < PD_INFO_PAGE ? left : PD_INFO_PAGE);
+}
+
 static int list_jobs(pd_info *info, const pd_store *store)
 {
     const pd_job *job, *next;
+    uint64_t i = 0;
 
-    if ((info->jobs = calloc(store->n_jobs + 1, sizeof *info->jobs)) == NULL) return PD_NO_MEMORY;
-    HASH_ITER(hh, store->names, job, next) fill_job(&info->jobs[info->n_jobs++], job);
+    info->total = store->n_jobs;
+    if ((info->jobs = calloc(page_of(info) + 1, sizeof *info->jobs)) == NULL) return PD_NO_MEMORY;
+    HASH_ITER(hh, store->names, job, next)
+        if (i++ >= info->start && info->n_jobs < PD_INFO_PAGE) fill_job(&info->jobs[info->n_jobs++], job);
     return PD_OK;
 }
 
 static int list_params(pd_info *info, const pd_job *job)
 {
-    if ((info->params = calloc(job->n_params + 1, sizeof *info->params)) == NULL) return PD_NO_MEMORY;
-    info->n_params = job->n_params;
-    for (uint32_t i = 0; i < job->n_params; i++) fill_param(&info->params[i], &job->params[i]);
+    info->total = job->n_params;
+    if ((info->params = calloc(page_of(info) + 1, sizeof *info->params)) == NULL) return PD_NO_MEMORY;
+    info->n_params = page_of(info);
+    for (size_t i = 0; i < info->n_params; i++) fill_param(&info->params[i], &job->params[info->start + i]);
     return PD_OK;
 }
 
 static int list_workers(pd_info *info, const pd_job *job)
 {
-    if ((info->workers = calloc(job->world, sizeof *info->workers)) == NULL) return PD_NO_MEMORY;
-    info->n_workers = job->world;
-    for (uint32_t r = 0; r < job->world; r++) fill_worker(&info->workers[r], job, r);
+    info->total = job->world;
+    if ((info->workers = calloc(page_of(info) + 1, sizeof *info->workers)) == NULL) return PD_NO_MEMORY;
+    info->n_workers = page_of(info);
+    for (size_t i = 0; i < info->n_workers; i++) fill_worker(&info->workers[i], job, (uint32_t)(info->start + i));
     return PD_OK;
+}
+
+static int list_roots(pd_info *info, const pd_job *job, const char *pattern)
+{
+    bool all = pattern == NULL || pattern[0] == '\0';
+
+    if ((info->roots = calloc(PD_INFO_PAGE, sizeof *info->roots)) == NULL) return PD_NO_MEMORY;
+    for (uint32_t i = 0; i < job->n_params; i++) {
+        const pd_param *param = &job->params[i];
+        uint64_t first = info->total, n = pd_optim_plan(param->optim)->n_tasks;
+        if (n == 0 || (!all && !pd_glob_match(pattern, param->name))) continue;
+        info->total += n;
+        for (uint64_t at = info->start > first ? info->start - first : 0; at < n && info->n_roots < PD_INFO_PAGE; at++)
+            pd_roots_fill(&info->roots[info->n_roots++], param, at);
+    }
+    return PD_OK;
+}
+
+static int list_of_job(pd_info *info, const pd_job *job, const char *pattern)
+{
+    switch (info->what) {
+    case PD_INFO_PARAMS:  return list_params(info, job);
+    case PD_INFO_WORKERS: return list_workers(info, job);
+    default:              return list_roots(info, job, pattern);
+    }
 }
 
 static int fill(pd_info *info, pd_store *store, const pd_request *request, pd_error *err)
@@ -102,13 +143,14 @@ static int fill(pd_info *info, pd_store *store, const pd_request *request, pd_er
     int rc;
 
     info->what = (pd_info_what)request->u.info.what;
+    info->start = request->u.info.start;
     info->draining = store->draining;
     if (info->what == PD_INFO_STATUS || info->what == PD_INFO_JOBS) {
         rc = list_jobs(info, store);
     } else {
         if ((job = pd_store_find(store, request->u.info.job_name)) == NULL)
             return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", request->u.info.job_name != NULL ? request->u.info.job_name : "");
-        rc = info->what == PD_INFO_PARAMS ? list_params(info, job) : list_workers(info, job);
+        rc = list_of_job(info, job, request->u.info.pattern);
     }
     return rc == PD_OK ? PD_OK : pd_fail(err, rc, "out of memory for the list");
 }

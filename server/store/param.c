@@ -16,6 +16,7 @@ void pd_param_clear(pd_param *param)
     pd_optim_free(param->optim);
     for (int t = 0; t < 4; t++) pd_shelf_leave(param->shelf[t]);
     free(param->pushed);
+    free(param->said);
     free(param->name);
 }
 

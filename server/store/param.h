@@ -17,6 +17,12 @@ typedef struct pd_pushed {
     pd_hypers hypers;                   /* plain values of the round's step: with a bit in the mask those that were sent */
 } pd_pushed;
 
+/* What the log has said of one root. */
+typedef struct pd_root_said {
+    int64_t failed;                     /* failures that it has looked at */
+    bool    failing;                    /* it has said that this root fails, and not yet that it is good again */
+} pd_root_said;
+
 /* Where a parameter's step is. */
 typedef enum pd_stage {
     PD_GATHERING,                       /* contributions are missing, or not summed yet */
@@ -33,6 +39,9 @@ typedef struct pd_param {
     int64_t          elements;
     pd_rule         *rule;
     pd_optim        *optim;
+    pd_root_said    *said;              /* by the plan's tasks; NULL: it has none */
+    int64_t          settled;           /* its tasks, adopted or refused, that the log has looked at */
+    int              errors_slot;       /* where the row keeps its roots' errors, in the order of the tasks; -1: nowhere */
     pd_shelf        *shelf[4];          /* by pd_dtype; NULL: nobody pulls that type */
 
     pd_snapshot     *current;           /* published weights; NULL until initialised */

@@ -60,7 +60,10 @@ static void free_contents(pd_request *request)
         free_options(request->u.data.hypers, request->u.data.n_hypers);
         break;
     case PD_REQ_INFO:
-    case PD_REQ_DROP: free(request->u.info.job_name); break;
+    case PD_REQ_DROP:
+        free(request->u.info.job_name);
+        free(request->u.info.pattern);
+        break;
     case PD_REQ_BARRIER:
     case PD_REQ_LEAVE:
     case PD_REQ_LOST:
@@ -105,6 +108,7 @@ void pd_info_free(pd_info *info)
     free(info->jobs);
     free(info->params);
     free(info->workers);
+    free(info->roots);
     free(info);
 }
 

@@ -60,7 +60,7 @@ typedef enum pd_request_kind {
     PD_REQ_LOST,            /* the connection is gone or silent; no ticket */
     PD_REQ_RELEASED,        /* snapshots that the loop thread no longer reads; no ticket */
     PD_REQ_TASK,            /* a root task is back; no ticket (posted by the root pool) */
-    PD_REQ_INFO,            /* status, jobs, params, workers */
+    PD_REQ_INFO,            /* status, jobs, params, workers, roots */
     PD_REQ_DROP,            /* an operator ends a job */
     PD_REQ_DRAIN,           /* no new steps; answered when what is under way has finished */
 } pd_request_kind;
@@ -99,7 +99,12 @@ typedef struct pd_request {
         struct { char reason[96]; } lost;
         struct { struct pd_snapshot *first; } released; /* linked by pd_snapshot.next_released */
         struct { struct pd_task *task; uint32_t param; } task;
-        struct { int what; char *job_name; } info;      /* enum pd_info_what; DROP uses job_name too ("" or NULL: all) */
+        struct {
+            int      what;                  /* enum pd_info_what */
+            char    *job_name;              /* DROP uses it too ("" or NULL: all) */
+            char    *pattern;               /* ROOTS: glob on the parameter's name; "" or NULL: all */
+            uint64_t start;                 /* first entry wanted */
+        } info;
         struct { uint64_t deadline_ns; } drain;         /* from now */
     } u;
 } pd_request;
@@ -143,7 +148,9 @@ typedef struct pd_declared {
     bool     initialised;
 } pd_declared;
 
-typedef enum pd_info_what { PD_INFO_STATUS, PD_INFO_JOBS, PD_INFO_PARAMS, PD_INFO_WORKERS } pd_info_what;
+typedef enum pd_info_what { PD_INFO_STATUS, PD_INFO_JOBS, PD_INFO_PARAMS, PD_INFO_WORKERS, PD_INFO_ROOTS } pd_info_what;
+
+#define PD_INFO_PAGE 256            /* most entries of one answer: a model may have a hundred thousand roots */
 
 typedef struct pd_job_info {
     char     name[PD_NAME_MAX + 1];
@@ -154,6 +161,8 @@ typedef struct pd_job_info {
     uint64_t contributions;             /* gradients taken, counted by chunk: a parameter of three chunks counts three a rank and step */
     uint64_t steps, skipped;            /* rounds that stepped, that were skipped */
     uint64_t refused, duplicates;       /* frames with data that were refused; pieces that had come before */
+    uint64_t roots_due, roots_adopted, roots_failed, roots_replaced;    /* root tasks, as pd_root_stats counts them */
+    uint64_t root_waits;                /* times a parameter was parked until a root was there */
 } pd_job_info;
 
 typedef struct pd_param_info {
@@ -163,7 +172,23 @@ typedef struct pd_param_info {
     uint64_t step, version, count, skipped, contributions, state_bytes;
     bool     initialised;
     char     missing[128];              /* ranks an open round waits for, "" when none is open: "1,3" */
+    uint64_t roots, roots_failing;      /* roots it has; of them such whose last task was refused */
+    uint64_t roots_failed, root_waits;  /* tasks refused so far; times it was parked */
+    double   root_error;                /* largest of its roots' errors; 0: none is known */
 } pd_param_info;
+
+/* The root of one block and dimension, or whatever one task of the plan recomputes. */
+typedef struct pd_root_info {
+    char     param[PD_NAME_MAX + 1];
+    char     root[64];                  /* the slot's name, "preconditioners.3" */
+    pd_shape shape;                     /* of the root */
+    double   condition, error;          /* of the task that ran last, adopted or refused: condition number; measure of its error. 0: not known */
+    double   kept_error;                /* what the state keeps of it (slot inverse_pth_root_errors); negative: the row keeps nothing */
+    uint64_t age;                       /* steps since the statistics of the root in use; of the initial root all steps */
+    double   ms;                        /* what the last task took */
+    uint64_t adopted, failed;           /* tasks */
+    bool     failing;                   /* the last one was refused */
+} pd_root_info;
 
 typedef struct pd_worker_info {
     uint32_t rank;
@@ -177,6 +202,8 @@ typedef struct pd_info {
     pd_job_info    *jobs;    size_t n_jobs;     /* STATUS and JOBS */
     pd_param_info  *params;  size_t n_params;
     pd_worker_info *workers; size_t n_workers;
+    pd_root_info   *roots;   size_t n_roots;
+    uint64_t        start, total;   /* what is above are the entries from `start` on, of so many */
     bool            draining;
 } pd_info;
 void pd_info_free(pd_info *info);

@@ -48,6 +48,16 @@ unsigned pd_store_hash(const pd_store *store, const char *name, size_t n);
 /* Refuses a request: answers it with *err, frees it, sends its buffer home. Takes. */
 void pd_store_refuse(pd_store *store, pd_request *request, const pd_error *err);
 
+/* roots.c: what is known of the roots of the plan's tasks. */
+/* Memory for what the log has said of them. PD_NO_MEMORY. */
+int  pd_roots_prepare(pd_param *param);
+/* After a batch: what the log is to say of roots that have failed or are good again. */
+void pd_roots_watch(pd_job *job, pd_param *param);
+/* For operators: one root, the parameter's together, the job's. */
+void pd_roots_fill(pd_root_info *info, const pd_param *param, size_t task);
+void pd_roots_of_param(pd_param_info *info, const pd_param *param);
+void pd_roots_of_job(pd_job_info *info, const pd_job *job);
+
 /* info.c: answers a PD_REQ_INFO. Takes. */
 void pd_store_info(pd_store *store, pd_request *request);
 

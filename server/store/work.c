@@ -290,8 +290,10 @@ static pd_param *run_batch(pd_job *job, size_t n, pd_effect *effect, pd_closed *
     pd_param *starved = ran ? NULL : job->batch[0];
     size_t done;
 
-    for (size_t i = 0; ran && i < n; i++)
+    for (size_t i = 0; ran && i < n; i++) {
         if (capture_tasks(job, job->batch[i]) != PD_OK) starved = job->batch[i];
+        if (job->batch[i]->stage == PD_STEPPING) pd_roots_watch(job, job->batch[i]);
+    }
     done = keep_finished(job, n, ran);
     pd_params_convert(job->batch, done, job->store->config.threads);
     publish(job, done, effect, closed);

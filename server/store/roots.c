@@ -1,0 +1,157 @@
+/* roots.c - what the log and operators hear of a parameter's roots. */
+#include "training.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_LINES = 3 };            /* on the roots of one parameter in one step */
+
+static size_t count_roots(const pd_param *param) { return pd_optim_plan(param->optim)->n_tasks; }
+
+/* The root that a task recomputes goes by its first output: "preconditioners.3". */
+static const pd_slot_spec *slot_of(const pd_param *param, size_t task)
+{
+    const pd_plan *plan = pd_optim_plan(param->optim);
+
+    return &plan->slots[plan->tasks[task].output[0]];
+}
+
+static const char *name_of(const pd_param *param, size_t task, char *text, size_t size)
+{
+    const pd_slot_spec *spec = slot_of(param, task);
+
+    if (spec->number < 0) snprintf(text, size, "%s", spec->name);
+    else snprintf(text, size, "%s.%d", spec->name, spec->number);
+    return text;
+}
+
+/* Upstream's name for what it keeps: one number for each root. */
+static int find_errors(const pd_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_slots; i++) {
+        const pd_slot_spec *spec = &plan->slots[i];
+        int64_t n = 0;
+        if (strcmp(spec->name, "inverse_pth_root_errors") != 0 || spec->temporary || spec->storage != PD_STORE_F32) continue;
+        if (pd_shape_elements(&spec->shape, &n) == PD_OK && n == (int64_t)plan->n_tasks) return (int)i;
+    }
+    return -1;
+}
+
+int pd_roots_prepare(pd_param *param)
+{
+    size_t n = count_roots(param);
+
+    param->errors_slot = find_errors(pd_optim_plan(param->optim));
+    if (n == 0) return PD_OK;
+    return (param->said = calloc(n, sizeof *param->said)) != NULL ? PD_OK : PD_NO_MEMORY;
+}
+
+/* ---- the log: at the first failure of a root, then at powers of two, and once when it is good again ---- */
+
+static bool passes_power_of_two(int64_t from, int64_t to)
+{
+    for (int64_t power = 1; power <= to && power > 0; power *= 2)
+        if (power > from) return true;
+    return false;
+}
+
+typedef enum news { NO_NEWS, FAILED, GOOD_AGAIN } news;
+
+static news news_of(pd_root_said *said, const pd_root_state *root)
+{
+    bool worth_it = passes_power_of_two(said->failed, root->failed);
+
+    said->failed = root->failed;
+    if (root->failing && worth_it) {
+        said->failing = true;
+        return FAILED;
+    }
+    if (root->failing || !said->failing) return NO_NEWS;
+    said->failing = false;
+    return GOOD_AGAIN;
+}
+
+static void say(pd_job *job, const pd_param *param, size_t task, news what, const pd_root_state *root)
+{
+    char name[64], shape[192];
+    unsigned long long step = (unsigned long long)param->step + 1;
+
+    name_of(param, task, name, sizeof name);
+    pd_shape_text(&slot_of(param, task)->shape, shape, sizeof shape);
+    if (what == FAILED)
+        pd_say(&job->store->outbox, PD_SAY_WARNING, "job %.100s: root %s of %.160s, size %s, has failed by step %llu (%lld times so far), error %.3g: the last "
+               "good one stays", job->name, name, param->name, shape, step, (long long)root->failed, root->error);
+    else
+        pd_say(&job->store->outbox, PD_SAY_INFO, "job %.100s: root %s of %.160s, size %s, is good again at step %llu, error %.3g", job->name, name,
+               param->name, shape, step, root->error);
+}
+
+void pd_roots_watch(pd_job *job, pd_param *param)
+{
+    pd_root_stats stats = pd_optim_root_stats(param->optim);
+    size_t lines = 0;
+
+    if (stats.adopted + stats.failed == param->settled) return;
+    param->settled = stats.adopted + stats.failed;
+    for (size_t i = 0; i < count_roots(param); i++) {
+        pd_root_state root = pd_optim_root(param->optim, i);
+        news what = news_of(&param->said[i], &root);
+        if (what != NO_NEWS && ++lines <= MOST_LINES) say(job, param, i, what, &root);
+    }
+    if (lines > MOST_LINES)
+        pd_say(&job->store->outbox, PD_SAY_WARNING, "job %.100s: so it is with %zu more roots of %.160s (paramctl roots)", job->name,
+               lines - MOST_LINES, param->name);
+}
+
+/* ---- operators ---- */
+
+static double kept_error(const pd_param *param, size_t task)
+{
+    return param->errors_slot < 0 ? -1 : (double)pd_optim_slot(param->optim, (size_t)param->errors_slot).at[task];
+}
+
+void pd_roots_fill(pd_root_info *info, const pd_param *param, size_t task)
+{
+    pd_root_state root = pd_optim_root(param->optim, task);
+
+    snprintf(info->param, sizeof info->param, "%s", param->name);
+    name_of(param, task, info->root, sizeof info->root);
+    info->shape = slot_of(param, task)->shape;
+    info->condition = root.condition;
+    info->error = root.error;
+    info->kept_error = kept_error(param, task);
+    info->age = (uint64_t)(pd_optim_count(param->optim) - root.count);
+    info->ms = root.ms;
+    info->adopted = (uint64_t)root.adopted;
+    info->failed = (uint64_t)root.failed;
+    info->failing = root.failing;
+}
+
+void pd_roots_of_param(pd_param_info *info, const pd_param *param)
+{
+    pd_root_stats stats = pd_optim_root_stats(param->optim);
+
+    info->roots = count_roots(param);
+    info->roots_failed = (uint64_t)stats.failed;
+    info->root_waits = (uint64_t)stats.waits;
+    for (size_t i = 0; i < info->roots; i++) {
+        pd_root_state root = pd_optim_root(param->optim, i);
+        double error = param->errors_slot < 0 ? root.error : kept_error(param, i);
+        info->roots_failing += root.failing;
+        if (isfinite(error) && error > info->root_error) info->root_error = error;
+    }
+}
+
+void pd_roots_of_job(pd_job_info *info, const pd_job *job)
+{
+    for (uint32_t i = 0; i < job->n_params; i++) {
+        pd_root_stats stats = pd_optim_root_stats(job->params[i].optim);
+        info->roots_due += (uint64_t)stats.due;
+        info->roots_adopted += (uint64_t)stats.adopted;
+        info->roots_failed += (uint64_t)stats.failed;
+        info->roots_replaced += (uint64_t)stats.replaced;
+        info->root_waits += (uint64_t)stats.waits;
+    }
+}
