@@ -70,7 +70,7 @@ int pd_power_iteration(double *largest, double *v, const double *A, int64_t n, i
 {
     int64_t side = padded_side > 0 ? padded_side : n;
     double *x = malloc((size_t)(side + n) * sizeof *x), *y = x + side;     /* x: n entries of the vector, then the start vector's others */
-    double rest, norm, scale = 1, quotient = 0, change = INFINITY;
+    double rest, norm, scale = side > n ? 1 : 0, quotient = 0, change = INFINITY;     /* without padding it would grow beyond all bounds */
 
     assert(n > 0 && n <= INT_MAX && side >= n && side <= INT_MAX);
     if (x == NULL) return PD_NO_MEMORY;

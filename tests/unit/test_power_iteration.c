@@ -127,6 +127,17 @@ static void stops_after_one_pass_where_the_matrix_is_smaller_than_the_tolerance(
     assert_near(largest, (1e-7 * v[0] * v[0] + 1e-9 * v[1] * v[1]) / norm, 1e-12);      /* a Rayleigh quotient, no eigenvalue */
 }
 
+static void a_small_matrix_that_takes_many_steps_is_not_spoiled_by_padding_that_is_not_there(void **state)
+{
+    double A[MOST * MOST] = { 0 }, v[MOST], largest, expected;
+    (void)state;
+
+    for (int i = 0; i < MOST; i++) A[i * MOST + i] = 0.019 + 0.001 * i / (MOST - 1);
+    assert_true(naive(&expected, v, A, MOST, MOST, 1) >= 95);                   /* (1 / 0.0195)^95 squared is no double */
+    assert_int_equal(pd_power_iteration(&largest, NULL, A, MOST, MOST, 1), PD_OK);
+    assert_near(largest, expected, 1e-12);
+}
+
 static void a_zero_matrix_has_the_eigenvalue_0(void **state)
 {
     double A[9] = { 0 }, largest = 7;
@@ -170,6 +181,7 @@ int main(void)
         cmocka_unit_test(finds_the_largest_eigenvalue),
         cmocka_unit_test(sees_the_ones_of_the_padding_beside_a_small_matrix),
         cmocka_unit_test(stops_after_one_pass_where_the_matrix_is_smaller_than_the_tolerance),
+        cmocka_unit_test(a_small_matrix_that_takes_many_steps_is_not_spoiled_by_padding_that_is_not_there),
         cmocka_unit_test(a_zero_matrix_has_the_eigenvalue_0),
         cmocka_unit_test(a_matrix_that_is_not_finite_is_out_of_range),
         cmocka_unit_test(out_of_memory_is_told),
