@@ -384,7 +384,23 @@ static int note_step(pd_trace *trace, double step, pd_error *err)
     return PD_OK;
 }
 
-/* At which steps weights were recorded: all, or those that metadata or a table lists. */
+/* A run of a real model has its loss in each step, and weights at some steps: of every parameter or of none, the last step among them. */
+static bool is_sparse(const pd_trace *trace)
+{
+    return pd_safetensors_find(trace->tensors, "loss") != NULL;
+}
+
+static void note_all_steps(pd_trace *trace)
+{
+    for (int64_t step = 1; step <= trace->steps; step++) {
+        trace->recorded[step] = !is_sparse(trace) || step == trace->steps;
+        for (size_t i = 0; i < trace->n && !trace->recorded[step]; i++) {
+            trace->recorded[step] = find(trace, WEIGHTS, step, 0, name_of(trace, i)) != NULL;
+        }
+    }
+}
+
+/* At which steps weights were recorded: all, or those that metadata or a table lists, or those of a real model. */
 static int find_recorded(pd_trace *trace, pd_error *err)
 {
     const pd_st_tensor *table = pd_safetensors_find(trace->tensors, "table/param_steps");
@@ -399,7 +415,7 @@ static int find_recorded(pd_trace *trace, pd_error *err)
     for (int64_t i = 0; rc == PD_OK && list == NULL && table != NULL && i < count_of(table); i++) {
         rc = note_step(trace, value_at(trace, table, i), err);
     }
-    for (int64_t step = 1; list == NULL && table == NULL && step <= trace->steps; step++) trace->recorded[step] = true;
+    if (rc == PD_OK && list == NULL && table == NULL) note_all_steps(trace);
     json_decref(list);
     return rc;
 }

@@ -36,7 +36,8 @@ double        pd_trace_tolerance(const pd_trace *trace);
 int           pd_trace_config(pd_trace *trace, const json_t **out, pd_error *err);
 
 /* Finds the parameters and checks every tensor that a replay reads: no gradient without a parameter, no step beyond the last, shapes alike,
- * weights at every step or at those of `param_steps`. In a trace of averages (`average/TTTT/rRR/NAME`) steps are independent of each other and
+ * weights at every step or at those of `param_steps`
+ * (where a model's `loss` was recorded too: at the last step and at others, of all parameters alike). In a trace of averages (`average/TTTT/rRR/NAME`) steps are independent of each other and
  * differ in shape: each (step, NAME) counts as a parameter of its own. The functions below want it to have succeeded.
  * PD_INVALID_ARGUMENT: not so (names the tensor). PD_UNIMPLEMENTED: a file of another shape, without parameters and steps. */
 int  pd_trace_check(pd_trace *trace, pd_error *err);

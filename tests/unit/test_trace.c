@@ -173,6 +173,34 @@ static void param_steps_may_come_as_a_table(void **state)
     pd_trace_close(trace);
 }
 
+/* The weights `param/0001/...` of a valid file are taken out; it has two steps. */
+static tracefile sparse_file(void)
+{
+    tracefile file = valid_file(), sparse = { 0 };
+
+    memcpy(sparse.meta, file.meta, sizeof sparse.meta);
+    sparse.n_meta = file.n_meta;
+    for (size_t i = 0; i < file.n; i++)
+        if (strncmp(file.entry[i].name, "param/0001/", 11) != 0) sparse.entry[sparse.n++] = file.entry[i];
+    return sparse;
+}
+
+static void a_trace_of_a_model_with_its_loss_has_weights_at_some_steps(void **state)
+{
+    static const float loss[2] = { 2, 1 };
+    tracefile file = sparse_file();
+    pd_trace *trace;
+    double recorded[3];
+
+    (void)state;
+    assert_refused(&file, PD_INVALID_ARGUMENT, "param/0001");
+    tracefile_add(&file, "loss", loss, 2);
+    trace = open_valid(&file);
+    assert_false(pd_trace_weights(trace, 1, param_named(trace, "w"), recorded));
+    assert_true(pd_trace_weights(trace, 2, param_named(trace, "w"), recorded));
+    pd_trace_close(trace);
+}
+
 static void a_schedule_gives_each_step_its_rate(void **state)
 {
     static const float first = .5f;
@@ -435,6 +463,7 @@ int main(void)
         cmocka_unit_test(tolerance_is_ten_times_the_noise),
         cmocka_unit_test(tolerance_of_meta_shampoo_is_three_times_its_own_noise),
         cmocka_unit_test(weights_are_compared_only_at_param_steps),
+        cmocka_unit_test(a_trace_of_a_model_with_its_loss_has_weights_at_some_steps),
         cmocka_unit_test(param_steps_may_come_as_a_table),
         cmocka_unit_test(a_schedule_gives_each_step_its_rate),
         cmocka_unit_test(reads_bfloat16_weights),
