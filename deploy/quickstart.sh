@@ -51,7 +51,7 @@ cmake --build build/release --target paramd paramctl fashion -- --quiet
 bin=$root/build/release/bin
 
 # One BLAS thread a process, and kernels chosen by what the processor can do: OpenBLAS does not know every processor by name.
-export OPENBLAS_NUM_THREADS=1 OMP_WAIT_POLICY=passive OPENBLAS_CORETYPE=${OPENBLAS_CORETYPE-auto}
+export OMP_WAIT_POLICY=passive OPENBLAS_CORETYPE=${OPENBLAS_CORETYPE-auto}
 logs=$(mktemp -d "${TMPDIR:-/tmp}/paramd-quickstart.XXXXXX")
 daemon='' pids=()                                   # of the workers still running, by rank
 

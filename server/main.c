@@ -32,10 +32,9 @@ static void choose_environment(char **argv)
     char path[4096];
     ssize_t length;
 
-    if (getenv(GUARD) != NULL || (!poor && getenv("OMP_WAIT_POLICY") != NULL && getenv("OPENBLAS_NUM_THREADS") != NULL)) return;
+    if (getenv(GUARD) != NULL || (!poor && getenv("OMP_WAIT_POLICY") != NULL)) return;
     if (poor) setenv("OPENBLAS_CORETYPE", "auto", 0);
     setenv("OMP_WAIT_POLICY", "passive", 0);
-    setenv("OPENBLAS_NUM_THREADS", "1", 0);
     setenv(GUARD, "1", 1);
     length = readlink("/proc/self/exe", path, sizeof path - 1);     /* by its path: the name of the file becomes the process's */
     path[length > 0 ? length : 0] = '\0';

@@ -1,5 +1,6 @@
 #include "rootpool.h"
 
+#include "blascore.h"
 #include "optim.h"
 
 #include <pthread.h>
@@ -11,10 +12,6 @@
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
-
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 enum { NICENESS = 5 };
 
@@ -145,9 +142,7 @@ static entry *take_job(pd_rootpool *pool, uint32_t job)
 static void settle_down(void)
 {
     setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICENESS);
-#ifdef _OPENMP
-    omp_set_num_threads(1);
-#endif
+    pd_blas_one_thread();
 }
 
 /* NULL: the pool stops. */

@@ -4,9 +4,22 @@
 #include <stddef.h>
 #include <strings.h>
 
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
 const char *pd_blas_core(void)
 {
     return openblas_get_corename();
+}
+
+void pd_blas_one_thread(void)
+{
+#ifdef _OPENMP
+    omp_set_num_threads(1);
+#else
+    openblas_set_num_threads(1);        /* tells the library's own OpenMP */
+#endif
 }
 
 bool pd_blas_uses_openmp(void)

@@ -14,6 +14,10 @@ bool pd_blas_uses_openmp(void);
 /* Why the kernels in use are a poor choice for this CPU, as a sentence; NULL: they are not. */
 const char *pd_blas_poor_choice(void);
 
+/* From here on BLAS that the calling thread (in a parallel region: this region's part of it) asks for is computed by it alone. One thread
+ * everywhere: bits then do not depend on how many there are. OPENBLAS_NUM_THREADS does not do it: the OpenMP flavour asks OpenMP. */
+void pd_blas_one_thread(void);
+
 /* The judgement behind it, for any core and CPU. */
 const char *pd_blas_judge(const char *core, bool has_avx2, bool has_avx512);
 

@@ -1,5 +1,5 @@
-/* linalg.h - products of matrices, by BLAS. Pure; any thread, and each call computes on the calling thread alone as long as
- * OPENBLAS_NUM_THREADS=1 (the daemon sees to it) or the caller is inside a parallel region.
+/* linalg.h - products of matrices, by BLAS. Pure; any thread. A call computes on the calling thread alone inside a parallel region of several
+ * threads, and where that thread has called pd_blas_one_thread (blascore.h).
  *
  * A pd_mat is a borrowed view: row-major, `stride` floats from one row to the next. Shapes are the caller's business and asserted. With
  * beta = 0 what C held is not read, so it may be NaN. Outputs must not overlap inputs. Every dimension is below 2^31. */

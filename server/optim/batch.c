@@ -8,6 +8,7 @@
 #define omp_get_thread_num() 0
 #endif
 
+#include "blascore.h"
 #include "state.h"
 
 /* Below so much work in the steps of a wave the other threads are not woken: that takes longer. The bits are the same. */
@@ -249,8 +250,12 @@ static bool run_wave(pd_batch *batch, pd_optim *const *steps, size_t n)
     if (n_pieces == 0) return false;
     team = units > 1 && ns > WORTH_SHARING_NS ? batch->threads : 1;
     (void)team;                                         /* without OpenMP nobody reads it */
-#pragma omp parallel for schedule(dynamic) num_threads(team)
-    for (int64_t u = 0; u < units; u++) run_unit(batch, n_pieces, u, omp_get_thread_num());
+#pragma omp parallel num_threads(team)
+    {
+        pd_blas_one_thread();
+#pragma omp for schedule(dynamic)
+        for (int64_t u = 0; u < units; u++) run_unit(batch, n_pieces, u, omp_get_thread_num());
+    }
     for (size_t i = 0; i < n_pieces; i++) finish_work(batch, &batch->pieces[i]);
     return true;
 }
@@ -258,6 +263,16 @@ static bool run_wave(pd_batch *batch, pd_optim *const *steps, size_t n)
 void pd_batch_run_steps(pd_batch *batch, pd_optim *const *steps, size_t n)
 {
     while (run_wave(batch, steps, n)) continue;
+}
+
+void pd_batch_run_tasks(const pd_batch *batch, pd_task *const *tasks, size_t n)
+{
+#pragma omp parallel num_threads(batch->threads)
+    {
+        pd_blas_one_thread();
+#pragma omp for schedule(dynamic)
+        for (size_t i = 0; i < n; i++) pd_task_run(tasks[i]);
+    }
 }
 
 int pd_batch_run(pd_optim *const *steps, size_t n, int threads)

@@ -90,19 +90,30 @@ static int begin_all(pd_model *model, const pd_step_io *io, size_t *n_steps)
     return PD_OK;
 }
 
-/* Runs the root tasks captured, on the calling thread. True: there were some. */
-static bool run_tasks(pd_optim *const *steps, size_t n)
+/* Some of the root tasks captured, at most `room`. */
+static size_t take_tasks(pd_optim *const *steps, size_t n, pd_task **task, pd_optim **owner, size_t room)
 {
-    bool any = false;
-    pd_task *task;
+    size_t taken = 0;
 
-    for (size_t i = 0; i < n; i++)
-        while ((task = pd_optim_capture(steps[i])) != NULL) {
-            pd_task_run(task);
-            pd_optim_deliver(steps[i], task);
-            any = true;
-        }
-    return any;
+    for (size_t i = 0; i < n && taken < room; i++)
+        while (taken < room && (task[taken] = pd_optim_capture(steps[i])) != NULL) owner[taken++] = steps[i];
+    return taken;
+}
+
+/* Runs the root tasks captured. True: there were some. */
+static bool run_tasks(const pd_model *model, size_t n)
+{
+    enum { AT_ONCE = 64 };
+    pd_task *task[AT_ONCE];
+    pd_optim *owner[AT_ONCE];
+    size_t taken, all = 0;
+
+    while ((taken = take_tasks(model->steps, n, task, owner, AT_ONCE)) > 0) {
+        pd_batch_run_tasks(model->batch, task, taken);
+        for (size_t i = 0; i < taken; i++) pd_optim_deliver(owner[i], task[i]);
+        all += taken;
+    }
+    return all > 0;
 }
 
 int pd_model_step(pd_model *model, const pd_step_io *io, pd_error *err)
@@ -111,7 +122,7 @@ int pd_model_step(pd_model *model, const pd_step_io *io, pd_error *err)
 
     if (begin_all(model, io, &n) != PD_OK) return pd_fail(err, PD_NO_MEMORY, "no memory for a step's temporary tensors");
     do pd_batch_run_steps(model->batch, model->steps, n);
-    while (run_tasks(model->steps, n));
+    while (run_tasks(model, n));
     for (size_t i = 0; i < n; i++) assert(pd_optim_done(model->steps[i]));
     return PD_OK;
 }

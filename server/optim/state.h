@@ -151,5 +151,7 @@ pd_batch *pd_batch_new(pd_optim *const *optims, size_t n, int threads);
 void      pd_batch_free(pd_batch *batch);
 /* As pd_batch_run; cannot fail. */
 void      pd_batch_run_steps(pd_batch *batch, pd_optim *const *steps, size_t n);
+/* Runs tasks that are out, a thread each. */
+void      pd_batch_run_tasks(const pd_batch *batch, pd_task *const *tasks, size_t n);
 
 #endif

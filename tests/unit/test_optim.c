@@ -8,6 +8,10 @@
 
 #include <cmocka.h>
 
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
 #include "coupled_row.h"
 #include "optim.h"
 
@@ -68,6 +72,33 @@ static int one(pd_task_view *task)
 static const pd_row blind = {
     .name = "blind", .hypers = none, .plan = blind_plan, .due = always, .task = one, .task_phase = 1,
     .phases = { { "keep", PD_WHOLE, keep_gradient, { 0 }, NULL }, { "show", PD_WHOLE, show_root, { 0 }, NULL } },
+};
+
+/* A row whose phase, and whose root, give the number of threads that BLAS would use there. */
+static float blas_threads(void)
+{
+#ifdef _OPENMP
+    return omp_in_parallel() ? 1 : (float)omp_get_max_threads();
+#else
+    return 1;
+#endif
+}
+
+static void show_threads(const pd_unit *unit)
+{
+    unit->after[0] = blas_threads();
+    unit->after[1] = unit->slot[1][0];
+}
+
+static int count_threads(pd_task_view *task)
+{
+    task->output[0][0] = blas_threads();
+    return PD_OK;
+}
+
+static const pd_row census = {
+    .name = "census", .hypers = none, .plan = blind_plan, .due = always, .task = count_threads, .task_phase = 1,
+    .phases = { { "keep", PD_WHOLE, keep_gradient, { 0 }, NULL }, { "show", PD_WHOLE, show_threads, { 0 }, NULL } },
 };
 
 static pd_optim *new_optim(const pd_row *row, pd_shape shape)
@@ -228,6 +259,27 @@ static void a_finished_step_in_the_list_is_passed_over(void **state)
     pd_optim_free(both[1]);
 }
 
+/* OpenBLAS asks OpenMP how many threads to use, and a team of one is no team to it: bits would depend on the machine. */
+static void blas_has_one_thread_whatever_the_team(void **state)
+{
+    pd_declaration declaration = { .name = "w", .shape = { 1, { 2 } } };
+    float w[2] = { 0 }, g[2] = { 1, 1 };
+    pd_model *model;
+
+    (void)state;
+#ifdef _OPENMP
+    omp_set_num_threads(4);
+#endif
+    pd_hypers_init(&declaration.hypers, &census);
+    for (int threads = 1; threads <= 2; threads++) {
+        assert_int_equal(pd_model_new(&model, &declaration, 1, threads, NULL), PD_OK);
+        assert_int_equal(pd_model_step(model, &(pd_step_io){ .gradient = g, .before = w, .after = w }, NULL), PD_OK);
+        assert_true(w[0] == 1);
+        assert_true(w[1] == 1);
+        pd_model_free(model);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -241,6 +293,7 @@ int main(void)
         cmocka_unit_test(a_nan_stays_in_a_fold),
         cmocka_unit_test(a_root_never_sees_what_is_not_finite),
         cmocka_unit_test(a_finished_step_in_the_list_is_passed_over),
+        cmocka_unit_test(blas_has_one_thread_whatever_the_team),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
