@@ -134,8 +134,7 @@ size_t pd_arena_bytes(const pd_arena *arena)
 
 /* ---- the walk before unpacking ---- */
 
-/* Length of the longest prefix that is UTF-8 without NUL: `bytes` if all of it is. Shortest forms only, no surrogates. */
-static size_t utf8_prefix(const uint8_t *at, size_t bytes)
+size_t pd_utf8_prefix(const uint8_t *at, size_t bytes)
 {
     static const struct { uint8_t mask, lead, more; uint32_t least; } forms[] = {
         { 0x80, 0x00, 0, 0x1 }, { 0xe0, 0xc0, 1, 0x80 }, { 0xf0, 0xe0, 2, 0x800 }, { 0xf8, 0xf0, 3, 0x10000 },
@@ -200,7 +199,7 @@ static bool read_value(walk *w, unsigned wire_type, const uint8_t **body, size_t
 
 static int check_text(walk *w, const ProtobufCMessageDescriptor *type, const char *field, const uint8_t *at, size_t bytes)
 {
-    size_t good = utf8_prefix(at, bytes);
+    size_t good = pd_utf8_prefix(at, bytes);
 
     if (good == bytes) return PD_OK;
     return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s.%s: %s at byte %zu of the text", type->short_name, field,
@@ -311,7 +310,7 @@ int pd_frame_pack_error(uint8_t **out, size_t *bytes, unsigned method, uint64_t 
     size_t n = strnlen(text, sizeof whole - 1);
     Paramd__Error error = PARAMD__ERROR__INIT;
 
-    n = utf8_prefix((const uint8_t *)text, n);
+    n = pd_utf8_prefix((const uint8_t *)text, n);
     memcpy(whole, text, n);
     whole[n] = '\0';
     error.code = code == PD_NO_MEMORY ? -PD_RESOURCE_EXHAUSTED : -code;

@@ -44,6 +44,9 @@ int pd_frame_pack(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, 
 /* An ERROR frame that answers `request`. PD_NO_MEMORY travels as RESOURCE_EXHAUSTED; text that is cut inside a character is cut before it. */
 int pd_frame_pack_error(uint8_t **out, size_t *bytes, unsigned method, uint64_t request, int code, const char *text);
 
+/* Length of the longest prefix that is UTF-8 without NUL: `bytes` if all of it is. Shortest forms only, no surrogates. */
+size_t pd_utf8_prefix(const uint8_t *at, size_t bytes);
+
 /* Reads an Error header back: fills *err (code negative again) and returns err->code: never PD_OK. A code that is not on the list
  * becomes PD_UNKNOWN; a header that is no Error, what pd_message_unpack says of it. */
 int pd_message_error(pd_arena *arena, const uint8_t *at, size_t bytes, pd_error *err);

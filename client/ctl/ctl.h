@@ -9,6 +9,8 @@
 /* Exit statuses, as the help says them. */
 enum { PD_EXIT_OK = 0, PD_EXIT_REFUSED = 1, PD_EXIT_USAGE = 2, PD_EXIT_UNREACHABLE = 3 };
 
+#define PD_CTL_RULES 64                /* as many as a Hello may have */
+
 /* The command line. */
 typedef struct pd_ctl {
     const char *server;             /* --server; NULL: not given, the client library's own default */
@@ -16,6 +18,8 @@ typedef struct pd_ctl {
     bool        json, quiet, verbose, local;
     double      within;             /* drain: seconds that open rounds may take */
     int64_t     workers, tensors, floats, rounds;   /* bench */
+    char       *rules[PD_CTL_RULES];            /* plan */
+    size_t      n_rules;
     char      **args;               /* what stands after the options */
     int         n_args;
 } pd_ctl;
@@ -33,6 +37,7 @@ int pd_ctl_drain(const pd_ctl *ctl);
 int pd_ctl_shutdown(const pd_ctl *ctl);
 int pd_ctl_replay(const pd_ctl *ctl);
 int pd_ctl_bench(const pd_ctl *ctl);
+int pd_ctl_plan(const pd_ctl *ctl);
 
 enum { PD_LIST_JOBS = 1, PD_LIST_PARAMS, PD_LIST_WORKERS, PD_LIST_ROOTS };      /* ListRequest.what */
 

@@ -46,6 +46,19 @@ char *pd_duration_text(char text[PD_CELL], uint64_t ms)
     return text;
 }
 
+char *pd_flops_text(char text[PD_CELL], double flops)
+{
+    static const char *const unit[] = { "", "k", "M", "G", "T", "P", "E" };
+    size_t u = 0;
+
+    while (flops >= 999.5 && u + 1 < sizeof unit / sizeof *unit) {
+        flops /= 1000;
+        u++;
+    }
+    snprintf(text, PD_CELL, u == 0 || flops >= 99.95 ? "%.0f %sflop" : "%.1f %sflop", flops, unit[u]);
+    return text;
+}
+
 /* ---- tables ---- */
 
 #define MAX_COLUMNS 16
@@ -75,23 +88,26 @@ static void make_printable(char *text)
     }
 }
 
+/* Room for one more cell. */
+static bool make_room(pd_table *table)
+{
+    size_t room = table->room == 0 ? 64 : 2 * table->room;
+    char **cell;
+
+    if (table->n < table->room) return true;
+    if ((cell = realloc(table->cell, room * sizeof *cell)) == NULL) return false;
+    table->cell = cell;
+    table->room = room;
+    return true;
+}
+
 /* Takes `text`; NULL is a cell that found no memory. */
 static void append(pd_table *table, char *text)
 {
     size_t column = table->n % table->columns;
 
-    if (text != NULL && table->n == table->room) {
-        size_t room = table->room == 0 ? 64 : 2 * table->room;
-        char **cell = realloc(table->cell, room * sizeof *cell);
-        if (cell == NULL) {
-            free(text);
-            text = NULL;
-        } else {
-            table->cell = cell;
-            table->room = room;
-        }
-    }
-    if (text == NULL) {
+    if (text == NULL || !make_room(table)) {
+        free(text);
         table->failed = true;
         return;
     }
@@ -128,8 +144,34 @@ void pd_table_cell(pd_table *table, const char *format, ...)
     append(table, text);
 }
 
+/* A row whose other cells are NULL. */
+void pd_table_line(pd_table *table, const char *format, ...)
+{
+    char *text = NULL;
+    va_list args;
+
+    if (table == NULL) return;
+    va_start(args, format);
+    if (vasprintf(&text, format, args) < 0) text = NULL;
+    va_end(args);
+    if (text != NULL) make_printable(text);
+    else table->failed = true;
+    for (size_t i = 0; i < table->columns; i++) {
+        if (!make_room(table)) {
+            if (i == 0) free(text);
+            table->failed = true;
+            return;
+        }
+        table->cell[table->n++] = i == 0 ? text : NULL;
+    }
+}
+
 static void print_row(const pd_table *table, size_t first, FILE *out)
 {
+    if (table->columns > 1 && table->cell[first + 1] == NULL) {
+        fprintf(out, "%s\n", table->cell[first]);
+        return;
+    }
     for (size_t i = 0; i < table->columns; i++) {
         const char *text = table->cell[first + i];
         int gap = table->width[i] - width_of(text);
@@ -141,9 +183,11 @@ static void print_row(const pd_table *table, size_t first, FILE *out)
     }
 }
 
-void pd_table_print(pd_table *table, FILE *out, const char *none)
+int pd_table_print(pd_table *table, FILE *out, const char *none)
 {
-    if (table == NULL || table->failed) {
+    bool failed = table == NULL || table->failed;
+
+    if (failed) {
         fprintf(stderr, "paramctl: out of memory\n");
     } else if (table->n <= table->columns) {
         fprintf(out, "%s\n", none);
@@ -151,6 +195,7 @@ void pd_table_print(pd_table *table, FILE *out, const char *none)
         for (size_t first = 0; first + table->columns <= table->n; first += table->columns) print_row(table, first, out);
     }
     pd_table_free(table);
+    return failed ? PD_NO_MEMORY : PD_OK;
 }
 
 void pd_table_free(pd_table *table)

@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "paramd/error.h"
+
 #define PD_CELL 48              /* room for any number as text */
 
 /* "1.2 GiB", "512 B". Returns `text`. */
@@ -15,6 +17,9 @@ char *pd_count_text(char text[PD_CELL], uint64_t count);
 /* "850 ms", "3 min 12 s", "2 d 4 h" */
 char *pd_duration_text(char text[PD_CELL], uint64_t ms);
 
+/* "3.2 Gflop": so many floating-point operations */
+char *pd_flops_text(char text[PD_CELL], double flops);
+
 /* A table is filled row by row and printed when all widths are known. */
 typedef struct pd_table pd_table;
 
@@ -22,8 +27,10 @@ typedef struct pd_table pd_table;
 pd_table *pd_table_new(const char *titles);
 /* The next cell. Control characters (names come from peers) show as '?'. Running out of memory shows when it is printed. */
 void      pd_table_cell(pd_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Prints titles and rows, `none` where there are no rows, and frees. */
-void      pd_table_print(pd_table *table, FILE *out, const char *none);
+/* A line over all columns, before the next row. Its width counts for no column. */
+void      pd_table_line(pd_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Prints titles and rows, `none` where there are no rows, and frees. PD_NO_MEMORY: it says so on stderr, and nothing else. */
+int       pd_table_print(pd_table *table, FILE *out, const char *none);
 void      pd_table_free(pd_table *table);       /* accepts NULL */
 
 #endif

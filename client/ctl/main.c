@@ -9,7 +9,7 @@
 
 const char *argp_program_version = "paramctl " PD_VERSION;
 
-enum { KEY_LOCAL = 256, KEY_WITHIN, KEY_WORKERS, KEY_TENSORS, KEY_FLOATS, KEY_ROUNDS };
+enum { KEY_LOCAL = 256, KEY_WITHIN, KEY_WORKERS, KEY_TENSORS, KEY_FLOATS, KEY_ROUNDS, KEY_RULE };
 
 static const struct argp_option common_options[] = {
     { "server",  's', "URL",     0, "Daemon to talk to: tcp://host:port or unix:///path (default: $PARAMD_URL, else tcp://127.0.0.1:7070)", 1 },
@@ -42,6 +42,12 @@ static const struct argp_option bench_options[] = {
     { 0 }
 };
 
+static const struct argp_option plan_options[] = {
+    { "rule",    KEY_RULE, "RULE", 0, "\"GLOB OPTIMIZER name=value ...\", as a job gives it; may be repeated, the first that matches wins (default \"* sgd\")", 0 },
+    { "verbose", 'v',      NULL,   0, "List every parameter, slot and task; without it those that are alike share a line", 0 },
+    { 0 }
+};
+
 /* Every command. A new one needs a line here and a function. */
 typedef struct command {
     const char *name;
@@ -64,6 +70,7 @@ static const command commands[] = {
     { "drain",      "",               "Finish the open steps and take no new ones",     drain_options,  0, 0, pd_ctl_drain },
     { "shutdown",   "",               "Stop the daemon",                                NULL,           0, 0, pd_ctl_shutdown },
     { "replay",     "TRACE|FOLDER...", "Replay recorded runs, compare the weights",     replay_options, 1, 1 << 20, pd_ctl_replay },
+    { "plan",       "FILE",           "Tell what a model's optimizer will cost, without a daemon", plan_options, 1, 1, pd_ctl_plan },
     { "bench",      "net",            "Measure throughput beside bare TCP",             bench_options,  1, 1, pd_ctl_bench },
     { 0 }
 };
@@ -99,6 +106,12 @@ static int64_t number(const char *text, int64_t least, int64_t most, struct argp
     return value;
 }
 
+static void add_rule(pd_ctl *ctl, char *rule, struct argp_state *state)
+{
+    if (ctl->n_rules == PD_CTL_RULES) argp_error(state, "more than %d rules", PD_CTL_RULES);
+    ctl->rules[ctl->n_rules++] = rule;
+}
+
 /* All options of all commands: an option means the same wherever it is offered. */
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
@@ -116,6 +129,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case KEY_TENSORS: ctl->tensors = number(arg, 1, 1 << 20, state); break;
     case KEY_FLOATS:  ctl->floats = number(arg, 1, 1ll << 32, state); break;
     case KEY_ROUNDS:  ctl->rounds = number(arg, 5, 100000, state); break;
+    case KEY_RULE:    add_rule(ctl, arg, state); break;
     default:          return ARGP_ERR_UNKNOWN;
     }
     return 0;

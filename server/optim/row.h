@@ -73,6 +73,7 @@ typedef struct pd_task_spec {
     int     input[PD_MAX_TASK_TENSORS];     /* slot indices whose contents are copied at capture */
     int     output[PD_MAX_TASK_TENSORS];    /* slot indices whose shapes the results have */
     double  cost;               /* estimated floating-point operations: due tasks run largest first */
+    double  exponent;           /* p, where it makes inverse p-th roots of its inputs; 0: it makes something else. For who reads the plan */
 } pd_task_spec;
 
 #define PD_ROOT_READY (-1)                  /* root_delay: adopt as soon as it is there; which step that is depends on timing */

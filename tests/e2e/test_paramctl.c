@@ -115,7 +115,7 @@ static void exit_status_is_3_where_nobody_listens(void **state)
 static void exit_status_is_2_for_what_cannot_be_meant(void **state)
 {
     static const char *const lines[] = { "", "nonsense", "ping --loud", "params", "drop", "replay", "ping extra", "status --timeout never",
-                                         "bench disk", "bench net --rounds 2" };
+                                         "bench disk", "bench net --rounds 2", "plan", "plan a b" };
     (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         if (paramctl("%s", lines[i]) != 2) fail_msg("paramctl %s:\n%s", lines[i], output);
@@ -139,7 +139,7 @@ static void exit_status_is_1_when_the_server_says_no(void **state)
 
 static void every_command_has_help(void **state)
 {
-    static const char *const commands[] = { "ping", "status", "jobs", "params", "workers", "optimizers", "drop", "drain", "shutdown", "replay", "bench" };
+    static const char *const commands[] = { "ping", "status", "jobs", "params", "workers", "optimizers", "drop", "drain", "shutdown", "replay", "bench", "plan" };
 
     (void)state;
     assert_int_equal(paramctl("--help"), 0);
@@ -355,6 +355,70 @@ static void a_replay_of_nothing_is_a_failure(void **state)
     rmdir(folder);
 }
 
+/* ---- plan ---- */
+
+/* Runs `paramctl plan OPTIONS FILE` on a file with this text. */
+static int plan(const char *text, const char *options)
+{
+    char path[] = "/tmp/paramd_plan_XXXXXX";
+    int fd = mkstemp(path), status;
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    close(fd);
+    status = paramctl("--server tcp://127.0.0.1:1 plan %s %s", options, path);
+    unlink(path);
+    return status;
+}
+
+static void a_plan_tells_what_a_model_costs_without_a_daemon(void **state)
+{
+    static const char expected[] =
+        "PARAMETER   SHAPE       STORED   COUNT     BYTES\n"
+        "embed.weight  sgd\n"
+        "  weights   (1000, 64)  float32          250 KiB\n"
+        "  momentum  (1000, 64)  float32          250 KiB\n"
+        "layers.*.weight  sgd  (2 alike, told of one)\n"
+        "  weights   (64, 64)    float32         16.0 KiB\n"
+        "  momentum  (64, 64)    float32         16.0 KiB\n"
+        "layers.*.bias  sgd  (2 alike, told of one)\n"
+        "  weights   (64,)       float32            256 B\n"
+        "\n"
+        "RULE                PARAMS  ELEMENTS  WEIGHTS    STATE\n"
+        "*.bias sgd lr=0.1        2       128    512 B      0 B\n"
+        "* sgd momentum=0.9       3    72,192  282 KiB  282 KiB\n"
+        "\n"
+        "parameters   5 of 72,320 elements\n"
+        "weights      282 KiB\n"
+        "state        282 KiB, 1.00 of the weights\n"
+        "largest      embed.weight: 250 KiB of weights, 250 KiB of state\n";
+
+    (void)state;
+    assert_int_equal(plan("# a small model\nembed.weight 1000 64\nlayers.0.weight 64 64\nlayers.0.bias 64\nlayers.1.weight 64 64\nlayers.1.bias 64\n",
+                          "--rule '*.bias sgd lr=0.1' --rule '* sgd momentum=0.9'"), 0);
+    assert_string_equal(output, expected);
+}
+
+static void a_plan_in_json_is_for_machines(void **state)
+{
+    json_t *answer;
+
+    (void)state;
+    assert_int_equal(plan("{\"w\": [3, 4]}", "--json --rule '* sgd momentum=0.9'"), 0);
+    answer = parsed();
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(answer, "total"), "state_bytes")), 48);
+    json_decref(answer);
+}
+
+static void a_plan_says_which_line_is_bad(void **state)
+{
+    (void)state;
+    assert_int_equal(plan("w 3 4\nv three\n", ""), 1);
+    assert_says(":2: v: expected a dimension");
+    assert_int_equal(plan("w 3 4\n", "--rule '* adam'"), 1);
+    assert_says("there is no optimizer adam");
+}
+
 static void bench_net_tells_throughput_beside_the_yardstick(void **state)
 {
     static const char *const keys[] = { "round_ms", "payload_gb_per_s", "bare_tcp_gb_per_s", "ratio" };
@@ -426,6 +490,9 @@ int main(void)
         cmocka_unit_test(golden_sgd_traces_are_ok_through_the_daemon),
         cmocka_unit_test(cases_of_a_routine_are_judged_in_this_process_alone),
         cmocka_unit_test(a_replay_of_nothing_is_a_failure),
+        cmocka_unit_test(a_plan_tells_what_a_model_costs_without_a_daemon),
+        cmocka_unit_test(a_plan_in_json_is_for_machines),
+        cmocka_unit_test(a_plan_says_which_line_is_bad),
         cmocka_unit_test(bench_net_tells_throughput_beside_the_yardstick),
         cmocka_unit_test(a_drained_daemon_says_so),
         cmocka_unit_test(shutdown_ends_the_daemon_with_status_0),

@@ -44,6 +44,7 @@ static int plan_block(pd_plan *plan, int b)
 
     for (int d = 0; d < plan->shape.rank; d++) statistics.shape.dim[d] = plan->blocks[b].size[d];
     root.shape = statistics.shape;
+    task.exponent = 2;
     task.cost = 4.0 * (double)pd_block_elements(&plan->blocks[b], plan->shape.rank);
     if (pd_plan_slot(plan, &statistics) < 0 || pd_plan_slot(plan, &root) < 0 || pd_plan_task(plan, &task) < 0) return PD_NO_MEMORY;
     return PD_OK;

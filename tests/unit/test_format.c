@@ -33,6 +33,19 @@ static void counts_have_separators(void **state)
     assert_string_equal(pd_count_text(text, UINT64_MAX), "18,446,744,073,709,551,615");
 }
 
+static void operations_have_decimal_units(void **state)
+{
+    char text[PD_CELL];
+
+    (void)state;
+    assert_string_equal(pd_flops_text(text, 0), "0 flop");
+    assert_string_equal(pd_flops_text(text, 999), "999 flop");
+    assert_string_equal(pd_flops_text(text, 999.6), "1.0 kflop");
+    assert_string_equal(pd_flops_text(text, 3.21e9), "3.2 Gflop");
+    assert_string_equal(pd_flops_text(text, 256e12), "256 Tflop");
+    assert_string_equal(pd_flops_text(text, 1e22), "10000 Eflop");
+}
+
 static void durations_have_the_two_units_that_matter(void **state)
 {
     char text[PD_CELL];
@@ -99,6 +112,20 @@ static void control_characters_do_not_reach_the_terminal(void **state)
     free(text);
 }
 
+static void a_line_over_all_columns_widens_none(void **state)
+{
+    pd_table *table = pd_table_new("A|>B");
+    char *text;
+
+    (void)state;
+    pd_table_line(table, "a long line, %s\x1b", "as it is");
+    pd_table_cell(table, "x");
+    pd_table_cell(table, "12");
+    text = printed(table);
+    assert_string_equal(text, "A   B\na long line, as it is?\nx  12\n");
+    free(text);
+}
+
 static void an_empty_table_says_so(void **state)
 {
     char *text = printed(pd_table_new("A|B"));
@@ -113,10 +140,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_have_units),
         cmocka_unit_test(counts_have_separators),
+        cmocka_unit_test(operations_have_decimal_units),
         cmocka_unit_test(durations_have_the_two_units_that_matter),
         cmocka_unit_test(columns_are_as_wide_as_their_widest_cell),
         cmocka_unit_test(letters_of_several_bytes_take_one_column),
         cmocka_unit_test(control_characters_do_not_reach_the_terminal),
+        cmocka_unit_test(a_line_over_all_columns_widens_none),
         cmocka_unit_test(an_empty_table_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

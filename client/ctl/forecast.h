@@ -1,0 +1,78 @@
+/* forecast.h - what will a model cost? The plans of all its parameters, made as a job would make them and without any state. Pure. */
+#ifndef PD_FORECAST_H
+#define PD_FORECAST_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "optim.h"
+#include "rule.h"
+#include "shapes_file.h"
+
+#define PD_FORECAST_STEPS 65536         /* so many first steps are looked at for tasks that are due */
+
+/* Parameters of one rule and one shape: they have the same plan. */
+typedef struct pd_kind {
+    const pd_rule *rule;
+    pd_shape       shape;
+    int64_t        elements, params;
+    pd_plan        plan;
+    int64_t        state_bytes;         /* of one of them, as everything below */
+    int64_t        step_bytes;          /* temporary slots and float32 forms while a step is under way; beside the state */
+    int64_t        thread_bytes;        /* what each thread that works at a step needs beside */
+    int64_t        task_bytes;          /* copies and results of all tasks of one capture */
+    double         task_flops;          /* of all tasks of one capture */
+    int64_t        due[3];              /* the first steps in which tasks are captured */
+    int            n_due;               /* fewer than 3: there are no others up to step PD_FORECAST_STEPS */
+} pd_kind;
+
+/* Sums over all parameters. What does not fit an int64_t is INT64_MAX. */
+typedef struct pd_forecast_sum {
+    int64_t params, elements, weight_bytes, state_bytes, step_bytes, task_bytes, blocks, tasks;
+    int64_t thread_bytes;               /* the largest of the kinds */
+    double  flops;                      /* of one step: products of matrices, beyond passes over memory */
+    double  task_flops;                 /* of one capture of everything */
+    double  task_flops_per_step;        /* the same spread over the steps from one capture to the next */
+} pd_forecast_sum;
+
+typedef struct pd_forecast {
+    const pd_shapes *shapes;            /* borrowed */
+    pd_rule         *rules;             size_t n_rules;
+    pd_forecast_sum *of_rule;           /* by rule */
+    double         (*fact)[PD_MAX_FACTS];       /* by rule */
+    pd_kind         *kinds;             size_t n_kinds;
+    pd_kind        **kind;              /* by parameter */
+    pd_forecast_sum  all;
+    size_t           largest;           /* the parameter with most bytes of weights and state */
+} pd_forecast;
+
+/* Fills *out; pd_forecast_free it. `rules` as a worker's Hello has them, none: "* sgd"; `rows`: the optimizers there are, ending with NULL.
+ * PD_INVALID_ARGUMENT: a rule or a parameter that a job would be refused for; the text names it. PD_NO_MEMORY. After an error it is empty. */
+int  pd_forecast_make(pd_forecast *out, const pd_shapes *shapes, char *const *rules, size_t n_rules, const pd_row *const *rows, pd_error *err);
+void pd_forecast_free(pd_forecast *forecast);           /* accepts an empty one */
+
+/* Steps from one capture to the next, where the first three are evenly spaced; 0: they are not, or there are fewer. */
+int64_t pd_kind_interval(const pd_kind *kind);
+
+/* ---- what of a plan is alike ---- */
+
+/* Members of a plan's list in groups of those that differ by their numbers alone: group g is item[first[g]] ... item[first[g + 1] - 1]. */
+typedef struct pd_groups {
+    int    *item;                       /* indices into the plan's list */
+    size_t *first;
+    size_t  n;                          /* groups, in the order in which they begin; n + 1 entries in `first` */
+} pd_groups;
+
+/* Gives; pd_groups_free. `apart`: each item is a group of its own. PD_NO_MEMORY. */
+int  pd_group_slots(pd_groups *out, const pd_plan *plan, bool apart);
+int  pd_group_tasks(pd_groups *out, const pd_plan *plan, bool apart);
+void pd_groups_free(pd_groups *groups);
+
+/* ---- telling it: plan.c and plan_json.c ---- */
+
+/* Text for people. Parameters, slots and tasks that are alike share a line, unless `verbose`. PD_NO_MEMORY. */
+int     pd_forecast_print(const pd_forecast *forecast, bool verbose, FILE *out, pd_error *err);
+/* Everything, for machines. Gives; NULL: out of memory. */
+json_t *pd_forecast_json(const pd_forecast *forecast);
+
+#endif

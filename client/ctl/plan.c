@@ -1,0 +1,370 @@
+/* plan.c - paramctl plan: what a model's optimizer will cost, told from its shapes and rules alone. The text; JSON is plan_json.c's. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl.h"
+#include "forecast.h"
+#include "format.h"
+
+/* ---- parameters that share an entry: one kind, and names that differ in their numbers alone ---- */
+
+typedef struct entry {
+    const pd_kind *kind;
+    char          *pattern;             /* the name with * for each run of digits; verbose: the name */
+    size_t         param, n;            /* the first, and how many */
+} entry;
+
+/* NULL: out of memory. */
+static char *pattern_of(const char *name, bool verbose)
+{
+    char *pattern = strdup(name), *to = pattern;
+
+    if (pattern == NULL || verbose) return pattern;
+    for (const char *at = name; *at != '\0'; at++) {
+        if (*at < '0' || *at > '9') *to++ = *at;
+        else if (to == pattern || to[-1] != '*' || at[-1] < '0' || at[-1] > '9') *to++ = '*';
+    }
+    *to = '\0';
+    return pattern;
+}
+
+static int by_likeness(const void *left, const void *right)
+{
+    const entry *a = left, *b = right;
+    int order = (a->kind > b->kind) - (a->kind < b->kind);
+
+    if (order == 0) order = strcmp(a->pattern, b->pattern);
+    return order != 0 ? order : (a->param > b->param) - (a->param < b->param);
+}
+
+static int by_place(const void *left, const void *right)
+{
+    const entry *a = left, *b = right;
+
+    return (a->param > b->param) - (a->param < b->param);
+}
+
+static void free_entries(entry *entries, size_t n)
+{
+    for (size_t i = 0; entries != NULL && i < n; i++) free(entries[i].pattern);
+    free(entries);
+}
+
+/* In the order of the first of each. NULL: out of memory. */
+static entry *make_entries(const pd_forecast *f, bool verbose, size_t *n_entries)
+{
+    size_t n = f->shapes->n, kept = 0;
+    entry *entries = calloc(n, sizeof *entries);
+
+    for (size_t i = 0; entries != NULL && i < n; i++) {
+        entries[i] = (entry){ f->kind[i], pattern_of(f->shapes->entries[i].name, verbose), i, 1 };
+        if (entries[i].pattern != NULL) continue;
+        free_entries(entries, i);
+        return NULL;
+    }
+    if (entries == NULL) return NULL;
+    qsort(entries, n, sizeof *entries, by_likeness);
+    for (size_t i = 0; i < n; i++) {
+        if (kept > 0 && entries[kept - 1].kind == entries[i].kind && strcmp(entries[kept - 1].pattern, entries[i].pattern) == 0) {
+            entries[kept - 1].n++;
+            free(entries[i].pattern);
+        } else {
+            entries[kept++] = entries[i];
+        }
+    }
+    qsort(entries, kept, sizeof *entries, by_place);
+    *n_entries = kept;
+    return entries;
+}
+
+/* ---- slots ---- */
+
+enum { NAMES = 128 };
+
+static int ascending(const void *left, const void *right)
+{
+    return (*(const int *)left > *(const int *)right) - (*(const int *)left < *(const int *)right);
+}
+
+/* "statistics.0 … 215", "statistics.0, 2 … 214", "momentum"; sorts the numbers, which may repeat. */
+static void numbered(char text[NAMES], const char *name, int *number, size_t n)
+{
+    size_t distinct = 0;
+    bool even = true;
+
+    qsort(number, n, sizeof *number, ascending);
+    for (size_t i = 0; i < n; i++)
+        if (distinct == 0 || number[i] != number[distinct - 1]) number[distinct++] = number[i];
+    for (size_t i = 2; i < distinct; i++) even = even && number[i] - number[i - 1] == number[1] - number[0];
+    if (number[0] < 0) snprintf(text, NAMES, "%.60s", name);
+    else if (distinct == 1) snprintf(text, NAMES, "%.60s.%d", name, number[0]);
+    else if (distinct == 2) snprintf(text, NAMES, "%.60s.%d, %d", name, number[0], number[1]);
+    else if (even && number[1] == number[0] + 1) snprintf(text, NAMES, "%.60s.%d … %d", name, number[0], number[distinct - 1]);
+    else if (even) snprintf(text, NAMES, "%.60s.%d, %d … %d", name, number[0], number[1], number[distinct - 1]);
+    else snprintf(text, NAMES, "%.60s.%d, %d, %d … %d", name, number[0], number[1], number[2], number[distinct - 1]);
+}
+
+static const char *stored_as(const pd_slot_spec *spec, char text[PD_CELL])
+{
+    if (spec->temporary) return spec->in_after ? "in the new weights" : "during a step";
+    snprintf(text, PD_CELL, "%s%s", pd_storage_name(spec->storage), spec->diagonal_apart ? " + diagonal" : "");
+    return text;
+}
+
+static int64_t memory_of(const pd_slot_spec *spec)
+{
+    int64_t elements = 0;
+
+    if (!spec->temporary) return pd_slot_bytes(spec);
+    (void)pd_shape_elements(&spec->shape, &elements);
+    return spec->in_after ? 0 : elements * (int64_t)sizeof(float);
+}
+
+/* n slots that differ by their numbers. */
+static void slot_row(pd_table *table, const pd_slot_spec *spec, const char *names, int64_t n)
+{
+    char text[PD_CELL], shape[192];
+    int64_t bytes;
+
+    if (__builtin_mul_overflow(n, memory_of(spec), &bytes)) bytes = INT64_MAX;
+    pd_table_cell(table, "  %s", names);
+    pd_table_cell(table, "%s", pd_shape_text(&spec->shape, shape, sizeof shape));
+    pd_table_cell(table, "%s", stored_as(spec, text));
+    if (n > 1) pd_table_cell(table, "x%" PRId64, n);
+    else pd_table_cell(table, "%s", "");
+    pd_table_cell(table, "%s", pd_bytes_text(text, (uint64_t)bytes));
+}
+
+static void slot_rows(pd_table *table, const pd_plan *plan, const pd_groups *slots, int *number)
+{
+    char names[NAMES];
+
+    for (size_t g = 0; g < slots->n; g++) {
+        size_t first = slots->first[g], n = slots->first[g + 1] - first;
+        const pd_slot_spec *spec = &plan->slots[slots->item[first]];
+        for (size_t i = 0; i < n; i++) number[i] = plan->slots[slots->item[first + i]].number;
+        numbered(names, spec->name, number, n);
+        slot_row(table, spec, names, (int64_t)n);
+    }
+}
+
+/* ---- tasks ---- */
+
+/* The slots of these tasks' inputs, or outputs, by name: "statistics.0 … 215, tally". */
+static void task_slots(char text[2 * NAMES], const pd_plan *plan, const int *task, size_t n, bool outputs, int *number)
+{
+    const pd_task_spec *one = &plan->tasks[task[0]];
+    int n_slots = outputs ? one->n_outputs : one->n_inputs;
+    size_t used = 0;
+
+    *text = '\0';
+    for (int k = 0; k < n_slots; k++) {
+        const char *name = plan->slots[(outputs ? one->output : one->input)[k]].name;
+        char names[NAMES];
+        size_t found = 0;
+        bool seen = false;
+        for (int j = 0; j < k; j++) seen = seen || strcmp(plan->slots[(outputs ? one->output : one->input)[j]].name, name) == 0;
+        if (seen) continue;
+        for (size_t i = 0; i < n; i++)
+            for (int j = k; j < n_slots; j++) {
+                const pd_task_spec *spec = &plan->tasks[task[i]];
+                const pd_slot_spec *slot = &plan->slots[(outputs ? spec->output : spec->input)[j]];
+                if (strcmp(slot->name, name) == 0) number[found++] = slot->number;
+            }
+        numbered(names, name, number, found);
+        if (used < 2 * NAMES) used += (size_t)snprintf(text + used, 2 * NAMES - used, "%s%s", k > 0 ? ", " : "", names);
+    }
+}
+
+static void task_line(pd_table *table, const pd_plan *plan, const int *task, size_t n, int *number)
+{
+    const pd_task_spec *spec = &plan->tasks[task[0]];
+    char what[PD_CELL] = "", from[2 * NAMES], to[2 * NAMES], flops[PD_CELL], count[PD_CELL];
+
+    if (spec->exponent != 0) snprintf(what, sizeof what, ", exponent -1/%g", spec->exponent);
+    task_slots(from, plan, task, n, false, number);
+    task_slots(to, plan, task, n, true, number);
+    pd_table_line(table, "  %s task%s%s, %s%s", pd_count_text(count, n), n > 1 ? "s" : "", what, pd_flops_text(flops, spec->cost), n > 1 ? " each" : "");
+    pd_table_line(table, "    from %s to %s", from, to);
+}
+
+static void task_lines(pd_table *table, const pd_plan *plan, const pd_groups *tasks, int *number)
+{
+    for (size_t g = 0; g < tasks->n; g++)
+        task_line(table, plan, tasks->item + tasks->first[g], tasks->first[g + 1] - tasks->first[g], number);
+}
+
+static void due_line(pd_table *table, const pd_kind *kind)
+{
+    char steps[128] = "", used[64] = "in the same step";
+    int64_t interval = pd_kind_interval(kind);
+    size_t at = 0;
+
+    for (int i = 0; i < kind->n_due; i++) at += (size_t)snprintf(steps + at, sizeof steps - at, "%s%" PRId64, i > 0 ? ", " : "", kind->due[i]);
+    if (kind->plan.root_delay == PD_ROOT_READY) snprintf(used, sizeof used, "as soon as they are ready");
+    else if (kind->plan.root_delay > 0) snprintf(used, sizeof used, "from %d step%s later on", kind->plan.root_delay, kind->plan.root_delay > 1 ? "s" : "");
+    if (kind->n_due == 0) pd_table_line(table, "  due in none of the first %d steps", PD_FORECAST_STEPS);
+    else if (kind->n_due < 3) pd_table_line(table, "  due in steps %s and no other of the first %d, used %s", steps, PD_FORECAST_STEPS, used);
+    else if (interval == 1) pd_table_line(table, "  due in every step from %" PRId64 " on, used %s", kind->due[0], used);
+    else if (interval > 1) pd_table_line(table, "  due every %" PRId64 " steps (%s …), used %s", interval, steps, used);
+    else pd_table_line(table, "  due in steps %s …, used %s", steps, used);
+}
+
+/* ---- a parameter ---- */
+
+static void blocks_line(pd_table *table, const pd_plan *plan)
+{
+    pd_shape most = { .rank = plan->shape.rank };
+    char text[192], merged[192], count[PD_CELL];
+    bool alike = true;
+
+    for (size_t b = 0; b < plan->n_blocks; b++)
+        for (int d = 0; d < most.rank; d++) {
+            alike = alike && plan->blocks[b].size[d] == plan->blocks[0].size[d];
+            if (plan->blocks[b].size[d] > most.dim[d]) most.dim[d] = plan->blocks[b].size[d];
+        }
+    pd_table_line(table, "  as %s: %s block%s of %s%s", pd_shape_text(&plan->shape, merged, sizeof merged), pd_count_text(count, plan->n_blocks),
+                  plan->n_blocks > 1 ? "s" : "", alike ? "" : "at most ", pd_shape_text(&most, text, sizeof text));
+}
+
+static void heading(pd_table *table, const pd_forecast *f, const entry *e)
+{
+    char count[PD_CELL];
+    const char *optimizer = pd_row_name(e->kind->rule->hypers.row), *name = f->shapes->entries[e->param].name;
+
+    if (e->n > 1) pd_table_line(table, "%s  %s  (%s alike, told of one)", e->pattern, optimizer, pd_count_text(count, e->n));
+    else pd_table_line(table, "%s  %s", name, optimizer);
+}
+
+/* What one of them has. `number`: room for the numbers of all slots of all tasks. */
+static void body(pd_table *table, const pd_kind *kind, const pd_groups *slots, const pd_groups *tasks, int *number)
+{
+    const pd_slot_spec weights = { .name = "weights", .number = -1, .shape = kind->shape };
+
+    slot_row(table, &weights, "weights", 1);
+    slot_rows(table, &kind->plan, slots, number);
+    if (kind->plan.n_blocks > 0) blocks_line(table, &kind->plan);
+    task_lines(table, &kind->plan, tasks, number);
+    if (kind->plan.n_tasks > 0) due_line(table, kind);
+}
+
+static int add_entry(pd_table *table, const pd_forecast *f, const entry *e, bool verbose)
+{
+    const pd_plan *plan = &e->kind->plan;
+    pd_groups slots = { 0 }, tasks = { 0 };
+    int *number = malloc((plan->n_slots + plan->n_tasks * PD_MAX_TASK_TENSORS + 1) * sizeof *number), rc = PD_NO_MEMORY;
+
+    if (number != NULL && pd_group_slots(&slots, plan, verbose) == PD_OK && pd_group_tasks(&tasks, plan, verbose) == PD_OK) {
+        heading(table, f, e);
+        body(table, e->kind, &slots, &tasks, number);
+        rc = PD_OK;
+    }
+    pd_groups_free(&slots);
+    pd_groups_free(&tasks);
+    free(number);
+    return rc;
+}
+
+/* ---- sums ---- */
+
+static int print_rules(const pd_forecast *f, FILE *out)
+{
+    pd_table *table = pd_table_new("RULE|>PARAMS|>ELEMENTS|>WEIGHTS|>STATE");
+    char text[PD_CELL];
+
+    for (size_t r = 0; r < f->n_rules; r++) {
+        pd_table_cell(table, "%s", f->rules[r].text);
+        pd_table_cell(table, "%s", pd_count_text(text, (uint64_t)f->of_rule[r].params));
+        pd_table_cell(table, "%s", pd_count_text(text, (uint64_t)f->of_rule[r].elements));
+        pd_table_cell(table, "%s", pd_bytes_text(text, (uint64_t)f->of_rule[r].weight_bytes));
+        pd_table_cell(table, "%s", pd_bytes_text(text, (uint64_t)f->of_rule[r].state_bytes));
+    }
+    return pd_table_print(table, out, "no rules");
+}
+
+static void print_facts(const pd_forecast *f, FILE *out)
+{
+    for (size_t r = 0; r < f->n_rules; r++) {
+        const pd_row *row = f->rules[r].hypers.row;
+        bool told = f->of_rule[r].params == 0 || row->facts == NULL;
+        for (size_t before = 0; before < r; before++) told = told || (f->rules[before].hypers.row == row && f->of_rule[before].params > 0);
+        for (size_t k = 0; !told && row->facts[k].name != NULL; k++) fprintf(out, "%-11s  %s = %g\n", row->name, row->facts[k].name, f->fact[r][k]);
+    }
+}
+
+static void print_step(const pd_forecast_sum *sum, FILE *out)
+{
+    char a[PD_CELL], b[PD_CELL];
+
+    if (sum->flops > 0) fprintf(out, "a step       %s in products of matrices\n", pd_flops_text(a, sum->flops));
+    if (sum->step_bytes > 0 || sum->thread_bytes > 0)
+        fprintf(out, "temporary    %s if all parameters step at once, %s a thread\n",
+                pd_bytes_text(a, (uint64_t)sum->step_bytes), pd_bytes_text(b, (uint64_t)sum->thread_bytes));
+}
+
+static void print_tasks(const pd_forecast_sum *sum, FILE *out)
+{
+    char a[PD_CELL], b[PD_CELL], c[PD_CELL];
+
+    if (sum->tasks == 0) return;
+    fprintf(out, "tasks        %s, %s when all are due", pd_count_text(a, (uint64_t)sum->tasks), pd_flops_text(b, sum->task_flops));
+    if (sum->task_flops_per_step > 0) fprintf(out, ", %s a step on average", pd_flops_text(c, sum->task_flops_per_step));
+    fprintf(out, "\n             %s of copies and results while they are under way\n", pd_bytes_text(a, (uint64_t)sum->task_bytes));
+}
+
+static void print_sums(const pd_forecast *f, FILE *out)
+{
+    const pd_forecast_sum *sum = &f->all;
+    const pd_kind *largest = f->kind[f->largest];
+    char a[PD_CELL], b[PD_CELL];
+
+    fprintf(out, "parameters   %s of %s elements", pd_count_text(a, (uint64_t)sum->params), pd_count_text(b, (uint64_t)sum->elements));
+    if (sum->blocks > 0) fprintf(out, ", %s blocks", pd_count_text(a, (uint64_t)sum->blocks));
+    if (f->shapes->left_out > 0) fprintf(out, "; %zu tensors are no floating point and left out", f->shapes->left_out);
+    fprintf(out, "\nweights      %s\n", pd_bytes_text(a, (uint64_t)sum->weight_bytes));
+    fprintf(out, "state        %s, %.2f of the weights\n", pd_bytes_text(a, (uint64_t)sum->state_bytes), (double)sum->state_bytes / (double)sum->weight_bytes);
+    print_step(sum, out);
+    print_tasks(sum, out);
+    fprintf(out, "largest      %s: %s of weights, %s of state\n", f->shapes->entries[f->largest].name,
+            pd_bytes_text(a, (uint64_t)largest->elements * sizeof(float)), pd_bytes_text(b, (uint64_t)largest->state_bytes));
+    print_facts(f, out);
+}
+
+int pd_forecast_print(const pd_forecast *f, bool verbose, FILE *out, pd_error *err)
+{
+    size_t n = 0;
+    entry *entries = make_entries(f, verbose, &n);
+    pd_table *table = pd_table_new("PARAMETER|SHAPE|STORED|>COUNT|>BYTES");
+    int rc = entries == NULL || table == NULL ? PD_NO_MEMORY : PD_OK;
+
+    for (size_t i = 0; i < n && rc == PD_OK; i++) rc = add_entry(table, f, &entries[i], verbose);
+    free_entries(entries, n);
+    if (rc == PD_OK) rc = pd_table_print(table, out, "no parameters");
+    else pd_table_free(table);
+    fputc('\n', out);
+    if (rc == PD_OK) rc = print_rules(f, out);
+    fputc('\n', out);
+    if (rc != PD_OK) return pd_fail(err, rc, "out of memory");
+    print_sums(f, out);
+    return PD_OK;
+}
+
+/* ---- the command ---- */
+
+int pd_ctl_plan(const pd_ctl *ctl)
+{
+    pd_shapes shapes = { 0 };
+    pd_forecast forecast = { 0 };
+    pd_error err = { 0 };
+    int status = PD_EXIT_OK;
+    int rc = pd_shapes_read(&shapes, ctl->args[0], &err);
+
+    if (rc == PD_OK) rc = pd_forecast_make(&forecast, &shapes, ctl->rules, ctl->n_rules, pd_rows, &err);
+    if (rc == PD_OK && !ctl->json) rc = pd_forecast_print(&forecast, ctl->verbose, stdout, &err);
+    if (rc != PD_OK) status = pd_ctl_fail(ctl, &err);
+    else if (ctl->json) status = pd_ctl_print_json(pd_forecast_json(&forecast));
+    pd_forecast_free(&forecast);
+    pd_shapes_free(&shapes);
+    return status;
+}

@@ -1,0 +1,369 @@
+/* What a model costs, told from its shapes: on the row made for tests, and on sgd. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "coupled_row.h"
+#include "forecast.h"
+#include "oom.h"
+
+extern const pd_row pd_sgd;
+static const pd_row *const rows[] = { &pd_sgd, &coupled_row, NULL };
+
+#define MOST 64
+
+typedef struct model {
+    pd_shapes      shapes;
+    pd_shape_entry entry[MOST];
+    pd_forecast    forecast;
+} model;
+
+static void add(model *m, const char *name, int rank, int64_t a, int64_t b)
+{
+    pd_shape_entry *e = &m->entry[m->shapes.n++];
+
+    *e = (pd_shape_entry){ .name = (char *)(uintptr_t)name, .shape = { rank, { a, b } }, .line = (int64_t)m->shapes.n };
+    assert_int_equal(pd_shape_elements(&e->shape, &e->elements), PD_OK);
+}
+
+static int make(model *m, char *const *rules, size_t n, pd_error *err)
+{
+    m->shapes.entries = m->entry;
+    return pd_forecast_make(&m->forecast, &m->shapes, rules, n, rows, err);
+}
+
+static const pd_forecast *forecast(model *m, const char *first, const char *second)
+{
+    char *rules[] = { (char *)(uintptr_t)first, (char *)(uintptr_t)second };
+    pd_error err = { 0 };
+
+    if (make(m, rules, (size_t)(first != NULL) + (second != NULL), &err) != PD_OK) fail_msg("%s", err.text);
+    return &m->forecast;
+}
+
+/* What is printed; the caller frees. */
+static char *told(const pd_forecast *f, bool verbose)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    assert_int_equal(pd_forecast_print(f, verbose, out, NULL), PD_OK);
+    fclose(out);
+    return text;
+}
+
+static void assert_tells(const pd_forecast *f, bool verbose, const char *part)
+{
+    char *text = told(f, verbose);
+
+    if (strstr(text, part) == NULL) fail_msg("does not tell \"%s\":\n%s", part, text);
+    free(text);
+}
+
+static void assert_does_not_tell(const pd_forecast *f, bool verbose, const char *part)
+{
+    char *text = told(f, verbose);
+
+    if (strstr(text, part) != NULL) fail_msg("tells \"%s\":\n%s", part, text);
+    free(text);
+}
+
+/* ---- numbers ---- */
+
+/* One parameter of 7 x 5 in blocks of at most 3 x 3. */
+static model small(void)
+{
+    model m = { 0 };
+
+    add(&m, "w", 2, 7, 5);
+    return m;
+}
+
+static void sums_are_those_of_the_state_a_job_would_make(void **state)
+{
+    model m = small();
+    pd_declaration declaration[3] = { { 0 } };
+    int64_t bytes = 0;
+
+    (void)state;
+    add(&m, "v", 1, 10, 0);
+    add(&m, "s", 0, 0, 0);
+    const pd_forecast *f = forecast(&m, "s sgd momentum=0.5", "* coupled block_size=4");
+    for (int i = 0; i < 3; i++) {
+        pd_optim *optim;
+        declaration[i] = (pd_declaration){ m.entry[i].name, m.entry[i].shape, f->kind[i]->rule->hypers };
+        assert_int_equal(pd_optim_new(&optim, &declaration[i], f->fact[1], NULL), PD_OK);
+        assert_int_equal(f->kind[i]->state_bytes, pd_optim_state_bytes(optim));
+        bytes += pd_optim_state_bytes(optim);
+        pd_optim_free(optim);
+    }
+    assert_int_equal(f->all.state_bytes, bytes);
+    assert_int_equal(f->all.weight_bytes, (35 + 10 + 1) * 4);
+    assert_int_equal(f->all.blocks, 4 + 3);
+    assert_int_equal(f->all.tasks, 4 + 3);
+    assert_int_equal(f->all.step_bytes, (35 + 10) * 4);
+    assert_int_equal(f->all.task_bytes, 2 * (35 + 10) * 4);
+    assert_true(f->all.task_flops == 4.0 * (35 + 10));
+    assert_int_equal(f->all.thread_bytes, 4 * 4 * 4);
+    assert_int_equal(f->of_rule[0].params, 1);
+    assert_int_equal(f->of_rule[1].params, 2);
+    assert_int_equal(f->largest, 0);
+    pd_forecast_free(&m.forecast);
+}
+
+static void facts_couple_the_parameters_of_one_optimizer(void **state)
+{
+    model m = small();
+
+    (void)state;
+    add(&m, "v", 1, 100, 0);
+    const pd_forecast *f = forecast(&m, "v coupled block_size=50", "* coupled");
+    assert_true(f->fact[0][0] == 50 && f->fact[1][0] == 50);
+    assert_tells(f, false, "coupled      largest_block = 50");
+    pd_forecast_free(&m.forecast);
+}
+
+static void due_steps_are_the_first_that_the_row_names(void **state)
+{
+    model m = small();
+    const pd_forecast *f = forecast(&m, "* coupled interval=20 root_delay=7", NULL);
+
+    (void)state;
+    assert_int_equal(f->kind[0]->n_due, 3);
+    assert_int_equal(f->kind[0]->due[0], 20);
+    assert_int_equal(f->kind[0]->due[2], 60);
+    assert_int_equal(pd_kind_interval(f->kind[0]), 20);
+    assert_true(f->all.task_flops_per_step == f->all.task_flops / 20);
+    assert_tells(f, false, "due every 20 steps (20, 40, 60 …), used from 7 steps later on");
+    pd_forecast_free(&m.forecast);
+}
+
+static void due_in_every_step_is_said_so(void **state)
+{
+    model m = small();
+    const pd_forecast *f = forecast(&m, "* coupled", NULL);
+
+    (void)state;
+    assert_tells(f, false, "due in every step from 1 on, used in the same step");
+    pd_forecast_free(&m.forecast);
+}
+
+static void tasks_that_are_due_late_or_never_are_not_looked_for_without_end(void **state)
+{
+    model m = small();
+
+    (void)state;
+    assert_tells(forecast(&m, "* coupled interval=100000", NULL), false, "due in none of the first 65536 steps");
+    pd_forecast_free(&m.forecast);
+    assert_tells(forecast(&m, "* coupled interval=40000", NULL), false, "due in steps 40000 and no other of the first 65536");
+    assert_int_equal(pd_kind_interval(m.forecast.kind[0]), 0);
+    pd_forecast_free(&m.forecast);
+}
+
+/* ---- what shares a line ---- */
+
+static void equal_blocks_share_a_line(void **state)
+{
+    model m = { 0 };
+
+    (void)state;
+    add(&m, "w", 2, 9, 6);
+    const pd_forecast *f = forecast(&m, "* coupled", NULL);
+    assert_tells(f, false, "statistics.0 … 5  (3, 3)  float32           x6  216 B\n");
+    assert_tells(f, false, "as (9, 6): 6 blocks of (3, 3)\n");
+    assert_tells(f, false, "6 tasks, exponent -1/2, 36 flop each\n    from statistics.0 … 5 to root.0 … 5\n");
+    pd_forecast_free(&m.forecast);
+}
+
+static void blocks_at_the_edge_have_lines_of_their_own(void **state)
+{
+    model m = small();
+    const pd_forecast *f = forecast(&m, "* coupled", NULL);
+    pd_groups slots;
+
+    (void)state;
+    assert_tells(f, false, "6 blocks of at most (3, 3)");
+    assert_tells(f, false, "statistics.0, 2  (3, 3)");
+    assert_tells(f, false, "statistics.5     (1, 2)");
+    assert_int_equal(pd_group_slots(&slots, &f->kind[0]->plan, false), PD_OK);
+    assert_int_equal(slots.n, 2 + 2 * 4);
+    assert_int_equal(slots.first[slots.n], f->kind[0]->plan.n_slots);
+    pd_groups_free(&slots);
+    pd_forecast_free(&m.forecast);
+}
+
+static void every_item_is_in_one_group_with_its_like(void **state)
+{
+    model m = { 0 };
+    const pd_plan *plan;
+    pd_groups g;
+    bool seen[1024] = { false };
+
+    (void)state;
+    add(&m, "w", 2, 20, 31);
+    plan = &forecast(&m, "* coupled", NULL)->kind[0]->plan;
+    assert_int_equal(pd_group_slots(&g, plan, false), PD_OK);
+    for (size_t k = 0; k < g.n; k++)
+        for (size_t i = g.first[k]; i < g.first[k + 1]; i++) {
+            const pd_slot_spec *one = &plan->slots[g.item[g.first[k]]], *it = &plan->slots[g.item[i]];
+            assert_false(seen[g.item[i]]);
+            seen[g.item[i]] = true;
+            assert_string_equal(it->name, one->name);
+            assert_true(pd_shape_equal(&it->shape, &one->shape));
+            assert_true(i == g.first[k] || g.item[i] > g.item[i - 1]);
+        }
+    for (size_t i = 0; i < plan->n_slots; i++) assert_true(seen[i]);
+    pd_groups_free(&g);
+    pd_forecast_free(&m.forecast);
+}
+
+static void layers_that_are_alike_are_told_once(void **state)
+{
+    model m = { 0 };
+
+    (void)state;
+    add(&m, "h.0.w1", 2, 4, 4);
+    add(&m, "h.0.w2", 2, 4, 5);
+    add(&m, "h.10.w1", 2, 4, 4);
+    add(&m, "h.11.w1", 2, 4, 4);
+    const pd_forecast *f = forecast(&m, "* sgd", NULL);
+    assert_int_equal(f->n_kinds, 2);
+    assert_tells(f, false, "h.*.w*  sgd  (3 alike, told of one)\n");
+    assert_tells(f, false, "h.0.w2  sgd\n");
+    assert_tells(f, true, "h.11.w1  sgd\n");
+    assert_does_not_tell(f, true, "alike");
+    pd_forecast_free(&m.forecast);
+}
+
+static void verbose_lists_every_slot_and_task(void **state)
+{
+    model m = small();
+    const pd_forecast *f = forecast(&m, "* coupled", NULL);
+    char name[80];
+
+    (void)state;
+    for (int b = 0; b < 6; b++) {
+        snprintf(name, sizeof name, "  statistics.%d  (", b);
+        assert_tells(f, true, name);
+        snprintf(name, sizeof name, "from statistics.%d to root.%d\n", b, b);
+        assert_tells(f, true, name);
+    }
+    pd_forecast_free(&m.forecast);
+}
+
+static void sgd_has_weights_and_at_most_momentum(void **state)
+{
+    model m = small();
+    const pd_forecast *f = forecast(&m, NULL, NULL);
+
+    (void)state;
+    assert_int_equal(f->all.state_bytes, 0);
+    assert_does_not_tell(f, false, "momentum");
+    assert_does_not_tell(f, false, "due");
+    assert_does_not_tell(f, false, "tasks");
+    pd_forecast_free(&m.forecast);
+    assert_tells(forecast(&m, "* sgd momentum=0.9", NULL), false, "  momentum  (7, 5)  float32         140 B\n");
+    pd_forecast_free(&m.forecast);
+}
+
+/* ---- JSON ---- */
+
+static void json_has_every_slot_and_task(void **state)
+{
+    model m = small();
+    json_t *root = pd_forecast_json(forecast(&m, "* coupled interval=3", NULL));
+    json_t *param = json_array_get(json_object_get(root, "params"), 0), *slots = json_object_get(param, "slots"), *task;
+
+    (void)state;
+    assert_int_equal(json_array_size(slots), 14);
+    assert_int_equal(json_array_size(json_object_get(param, "blocks")), 6);
+    assert_int_equal(json_array_size(json_object_get(param, "tasks")), 6);
+    task = json_array_get(json_object_get(param, "tasks"), 5);
+    assert_int_equal(json_integer_value(json_array_get(json_object_get(task, "inputs"), 0)), 12);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(slots, 12), "name")), "statistics");
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(slots, 12), "number")), 5);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(slots, 12), "storage")), "float32");
+    assert_null(json_object_get(json_array_get(slots, 0), "number"));
+    assert_true(json_is_true(json_object_get(json_array_get(slots, 0), "temporary")));
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(param, "due"), "interval")), 3);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(root, "total"), "state_bytes")), (2 * 35 + 1) * 4);
+    json_decref(root);
+    pd_forecast_free(&m.forecast);
+}
+
+/* ---- refusals ---- */
+
+static void assert_refused(model *m, const char *rule, const char *part)
+{
+    char *rules[] = { (char *)(uintptr_t)rule };
+    pd_error err = { 0 };
+
+    assert_int_equal(make(m, rules, 1, &err), PD_INVALID_ARGUMENT);
+    if (strstr(err.text, part) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, part);
+    assert_null(m->forecast.kinds);
+}
+
+static void rules_and_parameters_are_refused_as_a_job_would(void **state)
+{
+    model m = small();
+
+    (void)state;
+    assert_refused(&m, "* adam", "there are: sgd, coupled");
+    assert_refused(&m, "* coupled block_size=0", "block_size");
+    assert_refused(&m, "v* coupled", "parameter w: none of the 1 rules matches it");
+}
+
+static void out_of_memory_leaves_nothing(void **state)
+{
+    char *rules[] = { (char *)(uintptr_t)"w* coupled", (char *)(uintptr_t)"* sgd" };
+    model m = small();
+
+    (void)state;
+    add(&m, "b", 1, 7, 0);
+    for (int64_t n = 0; ; n++) {
+        pd_error err;
+        oom_arm(n);
+        int rc = make(&m, rules, 2, &err);
+        if (!oom_disarm()) break;
+        assert_int_equal(rc, PD_NO_MEMORY);
+        assert_null(m.forecast.kinds);
+    }
+    for (int64_t n = 0; ; n++) {
+        FILE *out = fopen("/dev/null", "w");
+        oom_arm(n);
+        int rc = pd_forecast_print(&m.forecast, false, out, NULL);
+        bool failed = oom_disarm();
+        fclose(out);
+        if (!failed) break;
+        assert_int_equal(rc, PD_NO_MEMORY);
+    }
+    pd_forecast_free(&m.forecast);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_are_those_of_the_state_a_job_would_make),
+        cmocka_unit_test(facts_couple_the_parameters_of_one_optimizer),
+        cmocka_unit_test(due_steps_are_the_first_that_the_row_names),
+        cmocka_unit_test(due_in_every_step_is_said_so),
+        cmocka_unit_test(tasks_that_are_due_late_or_never_are_not_looked_for_without_end),
+        cmocka_unit_test(equal_blocks_share_a_line),
+        cmocka_unit_test(blocks_at_the_edge_have_lines_of_their_own),
+        cmocka_unit_test(every_item_is_in_one_group_with_its_like),
+        cmocka_unit_test(layers_that_are_alike_are_told_once),
+        cmocka_unit_test(verbose_lists_every_slot_and_task),
+        cmocka_unit_test(sgd_has_weights_and_at_most_momentum),
+        cmocka_unit_test(json_has_every_slot_and_task),
+        cmocka_unit_test(rules_and_parameters_are_refused_as_a_job_would),
+        cmocka_unit_test(out_of_memory_leaves_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

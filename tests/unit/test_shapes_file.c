@@ -1,0 +1,259 @@
+/* Shape files of three kinds, and what is said of those that are none. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "oom.h"
+#include "shapes_file.h"
+#include "tracefile.h"
+
+/* Writes `bytes` at `at` to a new file whose name goes to path. */
+static void put(char path[64], const void *at, size_t bytes)
+{
+    int fd;
+
+    strcpy(path, "/tmp/paramd_shapes_XXXXXX");
+    assert_true((fd = mkstemp(path)) >= 0);
+    assert_int_equal(write(fd, at, bytes), bytes);
+    close(fd);
+}
+
+static int read_bytes(pd_shapes *out, const void *at, size_t bytes, pd_error *err)
+{
+    char path[64];
+    int rc;
+
+    put(path, at, bytes);
+    rc = pd_shapes_read(out, path, err);
+    unlink(path);
+    return rc;
+}
+
+static pd_shapes shapes_of(const char *text)
+{
+    pd_shapes shapes;
+    pd_error err = { 0 };
+
+    if (read_bytes(&shapes, text, strlen(text), &err) != PD_OK) fail_msg("%s", err.text);
+    return shapes;
+}
+
+static void assert_entry(const pd_shapes *shapes, size_t i, const char *name, const char *shape)
+{
+    char text[192];
+
+    assert_true(i < shapes->n);
+    assert_string_equal(shapes->entries[i].name, name);
+    assert_string_equal(pd_shape_text(&shapes->entries[i].shape, text, sizeof text), shape);
+}
+
+static void assert_refused(const void *at, size_t bytes, int code, const char *part)
+{
+    pd_shapes shapes;
+    pd_error err = { 0 };
+
+    assert_int_equal(read_bytes(&shapes, at, bytes, &err), code);
+    if (strstr(err.text, part) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, part);
+    assert_null(shapes.entries);
+    assert_int_equal(shapes.n, 0);
+}
+
+static void a_line_is_a_name_and_its_dimensions(void **state)
+{
+    pd_shapes shapes = shapes_of("wte 50257 768\nh.0/w\t3 4\t5 \r\n");
+
+    (void)state;
+    assert_int_equal(shapes.n, 2);
+    assert_entry(&shapes, 0, "wte", "(50257, 768)");
+    assert_entry(&shapes, 1, "h.0/w", "(3, 4, 5)");
+    assert_int_equal(shapes.entries[0].elements, 50257 * 768);
+    assert_int_equal(shapes.entries[1].line, 2);
+    pd_shapes_free(&shapes);
+}
+
+static void a_name_alone_is_a_scalar(void **state)
+{
+    pd_shapes shapes = shapes_of("scale");
+
+    (void)state;
+    assert_int_equal(shapes.n, 1);
+    assert_entry(&shapes, 0, "scale", "()");
+    assert_int_equal(shapes.entries[0].elements, 1);
+    pd_shapes_free(&shapes);
+}
+
+static void blank_lines_and_comments_count_for_nothing_but_lines(void **state)
+{
+    pd_shapes shapes = shapes_of("# a model\n\n   \t\nw 2 # 3 4\n  # w 5\nb#1 6\n");
+
+    (void)state;
+    assert_int_equal(shapes.n, 2);
+    assert_entry(&shapes, 0, "w", "(2,)");
+    assert_entry(&shapes, 1, "b#1", "(6,)");
+    assert_int_equal(shapes.entries[1].line, 6);
+    pd_shapes_free(&shapes);
+}
+
+static void json_is_an_object_of_lists(void **state)
+{
+    pd_shapes shapes = shapes_of("\n {\"z w\": [3, 4], \"a\": []}\n");
+
+    (void)state;
+    assert_int_equal(shapes.n, 2);
+    assert_entry(&shapes, 0, "z w", "(3, 4)");
+    assert_entry(&shapes, 1, "a", "()");
+    pd_shapes_free(&shapes);
+}
+
+static void a_checkpoint_gives_its_floating_point_tensors(void **state)
+{
+    static const float values[3] = { 1, 2, 3 };
+    static const int32_t ids[3] = { 0, 1, 2 };
+    tracefile file = { 0 };
+    pd_shapes shapes;
+    char path[64];
+
+    (void)state;
+    tracefile_add(&file, "b", values, 3);
+    tracefile_add_typed(&file, "ids", PD_ST_I32, ids, 3);
+    tracefile_add(&file, "scale", values, 0);
+    tracefile_write(&file, path);
+    assert_int_equal(pd_shapes_read(&shapes, path, NULL), PD_OK);
+    unlink(path);
+    assert_int_equal(shapes.n, 2);
+    assert_int_equal(shapes.left_out, 1);
+    assert_entry(&shapes, 0, "b", "(3,)");
+    assert_entry(&shapes, 1, "scale", "()");
+    pd_shapes_free(&shapes);
+}
+
+typedef struct bad { const char *text; int code; const char *says; } bad;
+
+static void assert_each_is_refused(const bad *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++) assert_refused(list[i].text, strlen(list[i].text), list[i].code, list[i].says);
+}
+
+static void a_bad_line_is_named_by_its_number(void **state)
+{
+    static const bad list[] = {
+        { "w 2\nb 3x\n", PD_INVALID_ARGUMENT, ":2: b: expected a dimension, a whole number, not \"3x\"" },
+        { "w -2", PD_INVALID_ARGUMENT, ":1: w: expected a dimension" },
+        { "w 1.5", PD_INVALID_ARGUMENT, "1.5" },
+        { "w 1 2 3 4 5 6 7 8 9", PD_INVALID_ARGUMENT, "more than 8 dimensions" },
+        { "\n\nw 0 3", PD_INVALID_ARGUMENT, ":3: w: shape (0, 3) has no elements" },
+        { "w 9223372036854775808", PD_INVALID_ARGUMENT, "19 digits does not fit" },
+        { "w 4294967296 4294967296", PD_INVALID_ARGUMENT, "has no size that fits 64 bits" },
+        { "w 2\nv 3\nw 4", PD_INVALID_ARGUMENT, ":3: w: the name stands in line 1 already" },
+        { "w\x01 2", PD_INVALID_ARGUMENT, "control character at byte 1" },
+        { "w\xff 2", PD_INVALID_ARGUMENT, "not UTF-8" },
+        { "# nothing\n\n", PD_INVALID_ARGUMENT, "no parameter" },
+        { "", PD_INVALID_ARGUMENT, "empty" },
+    };
+
+    (void)state;
+    assert_each_is_refused(list, sizeof list / sizeof *list);
+}
+
+static void bad_json_is_told_where_it_is_bad(void **state)
+{
+    static const bad list[] = {
+        { "{\"w\": [1],\n\"b\" [2]}", PD_INVALID_ARGUMENT, ":2: JSON" },
+        { "{\"w\": [1], \"w\": [2]}", PD_INVALID_ARGUMENT, "duplicate" },
+        { "{\"w\": 3}", PD_INVALID_ARGUMENT, "w: expected a list" },
+        { "{\"w\": [1,1,1,1,1,1,1,1,1]}", PD_INVALID_ARGUMENT, "w: expected a list of at most 8" },
+        { "{\"w\": [2, 1.5]}", PD_INVALID_ARGUMENT, "w: dimension 1 is no whole number" },
+        { "{\"w\": [-1]}", PD_INVALID_ARGUMENT, "w: dimension 0 is no whole number" },
+        { "{\"w\": [0]}", PD_INVALID_ARGUMENT, "no elements" },
+        { "{\"\": [1]}", PD_INVALID_ARGUMENT, "a name of 0 bytes" },
+        { "{\"a\\nb\": [1]}", PD_INVALID_ARGUMENT, "control character" },
+        { "{}", PD_INVALID_ARGUMENT, "no parameter" },
+    };
+
+    (void)state;
+    assert_each_is_refused(list, sizeof list / sizeof *list);
+}
+
+static void a_name_may_have_256_bytes(void **state)
+{
+    char text[300];
+    pd_shapes shapes;
+
+    (void)state;
+    memset(text, 'n', sizeof text);
+    text[256] = '\0';
+    shapes = shapes_of(text);
+    assert_int_equal(strlen(shapes.entries[0].name), 256);
+    pd_shapes_free(&shapes);
+    assert_refused(text, 257, PD_INVALID_ARGUMENT, "NUL at byte 256");
+    text[256] = 'n';
+    assert_refused(text, 257, PD_INVALID_ARGUMENT, "a name of 257 bytes");
+}
+
+static void binary_files_are_held_to_be_safetensors(void **state)
+{
+    static const uint8_t lies[12] = { 200, 0, 0, 0, 0, 0, 0, 0, '{', '}' };
+    static const char words[] = "w 2 3\nv 4\n\0 5";
+
+    (void)state;
+    assert_refused(lies, sizeof lies, PD_INVALID_ARGUMENT, "safetensors");
+    assert_refused(words, sizeof words, PD_INVALID_ARGUMENT, "NUL at byte 10");
+}
+
+static void what_is_no_file_is_said(void **state)
+{
+    pd_shapes shapes;
+    pd_error err;
+
+    (void)state;
+    assert_int_equal(pd_shapes_read(&shapes, "/tmp/no/such/file", &err), PD_NOT_FOUND);
+    assert_non_null(strstr(err.text, "/tmp/no/such/file"));
+    assert_int_equal(pd_shapes_read(&shapes, "/tmp", &err), PD_INVALID_ARGUMENT);
+}
+
+static void out_of_memory_leaves_nothing(void **state)
+{
+    char path[64], text[8000], *at = text;
+
+    (void)state;
+    for (int i = 0; i < 200; i++) at += sprintf(at, "layer.%d.w 3 4\n", i);
+    put(path, text, (size_t)(at - text));
+    for (int64_t n = 0; ; n++) {
+        pd_shapes shapes;
+        oom_arm(n);
+        int rc = pd_shapes_read(&shapes, path, NULL);
+        if (!oom_disarm()) {
+            assert_int_equal(rc, PD_OK);
+            assert_int_equal(shapes.n, 200);
+            pd_shapes_free(&shapes);
+            break;
+        }
+        assert_int_equal(rc, PD_NO_MEMORY);
+        assert_null(shapes.entries);
+    }
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_line_is_a_name_and_its_dimensions),
+        cmocka_unit_test(a_name_alone_is_a_scalar),
+        cmocka_unit_test(blank_lines_and_comments_count_for_nothing_but_lines),
+        cmocka_unit_test(json_is_an_object_of_lists),
+        cmocka_unit_test(a_checkpoint_gives_its_floating_point_tensors),
+        cmocka_unit_test(a_bad_line_is_named_by_its_number),
+        cmocka_unit_test(bad_json_is_told_where_it_is_bad),
+        cmocka_unit_test(a_name_may_have_256_bytes),
+        cmocka_unit_test(binary_files_are_held_to_be_safetensors),
+        cmocka_unit_test(what_is_no_file_is_said),
+        cmocka_unit_test(out_of_memory_leaves_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
