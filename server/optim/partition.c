@@ -2,9 +2,10 @@
 
 #include <string.h>
 
+/* Into how many pieces a dimension (>= 1) is cut. */
 static int64_t cuts(int64_t dim, int64_t block_size)
 {
-    return dim / block_size + (dim % block_size != 0);
+    return block_size <= 0 ? 1 : dim / block_size + (dim % block_size != 0);
 }
 
 int64_t pd_partition_count(const pd_shape *shape, int64_t block_size)
@@ -26,9 +27,9 @@ pd_block pd_partition_block(const pd_shape *shape, int64_t block_size, int64_t i
     for (int d = shape->rank - 1; d >= 0; d--) {
         int64_t n = cuts(shape->dim[d], block_size);
         int64_t left;
-        block.start[d] = index % n * block_size;
+        block.start[d] = n == 1 ? 0 : index % n * block_size;
         left = shape->dim[d] - block.start[d];
-        block.size[d] = left < block_size ? left : block_size;
+        block.size[d] = n == 1 || left < block_size ? left : block_size;
         index /= n;
     }
     return block;
@@ -75,4 +76,13 @@ void pd_block_scatter(float *whole, const float *dense, const pd_shape *shape, c
 
     for (int64_t i = 0; i < n; i += length)
         memcpy(whole + run_start(shape, block, i / length), dense + i, (size_t)length * sizeof *dense);
+}
+
+double pd_block_sum(const float *whole, const pd_shape *shape, const pd_block *block, double (*measure)(const float *x, int64_t n))
+{
+    int64_t n = pd_block_elements(block, shape->rank), length = shape->rank > 0 ? block->size[shape->rank - 1] : 1;
+    double sum = 0;
+
+    for (int64_t i = 0; i < n; i += length) sum += measure(whole + run_start(shape, block, i / length), length);
+    return sum;
 }

@@ -4,8 +4,8 @@
 
 #include "row.h"
 
-/* Number of boxes of at most block_size (>= 1) along every dimension that cover `shape`: a scalar is one, a shape without
- * elements none. INT64_MAX where it does not fit. */
+/* Number of boxes of at most block_size along every dimension that cover `shape`: a scalar is one, a shape without elements none. With a
+ * block_size of at most 0 nothing is cut. INT64_MAX where it does not fit. */
 int64_t pd_partition_count(const pd_shape *shape, int64_t block_size);
 /* The index-th of them, in row-major order; the last along a dimension is smaller where block_size does not divide. */
 pd_block pd_partition_block(const pd_shape *shape, int64_t block_size, int64_t index);
@@ -14,5 +14,8 @@ int64_t pd_block_elements(const pd_block *block, int rank);
 /* Copies a block between the whole tensor, row-major of `shape`, and a dense buffer of the block's own shape. */
 void pd_block_gather(float *dense, const float *whole, const pd_shape *shape, const pd_block *block);
 void pd_block_scatter(float *whole, const float *dense, const pd_shape *shape, const pd_block *block);
+
+/* Sum over the block's runs (elements that lie together in the whole tensor), in order, of what `measure` gives of each. */
+double pd_block_sum(const float *whole, const pd_shape *shape, const pd_block *block, double (*measure)(const float *x, int64_t n));
 
 #endif

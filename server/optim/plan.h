@@ -29,7 +29,7 @@ int     pd_plan_thread_bytes(const pd_plan *plan, int64_t *bytes);
 /* Appends; return the index of what was appended or PD_NO_MEMORY. */
 int pd_plan_slot(pd_plan *plan, const pd_slot_spec *spec);
 int pd_plan_task(pd_plan *plan, const pd_task_spec *spec);
-/* Cuts plan->shape into boxes of at most block_size along every dimension (partition.h). PD_NO_MEMORY. */
+/* Cuts plan->shape into boxes of at most block_size along every dimension, or not at all where that is at most 0 (partition.h). PD_NO_MEMORY. */
 int pd_plan_blocks(pd_plan *plan, int64_t block_size);
 
 #endif

@@ -1,0 +1,28 @@
+/* shapes.h - how a parameter's shape becomes the one that block preconditioners see: which dimensions are merged, which blocks it is cut into
+ * and how large their statistics are. Shared by the optimizers that keep a matrix for each dimension of a block. Pure; any thread.
+ * Source: google_shampoo's page, section 3. */
+#ifndef PD_SHAPES_H
+#define PD_SHAPES_H
+
+#include "plan.h"
+
+/* `shape` with neighbouring dimensions merged while their product is at most `limit`; dimensions of size 1 disappear (if all are 1: one
+ * of them stays). With a limit of at most 0 only those disappear. A scalar, and a shape without elements, stay as they are. The elements are the
+ * same, and in the same order. */
+pd_shape pd_shape_merged(const pd_shape *shape, int64_t limit);
+
+/* Some dimension is larger than `limit`. */
+bool pd_shape_exceeds(const pd_shape *shape, int64_t limit);
+
+/* Side of the largest block of `shape`; 0 of a scalar and of a shape without elements. */
+int64_t pd_shape_largest_side(const pd_shape *shape, int64_t block_size);
+
+/* Statistics of a plan whose shape was cut into blocks: number block * rank + dimension. */
+int64_t pd_statistics_count(const pd_plan *plan);
+int64_t pd_statistics_side(const pd_plan *plan, int64_t number);
+
+/* Are the blocks of `shape` such that matrices of each side, and products with them, can be addressed? Wants a shape with elements.
+ * PD_INVALID_ARGUMENT: no; the text, about the parameter `name`, says which is too large. */
+int pd_shape_check_blocks(const char *name, const pd_shape *shape, int64_t block_size, pd_error *err);
+
+#endif

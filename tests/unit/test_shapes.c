@@ -1,0 +1,152 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "partition.h"
+#include "shapes.h"
+
+static const pd_shape shapes[] = {
+    { 0, { 0 } }, { 1, { 1 } }, { 1, { 10 } }, { 2, { 7, 5 } }, { 2, { 1, 9 } }, { 3, { 1, 1, 1 } }, { 4, { 2, 5, 3, 4 } }, { 4, { 1, 6, 1, 6 } },
+    { 8, { 2, 1, 2, 1, 2, 1, 2, 1 } }, { 8, { 2, 2, 2, 2, 2, 2, 2, 3 } },
+};
+enum { SHAPES = sizeof shapes / sizeof shapes[0], MOST_LIMIT = 60 };
+
+static int64_t elements_of(const pd_shape *shape)
+{
+    int64_t n = 0;
+
+    assert_int_equal(pd_shape_elements(shape, &n), PD_OK);
+    return n;
+}
+
+static void merging_keeps_the_elements(void **state)
+{
+    (void)state;
+    for (int s = 0; s < SHAPES; s++)
+        for (int64_t limit = -1; limit <= MOST_LIMIT; limit++) {
+            pd_shape merged = pd_shape_merged(&shapes[s], limit);
+            assert_int_equal(elements_of(&merged), elements_of(&shapes[s]));
+        }
+}
+
+static void merged_dimensions_are_within_the_limit_or_were_not_merged(void **state)
+{
+    (void)state;
+    for (int s = 0; s < SHAPES; s++)
+        for (int64_t limit = -1; limit <= MOST_LIMIT; limit++) {
+            pd_shape merged = pd_shape_merged(&shapes[s], limit);
+            for (int d = 0; d < merged.rank; d++) {
+                bool own = merged.dim[d] == 1;
+                for (int e = 0; e < shapes[s].rank; e++) own |= merged.dim[d] == shapes[s].dim[e];
+                assert_true(own || merged.dim[d] <= limit);
+            }
+        }
+}
+
+static void no_two_neighbours_could_still_be_merged(void **state)
+{
+    (void)state;
+    for (int s = 0; s < SHAPES; s++)
+        for (int64_t limit = 1; limit <= MOST_LIMIT; limit++) {
+            pd_shape merged = pd_shape_merged(&shapes[s], limit);
+            for (int d = 0; d + 1 < merged.rank; d++) assert_true(merged.dim[d] * merged.dim[d + 1] > limit);
+        }
+}
+
+static void without_a_limit_only_dimensions_of_1_disappear(void **state)
+{
+    pd_shape merged = pd_shape_merged(&(pd_shape){ 4, { 1, 6, 1, 6 } }, 0);
+
+    (void)state;
+    assert_true(pd_shape_equal(&merged, &(pd_shape){ 2, { 6, 6 } }));
+    merged = pd_shape_merged(&(pd_shape){ 3, { 1, 1, 1 } }, -1);
+    assert_true(pd_shape_equal(&merged, &(pd_shape){ 1, { 1 } }));
+}
+
+static void a_shape_without_elements_stays_as_it_is(void **state)
+{
+    pd_shape empty = { 3, { 4, 0, 2 } }, merged = pd_shape_merged(&empty, 100);
+
+    (void)state;
+    assert_true(pd_shape_equal(&merged, &empty));
+    assert_int_equal(pd_shape_largest_side(&empty, 3), 0);
+}
+
+static void dimensions_whose_product_does_not_fit_are_not_merged(void **state)
+{
+    pd_shape large = { 3, { 0, 0, 0 } };
+
+    (void)state;
+    for (int d = 0; d < 3; d++) large.dim[d] = (int64_t)1 << 40;
+    large = pd_shape_merged(&large, INT64_MAX);
+    assert_int_equal(large.rank, 3);
+}
+
+static void the_largest_side_is_that_of_the_largest_block(void **state)
+{
+    (void)state;
+    for (int s = 0; s < SHAPES; s++)
+        for (int64_t size = -1; size <= 11; size++) {
+            int64_t largest = 0;
+            for (int64_t b = 0; b < pd_partition_count(&shapes[s], size); b++) {
+                pd_block block = pd_partition_block(&shapes[s], size, b);
+                for (int d = 0; d < shapes[s].rank; d++)
+                    if (block.size[d] > largest) largest = block.size[d];
+            }
+            assert_int_equal(pd_shape_largest_side(&shapes[s], size), largest);
+        }
+}
+
+static void a_block_size_of_0_cuts_nothing(void **state)
+{
+    (void)state;
+    for (int s = 0; s < SHAPES; s++) {
+        pd_block block = pd_partition_block(&shapes[s], 0, 0);
+        assert_int_equal(pd_partition_count(&shapes[s], 0), 1);
+        assert_int_equal(pd_block_elements(&block, shapes[s].rank), elements_of(&shapes[s]));
+    }
+}
+
+static void matrices_that_cannot_be_addressed_are_refused_by_name(void **state)
+{
+    pd_shape wide = { 2, { (int64_t)1 << 31, 2 } }, deep = { 4, { 4096, 4096, 4096, 2 } };
+    pd_error err;
+
+    (void)state;
+    assert_int_equal(pd_shape_check_blocks("emb", &wide, 0, &err), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "emb"));
+    assert_non_null(strstr(err.text, "2147483648"));
+    assert_int_equal(pd_shape_check_blocks("emb", &wide, 128, &err), PD_OK);
+    assert_int_equal(pd_shape_check_blocks("deep", &deep, 0, &err), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "deep"));
+    assert_int_equal(pd_shape_check_blocks("deep", &deep, 128, &err), PD_OK);
+}
+
+static void a_limit_is_exceeded_by_what_is_above_it(void **state)
+{
+    (void)state;
+    assert_false(pd_shape_exceeds(&(pd_shape){ 2, { 3, 5 } }, 5));
+    assert_true(pd_shape_exceeds(&(pd_shape){ 2, { 6, 5 } }, 5));
+    assert_false(pd_shape_exceeds(&(pd_shape){ 0, { 0 } }, 0));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(merging_keeps_the_elements),
+        cmocka_unit_test(merged_dimensions_are_within_the_limit_or_were_not_merged),
+        cmocka_unit_test(no_two_neighbours_could_still_be_merged),
+        cmocka_unit_test(without_a_limit_only_dimensions_of_1_disappear),
+        cmocka_unit_test(a_shape_without_elements_stays_as_it_is),
+        cmocka_unit_test(dimensions_whose_product_does_not_fit_are_not_merged),
+        cmocka_unit_test(the_largest_side_is_that_of_the_largest_block),
+        cmocka_unit_test(a_block_size_of_0_cuts_nothing),
+        cmocka_unit_test(matrices_that_cannot_be_addressed_are_refused_by_name),
+        cmocka_unit_test(a_limit_is_exceeded_by_what_is_above_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
