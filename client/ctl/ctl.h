@@ -15,7 +15,7 @@ enum { PD_EXIT_OK = 0, PD_EXIT_REFUSED = 1, PD_EXIT_USAGE = 2, PD_EXIT_UNREACHAB
 typedef struct pd_ctl {
     const char *server;             /* --server; NULL: not given, the client library's own default */
     double      timeout;            /* --timeout, seconds */
-    bool        json, quiet, verbose, local;
+    bool        json, quiet, verbose, local, state;
     double      within;             /* drain: seconds that open rounds may take */
     int64_t     workers, tensors, floats, rounds;   /* bench */
     char       *rules[PD_CTL_RULES];            /* plan */

@@ -9,7 +9,7 @@
 
 const char *argp_program_version = "paramctl " PD_VERSION;
 
-enum { KEY_LOCAL = 256, KEY_WITHIN, KEY_WORKERS, KEY_TENSORS, KEY_FLOATS, KEY_ROUNDS, KEY_RULE };
+enum { KEY_LOCAL = 256, KEY_STATE, KEY_WITHIN, KEY_WORKERS, KEY_TENSORS, KEY_FLOATS, KEY_ROUNDS, KEY_RULE };
 
 static const struct argp_option common_options[] = {
     { "server",  's', "URL",     0, "Daemon to talk to: tcp://host:port or unix:///path (default: $PARAMD_URL, else tcp://127.0.0.1:7070)", 1 },
@@ -31,6 +31,7 @@ static const struct argp_option params_options[] = {
 };
 static const struct argp_option replay_options[] = {
     { "local",   KEY_LOCAL, NULL, 0, "Run the optimizer in this process instead of through a daemon", 0 },
+    { "state",   KEY_STATE, NULL, 0, "With --local: also compare recorded optimizer state", 0 },
     { "verbose", 'v',       NULL, 0, "Also show each parameter's largest error", 0 },
     { 0 }
 };
@@ -124,6 +125,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case 'q':         ctl->quiet = true; break;
     case 'v':         ctl->verbose = true; break;
     case KEY_LOCAL:   ctl->local = true; break;
+    case KEY_STATE:   ctl->state = true; break;
     case KEY_WITHIN:  ctl->within = seconds(arg, state); break;
     case KEY_WORKERS: ctl->workers = number(arg, 1, 256, state); break;
     case KEY_TENSORS: ctl->tensors = number(arg, 1, 1 << 20, state); break;

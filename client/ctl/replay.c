@@ -32,6 +32,20 @@ static int play_routine(pd_replay_result *out, pd_trace *trace, const pd_replay_
     return pd_replay_routine(out, trace);
 }
 
+static int play_local(pd_replay_result *out, const pd_trace *trace, const pd_recipe *recipe, bool with_state)
+{
+    pd_replay_state *state = NULL;
+    int rc = with_state ? pd_replay_state_new(&state, trace, &out->why) : PD_OK;
+
+    if (rc == PD_OK) rc = pd_replay_local(trace, recipe, out->verdicts, state, &out->why);
+    if (rc == PD_OK && state != NULL) {
+        out->state = *pd_replay_state_verdict(state);
+        snprintf(out->state_worst, sizeof out->state_worst, "%s", pd_replay_state_worst(state));
+    }
+    pd_replay_state_free(state);
+    return rc;
+}
+
 static int play_recipe(pd_replay_result *out, pd_trace *trace, pd_recipe *recipe, const pd_replay_options *options)
 {
     const json_t *config = NULL;
@@ -42,7 +56,7 @@ static int play_recipe(pd_replay_result *out, pd_trace *trace, pd_recipe *recipe
     if (rc == PD_OK) rc = pd_trace_check(trace, &out->why);
     if (rc == PD_OK && keep_names(out, trace) != PD_OK) rc = pd_fail(&out->why, PD_NO_MEMORY, "out of memory");
     if (rc != PD_OK) return rc;
-    if (options->local) return pd_replay_local(trace, recipe, out->verdicts, &out->why);
+    if (options->local) return play_local(out, trace, recipe, options->state);
     return pd_replay_server(trace, recipe, options->server, options->timeout, out->verdicts, &out->why);
 }
 
@@ -67,6 +81,11 @@ static void name_after_file(pd_replay_result *out, const char *path)
     snprintf(out->system, sizeof out->system, "?");
 }
 
+static bool state_fails(const pd_replay_result *r)
+{
+    return r->state.compared > 0 && !pd_verdict_holds(&r->state, r->state_tolerance);
+}
+
 void pd_replay_file(pd_replay_result *out, const char *path, const pd_replay_options *options)
 {
     pd_trace *trace = NULL;
@@ -79,6 +98,7 @@ void pd_replay_file(pd_replay_result *out, const char *path, const pd_replay_opt
         snprintf(out->name, sizeof out->name, "%s", pd_trace_case(trace));
         out->steps = pd_trace_steps(trace);
         out->tolerance = pd_trace_tolerance(trace);
+        out->state_tolerance = pd_trace_state_tolerance(trace);
         rc = play(out, trace, options);
         pd_trace_close(trace);
     }
@@ -86,7 +106,7 @@ void pd_replay_file(pd_replay_result *out, const char *path, const pd_replay_opt
     if (rc != PD_OK) return;
     out->why = (pd_error){ 0 };
     for (size_t i = 0; i < out->n; i++) pd_verdict_fold(&out->verdict, &out->verdicts[i]);
-    if (pd_verdict_holds(&out->verdict, out->tolerance)) out->outcome = PD_REPLAY_OK;
+    if (pd_verdict_holds(&out->verdict, out->tolerance) && !state_fails(out)) out->outcome = PD_REPLAY_OK;
 }
 
 void pd_replay_result_free(pd_replay_result *result)
@@ -124,10 +144,12 @@ static void print_line(const pd_replay_result *r, bool verbose)
 {
     printf("%-16s %-30s %4d %s  ", r->system, r->name, (int)(r->cases ? (int64_t)r->n : r->steps), r->cases ? "cases" : "steps");
     if (r->verdict.compared > 0) printf("error %8.2e  tolerance %8.2e  ", r->verdict.error, r->tolerance);
+    if (r->state.compared > 0) printf("state %8.2e  tolerance %8.2e  ", r->state.error, r->state_tolerance);
     printf("%s", outcome_words[r->outcome]);
     if (r->why.text[0] != '\0') printf(": %s", r->why.text);
     else if (r->outcome == PD_REPLAY_FAILED && r->verdict.compared == 0) printf(": the trace records no weights to compare with");
     else if (r->outcome == PD_REPLAY_FAILED && r->cases) printf(": %s", r->params[r->verdict.param]);
+    else if (r->outcome == PD_REPLAY_FAILED && pd_verdict_holds(&r->verdict, r->tolerance)) printf(": %s", r->state_worst);
     else if (r->outcome == PD_REPLAY_FAILED) printf(": %s after step %d", r->params[r->verdict.param], (int)r->verdict.step);
     printf("\n");
     if (verbose && r->outcome != PD_REPLAY_SKIPPED) print_params(r);
@@ -151,6 +173,11 @@ static json_t *params_json(const pd_replay_result *r)
     return list;
 }
 
+static json_t *state_json(const pd_replay_result *r)
+{
+    return json_pack("{s:o, s:o, s:s}", "error", number_or_null(r->state.error), "tolerance", number_or_null(r->state_tolerance), "worst", r->state_worst);
+}
+
 static json_t *result_json(const pd_replay_result *r, bool verbose)
 {
     bool compared = r->verdict.compared > 0;
@@ -158,6 +185,7 @@ static json_t *result_json(const pd_replay_result *r, bool verbose)
                                "error", compared ? number_or_null(r->verdict.error) : json_null(),
                                "tolerance", number_or_null(r->tolerance), "outcome", outcome_words[r->outcome]);
 
+    if (r->state.compared > 0) json_object_set_new(object, "state", state_json(r));
     if (r->cases) json_object_set_new(object, "cases", json_integer((json_int_t)r->n));
     if (r->why.text[0] != '\0') json_object_set_new(object, "why", json_string(r->why.text));
     if (verbose) json_object_set_new(object, "params", params_json(r));
@@ -240,9 +268,13 @@ static void strip_slashes(char *path)
 
 int pd_ctl_replay(const pd_ctl *ctl)
 {
-    report rep = { .ctl = ctl, .options = { ctl->local, ctl->server, ctl->timeout } };
+    report rep = { .ctl = ctl, .options = { ctl->local, ctl->state, ctl->server, ctl->timeout } };
     pd_error err = { 0 };
 
+    if (ctl->state && !ctl->local) {
+        fprintf(stderr, "paramctl replay: --state compares what only this process has: add --local\n");
+        return PD_EXIT_USAGE;
+    }
     if (ctl->json && ((rep.traces = json_array()) == NULL || (rep.summaries = json_array()) == NULL)) return PD_EXIT_REFUSED;
     if (!ctl->local && pd_operator_probe(ctl->server, ctl->timeout, &err) != PD_OK) return pd_ctl_fail(ctl, &err);
     for (int i = 0; i < ctl->n_args; i++) {

@@ -4,6 +4,7 @@
 
 #include "judge.h"
 #include "recipe.h"
+#include "replay_state.h"
 #include "trace.h"
 
 /* Both play a checked trace from its initial weights, step by step, and note in verdicts[parameter] how far the weights are from
@@ -11,8 +12,8 @@
  * PD_UNIMPLEMENTED: cannot be played this way (why); PD_FAILED_PRECONDITION: an error came where none was recorded, or the reverse;
  * other codes: what the optimizer or the server said. */
 
-/* With the optimizer library in this process. Averages need a server. */
-int pd_replay_local(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *verdicts, pd_error *err);
+/* With the optimizer library in this process. Averages need a server. `state`: NULL, or compares recorded state, too. */
+int pd_replay_local(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *verdicts, pd_replay_state *state, pd_error *err);
 
 /* Through the daemon at `url` (NULL: the client's default): a job `replay/<case>/<nonce>` of as many workers as the trace has replicas pushes
  * every gradient, pulls the weights of every step, asks the daemon whether it counted as many contributions as were sent, and drops the
@@ -28,6 +29,9 @@ typedef struct pd_replay_result {
     bool        cases;          /* not a run: numbered cases of a routine, which count as parameters here */
     double      tolerance;
     pd_verdict  verdict;        /* over all parameters and steps; compared == 0 where it was not played to the end */
+    double      state_tolerance;
+    pd_verdict  state;          /* over all recorded tensors of state; compared == 0 where there are none, or nobody asked */
+    char        state_worst[256];
     pd_error    why;            /* of PD_REPLAY_FAILED (may be PD_OK: the weights differ) and PD_REPLAY_SKIPPED */
     size_t      n;              /* parameters or cases, and what was seen of each: for --verbose */
     char      **params;
@@ -36,6 +40,7 @@ typedef struct pd_replay_result {
 
 typedef struct pd_replay_options {
     bool        local;
+    bool        state;          /* also compare recorded state; local alone */
     const char *server;
     double      timeout;
 } pd_replay_options;

@@ -69,7 +69,7 @@ static int take_step(play *p, int64_t step, int rate, pd_error *err)
     return PD_OK;
 }
 
-int pd_replay_local(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *verdicts, pd_error *err)
+int pd_replay_local(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *verdicts, pd_replay_state *state, pd_error *err)
 {
     play p = { 0 };
     int rate = pd_hypers_find(recipe->hypers.row, recipe->rate);
@@ -83,6 +83,7 @@ int pd_replay_local(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *
             if (!pd_trace_weights(trace, step, i, p.recorded)) continue;
             pd_verdict_add(&verdicts[i], i, step, pd_relative_error(p.weights[i], p.recorded, p.params[i].elements, 0));
         }
+        if (rc == PD_OK && state != NULL) rc = pd_replay_state_compare(state, p.model, step, err);
     }
     free_play(&p);
     return rc;

@@ -22,7 +22,7 @@ struct pd_trace {
     char            system[64], name[128];
     json_t         *config;
     int64_t         steps;
-    double          tolerance;
+    double          tolerance, state_tolerance;
     bool            recorded[PD_TRACE_MAX_STEPS + 1];   /* weights after this step are in the file */
     bool            fails[PD_TRACE_MAX_STEPS + 1];
     bool            averages, nonfinite;
@@ -205,11 +205,14 @@ static int read_real(const pd_trace *trace, const char *name, double preset, dou
 static int read_tolerance(pd_trace *trace, pd_error *err)
 {
     bool meta = strcmp(trace->system, "meta_shampoo") == 0 && pd_safetensors_meta(trace->tensors, "noise_bc32") != NULL;
-    double noise;
+    double noise, state_noise;
     int rc = read_real(trace, meta ? "noise_bc32" : "noise", 0, 0, 1e30, &noise, err);
 
+    if (rc == PD_OK) rc = read_real(trace, "noise_state", -1, 0, 1e30, &state_noise, err);
+    if (rc != PD_OK) return rc;
     trace->tolerance = (meta ? 3 : 10) * noise + 1e-6;
-    return rc;
+    trace->state_tolerance = state_noise < 0 ? trace->tolerance : 10 * state_noise + 1e-6;
+    return PD_OK;
 }
 
 /* JSON inside the metadata: an object or list, NULL where there is none. Gives. */
@@ -284,6 +287,7 @@ const char   *pd_trace_system(const pd_trace *trace)    { return trace->system; 
 const char   *pd_trace_case(const pd_trace *trace)      { return trace->name; }
 int64_t       pd_trace_steps(const pd_trace *trace)     { return trace->steps; }
 double        pd_trace_tolerance(const pd_trace *trace) { return trace->tolerance; }
+double        pd_trace_state_tolerance(const pd_trace *trace) { return trace->state_tolerance; }
 
 int pd_trace_config(pd_trace *trace, const json_t **out, pd_error *err)
 {
@@ -525,6 +529,14 @@ bool pd_trace_rate(const pd_trace *trace, int64_t step, double *rate)
 
     if (tensor != NULL) *rate = value_at(trace, tensor, index);
     return tensor != NULL;
+}
+
+const char *pd_trace_tensor_name(const pd_trace *trace, size_t i)
+{
+    size_t n;
+    const pd_st_tensor *tensors = pd_safetensors_tensors(trace->tensors, &n);
+
+    return i < n ? tensors[i].name : NULL;
 }
 
 bool pd_trace_tensor(const pd_trace *trace, const char *name, pd_shape *shape)

@@ -32,6 +32,8 @@ const char   *pd_trace_case(const pd_trace *trace);
 int64_t       pd_trace_steps(const pd_trace *trace);
 /* Largest relative error that a replay may have: 10 * noise + 1e-6; meta_shampoo 3 * noise_bc32 + 1e-6. */
 double        pd_trace_tolerance(const pd_trace *trace);
+/* The same for recorded state: 10 * noise_state + 1e-6 where the trace has that, else pd_trace_tolerance. */
+double        pd_trace_state_tolerance(const pd_trace *trace);
 /* Upstream's hyperparameters, a JSON object; borrowed. PD_INVALID_ARGUMENT: there are none, or not as JSON. */
 int           pd_trace_config(pd_trace *trace, const json_t **out, pd_error *err);
 
@@ -58,8 +60,10 @@ bool pd_trace_average(const pd_trace *trace, int64_t step, int replica, size_t p
 /* The recorded learning rate of a step; false: the rate is constant. */
 bool pd_trace_rate(const pd_trace *trace, int64_t step, double *rate);
 
-/* ---- any tensor by its name: for files of numbered cases, which pd_trace_check refuses ---- */
+/* ---- any tensor by its name: recorded state, and files of numbered cases, which pd_trace_check refuses ---- */
 
+/* Names in the order of the file, i = 0, 1 ... NULL: there are no more. Borrowed. */
+const char *pd_trace_tensor_name(const pd_trace *trace, size_t i);
 /* False: there is none of that name, or its elements are no numbers. */
 bool pd_trace_tensor(const pd_trace *trace, const char *name, pd_shape *shape);
 /* Copies one that pd_trace_tensor has found to `at` (the elements of its shape). */

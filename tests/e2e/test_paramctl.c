@@ -115,7 +115,7 @@ static void exit_status_is_3_where_nobody_listens(void **state)
 static void exit_status_is_2_for_what_cannot_be_meant(void **state)
 {
     static const char *const lines[] = { "", "nonsense", "ping --loud", "params", "drop", "replay", "ping extra", "status --timeout never",
-                                         "bench disk", "bench net --rounds 2", "plan", "plan a b" };
+                                         "bench disk", "bench net --rounds 2", "plan", "plan a b", "replay --state x" };
     (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         if (paramctl("%s", lines[i]) != 2) fail_msg("paramctl %s:\n%s", lines[i], output);

@@ -1,0 +1,276 @@
+/* When is recorded optimizer state what a replay has? */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "oom.h"
+#include "replay.h"
+#include "tracefile.h"
+
+/* Two steps of sgd with momentum 0.5 and lr 0.5 on a matrix: b = g, w - 0.5 b; then b = 0.5 b + g. */
+static const float w0[4] = { 1, 2, 3, 4 }, g1[4] = { 2, 4, 0, 8 }, w1[4] = { 0, 0, 3, 0 }, g2[4] = { 8, -2, 1, 0 }, w2[4] = { -4.5f, 0, 2.5f, -2 };
+static const float b1[4] = { 2, 4, 0, 8 }, b2[4] = { 9, 0, 1, 4 };
+
+static void add(tracefile *file, const char *name, const float *values)
+{
+    tracefile_add(file, name, values, 4);
+    file->entry[file->n - 1].shape = (pd_shape){ .rank = 2, .dim = { 2, 2 } };
+}
+
+static tracefile momentum_file(void)
+{
+    tracefile file = { 0 };
+
+    tracefile_meta(&file, "system", "torch_optim");
+    tracefile_meta(&file, "case", "by_hand");
+    tracefile_meta(&file, "steps", "2");
+    tracefile_meta(&file, "noise", "0");
+    tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": 0.5, \"momentum\": 0.5}");
+    add(&file, "param/0000/w", w0);
+    add(&file, "grad/0001/w", g1);
+    add(&file, "param/0001/w", w1);
+    add(&file, "grad/0002/w", g2);
+    add(&file, "param/0002/w", w2);
+    return file;
+}
+
+static pd_replay_result replayed(const tracefile *file, bool with_state)
+{
+    pd_replay_result result;
+    char path[64];
+
+    tracefile_write(file, path);
+    pd_replay_file(&result, path, &(pd_replay_options){ .local = true, .state = with_state });
+    unlink(path);
+    return result;
+}
+
+static void assert_outcome(const tracefile *file, pd_replay_outcome outcome, const char *part_of_why)
+{
+    pd_replay_result r = replayed(file, true);
+
+    if (r.outcome != outcome) fail_msg("outcome %d, state error %g: %s", r.outcome, r.state.error, r.why.text);
+    if (strstr(r.why.text, part_of_why) == NULL) fail_msg("\"%s\" does not say \"%s\"", r.why.text, part_of_why);
+    pd_replay_result_free(&r);
+}
+
+static void the_same_state_is_ok_at_the_steps_that_have_it(void **state)
+{
+    tracefile file = momentum_file();
+    pd_replay_result r;
+
+    (void)state;
+    add(&file, "state/0001/w/momentum", b1);
+    add(&file, "state/0002/w/momentum", b2);
+    r = replayed(&file, true);
+    if (r.outcome != PD_REPLAY_OK) fail_msg("%s", r.why.text);
+    assert_true(r.state.compared == 2 && r.state.error == 0);
+    pd_replay_result_free(&r);
+}
+
+static void another_state_fails_by_name_though_the_weights_agree(void **state)
+{
+    static const float off[4] = { 9, 0, 1, 4.001f };
+    tracefile file = momentum_file();
+    pd_replay_result r;
+
+    (void)state;
+    add(&file, "state/0001/w/momentum", b1);
+    add(&file, "state/0002/w/momentum", off);
+    r = replayed(&file, true);
+    assert_int_equal(r.outcome, PD_REPLAY_FAILED);
+    assert_true(r.verdict.error == 0 && fabs(r.state.error - 1e-3 / sqrt(98)) < 1e-6);
+    assert_string_equal(r.state_worst, "state/0002/w/momentum");
+    pd_replay_result_free(&r);
+    r = replayed(&file, false);
+    assert_int_equal(r.outcome, PD_REPLAY_OK);
+    assert_int_equal(r.state.compared, 0);
+    pd_replay_result_free(&r);
+}
+
+static void state_has_a_noise_of_its_own(void **state)
+{
+    static const float off[4] = { 9, 0, 1, 4.001f }, w_off[4] = { -4.5f, 0, 2.5f, -2.001f };
+    tracefile file = momentum_file();
+
+    (void)state;
+    add(&file, "state/0002/w/momentum", off);
+    tracefile_meta(&file, "noise_state", "1e-4");
+    assert_outcome(&file, PD_REPLAY_OK, "");
+    tracefile_meta(&file, "noise", "1e-4");
+    tracefile_meta(&file, "noise_state", "1e-6");
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+    tracefile_meta(&file, "noise", "0");
+    tracefile_meta(&file, "noise_state", "1e-4");
+    file.entry[4].at = w_off;
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+}
+
+static void without_recorded_state_weights_are_judged_alone(void **state)
+{
+    tracefile file = momentum_file();
+
+    (void)state;
+    assert_outcome(&file, PD_REPLAY_OK, "");
+}
+
+/* Entry 5 to 7: codes, buckets, diagonal of b2. */
+static const int16_t codes[4] = { 0, 0, 2, 0 };
+static const float bucket[2] = { .5f, 7 }, diagonal[2] = { 9, 4 };
+
+static tracefile quantized_file(void)
+{
+    tracefile file = momentum_file();
+
+    tracefile_add_typed(&file, "state/0002/w/momentum/quantized", PD_ST_I16, codes, 4);
+    file.entry[5].shape = (pd_shape){ .rank = 2, .dim = { 2, 2 } };
+    tracefile_add(&file, "state/0002/w/momentum/bucket_size", bucket, 2);
+    tracefile_add(&file, "state/0002/w/momentum/diagonal", diagonal, 2);
+    return file;
+}
+
+static void quantized_state_is_compared_as_what_it_stands_for(void **state)
+{
+    static const int16_t other_codes[4] = { 0, 0, 3, 0 };
+    static const float other_diagonal[2] = { 9, 5 }, other_bucket[2] = { .75f, 7 };
+    tracefile file = quantized_file();
+    pd_replay_result r = replayed(&file, true);
+
+    (void)state;
+    if (r.outcome != PD_REPLAY_OK) fail_msg("error %g: %s", r.state.error, r.why.text);
+    assert_int_equal(r.state.compared, 1);
+    pd_replay_result_free(&r);
+    file.entry[5].at = other_codes;
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+    file = quantized_file(), file.entry[6].at = other_bucket;
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+    file = quantized_file(), file.entry[7].at = other_diagonal;
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+}
+
+static void a_quantized_vector_has_one_bucket(void **state)
+{
+    static const float v0[2] = { 1, 1 }, v1[2] = { 0, -1 }, gv[2] = { 2, 4 }, one[1] = { 2 };
+    static const int8_t vector_codes[2] = { 1, 2 };
+    tracefile file = momentum_file();
+
+    (void)state;
+    memset(file.entry, 0, sizeof file.entry), file.n = 0;
+    tracefile_meta(&file, "steps", "1");
+    tracefile_add(&file, "param/0000/v", v0, 2);
+    tracefile_add(&file, "grad/0001/v", gv, 2);
+    tracefile_add(&file, "param/0001/v", v1, 2);
+    tracefile_add_typed(&file, "state/0001/v/momentum/quantized", PD_ST_I8, vector_codes, 2);
+    tracefile_add(&file, "state/0001/v/momentum/bucket_size", one, 0);
+    assert_outcome(&file, PD_REPLAY_OK, "");
+}
+
+static void quantized_state_without_its_parts_fails(void **state)
+{
+    tracefile file = quantized_file();
+
+    (void)state;
+    strcpy(file.entry[6].name, "elsewhere");
+    assert_outcome(&file, PD_REPLAY_FAILED, "momentum/bucket_size: missing");
+    file = quantized_file(), file.entry[6].shape.dim[0] = 1, file.entry[6].bytes = 4;
+    assert_outcome(&file, PD_REPLAY_FAILED, "momentum/bucket_size: expected 2 elements");
+    file = quantized_file(), file.entry[5].shape.rank = 0, file.entry[5].bytes = 2;
+    assert_outcome(&file, PD_REPLAY_FAILED, "expected codes of a vector or matrix");
+    file = quantized_file(), file.entry[5].shape = (pd_shape){ .rank = 2, .dim = { 2, 1 } }, file.entry[5].bytes = 4;
+    file.entry[6].shape.dim[0] = 1, file.entry[6].bytes = 4;
+    assert_outcome(&file, PD_REPLAY_FAILED, "not square");
+}
+
+static void state_without_a_slot_must_be_zero(void **state)
+{
+    static const float zeros[4] = { 0 };
+    tracefile file = momentum_file();
+
+    (void)state;
+    add(&file, "state/0001/w/statistics/3", zeros);
+    assert_outcome(&file, PD_REPLAY_OK, "");
+    file.entry[5].at = b1;
+    assert_outcome(&file, PD_REPLAY_FAILED, "state/0001/w/statistics/3: the optimizer keeps no slot statistics with number 3");
+    strcpy(file.entry[5].name, "state/0001/w/momentum/3");
+    assert_outcome(&file, PD_REPLAY_FAILED, "no slot momentum with number 3");
+}
+
+static void state_of_another_size_fails(void **state)
+{
+    tracefile file = momentum_file();
+
+    (void)state;
+    tracefile_add(&file, "state/0001/w/momentum", b1, 3);
+    assert_outcome(&file, PD_REPLAY_FAILED, "state/0001/w/momentum");
+}
+
+static void state_of_no_parameter_or_step_fails(void **state)
+{
+    static const char *const names[] = { "state/0001/v/momentum", "state/0001/w", "state/momentum", "state/1/w/momentum", "state/0003/w/momentum", "state/0000/w/momentum" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        tracefile file = momentum_file();
+        add(&file, names[i], b1);
+        assert_outcome(&file, PD_REPLAY_FAILED, names[i]);
+    }
+}
+
+static void state_belongs_to_the_longest_name(void **state)
+{
+    static const float none[4] = { 0 };
+    tracefile file = momentum_file();
+
+    (void)state;
+    add(&file, "param/0000/w/momentum", w0);
+    add(&file, "param/0001/w/momentum", w0);
+    add(&file, "param/0002/w/momentum", w0);
+    add(&file, "state/0001/w/momentum/momentum", none);          /* of w/momentum, which had no gradient */
+    add(&file, "state/0001/w/momentum", b1);
+    assert_outcome(&file, PD_REPLAY_OK, "");
+}
+
+static void without_memory_it_fails_and_leaks_nothing(void **state)
+{
+    tracefile file = quantized_file();
+    char path[64];
+    int64_t n = 0;
+
+    (void)state;
+    for (bool failed = true; failed; n++) {
+        pd_replay_result r;
+        tracefile_write(&file, path);
+        oom_arm(n);
+        pd_replay_file(&r, path, &(pd_replay_options){ .local = true, .state = true });
+        failed = oom_disarm();
+        unlink(path);
+        assert_int_equal(r.outcome, failed ? PD_REPLAY_FAILED : PD_REPLAY_OK);
+        pd_replay_result_free(&r);
+    }
+    assert_true(n > 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_same_state_is_ok_at_the_steps_that_have_it),
+        cmocka_unit_test(another_state_fails_by_name_though_the_weights_agree),
+        cmocka_unit_test(state_has_a_noise_of_its_own),
+        cmocka_unit_test(without_recorded_state_weights_are_judged_alone),
+        cmocka_unit_test(quantized_state_is_compared_as_what_it_stands_for),
+        cmocka_unit_test(a_quantized_vector_has_one_bucket),
+        cmocka_unit_test(quantized_state_without_its_parts_fails),
+        cmocka_unit_test(state_without_a_slot_must_be_zero),
+        cmocka_unit_test(state_of_another_size_fails),
+        cmocka_unit_test(state_of_no_parameter_or_step_fails),
+        cmocka_unit_test(state_belongs_to_the_longest_name),
+        cmocka_unit_test(without_memory_it_fails_and_leaks_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
