@@ -97,7 +97,7 @@ static int set_hyper(pd_rule *rule, char *word, pd_error *err)
     *equals = '\0';
     rc = pd_hypers_set(&rule->hypers, word, equals + 1, &why);
     if (rc == PD_OK) return PD_OK;
-    return pd_fail(err, PD_INVALID_ARGUMENT, "rule \"%.100s\": %.300s", rule->text, why.text);
+    return pd_fail(err, rc == PD_NO_MEMORY ? rc : PD_INVALID_ARGUMENT, "rule \"%.100s\": %.300s", rule->text, why.text);
 }
 
 /* `words`: a copy of the text, cut up on the way. */

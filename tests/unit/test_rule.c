@@ -1,5 +1,6 @@
 /* Rules: globs and what stands behind them. */
 #include "optim.h"
+#include "oom.h"
 #include "rule.h"
 
 #include <fnmatch.h>
@@ -72,6 +73,63 @@ static void reads_hyperparameters(void **state)
     pd_rules_free(rules, n);
 }
 
+static void reads_schedules(void **state)
+{
+    static char *const text[] = { (char *)"* sgd lr=linear_warmup(peak=0.5,warmup_steps=2) momentum=table(0.5,0.25)" };
+    pd_rule *rules;
+    size_t n;
+    double value[PD_MAX_HYPERS];
+
+    (void)state;
+    assert_int_equal(pd_rules_parse(&rules, &n, text, 1, pd_rows, NULL), PD_OK);
+    pd_hypers_at(&rules[0].hypers, 1, value);
+    assert_true(value[pd_hypers_find(rules[0].hypers.row, "lr")] == 0.5);
+    assert_true(value[pd_hypers_find(rules[0].hypers.row, "momentum")] == 0.25);
+    pd_rules_free(rules, n);
+}
+
+static void refuses_schedules_by_rule_and_reason(void **state)
+{
+    static const char *const bad[][2] = {
+        { "* sgd lr=cosine(peak=1)", "lr of sgd: missing argument \"steps\"" },
+        { "* sgd lr=table(1,-1)", "is -1 at count 1, outside its range" },
+        { "* sgd momentum=table(0.9,0)", "momentum cannot change from 0.9 to 0" },
+        { "* sgd lr=cosine(peak=1, steps=2)", "parenthesis" },
+    };
+    pd_error err;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char *const text[] = { (char *)bad[i][0] };
+        pd_rule *rules;
+        size_t n;
+        assert_int_equal(pd_rules_parse(&rules, &n, text, 1, pd_rows, &err), PD_INVALID_ARGUMENT);
+        if (strstr(err.text, bad[i][0]) == NULL || strstr(err.text, bad[i][1]) == NULL) fail_msg("%s", err.text);
+    }
+}
+
+static void without_memory_reads_no_schedule(void **state)
+{
+    static char *const text[] = { (char *)"w sgd lr=table(1,2)", (char *)"* sgd lr=cosine(peak=1,steps=3)" };
+    int64_t allocations;
+
+    (void)state;
+    for (allocations = 0; ; allocations++) {
+        pd_rule *rules = NULL;
+        size_t n = 0;
+        bool failed;
+        int rc;
+        oom_arm(allocations);
+        rc = pd_rules_parse(&rules, &n, text, 2, pd_rows, NULL);
+        failed = oom_disarm();
+        pd_rules_free(rules, n);
+        if (!failed) break;
+        assert_int_equal(rc, PD_NO_MEMORY);
+        assert_null(rules);
+    }
+    assert_true(allocations > 8);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -79,6 +137,9 @@ int main(void)
         cmocka_unit_test(a_glob_of_many_stars_is_quick),
         cmocka_unit_test(no_rules_mean_sgd_for_all),
         cmocka_unit_test(reads_hyperparameters),
+        cmocka_unit_test(reads_schedules),
+        cmocka_unit_test(refuses_schedules_by_rule_and_reason),
+        cmocka_unit_test(without_memory_reads_no_schedule),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

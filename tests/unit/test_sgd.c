@@ -169,6 +169,49 @@ static void takes_a_steps_own_hyperparameters(void **state)
     pd_model_free(model);
 }
 
+/* Step by step as schedules have it, but for the one step that brings a learning rate of its own. */
+static void follows_schedules(void **state)
+{
+    static const double rates[] = { 0.5, 0.25, 0.125, 0.125 }, momenta[] = { 0.5, 0.5, 0.75, 0.75 };
+    enum { OWN = 1 };                   /* the step with a rate of its own */
+    fixture *f = *state;
+    pd_hypers scheduled;
+    pd_model *model;
+
+    set(&scheduled, OPTIONS("lr", "table(0.5,0.25,0.125)", "momentum", "piecewise(0.5,2:0.75)", "weight_decay", "0.25"));
+    new_model(&model, &scheduled);
+    for (int s = 0; s < 4; s++) {
+        pd_hypers now = scheduled;
+        double own[PD_MAX_HYPERS];
+        for (int i = 0; i < PD_MAX_HYPERS; i++) own[i] = NAN;
+        own[pd_hypers_find(scheduled.row, "lr")] = 2;
+        now.value[pd_hypers_find(now.row, "lr")] = s == OWN ? 2 : rates[s];
+        now.value[pd_hypers_find(now.row, "momentum")] = momenta[s];
+        new_gradient(f, s);
+        naive(f, &now, s == 0);
+        pd_model_step(model, &(pd_step_io){ .gradient = f->gradient, .before = f->weights, .after = f->weights, .hypers = s == OWN ? own : NULL,
+                                            .hypers_mask = (uint64_t)1 << pd_hypers_find(scheduled.row, "lr") }, NULL);
+        assert_memory_equal(f->weights, f->expected, sizeof f->weights);
+    }
+    pd_model_free(model);
+    pd_hypers_free(&scheduled);
+}
+
+static void a_model_refuses_a_schedule_that_the_row_cannot_follow(void **state)
+{
+    pd_declaration declaration = { .name = "w", .shape = { .rank = 1, .dim = { 8 } } };
+    pd_model *model = NULL;
+    pd_error err;
+
+    (void)state;
+    pd_hypers_init(&declaration.hypers, pd_optim_find("sgd"));
+    assert_int_equal(pd_hypers_set(&declaration.hypers, "momentum", "table(0,0.5)", &err), PD_OK);
+    assert_int_equal(pd_model_new(&model, &declaration, 1, 1, &err), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "momentum cannot change from 0 to 0.5"));
+    assert_null(model);
+    pd_hypers_free(&declaration.hypers);
+}
+
 static void has_torchs_defaults(void **state)
 {
     pd_hypers hypers;
@@ -225,7 +268,8 @@ int main(void)
         CASE(nesterov), CASE(nesterov_with_weight_decay), CASE(maximize),
         cmocka_unit_test(keeps_a_buffer_only_with_momentum),
         CASE(a_parameter_without_a_gradient_takes_no_step),
-        CASE(takes_a_steps_own_hyperparameters),
+        CASE(takes_a_steps_own_hyperparameters), CASE(follows_schedules),
+        cmocka_unit_test(a_model_refuses_a_schedule_that_the_row_cannot_follow),
         cmocka_unit_test(has_torchs_defaults),
         cmocka_unit_test(nesterov_needs_momentum_without_dampening),
         cmocka_unit_test(refuses_negative_rates),

@@ -30,6 +30,10 @@ static int set_up(void **state)          { return set_up_with(state, NULL, "* sg
 static int set_up_weighted(void **state) { return set_up_with(state, "aggregate=weighted_mean", "* sgd lr=1"); }
 static int set_up_sum(void **state)      { return set_up_with(state, "aggregate=sum", "* sgd lr=1"); }
 static int set_up_reject(void **state)   { return set_up_with(state, "nonfinite=reject", "* sgd lr=1"); }
+static int set_up_scheduled(void **state)
+{
+    return set_up_with(state, NULL, "* sgd lr=table(1,0.5,0.25,0.125) momentum=table(0.5,0.25) dampening=piecewise(0.5,1:0)");
+}
 static int set_up_apply(void **state)    { return set_up_with(state, "nonfinite=apply", "* sgd lr=1"); }
 
 static int tear_down(void **state)
@@ -314,6 +318,62 @@ static void a_refused_push_leaves_no_hyperparameter_behind(void **state)
     assert_float_equal(moved(f, 1), -1, 1e-2);
 }
 
+/* ---- schedules: lr is 1, 0.5, 0.25, 0.125 in steps 1, 2, 3, 4; momentum 0.5, then 0.25; dampening 0.5, then 0 ---- */
+
+static void step_both(fixture *f, uint64_t step, float value)
+{
+    push(f, 0, step, 1, value);
+    push(f, 1, step, 1, value);
+    rig_work(&f->r);
+}
+
+static void a_scheduled_learning_rate_moves_the_weights_step_by_step(void **state)
+{
+    static const float rates[] = { 1, 0.5f, 0.25f, 0.125f, 0.125f, 0.125f };
+    fixture *f = *state;
+    float buffer = 1, expected = 0;             /* of gradients that are 1: the first step fills the buffer, momentum is 0.25 after it */
+
+    for (uint64_t step = 1; step <= 6; step++) {
+        if (step > 1) buffer = 0.25f * buffer + 1;
+        expected -= rates[step - 1] * buffer;
+        step_both(f, step, 1);
+        assert_float_equal(moved(f, 1), expected, 1e-2);
+    }
+}
+
+static void a_pushed_value_overrides_the_schedule_for_that_round_alone(void **state)
+{
+    fixture *f = *state;
+
+    step_both(f, 1, 1);                         /* buffer 1, moved -1 */
+    push_with(f, 0, 2, "lr", "4");
+    push(f, 1, 2, 1, 1);
+    rig_work(&f->r);                            /* buffer 1.25: momentum is as scheduled */
+    assert_float_equal(moved(f, 1), -1 - 4 * 1.25, 1e-2);
+    step_both(f, 3, 1);                         /* buffer 1.3125, lr 0.25: step 3 of the schedule, not step 2 */
+    assert_float_equal(moved(f, 1), -6 - 0.25 * 1.3125, 1e-2);
+}
+
+static void a_skipped_round_does_not_advance_a_schedule(void **state)
+{
+    fixture *f = *state;
+
+    step_both(f, 1, NAN);
+    assert_float_equal(moved(f, 1), 0, 0);
+    step_both(f, 2, 1);
+    assert_float_equal(moved(f, 1), -1, 1e-2);
+}
+
+static void a_pushed_value_is_checked_against_what_is_scheduled_for_its_step(void **state)
+{
+    fixture *f = *state;
+
+    assert_int_equal(push_with(f, 0, 1, "nesterov", "yes"), PD_INVALID_ARGUMENT);       /* needs dampening 0 */
+    assert_non_null(strstr(f->r.error.text, "dampening 0.5"));
+    step_both(f, 1, 1);
+    assert_int_equal(push_with(f, 0, 2, "nesterov", "yes"), PD_OK);
+}
+
 /* ---- refusals: each leaves everything as it was, and the next valid push works ---- */
 
 typedef struct bad { const char *says; int code; void (*make)(fixture *f,
@@ -332,6 +392,7 @@ static void both_reversed(fixture *f, rig_frame *frame)    { (void)f; rig_absent
 static void no_such_hyper(fixture *f, rig_frame *frame)    { good(f, frame); rig_hyper(frame, "lrr", "1"); }
 static void bad_value(fixture *f, rig_frame *frame)        { good(f, frame); rig_hyper(frame, "lr", "fast"); }
 static void out_of_range(fixture *f, rig_frame *frame)     { good(f, frame); rig_hyper(frame, "lr", "-1"); }
+static void a_schedule(fixture *f, rig_frame *frame)       { good(f, frame); rig_hyper(frame, "lr", "table(1,2)"); }
 static void negative_weight(fixture *f, rig_frame *frame)  { good(f, frame); rig_weight(frame, -1, false); }
 static void nan_weight(fixture *f, rig_frame *frame)       { good(f, frame); rig_weight(frame, NAN, false); }
 
@@ -347,6 +408,7 @@ static const bad bads[] = {
     { "lrr", PD_INVALID_ARGUMENT, no_such_hyper, 1, 11, 1 },
     { "fast", PD_INVALID_ARGUMENT, bad_value, 1, 11, 1 },
     { "-1", PD_INVALID_ARGUMENT, out_of_range, 1, 11, 1 },
+    { "not a schedule: \"table(1,2)\"", PD_INVALID_ARGUMENT, a_schedule, 1, 11, 1 },
     { "weight", PD_INVALID_ARGUMENT, negative_weight, 1, 11, 1 },
     { "weight", PD_INVALID_ARGUMENT, nan_weight, 1, 11, 1 },
     { "step 1", PD_INVALID_ARGUMENT, good, 0, 11, 1 },
@@ -435,6 +497,10 @@ int main(void)
         WITH(set_up, a_value_that_the_row_cannot_change_now_is_refused),
         WITH(set_up, a_value_that_comes_with_a_repetition_does_not_count),
         WITH(set_up, a_refused_push_leaves_no_hyperparameter_behind),
+        WITH(set_up_scheduled, a_scheduled_learning_rate_moves_the_weights_step_by_step),
+        WITH(set_up_scheduled, a_pushed_value_overrides_the_schedule_for_that_round_alone),
+        WITH(set_up_scheduled, a_skipped_round_does_not_advance_a_schedule),
+        WITH(set_up_scheduled, a_pushed_value_is_checked_against_what_is_scheduled_for_its_step),
         WITH(set_up, a_refused_push_changes_nothing),
         WITH(set_up, a_rank_cannot_take_back_what_it_gave),
         WITH(set_up, a_frame_may_repeat_what_is_closed_beside_what_is_new),
