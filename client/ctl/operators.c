@@ -379,7 +379,19 @@ static void print_errors(json_t *errors)
     }
 }
 
-/* Takes `table`, into which the rows go; `none` is said where there are none; `key` names the list in JSON. */
+/* Prints what was fetched, or what went wrong, and ends `out`; `none` is said where there are no rows; `key` names the list in JSON. */
+static int print_pages(const pd_ctl *ctl, pages *out, int rc, const pd_error *err, const char *key, const char *none)
+{
+    if (rc == PD_OK && !ctl->json) pd_table_print(out->table, stdout, none);
+    else pd_table_free(out->table);
+    if (rc == PD_OK && !ctl->json) print_errors(out->errors);
+    json_decref(out->errors);
+    if (rc == PD_OK && ctl->json) return pd_ctl_print_json(json_pack("{s:o}", key, out->list));
+    json_decref(out->list);
+    return rc == PD_OK ? PD_EXIT_OK : pd_ctl_fail(ctl, err);
+}
+
+/* Takes `table`, into which the rows go. */
 static int command_list(const pd_ctl *ctl, unsigned what, pd_table *table, const char *key, const char *none)
 {
     Paramd__ListRequest request = PARAMD__LIST_REQUEST__INIT;
@@ -393,13 +405,7 @@ static int command_list(const pd_ctl *ctl, unsigned what, pd_table *table, const
     rc = out.table == NULL ? pd_fail(&err, PD_NO_MEMORY, "out of memory") : fetch_pages(ctl, &request, &out, &err);
     if (rc == PD_OK && out.any_roots && (ctl->json || ctl->verbose)) rc = fetch_errors(ctl, &out, &err);
     if (rc == PD_OK && ctl->json) add_errors(&out);
-    if (rc == PD_OK && !ctl->json) pd_table_print(out.table, stdout, none);
-    else pd_table_free(out.table);
-    if (rc == PD_OK && !ctl->json) print_errors(out.errors);
-    json_decref(out.errors);
-    if (rc == PD_OK && ctl->json) return pd_ctl_print_json(json_pack("{s:o}", key, out.list));
-    json_decref(out.list);
-    return rc == PD_OK ? PD_EXIT_OK : pd_ctl_fail(ctl, &err);
+    return print_pages(ctl, &out, rc, &err, key, none);
 }
 
 int pd_ctl_jobs(const pd_ctl *ctl)
@@ -427,23 +433,18 @@ int pd_ctl_roots(const pd_ctl *ctl)
 
 /* ---- optimizers ---- */
 
-static void print_optimizer_list(const Paramd__OptimizersReply *reply)
+static void optimizer_row(pd_table *table, const Paramd__Optimizer *row)
 {
-    pd_table *table = pd_table_new("OPTIMIZER|ABOUT|HYPERPARAMETERS");
+    char *names = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&names, &size);
 
-    for (size_t i = 0; table != NULL && i < reply->n_optimizers; i++) {
-        const Paramd__Optimizer *row = reply->optimizers[i];
-        char *names = NULL;
-        size_t size = 0;
-        FILE *out = open_memstream(&names, &size);
-        for (size_t k = 0; out != NULL && k < row->n_hypers; k++) fprintf(out, k == 0 ? "%s" : " %s", row->hypers[k]->name);
-        if (out != NULL) fclose(out);
-        pd_table_cell(table, "%s", row->name);
-        pd_table_cell(table, "%s", row->about);
-        pd_table_cell(table, "%s", names != NULL ? names : "");
-        free(names);
-    }
-    pd_table_print(table, stdout, "no optimizers");
+    for (size_t k = 0; out != NULL && k < row->n_hypers; k++) fprintf(out, k == 0 ? "%s" : " %s", row->hypers[k]->name);
+    if (out != NULL) fclose(out);
+    pd_table_cell(table, "%s", row->name);
+    pd_table_cell(table, "%s", row->about);
+    pd_table_cell(table, "%s", names != NULL ? names : "");
+    free(names);
 }
 
 static void print_optimizer(const Paramd__Optimizer *row)
@@ -457,8 +458,9 @@ static void print_optimizer(const Paramd__Optimizer *row)
         pd_table_cell(table, "%s", hyper->name);
         pd_table_cell(table, "%s", hyper->type);
         pd_table_cell(table, "%s", hyper->preset);
-        if (hyper->choices[0] != '\0') pd_table_cell(table, "%s", hyper->choices);
+        if (ranged && hyper->choices[0] != '\0') pd_table_cell(table, "%g to %g; %g is %s", hyper->least, hyper->most, hyper->least, hyper->choices);
         else if (ranged) pd_table_cell(table, "%g to %g", hyper->least, hyper->most);
+        else if (hyper->choices[0] != '\0') pd_table_cell(table, "%s", hyper->choices);
         else pd_table_cell(table, "yes, no");
         pd_table_cell(table, "%s", hyper->per_step ? "yes" : "no");
         pd_table_cell(table, "%s", hyper->help);
@@ -466,30 +468,54 @@ static void print_optimizer(const Paramd__Optimizer *row)
     pd_table_print(table, stdout, "no hyperparameters");
 }
 
-static const Paramd__Optimizer *find_optimizer(const Paramd__OptimizersReply *reply, const char *name)
+static int list_optimizers(const pd_ctl *ctl, pages *out, pd_error *err)
 {
-    for (size_t i = 0; i < reply->n_optimizers; i++) {
-        if (strcmp(reply->optimizers[i]->name, name) == 0) return reply->optimizers[i];
+    Paramd__OptimizersRequest request = PARAMD__OPTIMIZERS_REQUEST__INIT;
+    Paramd__OptimizersReply *page = NULL;
+    pd_operator op;
+    int rc = pd_operator_open(&op, ctl->server, ctl->timeout, err);
+
+    while (rc == PD_OK) {
+        rc = pd_client_call(op.client, PD_OPTIMIZERS, &request.base, op.arena, (void **)&page, err);
+        for (size_t i = 0; rc == PD_OK && i < page->n_optimizers; i++) {
+            if (out->list != NULL) json_array_append_new(out->list, pd_message_json(&page->optimizers[i]->base));
+            else optimizer_row(out->table, page->optimizers[i]);
+        }
+        if (rc != PD_OK || page->next <= request.start) break;          /* 0: that was the last */
+        request.start = page->next;
     }
-    return NULL;
+    pd_operator_close(&op);
+    return rc;
+}
+
+/* One, by its name. */
+static int show_optimizer(const pd_ctl *ctl)
+{
+    Paramd__OptimizersRequest request = PARAMD__OPTIMIZERS_REQUEST__INIT;
+    pd_operator op;
+    pd_error err = { 0 };
+    void *reply = NULL;
+    const Paramd__OptimizersReply *page;
+    int status = PD_EXIT_OK;
+
+    request.name = ctl->args[0];
+    if (ask(ctl, &op, PD_OPTIMIZERS, &request.base, &reply, &err) != PD_OK) status = pd_ctl_fail(ctl, &err);
+    else if ((page = reply)->n_optimizers != 1) status = pd_ctl_fail(ctl, &(pd_error){ PD_INTERNAL, "the server answers with other optimizers" });
+    else if (ctl->json) status = pd_ctl_print_json(pd_message_json(&page->optimizers[0]->base));
+    else print_optimizer(page->optimizers[0]);
+    pd_operator_close(&op);
+    return status;
 }
 
 int pd_ctl_optimizers(const pd_ctl *ctl)
 {
-    pd_operator op;
+    pages out = { 0 };
     pd_error err = { 0 };
-    void *reply = NULL;
-    const Paramd__Optimizer *one = NULL;
-    int status = PD_EXIT_OK;
-    int rc = ask(ctl, &op, PD_OPTIMIZERS, NULL, &reply, &err);
+    int rc;
 
-    if (rc == PD_OK && ctl->n_args > 0 && (one = find_optimizer(reply, ctl->args[0])) == NULL) {
-        rc = pd_fail(&err, PD_NOT_FOUND, "%.64s: the server has no such optimizer; paramctl optimizers lists those it has", ctl->args[0]);
-    }
-    if (rc != PD_OK) status = pd_ctl_fail(ctl, &err);
-    else if (ctl->json) status = pd_ctl_print_json(pd_message_json(one != NULL ? &one->base : reply));
-    else if (one != NULL) print_optimizer(one);
-    else print_optimizer_list(reply);
-    pd_operator_close(&op);
-    return status;
+    if (ctl->n_args > 0) return show_optimizer(ctl);
+    out.table = pd_table_new("OPTIMIZER|ABOUT|HYPERPARAMETERS");
+    out.list = ctl->json ? json_array() : NULL;
+    rc = out.table == NULL ? pd_fail(&err, PD_NO_MEMORY, "out of memory") : list_optimizers(ctl, &out, &err);
+    return print_pages(ctl, &out, rc, &err, "optimizers", "no optimizers");
 }

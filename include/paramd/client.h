@@ -44,7 +44,8 @@ typedef struct pd_client_options {
     int         rank;               /* with world_size 0 both come from RANK and WORLD_SIZE, else 0 of 1 */
     int         world_size;
     const char *const *options;     /* the job's configuration "name=value" ("nonfinite=reject"), NULL at the end; or NULL */
-    const char *const *rules;       /* "glob optimizer name=value ..." in order, the first that matches a name wins; NULL at the end; or NULL: "* sgd" */
+    const char *const *rules;       /* "glob optimizer name=value ..." in order, the first that matches a name wins; NULL at the end; or NULL: "* sgd".
+                                     * A value may be a schedule: "* sgd lr=linear_warmup(peak=0.1,warmup_steps=500)" (README.md) */
     const char *label;              /* shown to operators; default "host:pid" */
     double      deadline;           /* seconds for each call that waits; default 120 */
     bool        checksum;           /* XXH3 over every frame */

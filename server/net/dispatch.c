@@ -1,4 +1,5 @@
 #include "loop.h"
+#include "optimizers.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -287,8 +288,13 @@ static int run_list(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
 
 static int run_optimizers(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
-    (void)message, (void)err;
-    pd_optimizers_reply(conn, prefix->request);
+    const Paramd__OptimizersRequest *asked = message;
+    Paramd__OptimizersReply *reply;
+    int rc = pd_optimizers_page(&reply, pd_optim_at, asked->start, asked->name, err);
+
+    if (rc != PD_OK) return rc;
+    pd_conn_reply(conn, PD_OPTIMIZERS, prefix->request, &reply->base);
+    pd_optimizers_free(reply);
     return PD_OK;
 }
 

@@ -1,7 +1,5 @@
 #include "loop.h"
 
-#include "paramd/optim.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -215,69 +213,4 @@ void pd_info_reply(pd_conn *conn, pd_pending *pending, const pd_info *info)
     else if (pending->method == PD_STATUS) status_reply(conn, pending, info, p);
     else list_reply(conn, pending, info, p);
     free(p);
-}
-
-/* ---- optimizers: straight from the row table ---- */
-
-static const char *const type_names[] = { [PD_REAL] = "real", [PD_INT] = "int", [PD_FLAG] = "flag", [PD_CHOICE] = "choice" };
-
-typedef struct hyper_entry { Paramd__Hyper message; char preset[64]; } hyper_entry;
-
-static void fill_hyper(hyper_entry *to, const pd_hypers *defaults, const pd_hyper *from, int index)
-{
-    paramd__hyper__init(&to->message);
-    to->message.name = (char *)from->name;
-    to->message.type = (char *)type_names[from->type];
-    to->message.preset = (char *)pd_hypers_text(defaults, index, to->preset, sizeof to->preset);
-    to->message.least = from->least;
-    to->message.most = from->most;
-    if (from->choices != NULL) to->message.choices = (char *)from->choices;
-    to->message.help = (char *)from->help;
-    to->message.per_step = from->per_step;
-}
-
-typedef struct row_entry {
-    Paramd__Optimizer message;
-    Paramd__Hyper    *list[PD_MAX_HYPERS];
-    hyper_entry       hypers[PD_MAX_HYPERS];
-} row_entry;
-
-static void fill_row(row_entry *to, const pd_row *row)
-{
-    pd_hypers defaults;
-    size_t n;
-    const pd_hyper *hypers = pd_row_hypers(row, &n);
-
-    pd_hypers_init(&defaults, row);
-    paramd__optimizer__init(&to->message);
-    to->message.name = (char *)pd_row_name(row);
-    to->message.about = (char *)pd_row_about(row);
-    to->message.hypers = to->list;
-    to->message.n_hypers = n;
-    for (size_t i = 0; i < n; i++) {
-        fill_hyper(&to->hypers[i], &defaults, &hypers[i], (int)i);
-        to->list[i] = &to->hypers[i].message;
-    }
-}
-
-void pd_optimizers_reply(pd_conn *conn, uint64_t request)
-{
-    Paramd__OptimizersReply reply = PARAMD__OPTIMIZERS_REPLY__INIT;
-    size_t n = 0;
-    row_entry *rows;
-    Paramd__Optimizer **list;
-
-    while (pd_optim_at(n) != NULL) n++;
-    rows = calloc(n, sizeof *rows);
-    list = calloc(n, sizeof *list);
-    for (size_t i = 0; rows != NULL && list != NULL && i < n; i++) {
-        fill_row(&rows[i], pd_optim_at(i));
-        list[i] = &rows[i].message;
-    }
-    reply.optimizers = list;
-    reply.n_optimizers = n;
-    if (rows != NULL && list != NULL) pd_conn_reply(conn, PD_OPTIMIZERS, request, &reply.base);
-    else pd_conn_close(conn, pd_code_text(PD_NO_MEMORY));
-    free(rows);
-    free(list);
 }

@@ -101,6 +101,5 @@ void     pd_undeclare(pd_conn *conn);
 bool     pd_handle_effect(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns);    /* takes it, or false: not finished, later again */
 /* ---- info.c: what operators ask ---- */
 void     pd_info_reply(pd_conn *conn, pd_pending *pending, const pd_info *info);
-void     pd_optimizers_reply(pd_conn *conn, uint64_t request);
 
 #endif

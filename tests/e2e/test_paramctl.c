@@ -172,6 +172,10 @@ static void optimizers_show_their_hyperparameters(void **state)
     (void)state;
     assert_int_equal(paramctl("optimizers"), 0);
     assert_says("sgd");
+    assert_int_equal(paramctl("optimizers --json"), 0);
+    answer = parsed();
+    assert_true(json_array_size(json_object_get(answer, "optimizers")) >= 1);
+    json_decref(answer);
     assert_int_equal(paramctl("optimizers sgd"), 0);
     assert_says("momentum");
     assert_says("nesterov");

@@ -360,17 +360,20 @@ static void say_to_operators(peer *p, unsigned method)
     Paramd__Empty empty = PARAMD__EMPTY__INIT;
     Paramd__BarrierRequest barrier = PARAMD__BARRIER_REQUEST__INIT;
     Paramd__ListRequest list = PARAMD__LIST_REQUEST__INIT;
+    Paramd__OptimizersRequest optimizers = PARAMD__OPTIMIZERS_REQUEST__INIT;
     Paramd__DropRequest drop = PARAMD__DROP_REQUEST__INIT;
     Paramd__DrainRequest drain = PARAMD__DRAIN_REQUEST__INIT;
-    uint8_t how = method == PD_BARRIER || method == PD_LIST || method == PD_DROP || method == PD_DRAIN ? choice() : 0;
+    uint8_t how = method == PD_BARRIER || method == PD_LIST || method == PD_OPTIMIZERS || method == PD_DROP || method == PD_DRAIN ? choice() : 0;
 
     barrier.sequence = how;
     list.what = how & 7;
     list.job = drop.job = (char *)job_names[how >> 3 & 3];
     list.start = how >> 5;
     drain.timeout_ms = how;
+    optimizers.start = how & 7;
+    optimizers.name = how >> 3 == 0 ? (char *)"" : how >> 3 == 1 ? (char *)"sgd" : (char *)"?";
     send_frame(p, method, method == PD_BARRIER ? &barrier.base : method == PD_LIST ? &list.base : method == PD_DROP ? &drop.base
-               : method == PD_DRAIN ? &drain.base : &empty.base, 0, 0);
+               : method == PD_OPTIMIZERS ? &optimizers.base : method == PD_DRAIN ? &drain.base : &empty.base, 0, 0);
 }
 
 static void say(peer *p, unsigned method)
@@ -447,7 +450,7 @@ static const uint8_t training[] = {
 static const uint8_t operating[] = {
     PD_HELLO, 0, WORKER(1, 0, 1), PLAIN, 1,  PD_DECLARE, 0, 1, 0, 3, 3,  PD_INIT, 0, 0, 1, 0, F32_,  PD_PULL, 0, 5, 1, 0, F32_,
     PD_HELLO, 1, WORKER(0, 0, 1), PLAIN, 0,  PD_STATUS, 1,  PD_LIST, 1, 1,  PD_LIST, 1, 2 | 1 << 3,  PD_LIST, 1, 3 | 1 << 3,  PD_LIST, 1, 2 | 3 << 3,
-    PD_OPTIMIZERS, 1,  PD_DROP, 1, 1 << 3,  PD_PUSH, 0, 1, 0, 1, 0, F32_,  PD_DRAIN, 1, 5,  TIME, 0, 9,  PD_SHUTDOWN, 1,  TURN, 0,
+    PD_OPTIMIZERS, 1, 0,  PD_OPTIMIZERS, 1, 1 << 3,  PD_DROP, 1, 1 << 3,  PD_PUSH, 0, 1, 0, 1, 0, F32_,  PD_DRAIN, 1, 5,  TIME, 0, 9,  PD_SHUTDOWN, 1,  TURN, 0,
 };
 /* A worker is lost, its rank taken over, the old one fenced; rounds time out; frames lie. */
 static const uint8_t troubles[] = {

@@ -1,0 +1,127 @@
+#include "optimizers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- one optimizer ---- */
+
+static const char *const type_names[] = { [PD_REAL] = "real", [PD_INT] = "int", [PD_FLAG] = "flag", [PD_CHOICE] = "choice" };
+
+typedef struct hyper_entry { Paramd__Hyper message; char preset[64]; } hyper_entry;
+
+typedef struct row_entry {
+    Paramd__Optimizer message;
+    Paramd__Hyper    *list[PD_MAX_HYPERS];
+    hyper_entry       hypers[PD_MAX_HYPERS];
+} row_entry;
+
+static void fill_hyper(hyper_entry *to, const pd_hypers *defaults, const pd_hyper *from, int index)
+{
+    paramd__hyper__init(&to->message);
+    to->message.name = (char *)from->name;
+    to->message.type = (char *)type_names[from->type];
+    to->message.preset = (char *)pd_hypers_text(defaults, index, to->preset, sizeof to->preset);
+    to->message.least = from->least;
+    to->message.most = from->most;
+    if (from->choices != NULL) to->message.choices = (char *)from->choices;
+    to->message.help = (char *)from->help;
+    to->message.per_step = from->per_step;
+}
+
+/* Gives; NULL: out of memory. */
+static row_entry *new_entry(const pd_row *row)
+{
+    row_entry *to = calloc(1, sizeof *to);
+    pd_hypers defaults;
+    size_t n;
+    const pd_hyper *hypers = pd_row_hypers(row, &n);
+
+    if (to == NULL) return NULL;
+    pd_hypers_init(&defaults, row);
+    paramd__optimizer__init(&to->message);
+    to->message.name = (char *)pd_row_name(row);
+    to->message.about = (char *)pd_row_about(row);
+    to->message.hypers = to->list;
+    to->message.n_hypers = n;
+    for (size_t i = 0; i < n; i++) {
+        fill_hyper(&to->hypers[i], &defaults, &hypers[i], (int)i);
+        to->list[i] = &to->hypers[i].message;
+    }
+    return to;
+}
+
+/* ---- a page of them ---- */
+
+static int no_such_optimizer(pd_row_at *at, const char *name, pd_error *err)
+{
+    char list[300] = "";
+    const pd_row *row;
+
+    for (size_t i = 0; (row = at(i)) != NULL; i++) {
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "", pd_row_name(row));
+    }
+    return pd_fail(err, PD_NOT_FOUND, "there is no optimizer %.64s; there are: %s", name, list);
+}
+
+/* The rows [*first, *end) that are asked for. */
+static int find_rows(pd_row_at *at, const char *name, size_t *first, size_t *end, pd_error *err)
+{
+    size_t n = 0, i;
+
+    while (at(n) != NULL) n++;
+    *end = n;
+    if (*first > n) *first = n;
+    if (name[0] == '\0') return PD_OK;
+    for (i = 0; i < n && strcmp(pd_row_name(at(i)), name) != 0; i++);
+    *first = i;
+    *end = i + 1;
+    return i < n ? PD_OK : no_such_optimizer(at, name, err);
+}
+
+/* Adds rows until the page is full. */
+static int fill(Paramd__OptimizersReply *reply, pd_row_at *at, size_t first, size_t end)
+{
+    size_t bytes = 0;
+
+    for (size_t i = first; i < end; i++) {
+        row_entry *entry = new_entry(at(i));
+        if (entry == NULL) return PD_NO_MEMORY;
+        bytes += protobuf_c_message_get_packed_size(&entry->message.base) + 8;
+        if (bytes > PD_OPTIMIZERS_BYTES && i > first) {
+            free(entry);
+            reply->next = (uint32_t)i;
+            return PD_OK;
+        }
+        reply->optimizers[reply->n_optimizers++] = &entry->message;
+    }
+    return PD_OK;
+}
+
+int pd_optimizers_page(Paramd__OptimizersReply **out, pd_row_at *at, uint32_t start, const char *name, pd_error *err)
+{
+    Paramd__OptimizersReply *reply;
+    size_t first = start, end;
+    int rc = find_rows(at, name, &first, &end, err);
+
+    if (rc != PD_OK) return rc;
+    if ((reply = malloc(sizeof *reply)) == NULL) goto no_memory;
+    paramd__optimizers_reply__init(reply);
+    if ((reply->optimizers = calloc(end - first + 1, sizeof *reply->optimizers)) == NULL) goto no_memory;
+    if (fill(reply, at, first, end) != PD_OK) goto no_memory;
+    *out = reply;
+    return PD_OK;
+
+no_memory:
+    pd_optimizers_free(reply);
+    return pd_fail(err, PD_NO_MEMORY, "out of memory, try again later");
+}
+
+void pd_optimizers_free(Paramd__OptimizersReply *reply)
+{
+    if (reply == NULL) return;
+    for (size_t i = 0; i < reply->n_optimizers; i++) free(reply->optimizers[i]);        /* the first member of its row_entry */
+    free(reply->optimizers);
+    free(reply);
+}

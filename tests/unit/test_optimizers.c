@@ -1,0 +1,177 @@
+/* The answer to Optimizers: every row once, in pages that a frame's header holds. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "oom.h"
+#include "optimizers.h"
+#include "row.h"
+
+enum { ROWS = 40, HYPERS = 47 };
+
+/* 40 rows of 47 hyperparameters with long texts: about 10 KiB each. */
+static pd_hyper hypers[HYPERS + 1];
+static pd_row rows[ROWS];
+static char names[ROWS][16], hyper_names[HYPERS][64];
+static pd_error err;
+
+static const pd_row *row_at(size_t index)   { return index < ROWS ? &rows[index] : NULL; }
+static const pd_row *no_row_at(size_t index) { (void)index; return NULL; }
+
+static int set_up(void **state)
+{
+    (void)state;
+    for (int h = 0; h < HYPERS; h++) {
+        snprintf(hyper_names[h], sizeof hyper_names[h], "a_rather_long_name_of_hyperparameter_%d", h);
+        hypers[h] = (pd_hyper){ hyper_names[h], h % 2 == 0 ? PD_REAL : PD_INT, h, -1, 1e6, h == 5 ? "ready" : NULL,
+                                "what it means, told in a line that is about as long as the longest lines of real optimizers are", h % 3 == 0 };
+    }
+    for (int r = 0; r < ROWS; r++) {
+        snprintf(names[r], sizeof names[r], "row_%d", r);
+        rows[r] = (pd_row){ .name = names[r], .about = "one of many", .hypers = hypers };
+    }
+    return 0;
+}
+
+static Paramd__OptimizersReply *page(pd_row_at *at, uint32_t start, const char *name)
+{
+    Paramd__OptimizersReply *reply = NULL;
+
+    if (pd_optimizers_page(&reply, at, start, name, &err) != PD_OK) fail_msg("%s", err.text);
+    return reply;
+}
+
+static size_t packed_bytes(const Paramd__OptimizersReply *reply)
+{
+    return protobuf_c_message_get_packed_size(&reply->base);
+}
+
+static void pages_hold_every_row_once_and_fit(void **state)
+{
+    size_t seen = 0, pages = 0;
+    uint32_t start = 0;
+
+    (void)state;
+    do {
+        Paramd__OptimizersReply *reply = page(row_at, start, "");
+        assert_true(packed_bytes(reply) <= PD_MAX_HEADER_BYTES);
+        assert_true(reply->n_optimizers > 0);
+        for (size_t i = 0; i < reply->n_optimizers; i++) {
+            assert_string_equal(reply->optimizers[i]->name, names[seen++]);
+            assert_int_equal(reply->optimizers[i]->n_hypers, HYPERS);
+        }
+        assert_true(reply->next == 0 || reply->next == seen);
+        start = reply->next;
+        pages++;
+        pd_optimizers_free(reply);
+    } while (start != 0);
+    assert_int_equal(seen, ROWS);
+    assert_true(pages > 4);
+}
+
+/* A page ends only where the next row would not fit. */
+static void pages_are_full(void **state)
+{
+    Paramd__OptimizersReply *first = page(row_at, 0, ""), *next = page(row_at, first->next, "");
+
+    (void)state;
+    assert_true(packed_bytes(first) + protobuf_c_message_get_packed_size(&next->optimizers[0]->base) > PD_OPTIMIZERS_BYTES - 500);
+    pd_optimizers_free(first);
+    pd_optimizers_free(next);
+}
+
+static void a_name_gives_that_one_alone(void **state)
+{
+    Paramd__OptimizersReply *reply = page(row_at, 0, "row_37");
+
+    (void)state;
+    assert_int_equal(reply->n_optimizers, 1);
+    assert_string_equal(reply->optimizers[0]->name, "row_37");
+    assert_int_equal(reply->next, 0);
+    pd_optimizers_free(reply);
+}
+
+static void a_name_that_nobody_has_gets_the_list(void **state)
+{
+    Paramd__OptimizersReply *reply = NULL;
+
+    (void)state;
+    assert_int_equal(pd_optimizers_page(&reply, row_at, 0, "row", &err), PD_NOT_FOUND);
+    assert_non_null(strstr(err.text, "there is no optimizer row; there are: row_0, row_1,"));
+    assert_null(reply);
+}
+
+static void behind_the_end_is_an_empty_last_page(void **state)
+{
+    static const uint32_t starts[] = { ROWS, ROWS + 1, UINT32_MAX };
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        Paramd__OptimizersReply *reply = page(row_at, starts[i], "");
+        assert_int_equal(reply->n_optimizers, 0);
+        assert_int_equal(reply->next, 0);
+        pd_optimizers_free(reply);
+    }
+    pd_optimizers_free(page(no_row_at, 0, ""));
+}
+
+static void a_hyperparameter_is_told_whole(void **state)
+{
+    Paramd__OptimizersReply *reply = page(row_at, 3, "row_3");
+    const Paramd__Hyper *hyper = reply->optimizers[0]->hypers[5];
+
+    (void)state;
+    assert_string_equal(hyper->name, hyper_names[5]);
+    assert_string_equal(hyper->type, "int");
+    assert_string_equal(hyper->preset, "5");
+    assert_string_equal(hyper->choices, "ready");
+    assert_true(hyper->least == -1 && hyper->most == 1e6 && !hyper->per_step && reply->optimizers[0]->hypers[6]->per_step);
+    assert_string_equal(hyper->help, hypers[5].help);
+    pd_optimizers_free(reply);
+}
+
+static void every_row_of_the_table_fits_a_page(void **state)
+{
+    (void)state;
+    for (size_t i = 0; pd_optim_at(i) != NULL; i++) {
+        Paramd__OptimizersReply *reply = page(pd_optim_at, 0, pd_row_name(pd_optim_at(i)));
+        if (packed_bytes(reply) > PD_OPTIMIZERS_BYTES) fail_msg("%s: %zu bytes", pd_row_name(pd_optim_at(i)), packed_bytes(reply));
+        pd_optimizers_free(reply);
+    }
+}
+
+static void without_memory_there_is_no_page(void **state)
+{
+    int64_t n;
+
+    (void)state;
+    for (n = 0; ; n++) {
+        Paramd__OptimizersReply *reply = NULL;
+        bool failed;
+        int rc;
+        oom_arm(n);
+        rc = pd_optimizers_page(&reply, row_at, 0, "", &err);
+        failed = oom_disarm();
+        pd_optimizers_free(reply);
+        if (!failed) break;
+        assert_int_equal(rc, PD_NO_MEMORY);
+        assert_null(reply);
+    }
+    assert_true(n > 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pages_hold_every_row_once_and_fit), cmocka_unit_test(pages_are_full), cmocka_unit_test(a_name_gives_that_one_alone),
+        cmocka_unit_test(a_name_that_nobody_has_gets_the_list), cmocka_unit_test(behind_the_end_is_an_empty_last_page),
+        cmocka_unit_test(a_hyperparameter_is_told_whole), cmocka_unit_test(every_row_of_the_table_fits_a_page),
+        cmocka_unit_test(without_memory_there_is_no_page),
+    };
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}
