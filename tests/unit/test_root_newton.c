@@ -177,7 +177,8 @@ static void agrees_with(const char *what, const float *A, int n, int side, doubl
     }
     if (report.iterations != expected.iterations) fail_msg("%s: %d steps, the twin took %d", what, report.iterations, expected.iterations);
     if (!(fabs(report.largest - expected.largest) <= 1e-10 * expected.largest)) fail_msg("%s: %.12g %.12g", what, report.largest, expected.largest);
-    if (!(fabs(report.error - expected.error) <= 1e-7 * expected.error + 1e-10)) fail_msg("%s: error %g, the twin's %g", what, report.error, expected.error);
+    if (!(fabs(report.error - expected.error) <= 1e-7 * expected.error + 1e-10))
+        fail_msg("%s: error %g, the twin's %g", what, report.error, expected.error);
     if (!(difference <= 1e-14 * norm)) fail_msg("%s: off by %g", what, sqrt(difference / norm));
 }
 
