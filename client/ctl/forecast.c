@@ -22,11 +22,14 @@ static int64_t times(int64_t a, int64_t b)
 
 static void find_due(pd_kind *kind)
 {
-    const pd_row *row = kind->rule->hypers.row;
+    const pd_hypers *hypers = &kind->rule->hypers;
+    double value[PD_MAX_HYPERS];
 
     if (kind->plan.n_tasks == 0) return;
-    for (int64_t count = 1; kind->n_due < 3 && count <= PD_FORECAST_STEPS; count++)
-        if (row->due(&kind->plan, kind->rule->hypers.value, count)) kind->due[kind->n_due++] = count;
+    for (int64_t count = 1; kind->n_due < 3 && count <= PD_FORECAST_STEPS; count++) {
+        if (count == 1 || hypers->scheduled != 0) pd_hypers_at(hypers, count - 1, value);
+        if (hypers->row->due(&kind->plan, value, count)) kind->due[kind->n_due++] = count;
+    }
 }
 
 int64_t pd_kind_interval(const pd_kind *kind)

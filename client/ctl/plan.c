@@ -7,13 +7,21 @@
 #include "forecast.h"
 #include "format.h"
 
-/* ---- parameters that share an entry: one kind, and names that differ in their numbers alone ---- */
+/* ---- parameters that share an entry: those of a kind. Names that differ in their numbers alone share a line ---- */
 
-typedef struct entry {
+enum { NAME_LINES = 8 };                /* of an entry; the others are counted */
+
+typedef struct line {
     const pd_kind *kind;
     char          *pattern;             /* the name with * for each run of digits; verbose: the name */
     size_t         param, n;            /* the first, and how many */
-} entry;
+    size_t         head;                /* the first of the entry: lines of one entry stand together */
+} line;
+
+typedef struct lines {
+    line  *at;
+    size_t n;
+} lines;
 
 /* NULL: out of memory. */
 static char *pattern_of(const char *name, bool verbose)
@@ -23,7 +31,7 @@ static char *pattern_of(const char *name, bool verbose)
     if (pattern == NULL || verbose) return pattern;
     for (const char *at = name; *at != '\0'; at++) {
         if (*at < '0' || *at > '9') *to++ = *at;
-        else if (to == pattern || to[-1] != '*' || at[-1] < '0' || at[-1] > '9') *to++ = '*';
+        else if (at == name || at[-1] < '0' || at[-1] > '9') *to++ = '*';
     }
     *to = '\0';
     return pattern;
@@ -31,7 +39,7 @@ static char *pattern_of(const char *name, bool verbose)
 
 static int by_likeness(const void *left, const void *right)
 {
-    const entry *a = left, *b = right;
+    const line *a = left, *b = right;
     int order = (a->kind > b->kind) - (a->kind < b->kind);
 
     if (order == 0) order = strcmp(a->pattern, b->pattern);
@@ -40,42 +48,66 @@ static int by_likeness(const void *left, const void *right)
 
 static int by_place(const void *left, const void *right)
 {
-    const entry *a = left, *b = right;
+    const line *a = left, *b = right;
 
-    return (a->param > b->param) - (a->param < b->param);
+    return a->head != b->head ? (a->head > b->head) - (a->head < b->head) : (a->param > b->param) - (a->param < b->param);
 }
 
-static void free_entries(entry *entries, size_t n)
+static void free_lines(lines *l)
 {
-    for (size_t i = 0; entries != NULL && i < n; i++) free(entries[i].pattern);
-    free(entries);
+    for (size_t i = 0; i < l->n; i++) free(l->at[i].pattern);
+    free(l->at);
 }
 
-/* In the order of the first of each. NULL: out of memory. */
-static entry *make_entries(const pd_forecast *f, bool verbose, size_t *n_entries)
+/* One for each parameter. */
+static int name_all(lines *l, const pd_forecast *f, bool verbose)
 {
-    size_t n = f->shapes->n, kept = 0;
-    entry *entries = calloc(n, sizeof *entries);
-
-    for (size_t i = 0; entries != NULL && i < n; i++) {
-        entries[i] = (entry){ f->kind[i], pattern_of(f->shapes->entries[i].name, verbose), i, 1 };
-        if (entries[i].pattern != NULL) continue;
-        free_entries(entries, i);
-        return NULL;
+    if ((l->at = calloc(f->shapes->n, sizeof *l->at)) == NULL) return PD_NO_MEMORY;
+    for (size_t i = 0; i < f->shapes->n; i++) {
+        char *pattern = pattern_of(f->shapes->entries[i].name, verbose);
+        if (pattern == NULL) return PD_NO_MEMORY;
+        l->at[l->n++] = (line){ f->kind[i], pattern, i, 1, i };
     }
-    if (entries == NULL) return NULL;
-    qsort(entries, n, sizeof *entries, by_likeness);
-    for (size_t i = 0; i < n; i++) {
-        if (kept > 0 && entries[kept - 1].kind == entries[i].kind && strcmp(entries[kept - 1].pattern, entries[i].pattern) == 0) {
-            entries[kept - 1].n++;
-            free(entries[i].pattern);
+    return PD_OK;
+}
+
+/* Makes one of those that are alike. Those of a kind stand together here. */
+static void fold(lines *l)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < l->n; i++) {
+        if (n > 0 && l->at[n - 1].kind == l->at[i].kind && strcmp(l->at[n - 1].pattern, l->at[i].pattern) == 0) {
+            l->at[n - 1].n++;
+            free(l->at[i].pattern);
         } else {
-            entries[kept++] = entries[i];
+            l->at[n++] = l->at[i];
         }
     }
-    qsort(entries, kept, sizeof *entries, by_place);
-    *n_entries = kept;
-    return entries;
+    l->n = n;
+}
+
+static void find_heads(lines *l)
+{
+    for (size_t first = 0, end; first < l->n; first = end) {
+        size_t head = l->at[first].param;
+        for (end = first; end < l->n && l->at[end].kind == l->at[first].kind; end++)
+            if (l->at[end].param < head) head = l->at[end].param;
+        for (size_t i = first; i < end; i++) l->at[i].head = head;
+    }
+}
+
+/* In the order in which they are told. PD_NO_MEMORY. */
+static int make_lines(lines *l, const pd_forecast *f, bool verbose)
+{
+    int rc = name_all(l, f, verbose);
+
+    if (rc != PD_OK || verbose) return rc;
+    qsort(l->at, l->n, sizeof *l->at, by_likeness);
+    fold(l);
+    find_heads(l);
+    qsort(l->at, l->n, sizeof *l->at, by_place);
+    return PD_OK;
 }
 
 /* ---- slots ---- */
@@ -107,8 +139,8 @@ static void numbered(char text[NAMES], const char *name, int *number, size_t n)
 
 static const char *stored_as(const pd_slot_spec *spec, char text[PD_CELL])
 {
-    if (spec->temporary) return spec->in_after ? "in the new weights" : "during a step";
-    snprintf(text, PD_CELL, "%s%s", pd_storage_name(spec->storage), spec->diagonal_apart ? " + diagonal" : "");
+    if (spec->temporary) return "temporary";
+    snprintf(text, PD_CELL, "%s%s", pd_storage_name(spec->storage), spec->diagonal_apart ? "+diagonal" : "");
     return text;
 }
 
@@ -118,7 +150,7 @@ static int64_t memory_of(const pd_slot_spec *spec)
 
     if (!spec->temporary) return pd_slot_bytes(spec);
     (void)pd_shape_elements(&spec->shape, &elements);
-    return spec->in_after ? 0 : elements * (int64_t)sizeof(float);
+    return elements * (int64_t)sizeof(float);
 }
 
 /* n slots that differ by their numbers. */
@@ -133,7 +165,7 @@ static void slot_row(pd_table *table, const pd_slot_spec *spec, const char *name
     pd_table_cell(table, "%s", stored_as(spec, text));
     if (n > 1) pd_table_cell(table, "x%" PRId64, n);
     else pd_table_cell(table, "%s", "");
-    pd_table_cell(table, "%s", pd_bytes_text(text, (uint64_t)bytes));
+    pd_table_cell(table, "%s", spec->in_after ? "-" : pd_bytes_text(text, (uint64_t)bytes));       /* it lives where the new weights will */
 }
 
 static void slot_rows(pd_table *table, const pd_plan *plan, const pd_groups *slots, int *number)
@@ -206,35 +238,57 @@ static void due_line(pd_table *table, const pd_kind *kind)
     else if (kind->plan.root_delay > 0) snprintf(used, sizeof used, "from %d step%s later on", kind->plan.root_delay, kind->plan.root_delay > 1 ? "s" : "");
     if (kind->n_due == 0) pd_table_line(table, "  due in none of the first %d steps", PD_FORECAST_STEPS);
     else if (kind->n_due < 3) pd_table_line(table, "  due in steps %s and no other of the first %d, used %s", steps, PD_FORECAST_STEPS, used);
+    else if (interval == 1 && kind->due[0] == 1) pd_table_line(table, "  due in every step, used %s", used);
     else if (interval == 1) pd_table_line(table, "  due in every step from %" PRId64 " on, used %s", kind->due[0], used);
     else if (interval > 1) pd_table_line(table, "  due every %" PRId64 " steps (%s …), used %s", interval, steps, used);
     else pd_table_line(table, "  due in steps %s …, used %s", steps, used);
 }
 
-/* ---- a parameter ---- */
+/* ---- an entry ---- */
 
-static void blocks_line(pd_table *table, const pd_plan *plan)
+/* "6 blocks of at most (3, 3), 1.2 kflop a step", with the merged shape where it is not the declared one. */
+static void blocks_line(pd_table *table, const pd_kind *kind)
 {
+    const pd_plan *plan = &kind->plan;
+    bool alike = true, merged = !pd_shape_equal(&plan->shape, &kind->shape);
     pd_shape most = { .rank = plan->shape.rank };
-    char text[192], merged[192], count[PD_CELL];
-    bool alike = true;
+    char size[192], shape[192], count[PD_CELL], flops[PD_CELL];
 
     for (size_t b = 0; b < plan->n_blocks; b++)
         for (int d = 0; d < most.rank; d++) {
             alike = alike && plan->blocks[b].size[d] == plan->blocks[0].size[d];
             if (plan->blocks[b].size[d] > most.dim[d]) most.dim[d] = plan->blocks[b].size[d];
         }
-    pd_table_line(table, "  as %s: %s block%s of %s%s", pd_shape_text(&plan->shape, merged, sizeof merged), pd_count_text(count, plan->n_blocks),
-                  plan->n_blocks > 1 ? "s" : "", alike ? "" : "at most ", pd_shape_text(&most, text, sizeof text));
+    pd_table_line(table, "  %s%s%s block%s of %s%s, %s a step", merged ? pd_shape_text(&plan->shape, shape, sizeof shape) : "", merged ? " in " : "",
+                  pd_count_text(count, plan->n_blocks), plan->n_blocks > 1 ? "s" : "", alike ? "" : "at most ",
+                  pd_shape_text(&most, size, sizeof size), pd_flops_text(flops, plan->flops));
 }
 
-static void heading(pd_table *table, const pd_forecast *f, const entry *e)
+static void state_line(pd_table *table, const pd_kind *kind, size_t n)
 {
-    char count[PD_CELL];
-    const char *optimizer = pd_row_name(e->kind->rule->hypers.row), *name = f->shapes->entries[e->param].name;
+    char each[PD_CELL], all[PD_CELL];
+    const char *optimizer = pd_row_name(kind->rule->hypers.row);
+    int64_t bytes;
 
-    if (e->n > 1) pd_table_line(table, "%s  %s  (%s alike, told of one)", e->pattern, optimizer, pd_count_text(count, e->n));
-    else pd_table_line(table, "%s  %s", name, optimizer);
+    if (__builtin_mul_overflow(kind->state_bytes, (int64_t)n, &bytes)) bytes = INT64_MAX;
+    pd_bytes_text(each, (uint64_t)kind->state_bytes);
+    if (n > 1) pd_table_line(table, "  %s: state %s each, %s of all %zu", optimizer, each, pd_bytes_text(all, (uint64_t)bytes), n);
+    else pd_table_line(table, "  %s: state %s", optimizer, each);
+}
+
+/* Names; returns how many parameters there are. */
+static size_t heading(pd_table *table, const pd_forecast *f, const line *at, size_t n)
+{
+    size_t params = 0, shown = n > NAME_LINES ? NAME_LINES - 1 : n, others = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        params += at[i].n;
+        if (i >= shown) others += at[i].n;
+        else if (at[i].n > 1) pd_table_line(table, "%s  x%zu", at[i].pattern, at[i].n);
+        else pd_table_line(table, "%s", f->shapes->entries[at[i].param].name);
+    }
+    if (others > 0) pd_table_line(table, "and %zu others", others);
+    return params;
 }
 
 /* What one of them has. `number`: room for the numbers of all slots of all tasks. */
@@ -244,20 +298,22 @@ static void body(pd_table *table, const pd_kind *kind, const pd_groups *slots, c
 
     slot_row(table, &weights, "weights", 1);
     slot_rows(table, &kind->plan, slots, number);
-    if (kind->plan.n_blocks > 0) blocks_line(table, &kind->plan);
+    if (kind->plan.n_blocks > 0) blocks_line(table, kind);
     task_lines(table, &kind->plan, tasks, number);
     if (kind->plan.n_tasks > 0) due_line(table, kind);
 }
 
-static int add_entry(pd_table *table, const pd_forecast *f, const entry *e, bool verbose)
+/* n lines of one entry. */
+static int add_entry(pd_table *table, const pd_forecast *f, const line *at, size_t n, bool verbose)
 {
-    const pd_plan *plan = &e->kind->plan;
+    const pd_plan *plan = &at->kind->plan;
     pd_groups slots = { 0 }, tasks = { 0 };
     int *number = malloc((plan->n_slots + plan->n_tasks * PD_MAX_TASK_TENSORS + 1) * sizeof *number), rc = PD_NO_MEMORY;
 
     if (number != NULL && pd_group_slots(&slots, plan, verbose) == PD_OK && pd_group_tasks(&tasks, plan, verbose) == PD_OK) {
-        heading(table, f, e);
-        body(table, e->kind, &slots, &tasks, number);
+        size_t params = heading(table, f, at, n);
+        state_line(table, at->kind, params);
+        body(table, at->kind, &slots, &tasks, number);
         rc = PD_OK;
     }
     pd_groups_free(&slots);
@@ -266,19 +322,28 @@ static int add_entry(pd_table *table, const pd_forecast *f, const entry *e, bool
     return rc;
 }
 
+static int add_entries(pd_table *table, const pd_forecast *f, const lines *l, bool verbose)
+{
+    for (size_t first = 0, end; first < l->n; first = end) {
+        for (end = first; end < l->n && l->at[end].head == l->at[first].head; end++) { }
+        if (add_entry(table, f, &l->at[first], end - first, verbose) != PD_OK) return PD_NO_MEMORY;
+    }
+    return PD_OK;
+}
+
 /* ---- sums ---- */
 
 static int print_rules(const pd_forecast *f, FILE *out)
 {
-    pd_table *table = pd_table_new("RULE|>PARAMS|>ELEMENTS|>WEIGHTS|>STATE");
+    pd_table *table = pd_table_new(">PARAMS|>ELEMENTS|>WEIGHTS|>STATE|RULE");
     char text[PD_CELL];
 
     for (size_t r = 0; r < f->n_rules; r++) {
-        pd_table_cell(table, "%s", f->rules[r].text);
         pd_table_cell(table, "%s", pd_count_text(text, (uint64_t)f->of_rule[r].params));
         pd_table_cell(table, "%s", pd_count_text(text, (uint64_t)f->of_rule[r].elements));
         pd_table_cell(table, "%s", pd_bytes_text(text, (uint64_t)f->of_rule[r].weight_bytes));
         pd_table_cell(table, "%s", pd_bytes_text(text, (uint64_t)f->of_rule[r].state_bytes));
+        pd_table_cell(table, "%s", f->rules[r].text);
     }
     return pd_table_print(table, out, "no rules");
 }
@@ -289,7 +354,7 @@ static void print_facts(const pd_forecast *f, FILE *out)
         const pd_row *row = f->rules[r].hypers.row;
         bool told = f->of_rule[r].params == 0 || row->facts == NULL;
         for (size_t before = 0; before < r; before++) told = told || (f->rules[before].hypers.row == row && f->of_rule[before].params > 0);
-        for (size_t k = 0; !told && row->facts[k].name != NULL; k++) fprintf(out, "%-11s  %s = %g\n", row->name, row->facts[k].name, f->fact[r][k]);
+        for (size_t k = 0; !told && row->facts[k].name != NULL; k++) fprintf(out, "fact         %s: %s %g\n", row->name, row->facts[k].name, f->fact[r][k]);
     }
 }
 
@@ -297,9 +362,9 @@ static void print_step(const pd_forecast_sum *sum, FILE *out)
 {
     char a[PD_CELL], b[PD_CELL];
 
-    if (sum->flops > 0) fprintf(out, "a step       %s in products of matrices\n", pd_flops_text(a, sum->flops));
+    if (sum->flops > 0) fprintf(out, "step         %s in products of matrices\n", pd_flops_text(a, sum->flops));
     if (sum->step_bytes > 0 || sum->thread_bytes > 0)
-        fprintf(out, "temporary    %s if all parameters step at once, %s a thread\n",
+        fprintf(out, "temporary    %s if all parameters step at once, %s for each thread\n",
                 pd_bytes_text(a, (uint64_t)sum->step_bytes), pd_bytes_text(b, (uint64_t)sum->thread_bytes));
 }
 
@@ -333,13 +398,12 @@ static void print_sums(const pd_forecast *f, FILE *out)
 
 int pd_forecast_print(const pd_forecast *f, bool verbose, FILE *out, pd_error *err)
 {
-    size_t n = 0;
-    entry *entries = make_entries(f, verbose, &n);
+    lines l = { 0 };
     pd_table *table = pd_table_new("PARAMETER|SHAPE|STORED|>COUNT|>BYTES");
-    int rc = entries == NULL || table == NULL ? PD_NO_MEMORY : PD_OK;
+    int rc = table == NULL ? PD_NO_MEMORY : make_lines(&l, f, verbose);
 
-    for (size_t i = 0; i < n && rc == PD_OK; i++) rc = add_entry(table, f, &entries[i], verbose);
-    free_entries(entries, n);
+    if (rc == PD_OK) rc = add_entries(table, f, &l, verbose);
+    free_lines(&l);
     if (rc == PD_OK) rc = pd_table_print(table, out, "no parameters");
     else pd_table_free(table);
     fputc('\n', out);

@@ -379,26 +379,30 @@ static void a_plan_tells_what_a_model_costs_without_a_daemon(void **state)
 {
     static const char expected[] =
         "PARAMETER   SHAPE       STORED   COUNT     BYTES\n"
-        "embed.weight  sgd\n"
+        "embed.weight\n"
+        "  sgd: state 250 KiB\n"
         "  weights   (1000, 64)  float32          250 KiB\n"
         "  momentum  (1000, 64)  float32          250 KiB\n"
-        "layers.*.weight  sgd  (2 alike, told of one)\n"
+        "layers.*.weight  x2\n"
+        "out.weight\n"
+        "  sgd: state 16.0 KiB each, 48.0 KiB of all 3\n"
         "  weights   (64, 64)    float32         16.0 KiB\n"
         "  momentum  (64, 64)    float32         16.0 KiB\n"
-        "layers.*.bias  sgd  (2 alike, told of one)\n"
+        "layers.*.bias  x2\n"
+        "  sgd: state 0 B each, 0 B of all 2\n"
         "  weights   (64,)       float32            256 B\n"
         "\n"
-        "RULE                PARAMS  ELEMENTS  WEIGHTS    STATE\n"
-        "*.bias sgd lr=0.1        2       128    512 B      0 B\n"
-        "* sgd momentum=0.9       3    72,192  282 KiB  282 KiB\n"
+        "PARAMS  ELEMENTS  WEIGHTS    STATE  RULE\n"
+        "     2       128    512 B      0 B  *.bias sgd lr=0.1\n"
+        "     4    76,288  298 KiB  298 KiB  * sgd momentum=0.9\n"
         "\n"
-        "parameters   5 of 72,320 elements\n"
-        "weights      282 KiB\n"
-        "state        282 KiB, 1.00 of the weights\n"
+        "parameters   6 of 76,416 elements\n"
+        "weights      298 KiB\n"
+        "state        298 KiB, 1.00 of the weights\n"
         "largest      embed.weight: 250 KiB of weights, 250 KiB of state\n";
 
     (void)state;
-    assert_int_equal(plan("# a small model\nembed.weight 1000 64\nlayers.0.weight 64 64\nlayers.0.bias 64\nlayers.1.weight 64 64\nlayers.1.bias 64\n",
+    assert_int_equal(plan("# a small model\nembed.weight 1000 64\nlayers.0.weight 64 64\nlayers.0.bias 64\nlayers.1.weight 64 64\nlayers.1.bias 64\nout.weight 64 64\n",
                           "--rule '*.bias sgd lr=0.1' --rule '* sgd momentum=0.9'"), 0);
     assert_string_equal(output, expected);
 }
