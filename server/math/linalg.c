@@ -60,6 +60,34 @@ void pd_gemv(float *y, float beta, float alpha, pd_mat A, pd_turn a, const float
     cblas_sgemv(CblasRowMajor, blas_turn(a), size(A.rows), size(A.cols), alpha, A.at, stride(A), x, 1, beta, y, 1);
 }
 
+/* Rows `first` to `first + count` of op(M), or its columns. */
+static pd_mat rows_from(pd_mat M, pd_turn turn, int64_t first, int64_t count)
+{
+    if (turn == PD_AS_IS) return (pd_mat){ M.at + first * M.stride, count, M.cols, M.stride };
+    return (pd_mat){ M.at + first, M.rows, count, M.stride };
+}
+
+static pd_mat cols_from(pd_mat M, pd_turn turn, int64_t first, int64_t count)
+{
+    return rows_from(M, turn == PD_AS_IS ? PD_TRANSPOSED : PD_AS_IS, first, count);
+}
+
+/* The square below the diagonal is one product, and above and below it lie two halves like this one. */
+void pd_gemm_half(pd_mat S, float alpha, pd_mat A, pd_turn a, pd_mat B, pd_turn b)
+{
+    enum { SMALL = 96 };
+    int64_t n = S.rows, top = n / 2, rest = n - top;
+    pd_mat below = rows_from(A, a, top, rest), left = cols_from(B, b, 0, top);
+
+    if (n <= SMALL) {
+        pd_gemm(S, 0, alpha, A, a, B, b);
+        return;
+    }
+    pd_gemm((pd_mat){ S.at + top * S.stride, rest, top, S.stride }, 0, alpha, below, a, left, b);
+    pd_gemm_half((pd_mat){ S.at, top, top, S.stride }, alpha, rows_from(A, a, 0, top), a, left, b);
+    pd_gemm_half((pd_mat){ S.at + top * S.stride + top, rest, rest, S.stride }, alpha, below, a, cols_from(B, b, top, rest), b);
+}
+
 /* One of the two passes over S strides down columns: in squares that stay in the first-level cache. */
 void pd_mirror(pd_mat S)
 {

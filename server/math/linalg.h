@@ -32,6 +32,9 @@ void pd_syrk(pd_mat S, float beta, float alpha, pd_mat A, pd_side side);
 void pd_symm(pd_mat C, float beta, float alpha, pd_mat S, pd_mat B, pd_side side);
 /* y <- beta y + alpha op(A) x */
 void pd_gemv(float *y, float beta, float alpha, pd_mat A, pd_turn a, const float *x);
+/* S <- alpha op(A) op(B) where that product is known to be symmetric, at little more than half its cost: S's lower half. Of its upper half
+ * anything may be left. */
+void pd_gemm_half(pd_mat S, float alpha, pd_mat A, pd_turn a, pd_mat B, pd_turn b);
 /* Writes the lower half of S (n, n), which pd_syrk computes, over its upper half. */
 void pd_mirror(pd_mat S);
 

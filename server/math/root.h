@@ -33,16 +33,18 @@ typedef struct pd_root_want {
 } pd_root_want;
 
 typedef struct pd_root_report {
-    double error;               /* newton: max |M - I| of the last M, rounded to float32. Else |X^p (A + ridge I) v - v| / |v| for a fixed
-                                   pseudo-random v, which costs p + 1 products of matrix and vector */
+    double error;               /* newton: max |M - I| of the last M, rounded to float32. Else |X^a (A + ridge I) X^b v - v| / |v| for a fixed
+                                   pseudo-random v, a = p / 2 rounded down, b = p - a: p + 1 products of matrix and vector. With the root
+                                   on both sides rounding counts sqrt(condition) times, and not condition times as in X^p A */
     double largest;             /* the estimate of A's largest eigenvalue that the ridge was made from */
     double condition;           /* of A + ridge I, an estimate */
-    int    iterations;          /* newton: steps taken; tracked: corrections */
+    int    iterations;          /* newton: steps taken; tracked: corrections, 1 for the first order alone; 0: decomposed */
     int    tries;               /* 1: the first was good enough */
     bool   decomposed;          /* an eigendecomposition was made */
 } pd_root_report;
 
-/* As `want` says. Q (n, n): tracked alone, in and out: the last eigenbasis, all zeros where there is none yet; else .at is NULL. */
+/* As `want` says. Q (n, n): tracked alone, in and out: the last eigenbasis, an eigenvector in each row, all zeros where there is none yet; else
+ * .at is NULL. What is not orthogonal counts as none, and after an error Q is as it was or all zeros. */
 int pd_root(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report);
 
 /* ---- the methods, for tests and for those who want one of them: as pd_root without retries ---- */

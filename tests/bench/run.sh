@@ -18,6 +18,8 @@ loop_lag_ms  | ms, 99.9th percentile        | <= 2     |      | figure_loop_lag_
 memory       | of weights, accumulators, optimizer state and snapshots | <= 1.10 | | figure_memory
 fairness_ms  | ms, 99th percentile          | <= 100   |      | figure_fairness_ms
 idle_1000    | of the step time alone       | <= 1.10  |      | figure_idle_1000
+root_scratch | of ssyevd                    | <= 1.20  |      | figure_root_scratch
+root_tracked | of ssyevd and the product    | <= 0.50  |      | figure_root_tracked
 accuracy_sgd | test accuracy, 4 workers     | >= 0.875 |      | deploy/quickstart.sh
 steps_to_sgd_scalable_shampoo | of the steps of SGD | <= 0.65 | slow | figure_steps_to scalable_shampoo
 '

@@ -169,6 +169,31 @@ static void gemv_takes_both_turns(void **state)
     }
 }
 
+/* S = A A' and A' A by both turns of either factor, of more than two of the squares it stops at. */
+static void half_a_product_is_the_lower_half_of_the_whole(void **state)
+{
+    enum { MOST = 230, INNER = 3, STRIDE = MOST + GAP };
+    static float a[MOST * STRIDE], s[MOST * STRIDE];
+    (void)state;
+
+    for (int64_t n = 0; n <= MOST; n += n < 3 ? 1 : 37)
+        for (int turns = 0; turns < 2; turns++) {
+            pd_turn turn = turns == 0 ? PD_AS_IS : PD_TRANSPOSED, back = turns == 0 ? PD_TRANSPOSED : PD_AS_IS;
+            pd_mat A = filled(a, turns == 0 ? n : INNER, turns == 0 ? INNER : n, 1), S = { s, n, n, STRIDE };
+            A.stride = A.cols + GAP;
+            for (int i = 0; i < MOST * STRIDE; i++) a[i] = (float)(i % 17) - 8, s[i] = NAN;
+            pd_gemm_half(S, 0.5f, A, turn, A, back);
+            for (int64_t i = 0; i < n; i++)
+                for (int64_t j = 0; j <= i; j++) {
+                    double sum = 0;
+                    for (int64_t k = 0; k < INNER; k++) sum += at(A, turn, i, k) * at(A, turn, j, k);
+                    assert_near(at(S, PD_AS_IS, i, j), 0.5 * sum);
+                }
+            for (int64_t i = 0; i < n; i++)
+                for (int64_t j = n; j < STRIDE; j++) assert_true(isnan(s[i * STRIDE + j]));
+        }
+}
+
 static void mirrors_the_lower_half(void **state)
 {
     enum { MOST = 100, STRIDE = MOST + GAP };           /* more than three of the squares it goes by */
@@ -229,6 +254,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(gemm_takes_every_turn), CASE(gemm_overwrites_nan_with_beta_0), CASE(syrk_keeps_either_dimension),
         CASE(symm_multiplies_from_either_side), CASE(gemv_takes_both_turns), CASE(takes_matrices_without_elements),
+        cmocka_unit_test(half_a_product_is_the_lower_half_of_the_whole),
         cmocka_unit_test(mirrors_the_lower_half),
         cmocka_unit_test(names_the_blas_core_in_use),
         cmocka_unit_test(computes_with_the_openmp_flavour),

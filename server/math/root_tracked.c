@@ -1,0 +1,355 @@
+/* Roots from the last eigenbasis. Statistics change little between two refreshes, so the basis of the last decomposition nearly diagonalises
+ * the new matrix, and a root is a smooth function: what lies beside the diagonal enters it to first order by divided differences, which are
+ * bounded however close two eigenvalues are (Daleckii and Krein). All of it is products of matrices, three in place of about nine:
+ *
+ *     B = Q A Q' + ridge I     d = diag(B)     F = B - diag(d)     y = d^(-1/p)
+ *     Y = diag(y) + F o D      D_ij = (y_i - y_j) / (d_i - d_j) = -1 / (d_i d_j s_p(y_i, y_j))     s_m(x, z) = sum of x^k z^(m-1-k), k < m
+ *     root = Q' Y Q
+ *
+ * Where that is not enough, Newton's step in the same basis, for any p = a + b, a = p / 2 rounded down: two products more for p = 4
+ *
+ *     E = Y^a B Y^b - I        Y <- Y - E / L (symmetric)          L_ij = s_a(y_i, y_j) / y_j^a + s_b(y_i, y_j) / y_i^b
+ *
+ * L is the derivative of E at the diagonal: that of Y^a is s_a element by element, and B is y^(-p) there.
+ *
+ * What decides is E itself, by a few products of matrix and vector (error_of): it foretells the root's error to a few percent. Enough is what
+ * ssyevd's own rounding would leave (tolerance): a tracked root is then no worse than one made anew. */
+#include "root_basis.h"
+
+#include <assert.h>
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatch.h"
+#include "kernels.h"
+#include "root_parts.h"
+
+enum {
+    MOST_STEPS  = 2,            /* Newton steps; a new decomposition costs about as much as four */
+    POWER_STEPS = 3,            /* towards the largest eigenvalue, from an eigenvector that is nearly right */
+    MOST_LEVELS = 31,           /* binary digits of a */
+    VECTORS     = PD_BASIS_VECTORS,
+};
+#define ROUNDING  1.0           /* of ssyevd, in units of 2^-24 of the largest eigenvalue */
+#define LEAST     3e-7          /* error of a root that is as good as float32 makes it */
+#define UNORTHOGONAL 1e-5
+
+/* In the basis, and scaled by a power of two so that the largest eigenvalue lies between 1 and 2n. */
+typedef struct tracking {
+    int64_t n;
+    int     p, a, b;            /* p = a + b, a <= b <= a + 1 */
+    pd_mat  B, Y;               /* A in the basis, ridge included; its root */
+    float  *d, *y, *ya, *yb;    /* B's diagonal; d^(-1/p), and powers of it */
+    float  *ladder, *s;         /* levels of n numbers each: ladder_rise; a row of numbers */
+    int     levels;
+    int     exponent;           /* of the scale */
+    double  ridge, largest;     /* scaled */
+    double *probe;              /* three times VECTORS vectors */
+    void   *room;
+} tracking;
+
+static int tracking_new(tracking *t, pd_mat X, int p)
+{
+    size_t n = (size_t)X.rows;
+
+    *t = (tracking){ .n = X.rows, .p = p, .a = p / 2, .b = p - p / 2, .B = X };
+    while (t->a >> t->levels != 0) t->levels++;
+    if ((t->room = pd_root_room(t->n, 1, sizeof(float), n * (5 + (size_t)t->levels) * sizeof(float) + 3 * VECTORS * n * sizeof(double) + 64)) == NULL) {
+        return PD_NO_MEMORY;
+    }
+    t->probe = t->room;
+    t->Y = pd_mat_dense((float *)(t->probe + 3 * VECTORS * n), t->n, t->n);
+    t->d = t->Y.at + n * n;
+    t->y = t->d + n, t->ya = t->y + n, t->yb = t->ya + n, t->s = t->yb + n, t->ladder = t->s + n;
+    return PD_OK;
+}
+
+/* ---- into the basis ---- */
+
+/* Rows of length 1, at right angles as far as one vector can tell. */
+static bool is_basis(pd_mat Q, double *room)
+{
+    int64_t n = Q.rows;
+    float *v = (float *)room, *u = v + n, *w = u + n;
+    double sum = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabs(pd_sum_squares(Q.at + i * Q.stride, n) - 1) < 1e-3)) return false;
+    pd_basis_signs(room + 2 * n, n, 1);
+    for (int64_t i = 0; i < n; i++) v[i] = (float)room[2 * n + i];
+    pd_gemv(u, 0, 1, Q, PD_AS_IS, v);
+    pd_gemv(w, 0, 1, Q, PD_TRANSPOSED, u);
+    for (int64_t i = 0; i < n; i++) sum += (double)(w[i] - v[i]) * (double)(w[i] - v[i]);
+    return sqrt(sum / (double)n) < UNORTHOGONAL;
+}
+
+/* The largest eigenvalue is not below the largest element of the diagonal, and not above n times that. */
+static int scale_of(pd_mat A)
+{
+    float largest = 0;
+    int exponent;
+
+    for (int64_t i = 0; i < A.rows; i++) largest = fmaxf(largest, A.at[i * A.stride + i]);
+    if (!(largest > 0)) return 0;
+    frexpf(largest, &exponent);
+    return exponent < -125 ? -125 : exponent - 1;
+}
+
+/* B <- Q A Q' / scale */
+static void turn(tracking *t, pd_mat Q, pd_mat A)
+{
+    t->exponent = scale_of(A);
+    pd_gemm(t->Y, 0, ldexpf(1, -t->exponent), Q, PD_AS_IS, A, PD_AS_IS);
+    pd_gemm_half(t->B, 1, t->Y, PD_AS_IS, Q, PD_TRANSPOSED);
+    pd_mirror(t->B);
+}
+
+/* B's largest eigenvalue: a few steps of power iteration from the eigenvector that the basis has for it. */
+static double largest_of(const tracking *t)
+{
+    double *v = t->probe, *u = v + t->n, value = 0;
+    int64_t top = 0;
+
+    for (int64_t i = 1; i < t->n; i++)
+        if (t->B.at[i * t->B.stride + i] > t->B.at[top * t->B.stride + top]) top = i;
+    for (int64_t i = 0; i < t->n; i++) v[i] = i == top;
+    for (int k = 0; k < POWER_STEPS; k++) {
+        double vv = 0, uv = 0, uu = 0;
+        pd_basis_apply(u, t->B, v, 1);
+        for (int64_t i = 0; i < t->n; i++) vv += v[i] * v[i], uv += u[i] * v[i], uu += u[i] * u[i];
+        value = uv / vv;
+        if (!(uu > 0)) return 0;
+        for (int64_t i = 0; i < t->n; i++) v[i] = u[i] / sqrt(uu);
+    }
+    return value;
+}
+
+/* Ridge, diagonal and its powers. False: there is no root to be had from here. */
+static bool diagonal(tracking *t, const pd_root_want *want)
+{
+    t->largest = fmax(largest_of(t), 0);
+    t->ridge = ldexp(pd_root_ridge(want->epsilon, ldexp(t->largest, t->exponent)), -t->exponent);
+    if (!isfinite(t->largest) || !isfinite(t->ridge)) return false;
+    for (int64_t i = 0; i < t->n; i++) {
+        float *b = &t->B.at[i * t->B.stride + i];
+        double d = fmax((double)*b, 0) + t->ridge, y = pow(d, -1.0 / t->p);
+        *b = t->d[i] = (float)d;
+        t->y[i] = (float)y, t->ya[i] = (float)pow(y, t->a), t->yb[i] = (float)pow(y, t->b);
+        if (!(d > 0) || !isfinite(t->yb[i])) return false;
+        for (int k = 0; k < t->levels; k++) t->ladder[k * t->n + i] = (float)pow(y, t->a >> (t->levels - 1 - k));
+    }
+    return true;
+}
+
+/* ---- the root in the basis ---- */
+
+/* s_j <- s_a(y_i, y_j), s_m(x, y) = sum of x^k y^(m - 1 - k) over k < m, which is (x^m - y^m) / (x - y) without cancellation. By the binary
+ * digits of a: s_2m = (x^m + y^m) s_m and s_(m+1) = x s_m + y^m. */
+PD_INLINE void ladder_rise(const tracking *t, float *s, int64_t i)
+{
+    int64_t n = t->n;
+    float first = t->a > 0 ? 1 : 0, x = t->y[i];
+
+    for (int64_t j = 0; j < n; j++) s[j] = first;
+    for (int k = 0; k + 1 < t->levels; k++) {
+        const float *power = t->ladder + k * n;
+        float own = power[i];
+        for (int64_t j = 0; j < n; j++) s[j] *= own + power[j];
+        if ((t->a >> (t->levels - 2 - k) & 1) != 0)
+            for (int64_t j = 0; j < n; j++) s[j] = x * s[j] + power[j] * power[j];
+    }
+}
+
+/* Y <- f(d) + F o D, f(x) = x^(-1/p), F what B has beside the diagonal, D_ij = (f(d_i) - f(d_j)) / (d_i - d_j) = -1 / (d_i d_j s_p(y_i, y_j)). */
+PD_CLONES static void first_order(const tracking *t)
+{
+    int64_t n = t->n;
+    const float *d = t->d, *ya = t->ya;
+    float *restrict s = t->s;
+
+    for (int64_t i = 0; i < n; i++) {
+        const float *restrict b = t->B.at + i * t->B.stride;
+        float *restrict y = t->Y.at + i * n, x = t->y[i], xb = t->yb[i], own = -d[i];
+        ladder_rise(t, s, i);
+        if (t->a == t->b) for (int64_t j = 0; j < n; j++) y[j] = b[j] / (own * d[j] * ((xb + ya[j]) * s[j]));
+        else for (int64_t j = 0; j < n; j++) y[j] = b[j] / (own * d[j] * (xb * s[j] + ya[j] * (x * s[j] + ya[j])));
+        y[i] = x;
+    }
+}
+
+/* Y <- Y - E / L, E = Y^a B Y^b - I of which the lower half is given, L_ij = s_a(y_i, y_j) / y_j^a + s_b(y_i, y_j) / y_i^b: the derivative of
+ * E at the diagonal. Lower half. */
+PD_CLONES static void newton_update(const tracking *t, pd_mat E)
+{
+    int64_t n = t->n;
+    const float *ya = t->ya;
+    float *restrict s = t->s;
+
+    for (int64_t i = 0; i < n; i++) {
+        const float *restrict e = E.at + i * E.stride;
+        float *restrict y = t->Y.at + i * n, x = t->y[i], xb = 1 / t->yb[i], held = y[i];
+        ladder_rise(t, s, i);
+        if (t->a == t->b) for (int64_t j = 0; j <= i; j++) y[j] -= e[j] / (s[j] / ya[j] + s[j] * xb);
+        else for (int64_t j = 0; j <= i; j++) y[j] -= e[j] / (s[j] / ya[j] + (x * s[j] + ya[j]) * xb);
+        y[i] = held - (e[i] - 1) / (s[i] / ya[i] + (t->a == t->b ? s[i] : x * s[i] + ya[i]) * xb);
+    }
+}
+
+/* Y^m, symmetric, m >= 1, by m's binary digits: in P or in T, which are as large, or Y itself. */
+static pd_mat power_of(pd_mat Y, int m, pd_mat P, pd_mat T)
+{
+    pd_mat held = Y;
+    int digit = 0;
+
+    while (m >> (digit + 1) != 0) digit++;
+    while (digit-- > 0)
+        for (int more = 0; more <= (m >> digit & 1); more++) {
+            pd_gemm_half(P, 1, held, PD_AS_IS, more == 0 ? held : Y, PD_AS_IS);
+            pd_mirror(P);
+            held = P, P = T, T = held;
+        }
+    return held;
+}
+
+/* E <- Y^a B Y^b, lower half. P, T, R: as large. */
+static void residual(const tracking *t, pd_mat E, pd_mat P, pd_mat T, pd_mat R)
+{
+    pd_mat left, right;
+
+    if (t->a == 0) {
+        pd_gemm_half(E, 1, t->B, PD_AS_IS, t->Y, PD_AS_IS);
+        return;
+    }
+    left = right = power_of(t->Y, t->a, P, T);
+    if (t->b > t->a) {
+        right = R;
+        pd_gemm_half(right, 1, left, PD_AS_IS, t->Y, PD_AS_IS);
+        pd_mirror(right);
+    }
+    if (left.at == P.at) P = T;
+    pd_gemm(P, 0, 1, left, PD_AS_IS, t->B, PD_AS_IS);
+    pd_gemm_half(E, 1, P, PD_AS_IS, right, PD_AS_IS);
+}
+
+static int newton_step(const tracking *t)
+{
+    int64_t n = t->n, square = n * n;
+    float *room = pd_root_room(n, 4, sizeof *room, 0);
+    pd_mat E = pd_mat_dense(room, n, n);
+
+    if (room == NULL) return PD_NO_MEMORY;
+    residual(t, E, pd_mat_dense(room + square, n, n), pd_mat_dense(room + 2 * square, n, n), pd_mat_dense(room + 3 * square, n, n));
+    newton_update(t, E);
+    pd_mirror(t->Y);
+    free(room);
+    return PD_OK;
+}
+
+/* ---- how good it is ---- */
+
+/* Relative error (Frobenius) of Y that E = Y^a B Y^b - I tells: |Z^(1/2) E Z^(1/2)| / (p |y|), Z = diag(y), because 1 / L_ij is y_i / p on the
+ * diagonal and below sqrt(y_i y_j) / p elsewhere. The norm from a few vectors of signs. */
+static double error_of(const tracking *t)
+{
+    int64_t n = t->n, all = n * VECTORS;
+    double *u = t->probe, *w = u + all, *next = w + all, sum = 0, squares = 0;
+
+    pd_basis_signs(u, n, VECTORS);
+    for (int64_t i = 0; i < all; i++) w[i] = u[i] *= sqrt((double)t->y[i % n]);
+    for (int k = 0; k <= t->p; k++) {
+        double *held = w;
+        pd_basis_apply(next, k == t->b ? t->B : t->Y, w, VECTORS);
+        w = next, next = held;
+    }
+    for (int64_t i = 0; i < all; i++) sum += (w[i] - u[i]) * (w[i] - u[i]) * (double)t->y[i % n];
+    for (int64_t i = 0; i < n; i++) squares += (double)t->y[i] * (double)t->y[i];
+    return sqrt(sum / VECTORS / squares) / t->p;
+}
+
+/* Relative error that rounding leaves in a root assembled from ssyevd, to first order: eigenvalues wrong by 2^-24 of the largest. */
+static double tolerance(const tracking *t)
+{
+    double wrong = 0, squares = 0;
+
+    for (int64_t i = 0; i < t->n; i++) {
+        double y = (double)t->y[i], d = (double)t->d[i];
+        wrong += y / d * (y / d), squares += y * y;
+    }
+    return fmax(LEAST, fmin(1, pow((double)t->n / 320, 1.5)) * ldexp(t->largest, -24) * sqrt(wrong / squares) / t->p);
+}
+
+/* True: Y is good enough. A Newton step takes an error e to about e^(3/2): is it far from enough, a decomposition is cheaper. */
+static int correct(tracking *t, int *steps, bool *good)
+{
+    double enough = tolerance(t), error;
+    int rc = PD_OK;
+
+    first_order(t);
+    for (*steps = 1; ; ++*steps) {
+        error = error_of(t);
+        *good = error <= enough;
+        if (*good || *steps > MOST_STEPS || !(pow(error, 1.5) <= enough)) return PD_OK;
+        if ((rc = newton_step(t)) != PD_OK) return rc;
+    }
+}
+
+/* ---- out of the basis ---- */
+
+/* X <- Q' Y Q */
+static void turn_back(const tracking *t, pd_mat X, pd_mat Q)
+{
+    float scale = (float)pow(2, -(double)t->exponent / t->p);
+
+    pd_gemm(X, 0, 1, t->Y, PD_AS_IS, Q, PD_AS_IS);          /* B is no longer needed */
+    pd_gemm_half(t->Y, scale, Q, PD_TRANSPOSED, X, PD_AS_IS);
+    for (int64_t i = 0; i < t->n; i++) memcpy(X.at + i * X.stride, t->Y.at + i * t->n, (size_t)(i + 1) * sizeof *X.at);
+    pd_mirror(X);
+}
+
+/* From the last basis. *good: false where that does not do. */
+static int track(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report, bool *good)
+{
+    tracking t;
+    int rc;
+
+    *good = false;
+    if ((rc = tracking_new(&t, X, want->p)) != PD_OK) return rc;
+    if (is_basis(Q, t.probe)) {
+        turn(&t, Q, A);
+        if (diagonal(&t, want)) rc = correct(&t, &report->iterations, good);
+    }
+    if (*good) {
+        double least = (double)t.d[0];
+        for (int64_t i = 1; i < t.n; i++) least = fmin(least, (double)t.d[i]);
+        report->largest = ldexp(t.largest, t.exponent);
+        report->condition = (t.largest + t.ridge) / least;
+        turn_back(&t, X, Q);
+    }
+    free(t.room);
+    return rc;
+}
+
+/* Q keeps a basis or none. */
+static int decompose(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report)
+{
+    int rc = pd_basis_decompose(X, Q, A, want, report);
+
+    report->iterations = 0;
+    for (int64_t i = 0; rc != PD_OK && i < Q.rows; i++) memset(Q.at + i * Q.stride, 0, (size_t)Q.cols * sizeof *Q.at);
+    return rc;
+}
+
+int pd_root_tracked(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report)
+{
+    bool good;
+    int rc;
+
+    *report = (pd_root_report){ .error = INFINITY, .tries = 1 };
+    if (!pd_root_is_finite(A)) return PD_OUT_OF_RANGE;
+    if ((rc = track(X, Q, A, want, report, &good)) != PD_OK) return rc;
+    if (!good) rc = decompose(X, Q, A, want, report);
+    if (rc == PD_OK) rc = pd_basis_check(&report->error, X, A, pd_root_ridge(want->epsilon, report->largest), want->p);
+    return rc;
+}
