@@ -175,7 +175,8 @@ static json_t *params_json(const pd_replay_result *r)
 
 static json_t *state_json(const pd_replay_result *r)
 {
-    return json_pack("{s:o, s:o, s:s}", "error", number_or_null(r->state.error), "tolerance", number_or_null(r->state_tolerance), "worst", r->state_worst);
+    return json_pack("{s:o, s:o, s:s}", "error", number_or_null(r->state.error), "tolerance", number_or_null(r->state_tolerance),
+                     "worst", r->state_worst);
 }
 
 static json_t *result_json(const pd_replay_result *r, bool verbose)

@@ -271,7 +271,9 @@ static int judge_symmetric_matrices(sitting *s)
 /* The limits that upstream takes as arguments and the library has as constants. */
 static int check_limits(const sitting *s)
 {
-    if (json_number_value(json_object_get(s->config, "error_tolerance")) == 1e-6 && json_integer_value(json_object_get(s->config, "num_iters")) == 100) return PD_OK;
+    double tolerance = json_number_value(json_object_get(s->config, "error_tolerance"));
+
+    if (tolerance == 1e-6 && json_integer_value(json_object_get(s->config, "num_iters")) == 100) return PD_OK;
     return pd_fail(s->err, PD_UNIMPLEMENTED, "config: error_tolerance other than 1e-6 or num_iters other than 100 is not implemented");
 }
 
@@ -354,7 +356,8 @@ static int judge_power_iteration(sitting *s)
     matrix = memory;
     vector = matrix + n * n;
     for (int64_t i = 0; i < n * n; i++) matrix[i] = (double)A.at[i];
-    if ((rc = pd_power_iteration(&largest, vector, matrix, n, 0, 0)) != PD_OK) return pd_fail(s->err, rc, "case %03d: %s", s->index, pd_code_text(rc));
+    rc = pd_power_iteration(&largest, vector, matrix, n, 0, 0);
+    if (rc != PD_OK) return pd_fail(s->err, rc, "case %03d: %s", s->index, pd_code_text(rc));
     value = (float)largest;
     for (int64_t i = 0; i < n; i++) short_vector[i] = (float)vector[i];
     rc = judge(s, "float64/value", &value, 1);
@@ -405,7 +408,9 @@ static int begin_case(sitting *s, pd_replay_result *out, size_t i, const json_t 
     json_int_t index = json_is_integer(json_object_get(entry, "index")) ? json_integer_value(json_object_get(entry, "index")) : -1;
     char name[32];
 
-    if (index < 0 || index >= MOST_CASES) return pd_fail(&out->why, PD_INVALID_ARGUMENT, "config.cases: entry %d has no index below %d", (int)i, MOST_CASES);
+    if (index < 0 || index >= MOST_CASES) {
+        return pd_fail(&out->why, PD_INVALID_ARGUMENT, "config.cases: entry %d has no index below %d", (int)i, MOST_CASES);
+    }
     snprintf(name, sizeof name, "case %03d", (int)index);
     if ((out->params[i] = strdup(name)) == NULL) return pd_fail(&out->why, PD_NO_MEMORY, "out of memory");
     s->entry = entry;

@@ -145,12 +145,16 @@ static int take_part(const pd_replay_state *state, const entry *e, const char *p
 }
 
 /* Codes to values: code * bucket of the column, and the diagonal. */
-static int dequantize(const pd_replay_state *state, const entry *e, double *at, const pd_shape *shape, int64_t n, pd_error *err)
+static int dequantize(const pd_replay_state *state, const entry *e, double *at, int64_t n, pd_error *err)
 {
-    int64_t rows = shape->rank > 0 ? shape->dim[0] : 0, cols = rows > 0 ? n / rows : 0;
     double *bucket = NULL, *diagonal = NULL;
+    int64_t rows, cols;
+    pd_shape shape;
     int rc;
 
+    (void)pd_trace_tensor(state->trace, e->name, &shape);
+    rows = shape.rank > 0 ? shape.dim[0] : 0;
+    cols = rows > 0 ? n / rows : 0;
     if (rows == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: expected codes of a vector or matrix", e->name);
     rc = take_part(state, e, "bucket_size", cols, false, &bucket, err);
     if (rc == PD_OK) rc = take_part(state, e, "diagonal", rows, true, &diagonal, err);
@@ -186,13 +190,13 @@ static bool all_zero(const double *at, int64_t n)
 }
 
 /* `recorded` and `ours` have room for n elements. */
-static int compare(pd_replay_state *state, const entry *e, const pd_model *model, double *recorded, float *ours, const pd_shape *shape, int64_t n, pd_error *err)
+static int compare(pd_replay_state *state, const entry *e, const pd_model *model, double *recorded, float *ours, int64_t n, pd_error *err)
 {
     pd_error why = { 0 };
     int rc;
 
     pd_trace_values(state->trace, e->name, recorded);
-    if (e->quantized && (rc = dequantize(state, e, recorded, shape, n, err)) != PD_OK) return rc;
+    if (e->quantized && (rc = dequantize(state, e, recorded, n, err)) != PD_OK) return rc;
     rc = pd_model_read_slot(model, e->param, e->slot, e->number, ours, n, &why);
     if (rc == PD_NOT_FOUND && all_zero(recorded, n)) return PD_OK;
     if (rc != PD_OK) return pd_fail(err, rc, "%.256s: %.200s", e->name, why.text);
@@ -212,7 +216,7 @@ static int compare_entry(pd_replay_state *state, const entry *e, const pd_model 
     if (pd_shape_elements(&shape, &n) != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: too large", e->name);
     recorded = calloc((size_t)n + 1, sizeof *recorded);
     ours = calloc((size_t)n + 1, sizeof *ours);
-    if (recorded != NULL && ours != NULL) rc = compare(state, e, model, recorded, ours, &shape, n, err);
+    if (recorded != NULL && ours != NULL) rc = compare(state, e, model, recorded, ours, n, err);
     else rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
     free(recorded);
     free(ours);

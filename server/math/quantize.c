@@ -136,10 +136,13 @@ CODES(int16_t, encode_16, decode_16, INT16_MAX)
 /* Columns [col, col + cols) of the tensor, walked in runs of `rows` rows: either all columns, or one row a run. */
 typedef struct tile { int64_t col, cols, rows; } tile;
 
+/* The next tile from column `col` on; wide tensors are cut into tiles of about the same width. */
 static tile tile_at(const pd_quantized *q, int64_t col)
 {
-    if (q->cols <= TILE) return (tile){ col, q->cols, q->cols > 0 ? TILE / q->cols : 1 };
-    return (tile){ col, q->cols - col < TILE ? q->cols - col : TILE, 1 };
+    int64_t tiles = (q->cols - 1) / TILE + 1, width = padded((q->cols - 1) / tiles + 1, 16);
+
+    if (q->cols <= TILE) return (tile){ col, q->cols, TILE / q->cols };
+    return (tile){ col, q->cols - col < width ? q->cols - col : width, 1 };
 }
 
 typedef struct run { int64_t row, rows, offset, n; } run;
@@ -214,9 +217,10 @@ void pd_quantize(const pd_quantized *q, const float *x)
         return;
     }
     for (int64_t i = 0; q->diagonal_apart && i < q->rows; i++) q->diagonal[i] = x[i * q->cols + i];
-    for (int64_t col = 0; col < q->cols; col += TILE) {
+    for (int64_t col = 0; col < q->cols; ) {
         tile t = tile_at(q, col);
         quantize_tile(q, x, &t);
+        col += t.cols;
     }
 }
 
@@ -239,13 +243,14 @@ void pd_dequantize(float *x, const pd_quantized *q)
         pd_convert(x, PD_F32, q->codes, PD_BF16, q->rows * q->cols);
         return;
     }
-    for (int64_t col = 0; col < q->cols; col += TILE) {
+    for (int64_t col = 0; col < q->cols; ) {
         tile t = tile_at(q, col);
         spread(q, &t, bucket);
         for (int64_t row = 0; row < q->rows; row += t.rows) {
             run r = run_at(q, &t, row);
             decode_run(x + r.offset, q, &t, &r, bucket);
         }
+        col += t.cols;
     }
 }
 
@@ -266,7 +271,7 @@ bool pd_quantized_holds(const pd_quantized *q, const float *x)
     float bucket[TILE], values[TILE];
 
     if (!has_buckets(q->storage)) return holds_bf16(q, x);
-    for (int64_t col = 0; col < q->cols; col += TILE) {
+    for (int64_t col = 0; col < q->cols; ) {
         tile t = tile_at(q, col);
         spread(q, &t, bucket);
         for (int64_t row = 0; row < q->rows; row += t.rows) {
@@ -274,6 +279,7 @@ bool pd_quantized_holds(const pd_quantized *q, const float *x)
             decode_run(values, q, &t, &r, bucket);
             if (memcmp(values, x + r.offset, (size_t)r.n * sizeof *x) != 0) return false;
         }
+        col += t.cols;
     }
     return true;
 }

@@ -15,15 +15,13 @@ static int64_t triangle(int64_t k)
     return k * (k + 1) / 2;
 }
 
-/* The k whose triangle is `blocks`, which is not negative; -1: none. */
+/* The k whose triangle is `blocks`, which is not negative; -1: none. 8 blocks + 1 is then the square of 2 k + 1, and below the limit its root comes
+ * out exact, although the square itself may have been rounded. */
 static int64_t root_of_triangle(int64_t blocks)
 {
     int64_t k = (int64_t)((sqrt(8 * (double)blocks + 1) - 1) / 2);
 
-    if (k > 3000000000) return -1;                      /* beyond what is exact; no memory holds it */
-    while (k > 0 && triangle(k) > blocks) k--;
-    while (triangle(k) < blocks) k++;
-    return triangle(k) == blocks ? k : -1;
+    return k <= 3000000000 && triangle(k) == blocks ? k : -1;          /* more would not fit any memory */
 }
 
 int pd_blockrows_of(pd_blockrows *out, pd_mat M, pd_error *err)
@@ -176,7 +174,8 @@ static int check_padding(pd_mat P, pd_mat X, pd_blockrows *padded, pd_error *err
         return pd_fail(err, PD_INVALID_ARGUMENT, "%lld columns are more than block side times number of blocks, %lld", LL(X.cols), LL(P.cols));
     }
     if (X.rows < P.rows && X.rows != X.cols) {
-        return pd_fail(err, PD_INVALID_ARGUMENT, "below the block side only square matrices can be padded: %lld rows, %lld columns", LL(X.rows), LL(X.cols));
+        return pd_fail(err, PD_INVALID_ARGUMENT, "below the block side only square matrices can be padded: %lld rows, %lld columns",
+                       LL(X.rows), LL(X.cols));
     }
     if ((rc = pd_blockrows_of(padded, P, err)) != PD_OK) return rc;
     if (X.rows == P.rows) return pd_blockrows_of(&given, X, err);

@@ -37,8 +37,8 @@ void pd_blockrows_materialise(pd_mat S, pd_blockrows B);
 void pd_blockrows_diagonal(float *d, pd_blockrows B);
 /* most (b k entries): max |S[r, :]| of each row of S. NaN where the row has one. */
 void pd_blockrows_row_maxima(float *most, pd_blockrows B);
-/* C <- stored rows times v (b k entries): row r of block row i is multiplied by v[b i + r]. That is diag(v) S on and below the diagonal only: the part
- * that is not stored would have its rows' factors, so C stands for no symmetric matrix. C has B's shape and may be B. */
+/* C <- stored rows times v (b k entries): row r of block row i is multiplied by v[b i + r]. That is diag(v) S on and below the diagonal only: the
+ * part that is not stored would have its rows' factors, so C stands for no symmetric matrix. C has B's shape and may be B. */
 void pd_blockrows_scale(pd_blockrows C, pd_blockrows B, const float *v);
 
 /* Pads X to K block rows of side b, into P (b rows, b K(K+1)/2 columns), so that matrices of many sizes have one shape. A square X of at most b rows

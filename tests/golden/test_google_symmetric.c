@@ -1,5 +1,6 @@
 /* Computes with symmetric matrices in block rows what upstream computed: every case of $PARAMD_GOLDEN/google_shampoo/symmetric_matrices.safetensors,
- * to 1e-6 of each tensor's norm (products are summed in another order); what only moves numbers starts from upstream's own block rows and is equal. */
+ * to 1e-6 of each tensor's norm (products are summed in another order); what only moves numbers starts from upstream's own block rows and is
+ * equal. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,7 +41,8 @@ static void check_case(const json_t *entry)
 {
     int index = (int)golden_int(entry, "index");
     int64_t n = golden_int(entry, "rows"), c = golden_int(entry, "cols"), b = golden_int(entry, "block_size"), k, width, last;
-    float *input = recorded(index, "input", n * c), *vector = recorded(index, "vector", n), *concat, *ours, *full = malloc((size_t)(n * n) * sizeof *full);
+    float *input = recorded(index, "input", n * c), *vector = recorded(index, "vector", n), *concat, *ours;
+    float *full = malloc((size_t)(n * n) * sizeof *full);
     pd_blockrows B, C;
     pd_mat X = pd_mat_dense(input, n, c);
 

@@ -72,8 +72,8 @@ static bool on_diagonal(const box *b, int64_t i)
 /* Every form and size that loops may trip over: shorter and longer than a tile, and around its edges. */
 static void for_all_forms(void (*check)(box *b))
 {
-    static const int64_t sizes[][2] = { { 1, 1 }, { 3, 3 }, { 17, 17 }, { 130, 130 }, { 1025, 1025 }, { 1, 3 }, { 3, 1 }, { 17, 1 }, { 3000, 1 }, { 700, 3 },
-                                        { 5, 1024 }, { 5, 1025 }, { 2, 2500 }, { 33, 512 }, { 33, 513 }, { 9, 341 }, { 0, 4 }, { 4, 0 }, { 0, 0 } };
+    static const int64_t sizes[][2] = { { 1, 1 }, { 3, 3 }, { 17, 17 }, { 130, 130 }, { 1025, 1025 }, { 1, 3 }, { 3, 1 }, { 17, 1 }, { 3000, 1 },
+                                        { 700, 3 }, { 5, 1024 }, { 5, 1025 }, { 2, 2500 }, { 33, 512 }, { 33, 513 }, { 9, 341 }, { 0, 4 }, { 4, 0 }, { 0, 0 } };
 
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         for (pd_storage storage = PD_STORE_INT8; storage <= PD_STORE_INT16; storage++) {
@@ -283,6 +283,19 @@ static void a_quotient_beyond_the_last_code_is_the_last(void **state)
     free_box(&b);
 }
 
+/* 50 times the smallest subnormal: its 127th part is 0, and nothing is divided by that. */
+static void what_is_too_small_for_a_bucket_is_code_zero(void **state)
+{
+    box b = new_box(PD_STORE_INT8, false, 2, 1);
+
+    (void)state;
+    b.x[0] = 50 * 0x1p-149f;
+    b.x[1] = -50 * 0x1p-149f;
+    round_trip(&b);
+    for (int i = 0; i < 2; i++) assert_true(b.q.bucket[0] == 0 && code_at(&b, i) == 0 && b.back[i] == 0);
+    free_box(&b);
+}
+
 /* ---- rounding ---- */
 
 static void halves_go_to_the_even_code_in_every_rounding_mode(void **state)
@@ -384,6 +397,7 @@ int main(void)
         cmocka_unit_test(what_is_not_finite_makes_its_column_nan_and_no_other),
         cmocka_unit_test(the_largest_and_the_smallest_numbers_survive),
         cmocka_unit_test(a_quotient_beyond_the_last_code_is_the_last),
+        cmocka_unit_test(what_is_too_small_for_a_bucket_is_code_zero),
         cmocka_unit_test(halves_go_to_the_even_code_in_every_rounding_mode),
         cmocka_unit_test(bfloat16_is_a_cast_and_keeps_what_is_not_finite),
         cmocka_unit_test(bytes_are_those_of_codes_buckets_and_diagonal),

@@ -63,13 +63,13 @@ static tracefile quantized_file(void)
 }
 
 /* X = [1; 2] in blocks of side 1: S = X X' = [1 2; 2 4]. */
-static const float x[2] = { 1, 2 }, concat[3] = { 1, 2, 4 }, vector[2] = { 3, -1 }, full[4] = { 1, 2, 2, 4 }, diagonal[2] = { 1, 4 }, most[2] = { 2, 4 };
-static const float scaled[3] = { 3, -2, -4 }, of_diagonal[3] = { 3, 0, -1 }, updated[2] = { 3, 6 };
-static const char symmetric_config[] = "{\"cases\": [{\"index\": 7, \"block_size\": 1, \"update_alpha\": 0.25, \"update_beta\": 0.5, \"update_input\": \"2 * input\"}]}";
+static const float x[2] = { 1, 2 }, concat[3] = { 1, 2, 4 }, vector[2] = { 3, -1 }, full[4] = { 1, 2, 2, 4 };
+static const float diagonal[2] = { 1, 4 }, most[2] = { 2, 4 }, scaled[3] = { 3, -2, -4 }, of_diagonal[3] = { 3, 0, -1 }, updated[2] = { 3, 6 };
+#define SYMMETRIC_CONFIG(b) "{\"cases\": [{\"index\": 7, \"block_size\": " #b ", \"update_alpha\": 0.25, \"update_beta\": 0.5, \"update_input\": \"2 * input\"}]}"
 
 static tracefile symmetric_file(void)
 {
-    tracefile file = new_file("symmetric_matrices", symmetric_config);
+    tracefile file = new_file("symmetric_matrices", SYMMETRIC_CONFIG(1));
 
     add_mat(&file, "007/input", x, 2, 1);
     add_mat(&file, "007/concat", concat, 1, 3);
@@ -254,14 +254,13 @@ static void what_cannot_be_quantized_fails(void **state)
 
 static void block_rows_that_are_none_fail(void **state)
 {
-    static const char odd[] = "{\"cases\": [{\"index\": 7, \"block_size\": 3, \"update_alpha\": 0.25, \"update_beta\": 0.5, \"update_input\": \"2 * input\"}]}";
     tracefile file = symmetric_file();
 
     (void)state;
     file.entry[1].shape.dim[1] = 2, file.entry[1].bytes = 8;
     assert_outcome(&file, PD_REPLAY_FAILED, "1 rows and 2 columns");
     file = symmetric_file();
-    tracefile_meta(&file, "config", odd);
+    tracefile_meta(&file, "config", SYMMETRIC_CONFIG(3));
     assert_outcome(&file, PD_REPLAY_FAILED, "2 rows are not a multiple of the block side 3");
 }
 
@@ -311,7 +310,8 @@ static void options_that_are_not_there_are_skipped(void **state)
 
 static void a_file_without_cases_fails(void **state)
 {
-    static const char *const configs[] = { "{}", "{\"cases\": []}", "{\"cases\": 3}", "{\"cases\": [{}]}", "{\"cases\": [{\"index\": 1000}]}", "{\"cases\": [7]}" };
+    static const char *const configs[] = { "{}", "{\"cases\": []}", "{\"cases\": 3}",
+                                           "{\"cases\": [{}]}", "{\"cases\": [{\"index\": 1000}]}", "{\"cases\": [7]}" };
 
     (void)state;
     for (size_t i = 0; i < sizeof configs / sizeof configs[0]; i++) {

@@ -14,8 +14,8 @@
 #include "tracefile.h"
 
 /* Two steps of sgd with momentum 0.5 and lr 0.5 on a matrix: b = g, w - 0.5 b; then b = 0.5 b + g. */
-static const float w0[4] = { 1, 2, 3, 4 }, g1[4] = { 2, 4, 0, 8 }, w1[4] = { 0, 0, 3, 0 }, g2[4] = { 8, -2, 1, 0 }, w2[4] = { -4.5f, 0, 2.5f, -2 };
-static const float b1[4] = { 2, 4, 0, 8 }, b2[4] = { 9, 0, 1, 4 };
+static const float w0[4] = { 1, 2, 3, 4 }, g1[4] = { 2, 4, 0, 8 }, w1[4] = { 0, 0, 3, 0 }, g2[4] = { 8, 5, 1, 0 }, w2[4] = { -4.5f, -3.5f, 2.5f, -2 };
+static const float b1[4] = { 2, 4, 0, 8 }, b2[4] = { 9, 7, 1, 4 };
 
 static void add(tracefile *file, const char *name, const float *values)
 {
@@ -76,7 +76,7 @@ static void the_same_state_is_ok_at_the_steps_that_have_it(void **state)
 
 static void another_state_fails_by_name_though_the_weights_agree(void **state)
 {
-    static const float off[4] = { 9, 0, 1, 4.001f };
+    static const float off[4] = { 9, 7, 1, 4.001f };
     tracefile file = momentum_file();
     pd_replay_result r;
 
@@ -85,7 +85,7 @@ static void another_state_fails_by_name_though_the_weights_agree(void **state)
     add(&file, "state/0002/w/momentum", off);
     r = replayed(&file, true);
     assert_int_equal(r.outcome, PD_REPLAY_FAILED);
-    assert_true(r.verdict.error == 0 && fabs(r.state.error - 1e-3 / sqrt(98)) < 1e-6);
+    assert_true(r.verdict.error == 0 && fabs(r.state.error - 1e-3 / sqrt(147)) < 1e-6);
     assert_string_equal(r.state_worst, "state/0002/w/momentum");
     pd_replay_result_free(&r);
     r = replayed(&file, false);
@@ -96,7 +96,7 @@ static void another_state_fails_by_name_though_the_weights_agree(void **state)
 
 static void state_has_a_noise_of_its_own(void **state)
 {
-    static const float off[4] = { 9, 0, 1, 4.001f }, w_off[4] = { -4.5f, 0, 2.5f, -2.001f };
+    static const float off[4] = { 9, 7, 1, 4.001f }, w_off[4] = { -4.5f, -3.5f, 2.5f, -2.001f };
     tracefile file = momentum_file();
 
     (void)state;
@@ -121,7 +121,7 @@ static void without_recorded_state_weights_are_judged_alone(void **state)
 }
 
 /* Entry 5 to 7: codes, buckets, diagonal of b2. */
-static const int16_t codes[4] = { 0, 0, 2, 0 };
+static const int16_t codes[4] = { 0, 1, 2, 0 };
 static const float bucket[2] = { .5f, 7 }, diagonal[2] = { 9, 4 };
 
 static tracefile quantized_file(void)
@@ -137,7 +137,7 @@ static tracefile quantized_file(void)
 
 static void quantized_state_is_compared_as_what_it_stands_for(void **state)
 {
-    static const int16_t other_codes[4] = { 0, 0, 3, 0 };
+    static const int16_t other_codes[4] = { 0, 1, 3, 0 };
     static const float other_diagonal[2] = { 9, 5 }, other_bucket[2] = { .75f, 7 };
     tracefile file = quantized_file();
     pd_replay_result r = replayed(&file, true);
@@ -212,7 +212,8 @@ static void state_of_another_size_fails(void **state)
 
 static void state_of_no_parameter_or_step_fails(void **state)
 {
-    static const char *const names[] = { "state/0001/v/momentum", "state/0001/w", "state/momentum", "state/1/w/momentum", "state/0003/w/momentum", "state/0000/w/momentum" };
+    static const char *const names[] = { "state/0001/v/momentum", "state/0001/w", "state/momentum", "state/1/w/momentum", "state/0003/w/momentum",
+                                         "state/0000/w/momentum" };
 
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -224,14 +225,14 @@ static void state_of_no_parameter_or_step_fails(void **state)
 
 static void state_belongs_to_the_longest_name(void **state)
 {
-    static const float none[4] = { 0 };
     tracefile file = momentum_file();
 
     (void)state;
     add(&file, "param/0000/w/momentum", w0);
-    add(&file, "param/0001/w/momentum", w0);
-    add(&file, "param/0002/w/momentum", w0);
-    add(&file, "state/0001/w/momentum/momentum", none);          /* of w/momentum, which had no gradient */
+    add(&file, "grad/0001/w/momentum", g1);
+    add(&file, "param/0001/w/momentum", w1);
+    add(&file, "param/0002/w/momentum", w1);
+    add(&file, "state/0001/w/momentum/momentum", b1);
     add(&file, "state/0001/w/momentum", b1);
     assert_outcome(&file, PD_REPLAY_OK, "");
 }

@@ -79,6 +79,21 @@ static void number_of_blocks_is_found_from_the_shape(void **state)
     }
 }
 
+static void many_blocks_are_counted_exactly(void **state)
+{
+    float nothing;
+
+    (void)state;
+    for (int64_t start = 1; start < 2900000000; start *= 3) {
+        for (int64_t k = start; k < start + 40; k++) {
+            pd_blockrows B = { .k = -1 };
+            assert_int_equal(pd_blockrows_of(&B, pd_mat_dense(&nothing, 1, pd_blockrows_cols(1, k)), NULL), PD_OK);
+            assert_true(B.k == k);
+            assert_int_equal(pd_blockrows_of(&B, pd_mat_dense(&nothing, 1, pd_blockrows_cols(1, k + 1) - 1), NULL), PD_INVALID_ARGUMENT);
+        }
+    }
+}
+
 static void refused(int64_t rows, int64_t cols, const char *text)
 {
     pd_blockrows B = { .k = -1 };
@@ -100,6 +115,7 @@ static void a_ratio_that_is_no_triangular_number_is_refused(void **state)
     refused(0, 3, "0 rows and 3 columns");
     refused(0, 0, "0 rows and 0 columns");
     refused(1, INT64_MAX, "rows");
+    refused(1, 6125000001750000000, "rows");                /* of more block rows than there is memory for */
     refused(1, (int64_t)4000000 * 4000001 / 2 + 1, "rows");
 }
 
@@ -311,6 +327,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(number_of_blocks_is_found_from_the_shape),
+        cmocka_unit_test(many_blocks_are_counted_exactly),
         cmocka_unit_test(a_ratio_that_is_no_triangular_number_is_refused),
         cmocka_unit_test(rows_that_do_not_fill_blocks_are_refused),
         cmocka_unit_test(columns_that_do_not_fit_are_the_largest_number),
