@@ -1,9 +1,10 @@
 /* root.h - X = (A + ridge I)^(-1/p) of a symmetric positive semi-definite matrix A (n, n). Pure; any thread; they allocate what they
  * work with.
  *
- * The ridge is relative: epsilon * max(largest eigenvalue, 1e-6). A is symmetric up to rounding, finite, dense or strided, and is used as
- * workspace: its contents are lost. X is written whole (both halves), also in an error, when it holds nothing of use.
- * Errors: PD_OUT_OF_RANGE, the root or its measure is not finite or LAPACK gave up; PD_NO_MEMORY. */
+ * The ridge is relative: epsilon * max(largest eigenvalue, 1e-6). A (n >= 1) is symmetric up to rounding or what quantizing did to it, dense or
+ * strided, and only read. X is written whole, both halves; after an error it holds nothing of use, and report.error is NaN or infinite
+ * unless it is X alone that float32 cannot hold.
+ * Errors: PD_OUT_OF_RANGE, A, the root or its measure is not finite, or LAPACK gave up; PD_NO_MEMORY. */
 #ifndef PD_ROOT_H
 #define PD_ROOT_H
 
@@ -29,21 +30,22 @@ typedef struct pd_root_want {
                                    diagonal; nothing is padded in memory. 0, or n: no padding. Other methods pass over it */
     double  padding;            /* 1, or 0 */
     double  most_error;         /* a root with an error of at least this is tried again, where `retries` > 0 */
-    int     retries;            /* 0 … : first by eigh64, then with a ridge ten times larger each time */
+    int     retries;            /* 0 … : first by eigh64 with the same epsilon, then with one ten times larger each time (0 stays 0) */
 } pd_root_want;
 
 typedef struct pd_root_report {
     double error;               /* newton: max |M - I| of the last M, rounded to float32. Else |X^a (A + ridge I) X^b v - v| / |v| for a fixed
                                    pseudo-random v, a = p / 2 rounded down, b = p - a: p + 1 products of matrix and vector. With the root
                                    on both sides rounding counts sqrt(condition) times, and not condition times as in X^p A */
-    double largest;             /* the estimate of A's largest eigenvalue that the ridge was made from */
-    double condition;           /* of A + ridge I, an estimate */
+    double largest;             /* the estimate of A's largest eigenvalue that the ridge was made from; newton: of the padded A */
+    double condition;           /* of A + ridge I without padding, an estimate; of no meaning where the error is large */
     int    iterations;          /* newton: steps taken; tracked: corrections, 1 for the first order alone; 0: decomposed */
     int    tries;               /* 1: the first was good enough */
     bool   decomposed;          /* an eigendecomposition was made */
 } pd_root_report;
 
-/* As `want` says. Q (n, n): tracked alone, in and out: the last eigenbasis, an eigenvector in each row, all zeros where there is none yet; else
+/* As `want` says, with retries: X and the report are of the first try that is good, or of the last. Out of memory is not tried again.
+ * Q (n, n): tracked alone, in and out: the last eigenbasis, an eigenvector in each row, all zeros where there is none yet; else
  * .at is NULL. What is not orthogonal counts as none, and after an error Q is as it was or all zeros. */
 int pd_root(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report);
 
@@ -55,7 +57,8 @@ int pd_root_eigh64(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report 
 int pd_root_tracked(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report);
 
 /* Google's estimate of the largest eigenvalue: power iteration in float64 from a fixed start vector (google_shampoo's page, 5.2), at most 100
- * steps, absolute tolerance 1e-6. A (n, n) is read only; padding as above. v: NULL, or padded_side (or n) numbers out, the last vector. */
+ * steps, absolute tolerance 1e-6. A (n, n) is read only; padding as above. v: NULL, or padded_side (or n) numbers out, the last vector: NaN
+ * of a zero matrix. PD_OUT_OF_RANGE: A's quotient is not finite, and *largest is it. PD_NO_MEMORY. */
 int pd_power_iteration(double *largest, double *v, const double *A, int64_t n, int64_t padded_side, double padding);
 /* The start vector's first n entries: MT19937 of seed 1729, uniform on [-1, 1). */
 void pd_start_vector(double *v, int64_t n);

@@ -1,0 +1,57 @@
+#include "root.h"
+
+#include <assert.h>
+#include <math.h>
+
+#include "root_parts.h"
+
+static int by_method(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report)
+{
+    switch (want->method) {
+    case PD_ROOT_NEWTON:  return pd_root_newton(X, A, want, report);
+    case PD_ROOT_EIGH:    return pd_root_eigh(X, A, want, report);
+    case PD_ROOT_EIGH64:  return pd_root_eigh64(X, A, want, report);
+    case PD_ROOT_TRACKED: return pd_root_tracked(X, Q, A, want, report);
+    }
+    assert(!"a method of the list");
+    return PD_INTERNAL;
+}
+
+/* Of the last attempt: another one may do better. */
+static bool is_refused(int rc, const pd_root_want *want, const pd_root_report *report)
+{
+    return rc == PD_OUT_OF_RANGE || (rc == PD_OK && !(report->error < want->most_error));
+}
+
+int pd_root(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report)
+{
+    pd_root_want now = *want;
+    int rc;
+
+    *report = (pd_root_report){ .error = NAN, .largest = NAN, .condition = NAN, .tries = 1 };
+    if (!pd_root_is_finite(A)) return PD_OUT_OF_RANGE;              /* LAPACK may not come back from it */
+    rc = by_method(X, Q, A, &now, report);
+    report->tries = 1;
+    now.method = PD_ROOT_EIGH64;
+    for (int again = 1; again <= want->retries && is_refused(rc, want, report); again++) {
+        rc = by_method(X, Q, A, &now, report);
+        report->tries = 1 + again;
+        now.epsilon *= 10;
+    }
+    return rc;
+}
+
+/* In products of n by n matrices as float32 takes them: Newton 20 steps with T^p, M and H, twice that in float64; an eigendecomposition 8, in
+ * float64 half as much again, and one to put the root together; 5 to follow an eigenbasis. */
+double pd_root_flops(pd_root_method method, int64_t n, int p)
+{
+    double product = 2.0 * (double)n * (double)n * (double)n;
+
+    switch (method) {
+    case PD_ROOT_NEWTON:  return 20 * 2 * (floor(log2(p)) + __builtin_popcount((unsigned)p) + 1) * product;
+    case PD_ROOT_EIGH:    return (8 + 1) * product;
+    case PD_ROOT_EIGH64:  return (12 + 2) * product;
+    case PD_ROOT_TRACKED: break;
+    }
+    return 5 * product;
+}
