@@ -61,6 +61,59 @@ static void the_same_weights_are_ok(void **state)
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
+/* lr 0.5 as the schedule has it, in both steps; then 0.25 in the first, which moves w by half as much and fails. */
+static void a_schedule_in_the_configuration_is_followed(void **state)
+{
+    tracefile file = sgd_file();
+
+    (void)state;
+    tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": {\"schedule\": \"linear_warmup\", \"peak\": 0.5, \"warmup_steps\": 1}, \"momentum\": 0}");
+    assert_outcome(&file, PD_REPLAY_OK, "");
+    tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": {\"schedule\": \"linear_warmup\", \"peak\": 0.5, \"warmup_steps\": 2}, \"momentum\": 0}");
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+}
+
+/* A rate recorded for a step goes before what the configuration says, in that step alone. */
+static void a_recorded_rate_overrides_the_schedule(void **state)
+{
+    static const float half = 0.5f;
+    tracefile file = sgd_file();
+
+    (void)state;
+    tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": {\"schedule\": \"linear_warmup\", \"peak\": 0.5, \"warmup_steps\": 2}, \"momentum\": 0}");
+    tracefile_add(&file, "learning_rate/0001", &half, 1);
+    assert_outcome(&file, PD_REPLAY_OK, "");
+}
+
+static void a_schedule_that_is_not_there_fails_with_the_list(void **state)
+{
+    tracefile file = sgd_file();
+
+    (void)state;
+    tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": {\"schedule\": \"zigzag\", \"peak\": 0.5}}");
+    assert_outcome(&file, PD_REPLAY_FAILED, "there is no schedule zigzag; there are: linear_warmup");
+    tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": {\"peak\": 0.5}}");
+    assert_outcome(&file, PD_REPLAY_FAILED, "neither number, word, flag nor schedule");
+}
+
+static void a_recipe_becomes_a_rule_of_any_length(void **state)
+{
+    char text[6000] = "table(0.5", *whole;
+    pd_recipe recipe = { 0 };
+
+    (void)state;
+    while (strlen(text) < sizeof text - 8) strcat(text, ",0.25");
+    strcat(text, ")");
+    pd_hypers_init(&recipe.hypers, pd_optim_find("sgd"));
+    assert_int_equal(pd_hypers_set(&recipe.hypers, "lr", text, NULL), PD_OK);
+    assert_non_null(whole = pd_recipe_rule(&recipe));
+    assert_true(strncmp(whole, "* sgd lr=table(0.5,0.25", 23) == 0);
+    assert_memory_equal(whole + strlen("* sgd lr="), text, strlen(text));
+    assert_string_equal(whole + strlen("* sgd lr=") + strlen(text), " momentum=0 dampening=0 weight_decay=0 nesterov=no maximize=no");
+    free(whole);
+    pd_recipe_free(&recipe);
+}
+
 static void one_weight_beside_the_tolerance_fails_and_is_located(void **state)
 {
     static const float off[2] = { -4, 1.0001f };
@@ -250,6 +303,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_weights_are_ok),
+        cmocka_unit_test(a_schedule_in_the_configuration_is_followed), cmocka_unit_test(a_recorded_rate_overrides_the_schedule),
+        cmocka_unit_test(a_schedule_that_is_not_there_fails_with_the_list), cmocka_unit_test(a_recipe_becomes_a_rule_of_any_length),
         cmocka_unit_test(one_weight_beside_the_tolerance_fails_and_is_located),
         cmocka_unit_test(the_noise_of_the_trace_widens_the_tolerance),
         cmocka_unit_test(an_optimizer_that_is_not_there_is_skipped),
