@@ -1,4 +1,5 @@
-/* plan_json.c - paramctl plan --json: everything that a forecast knows. */
+/* plan_json.c - paramctl plan --json: everything that a forecast knows. `params` say which of `kinds` they are, and in those the bytes and
+ * operations are of one parameter; `rules` and `total` are sums. */
 #include "forecast.h"
 
 static json_t *dims_json(const int64_t *dim, int rank)
@@ -19,7 +20,7 @@ static json_t *slot_json(const pd_slot_spec *spec)
     return object;
 }
 
-/* Slots are named by their index in the parameter's list. */
+/* Slots are named by their index in the kind's list. */
 static json_t *indices_json(const int *slot, int n)
 {
     json_t *list = json_array();
@@ -49,24 +50,29 @@ static json_t *due_json(const pd_kind *kind)
     return object;
 }
 
-static json_t *param_json(const pd_forecast *f, size_t i)
+/* What parameters of a kind have: a plan is told once, however many layers share it. */
+static json_t *kind_json(const pd_forecast *f, const pd_kind *kind)
 {
-    const pd_kind *kind = f->kind[i];
     const pd_plan *plan = &kind->plan;
     json_t *blocks = json_array(), *slots = json_array(), *tasks = json_array(), *object;
 
     for (size_t b = 0; b < plan->n_blocks; b++) json_array_append_new(blocks, block_json(&plan->blocks[b], plan->shape.rank));
     for (size_t s = 0; s < plan->n_slots; s++) json_array_append_new(slots, slot_json(&plan->slots[s]));
     for (size_t t = 0; t < plan->n_tasks; t++) json_array_append_new(tasks, task_json(&plan->tasks[t]));
-    object = json_pack("{s:s, s:s, s:i, s:o, s:I, s:o}", "name", f->shapes->entries[i].name, "optimizer", pd_row_name(kind->rule->hypers.row),
-                       "rule", (int)(kind->rule - f->rules), "shape", dims_json(kind->shape.dim, kind->shape.rank),
-                       "elements", (json_int_t)kind->elements, "merged", dims_json(plan->shape.dim, plan->shape.rank));
+    object = json_pack("{s:s, s:i, s:I, s:o, s:I, s:o, s:o, s:o, s:o}", "optimizer", pd_row_name(kind->rule->hypers.row), "rule", (int)(kind->rule - f->rules),
+                       "params", (json_int_t)kind->params, "shape", dims_json(kind->shape.dim, kind->shape.rank), "elements", (json_int_t)kind->elements,
+                       "merged", dims_json(plan->shape.dim, plan->shape.rank), "blocks", blocks, "slots", slots, "tasks", tasks);
     if (object == NULL) return NULL;
-    json_object_update_new(object, json_pack("{s:I, s:I, s:I, s:f, s:f, s:o, s:o, s:o}", "state_bytes", (json_int_t)kind->state_bytes,
-                           "step_bytes", (json_int_t)kind->step_bytes, "task_bytes", (json_int_t)kind->task_bytes, "flops", plan->flops,
-                           "task_flops", kind->task_flops, "blocks", blocks, "slots", slots, "tasks", tasks));
+    json_object_update_new(object, json_pack("{s:I, s:I, s:I, s:I, s:f, s:f}", "state_bytes", (json_int_t)kind->state_bytes,
+                           "step_bytes", (json_int_t)kind->step_bytes, "thread_bytes", (json_int_t)kind->thread_bytes,
+                           "task_bytes", (json_int_t)kind->task_bytes, "flops", plan->flops, "task_flops", kind->task_flops));
     if (plan->n_tasks > 0) json_object_set_new(object, "due", due_json(kind));
     return object;
+}
+
+static json_t *param_json(const pd_forecast *f, size_t i)
+{
+    return json_pack("{s:s, s:i}", "name", f->shapes->entries[i].name, "kind", (int)(f->kind[i] - f->kinds));
 }
 
 static json_t *sum_json(const pd_forecast_sum *sum)
@@ -91,10 +97,11 @@ static json_t *rule_json(const pd_forecast *f, size_t r)
 
 json_t *pd_forecast_json(const pd_forecast *f)
 {
-    json_t *params = json_array(), *rules = json_array();
+    json_t *params = json_array(), *kinds = json_array(), *rules = json_array();
 
     for (size_t i = 0; i < f->shapes->n; i++) json_array_append_new(params, param_json(f, i));
+    for (size_t k = 0; k < f->n_kinds; k++) json_array_append_new(kinds, kind_json(f, &f->kinds[k]));
     for (size_t r = 0; r < f->n_rules; r++) json_array_append_new(rules, rule_json(f, r));
-    return json_pack("{s:o, s:o, s:o, s:s, s:I}", "params", params, "rules", rules, "total", sum_json(&f->all),
+    return json_pack("{s:o, s:o, s:o, s:o, s:s, s:I}", "params", params, "kinds", kinds, "rules", rules, "total", sum_json(&f->all),
                      "largest", f->shapes->entries[f->largest].name, "left_out", (json_int_t)f->shapes->left_out);
 }

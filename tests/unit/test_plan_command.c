@@ -313,21 +313,44 @@ static void json_has_every_slot_and_task(void **state)
 {
     model m = small();
     json_t *root = pd_forecast_json(forecast(&m, "* coupled interval=3", NULL));
-    json_t *param = json_array_get(json_object_get(root, "params"), 0), *slots = json_object_get(param, "slots"), *task;
+    json_t *kind = json_array_get(json_object_get(root, "kinds"), 0), *slots = json_object_get(kind, "slots"), *task;
 
     (void)state;
     assert_int_equal(json_array_size(slots), 14);
-    assert_int_equal(json_array_size(json_object_get(param, "blocks")), 6);
-    assert_int_equal(json_array_size(json_object_get(param, "tasks")), 6);
-    task = json_array_get(json_object_get(param, "tasks"), 5);
+    assert_int_equal(json_array_size(json_object_get(kind, "blocks")), 6);
+    assert_int_equal(json_array_size(json_object_get(kind, "tasks")), 6);
+    task = json_array_get(json_object_get(kind, "tasks"), 5);
     assert_int_equal(json_integer_value(json_array_get(json_object_get(task, "inputs"), 0)), 12);
     assert_string_equal(json_string_value(json_object_get(json_array_get(slots, 12), "name")), "statistics");
     assert_int_equal(json_integer_value(json_object_get(json_array_get(slots, 12), "number")), 5);
     assert_string_equal(json_string_value(json_object_get(json_array_get(slots, 12), "storage")), "float32");
     assert_null(json_object_get(json_array_get(slots, 0), "number"));
     assert_true(json_is_true(json_object_get(json_array_get(slots, 0), "temporary")));
-    assert_int_equal(json_integer_value(json_object_get(json_object_get(param, "due"), "interval")), 3);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(kind, "due"), "interval")), 3);
     assert_int_equal(json_integer_value(json_object_get(json_object_get(root, "total"), "state_bytes")), (2 * 35 + 1) * 4);
+    json_decref(root);
+    pd_forecast_free(&m.forecast);
+}
+
+static void json_params_say_which_kind_they_are(void **state)
+{
+    model m = { 0 };
+    json_t *root, *kinds, *params;
+
+    (void)state;
+    add(&m, "b", 1, 5, 0);
+    add(&m, "a", 1, 3, 0);
+    add(&m, "c", 1, 5, 0);
+    root = pd_forecast_json(forecast(&m, "* sgd momentum=0.9", NULL));
+    kinds = json_object_get(root, "kinds");
+    params = json_object_get(root, "params");
+    assert_int_equal(json_array_size(kinds), 2);
+    for (size_t i = 0; i < 3; i++) {
+        json_t *kind = json_array_get(kinds, (size_t)json_integer_value(json_object_get(json_array_get(params, i), "kind")));
+        assert_string_equal(json_string_value(json_object_get(json_array_get(params, i), "name")), m.entry[i].name);
+        assert_int_equal(json_integer_value(json_object_get(kind, "elements")), m.entry[i].elements);
+        assert_int_equal(json_integer_value(json_object_get(kind, "state_bytes")), m.entry[i].elements * 4);
+    }
     json_decref(root);
     pd_forecast_free(&m.forecast);
 }
@@ -398,6 +421,7 @@ int main(void)
         cmocka_unit_test(verbose_lists_every_slot_and_task),
         cmocka_unit_test(sgd_has_weights_and_at_most_momentum),
         cmocka_unit_test(json_has_every_slot_and_task),
+        cmocka_unit_test(json_params_say_which_kind_they_are),
         cmocka_unit_test(rules_and_parameters_are_refused_as_a_job_would),
         cmocka_unit_test(out_of_memory_leaves_nothing),
     };
