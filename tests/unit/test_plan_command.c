@@ -14,7 +14,42 @@
 #include "oom.h"
 
 extern const pd_row pd_sgd;
-static const pd_row *const rows[] = { &pd_sgd, &coupled_row, NULL };
+
+/* coupled_row with tasks that differ: each also reads the first statistic and the tally, the last one costs more, roots are used when they
+ * are ready. They are due where lr is above 1. */
+static pd_row varied_row;
+static const pd_row *const rows[] = { &pd_sgd, &coupled_row, &varied_row, NULL };
+
+static int varied_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+{
+    int rc = coupled_row.plan(declaration, fact, plan, err);
+
+    plan->root_delay = PD_ROOT_READY;
+    for (size_t t = 0; t < plan->n_tasks; t++) {
+        plan->tasks[t].n_inputs = 3;
+        plan->tasks[t].input[1] = plan->tasks[0].input[0];
+        plan->tasks[t].input[2] = 1;
+        plan->tasks[t].cost = t + 1 == plan->n_tasks ? 5000 : 40;
+    }
+    return rc;
+}
+
+static bool varied_due(const pd_plan *plan, const double *hyper, int64_t count)
+{
+    (void)plan;
+    (void)count;
+    return hyper[COUPLED_LR] > 1;
+}
+
+static int make_varied_row(void **state)
+{
+    (void)state;
+    varied_row = coupled_row;
+    varied_row.name = "varied";
+    varied_row.plan = varied_plan;
+    varied_row.due = varied_due;
+    return 0;
+}
 
 #define MOST 64
 
@@ -92,33 +127,80 @@ static model small(void)
 
 static void sums_are_those_of_the_state_a_job_would_make(void **state)
 {
+    static const char *const names[] = { "w", "v", "s", "w2", "w3" };
     model m = small();
-    pd_declaration declaration[3] = { { 0 } };
     int64_t bytes = 0;
 
     (void)state;
-    add(&m, "v", 1, 10, 0);
-    add(&m, "s", 0, 0, 0);
-    const pd_forecast *f = forecast(&m, "s sgd momentum=0.5", "* coupled block_size=4");
-    for (int i = 0; i < 3; i++) {
+    add(&m, names[1], 1, 10, 0);
+    add(&m, names[2], 0, 0, 0);
+    add(&m, names[3], 2, 7, 5);
+    add(&m, names[4], 2, 7, 5);
+    const pd_forecast *f = forecast(&m, "s sgd momentum=0.5", "* coupled block_size=4 interval=5");
+    for (int i = 0; i < 5; i++) {
+        pd_declaration declaration = { names[i], m.entry[i].shape, f->kind[i]->rule->hypers };
         pd_optim *optim;
-        declaration[i] = (pd_declaration){ m.entry[i].name, m.entry[i].shape, f->kind[i]->rule->hypers };
-        assert_int_equal(pd_optim_new(&optim, &declaration[i], f->fact[1], NULL), PD_OK);
+        assert_int_equal(pd_optim_new(&optim, &declaration, f->fact[1], NULL), PD_OK);
         assert_int_equal(f->kind[i]->state_bytes, pd_optim_state_bytes(optim));
         bytes += pd_optim_state_bytes(optim);
         pd_optim_free(optim);
     }
     assert_int_equal(f->all.state_bytes, bytes);
-    assert_int_equal(f->all.weight_bytes, (35 + 10 + 1) * 4);
-    assert_int_equal(f->all.blocks, 4 + 3);
-    assert_int_equal(f->all.tasks, 4 + 3);
-    assert_int_equal(f->all.step_bytes, (35 + 10) * 4);
-    assert_int_equal(f->all.task_bytes, 2 * (35 + 10) * 4);
-    assert_true(f->all.task_flops == 4.0 * (35 + 10));
+    assert_int_equal(f->all.params, 5);
+    assert_int_equal(f->all.elements, 3 * 35 + 10 + 1);
+    assert_int_equal(f->all.weight_bytes, (3 * 35 + 10 + 1) * 4);
+    assert_int_equal(f->all.blocks, 3 * 4 + 3);
+    assert_int_equal(f->all.tasks, 3 * 4 + 3);
+    assert_int_equal(f->all.step_bytes, (3 * 35 + 10) * 4);
+    assert_int_equal(f->all.task_bytes, 2 * (3 * 35 + 10) * 4);
+    assert_true(f->all.task_flops == 4.0 * (3 * 35 + 10));
+    assert_true(f->all.task_flops_per_step == f->all.task_flops / 5);
     assert_int_equal(f->all.thread_bytes, 4 * 4 * 4);
     assert_int_equal(f->of_rule[0].params, 1);
-    assert_int_equal(f->of_rule[1].params, 2);
-    assert_int_equal(f->largest, 0);
+    assert_int_equal(f->of_rule[1].params, 4);
+    pd_forecast_free(&m.forecast);
+}
+
+static void sums_that_do_not_fit_are_the_largest(void **state)
+{
+    model m = { 0 };
+
+    (void)state;
+    for (int i = 0; i < 10; i++) add(&m, "abcdefghij" + i, 1, INT64_MAX / 8, 0);
+    assert_true(forecast(&m, "* sgd momentum=0.9", NULL)->all.state_bytes == INT64_MAX);
+    assert_true(m.forecast.all.weight_bytes == INT64_MAX);
+    assert_tells(&m.forecast, false, "state 8.0 EiB");
+    pd_forecast_free(&m.forecast);
+}
+
+static void the_largest_has_most_weights_and_state(void **state)
+{
+    model m = { 0 };
+
+    (void)state;
+    add(&m, "a", 1, 10, 0);
+    add(&m, "b", 1, 6, 0);
+    add(&m, "c", 1, 5, 0);
+    assert_int_equal(forecast(&m, "a sgd", "* sgd momentum=0.9")->largest, 1);
+    assert_tells(&m.forecast, false, "largest b: 24 B of weights, 24 B of state\n");
+    pd_forecast_free(&m.forecast);
+}
+
+static void a_kind_has_one_rule(void **state)
+{
+    model m = { 0 };
+
+    (void)state;
+    add(&m, "x1", 1, 4, 0);
+    add(&m, "y1", 1, 4, 0);
+    add(&m, "x2", 1, 4, 0);
+    add(&m, "y2", 1, 4, 0);
+    const pd_forecast *f = forecast(&m, "x* sgd", "* sgd momentum=0.9");
+    assert_int_equal(f->n_kinds, 2);
+    assert_ptr_equal(f->kind[0], f->kind[2]);
+    assert_ptr_equal(f->kind[1], f->kind[3]);
+    assert_int_equal(f->kind[0]->state_bytes, 0);
+    assert_int_equal(f->kind[1]->state_bytes, 16);
     pd_forecast_free(&m.forecast);
 }
 
@@ -171,7 +253,46 @@ static void tasks_that_are_due_late_or_never_are_not_looked_for_without_end(void
     pd_forecast_free(&m.forecast);
 }
 
+static void due_steps_follow_schedules(void **state)
+{
+    model m = small();
+    const pd_forecast *f = forecast(&m, "* varied lr=piecewise(0,4:2,6:0,9:3)", NULL);
+
+    (void)state;
+    assert_int_equal(f->kind[0]->due[0], 5);
+    assert_int_equal(f->kind[0]->due[1], 6);
+    assert_int_equal(f->kind[0]->due[2], 10);
+    assert_int_equal(pd_kind_interval(f->kind[0]), 0);
+    assert_true(f->all.task_flops_per_step == 0);
+    assert_tells(f, false, " due in steps 5, 6, 10 …, used as soon as they are ready\n");
+    pd_forecast_free(&m.forecast);
+}
+
 /* ---- what shares a line ---- */
+
+static void tasks_that_differ_have_lines_of_their_own(void **state)
+{
+    model m = { 0 };
+
+    (void)state;
+    add(&m, "w", 2, 9, 6);
+    assert_tells(forecast(&m, "* varied lr=2", NULL), false,
+                 " 5 tasks, exponent -1/2, 40 flop each\n from statistics.0 … 4, tally to root.0 … 4\n"
+                 " 1 task, exponent -1/2, 5.0 kflop\n from statistics.0, 5, tally to root.5\n");
+    pd_forecast_free(&m.forecast);
+}
+
+static void numbers_that_are_not_even_are_told_by_some(void **state)
+{
+    model m = { 0 };
+
+    (void)state;
+    add(&m, "w", 2, 10, 7);
+    const pd_forecast *f = forecast(&m, "* coupled", NULL);
+    assert_tells(f, false, "statistics.0, 1, 3 … 7 (3, 3) float32 x6");
+    assert_tells(f, false, "statistics.2, 5 … 8 (3, 1) float32 x3");
+    pd_forecast_free(&m.forecast);
+}
 
 static void equal_blocks_share_a_line(void **state)
 {
@@ -253,12 +374,12 @@ static void names_of_equal_parameters_stand_over_one_entry(void **state)
     model m = { 0 };
 
     (void)state;
-    add(&m, "a.weight", 1, 4, 0);
+    add(&m, "z.weight", 1, 4, 0);
     add(&m, "between", 1, 5, 0);
     add(&m, "c.2.bias", 1, 4, 0);
     add(&m, "b.0.bias", 1, 4, 0);
     add(&m, "b.1.bias", 1, 4, 0);
-    assert_tells(forecast(&m, NULL, NULL), false, "\na.weight\nc.2.bias\nb.*.bias x2\n sgd: state 0 B each, 0 B of all 4\n weights (4,) float32 16 B\nbetween\n");
+    assert_tells(forecast(&m, NULL, NULL), false, "\nz.weight\nc.2.bias\nb.*.bias x2\n sgd: state 0 B each, 0 B of all 4\n weights (4,) float32 16 B\nbetween\n");
     pd_forecast_free(&m.forecast);
 }
 
@@ -372,7 +493,7 @@ static void rules_and_parameters_are_refused_as_a_job_would(void **state)
     model m = small();
 
     (void)state;
-    assert_refused(&m, "* adam", "there are: sgd, coupled");
+    assert_refused(&m, "* adam", "there are: sgd, coupled, varied");
     assert_refused(&m, "* coupled block_size=0", "block_size");
     assert_refused(&m, "v* coupled", "parameter w: none of the 1 rules matches it");
 }
@@ -407,13 +528,19 @@ static void out_of_memory_leaves_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_that_do_not_fit_are_the_largest),
         cmocka_unit_test(sums_are_those_of_the_state_a_job_would_make),
+        cmocka_unit_test(the_largest_has_most_weights_and_state),
+        cmocka_unit_test(a_kind_has_one_rule),
         cmocka_unit_test(facts_couple_the_parameters_of_one_optimizer),
         cmocka_unit_test(due_steps_are_the_first_that_the_row_names),
+        cmocka_unit_test(due_steps_follow_schedules),
         cmocka_unit_test(due_in_every_step_is_said_so),
         cmocka_unit_test(tasks_that_are_due_late_or_never_are_not_looked_for_without_end),
         cmocka_unit_test(equal_blocks_share_a_line),
         cmocka_unit_test(blocks_at_the_edge_have_lines_of_their_own),
+        cmocka_unit_test(tasks_that_differ_have_lines_of_their_own),
+        cmocka_unit_test(numbers_that_are_not_even_are_told_by_some),
         cmocka_unit_test(every_item_is_in_one_group_with_its_like),
         cmocka_unit_test(layers_that_are_alike_are_told_once),
         cmocka_unit_test(names_of_equal_parameters_stand_over_one_entry),
@@ -425,5 +552,5 @@ int main(void)
         cmocka_unit_test(rules_and_parameters_are_refused_as_a_job_would),
         cmocka_unit_test(out_of_memory_leaves_nothing),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_varied_row, NULL);
 }

@@ -149,6 +149,7 @@ static void a_bad_line_is_named_by_its_number(void **state)
         { "w 1 2 3 4 5 6 7 8 9", PD_INVALID_ARGUMENT, "more than 8 dimensions" },
         { "\n\nw 0 3", PD_INVALID_ARGUMENT, ":3: w: shape (0, 3) has no elements" },
         { "w 9223372036854775808", PD_INVALID_ARGUMENT, "19 digits does not fit" },
+        { "w 184467440737095516160", PD_INVALID_ARGUMENT, "21 digits does not fit" },
         { "w 4294967296 4294967296", PD_INVALID_ARGUMENT, "has no size that fits 64 bits" },
         { "w 2\nv 3\nw 4", PD_INVALID_ARGUMENT, ":3: w: the name stands in line 1 already" },
         { "w\x01 2", PD_INVALID_ARGUMENT, "control character at byte 1" },
@@ -194,6 +195,18 @@ static void a_name_may_have_256_bytes(void **state)
     assert_refused(text, 257, PD_INVALID_ARGUMENT, "NUL at byte 256");
     text[256] = 'n';
     assert_refused(text, 257, PD_INVALID_ARGUMENT, "a name of 257 bytes");
+}
+
+static void parameters_are_counted_before_memory_is_asked_for(void **state)
+{
+    size_t bytes = 9 * (PD_SHAPES_MAX + 1);
+    char *text = malloc(bytes + 1);
+
+    (void)state;
+    assert_non_null(text);
+    for (int i = 0; i <= PD_SHAPES_MAX; i++) sprintf(text + 9 * i, "w%07d\n", i);
+    assert_refused(text, bytes, PD_RESOURCE_EXHAUSTED, ":1048577: more than 1048576 parameters");
+    free(text);
 }
 
 static void binary_files_are_held_to_be_safetensors(void **state)
@@ -251,6 +264,7 @@ int main(void)
         cmocka_unit_test(a_bad_line_is_named_by_its_number),
         cmocka_unit_test(bad_json_is_told_where_it_is_bad),
         cmocka_unit_test(a_name_may_have_256_bytes),
+        cmocka_unit_test(parameters_are_counted_before_memory_is_asked_for),
         cmocka_unit_test(binary_files_are_held_to_be_safetensors),
         cmocka_unit_test(what_is_no_file_is_said),
         cmocka_unit_test(out_of_memory_leaves_nothing),
