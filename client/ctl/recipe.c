@@ -7,7 +7,7 @@
 
 struct entry;
 typedef int read_config(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err);
-static read_config read_by_name, read_average;
+static read_config read_by_name, read_average, read_google;
 
 /* One entry a (system, optimizer) that can be replayed: add one where a row follows another upstream. */
 static const struct entry {
@@ -20,6 +20,8 @@ static const struct entry {
 } table[] = {
     { "torch_optim",  "SGD", "sgd", "lr", read_by_name, { "optimizer", "foreach", "differentiable", "fused", "capturable", NULL } },
     { "trax_average", NULL,  "sgd", "lr", read_average, { NULL } },
+    { "google_shampoo", NULL, "scalable_shampoo", "learning_rate", read_google,
+      { "batch_axis_name", "num_devices_for_pjit", "replicas", "statistics_partition_spec", "preconditioner_partition_spec", NULL } },
 };
 
 static bool contains(const char *const *list, const char *word)
@@ -137,6 +139,24 @@ static int read_average(pd_hypers *hypers, const struct entry *entry, const json
         return pd_fail(err, PD_UNIMPLEMENTED, "replicas that hold shards of the weights are not implemented");
     }
     return pd_hypers_set(hypers, "lr", "1", err);
+}
+
+/* Keys without a value mean that the option is off, as our defaults do. Upstream reduces the memory of statistics with an axis of replicas alone. In
+ * its sharded mode a NaN root destroys the one before: a defect that a replay must have. */
+static int read_google(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
+{
+    json_t *given = json_object();
+    const char *key;
+    json_t *value;
+    int rc = given == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory") : PD_OK;
+
+    json_object_foreach((json_t *)config, key, value)
+        if (rc == PD_OK && !json_is_null(value) && json_object_set(given, key, value) != 0) rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (rc == PD_OK) rc = read_by_name(hypers, entry, given, err);
+    json_decref(given);
+    if (rc == PD_OK && !json_is_string(json_object_get(config, "batch_axis_name"))) rc = pd_hypers_set(hypers, "memory_reduction_scope", "momentum", err);
+    if (rc == PD_OK && json_is_true(json_object_get(config, "shard_optimizer_states"))) rc = pd_hypers_set(hypers, "nan_roots_leak", "yes", err);
+    return rc;
 }
 
 int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_error *err)

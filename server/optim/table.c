@@ -2,7 +2,8 @@
 #include "row.h"
 
 #define ROWS(X) \
-    X(pd_sgd)
+    X(pd_sgd) \
+    X(pd_scalable_shampoo)
 
 #define DECLARE(row) extern const pd_row row;
 ROWS(DECLARE)

@@ -1,0 +1,478 @@
+/* scalable_shampoo - Google's Distributed Shampoo (arXiv:1802.09568, arXiv:2002.09018) as its JAX program computes it, spring 2022:
+ *
+ *     S_i <- w1 S_i + w2 (block of G contracted with itself over all dimensions but i)      for each block, every statistics_compute_steps
+ *     X_i <- (S_i + ridge I)^(-1/p)                                                         every preconditioning_compute_steps, unless it failed
+ *     P   =  G multiplied by the X of its block along each dimension
+ *     D   =  the graft's direction (graft.h)
+ *     U   =  P |D| / (|P| + 1e-16);      U' = U + weight_decay W,  D' = D + weight_decay W
+ *     m_U <- beta1 m_U + w U',  m_D <- beta1 m_D + w D'
+ *     m, u = (m_U, U') from start_preconditioning_step on, (m_D, D') before
+ *     W   <- W - learning_rate (nesterov ? w u + beta1 m : m)
+ *
+ * Shapes, blocks and exponents: shapes.h. Parameters without dimensions, or with one above skip_preconditioning_dim_size_gt, have no statistics
+ * and P = D. Upstream's counter is 0 in the first step, ours 1. What here looks as if it could be simplified mostly cannot: norms overflow as those of
+ * float32 do, the choice between the two momenta is arithmetic so that a NaN in the other one spreads, and a model's parameters are
+ * coupled through its largest block (padding_coupling) when roots are taken. */
+#include <math.h>
+
+#include "block_products.h"
+#include "graft.h"
+#include "root.h"
+#include "scalable_shampoo.h"
+#include "shapes.h"
+
+#define LARGEST_COUNT 9007199254740991.0        /* whole numbers are exact in a double up to here */
+#define TINY 1e-16f                             /* keeps norms from being divisors of 0 */
+
+static const pd_hyper shampoo_hypers[] = {
+    [LEARNING_RATE]        = { "learning_rate", PD_REAL, 0.1, -INFINITY, INFINITY, NULL, "learning rate (required upstream)", true },
+    [BLOCK_SIZE]           = { "block_size", PD_INT, 128, -1, 2147483647, NULL, "largest side of a preconditioner, and of merged dimensions; at most 0: nothing is cut or merged (required upstream)", false },
+    [BETA1]                = { "beta1", PD_REAL, 0.9, 0, 1, NULL, "decay of both momenta, below 1", true },
+    [BETA2]                = { "beta2", PD_REAL, 0.999, 0, 1, NULL, "decay of statistics and of the RMSProp graft, above 0; exactly 1: plain sums", true },
+    [DIAGONAL_EPSILON]     = { "diagonal_epsilon", PD_REAL, 1e-10, 0, INFINITY, NULL, "added to the square root in the Adagrad and RMSProp grafts", true },
+    [MATRIX_EPSILON]       = { "matrix_epsilon", PD_REAL, 1e-6, 0, INFINITY, NULL, "first value of statistics, and ridge relative to their largest eigenvalue", true },
+    [WEIGHT_DECAY]         = { "weight_decay", PD_REAL, 0, 0, INFINITY, NULL, "factor of the weights added to both directions (L2 penalty)", true },
+    [START_STEP]           = { "start_preconditioning_step", PD_INT, 5, 0, LARGEST_COUNT, NULL, "step (from 0) from which on the preconditioned direction is used", true },
+    [ROOT_INTERVAL]        = { "preconditioning_compute_steps", PD_INT, 1, 1, LARGEST_COUNT, NULL, "steps from one computation of the roots to the next", true },
+    [STATISTICS_INTERVAL]  = { "statistics_compute_steps", PD_INT, 1, 1, LARGEST_COUNT, NULL, "steps from one update of the statistics to the next", true },
+    [INTERPRET_SHAPES]     = { "best_effort_shape_interpretation", PD_FLAG, 1, 0, 1, NULL, "merge small dimensions", false },
+    [GRAFT_TYPE]           = { "graft_type", PD_CHOICE, GRAFT_SGD, 0, 0, "SGD|ADAGRAD|RMSPROP|RMSPROP_NORMALIZED|SQRT_N|ADAGRAD_NORMALIZED", "whose step length the preconditioned direction gets", false },
+    [NESTEROV]             = { "nesterov", PD_FLAG, 1, 0, 1, NULL, "Nesterov momentum", true },
+    [EXPONENT_OVERRIDE]    = { "exponent_override", PD_INT, 0, 0, 1 << 20, NULL, "order of the inverse root; 0: twice the number of dimensions", true },
+    [FAILURE_THRESHOLD]    = { "inverse_failure_threshold", PD_REAL, 0.1, 0, INFINITY, NULL, "a root with an error of at least this is thrown away", true },
+    [MOVING_AVERAGE]       = { "moving_average_for_momentum", PD_FLAG, 0, 0, 1, NULL, "new terms enter the momenta times 1 - beta1", true },
+    [SKIP_SIZE]            = { "skip_preconditioning_dim_size_gt", PD_INT, 4096, 0, 2147483647, NULL, "parameters with a dimension above this take the graft's steps alone", false },
+    [CLIP]                 = { "clip_by_scaled_gradient_norm", PD_REAL, 0, 0, INFINITY, "none", "largest root mean square of the RMSProp grafts", true },
+    [MEMORY_REDUCTION]     = { "best_effort_memory_usage_reduction", PD_FLAG, 0, 0, 1, NULL, "store state in int8 and int16", false },
+    [PRECISION]            = { "precision", PD_CHOICE, 0, 0, 0, "highest|high|default", "of the products in a root: accepted, all are the highest here", true },
+    [SHARDED]              = { "shard_optimizer_states", PD_FLAG, 0, 0, 1, NULL, "the arithmetic of upstream's sharded mode: roots are used one step later", false },
+    [ROOT_METHOD]          = { "root_method", PD_CHOICE, PD_ROOT_NEWTON, 0, 0, PD_ROOT_METHODS, "how roots are computed; newton is upstream's", false },
+    [ROOT_DELAY]           = { "root_delay", PD_INT, 0, -1, LARGEST_COUNT, "ready", "steps from the statistics to the use of their root, at most preconditioning_compute_steps; ready: as soon as it is done, which depends on timing", false },
+    [ROOT_RETRIES]         = { "root_retries", PD_INT, 0, 0, 6, NULL, "how often a root that failed is tried again, by eigh64 and with larger ridges", true },
+    [PADDING_COUPLING]     = { "padding_coupling", PD_FLAG, 1, 0, 1, NULL, "newton: roots as if padded to the largest block of the model, as upstream's are", false },
+    [REDUCTION_SCOPE]      = { "memory_reduction_scope", PD_CHOICE, SCOPE_ALL, 0, 0, "all|momentum", "what best_effort_memory_usage_reduction covers: statistics and preconditioners (int16) too, or the momenta (int8) alone", false },
+    [DIAGONAL_DTYPE]       = { "diagonal_statistics_dtype", PD_CHOICE, 0, 0, 0, "float32|bfloat16", "how the graft's diagonal statistics are stored", false },
+    [NAN_ROOTS_LEAK]       = { "nan_roots_leak", PD_FLAG, 0, 0, 1, NULL, "a root that is NaN destroys the last good one: a defect of upstream's sharded mode, for replays", false },
+    { .name = NULL },
+};
+
+/* ---- what a parameter's values mean ---- */
+
+static bool quantizes_statistics(const double *h)
+{
+    return h[MEMORY_REDUCTION] != 0 && h[REDUCTION_SCOPE] == SCOPE_ALL && h[SHARDED] == 0;
+}
+
+static bool graft_has_diagonal(const double *h)
+{
+    return h[GRAFT_TYPE] != GRAFT_SGD && h[GRAFT_TYPE] != GRAFT_SQRT_N;
+}
+
+static bool graft_is_normalized(const double *h)
+{
+    return h[GRAFT_TYPE] == GRAFT_RMSPROP_NORMALIZED || h[GRAFT_TYPE] == GRAFT_ADAGRAD_NORMALIZED;
+}
+
+static bool graft_is_clipped(const double *h)
+{
+    return h[CLIP] > 0 && (h[GRAFT_TYPE] == GRAFT_RMSPROP || h[GRAFT_TYPE] == GRAFT_RMSPROP_NORMALIZED);
+}
+
+static pd_shape merged_shape(const pd_shape *shape, const double *h)
+{
+    return h[INTERPRET_SHAPES] != 0 ? pd_shape_merged(shape, (int64_t)h[BLOCK_SIZE]) : *shape;
+}
+
+static bool is_preconditioned(const pd_shape *shape, const double *h)
+{
+    return shape->rank > 0 && !pd_shape_exceeds(shape, (int64_t)h[SKIP_SIZE]);
+}
+
+static int root_order(const pd_plan *plan, const double *h)
+{
+    return h[EXPONENT_OVERRIDE] > 0 ? (int)h[EXPONENT_OVERRIDE] : 2 * plan->shape.rank;
+}
+
+static bool every(double interval, int64_t count)
+{
+    return (count - 1) % (int64_t)interval == 0;
+}
+
+static int shampoo_check(const pd_hypers *declared, const pd_hypers *now, pd_error *err)
+{
+    const double *h = now->value;
+
+    (void)declared;
+    if (h[BETA1] >= 1) return pd_fail(err, PD_INVALID_ARGUMENT, "beta1 of scalable_shampoo must be at least 0 and below 1, got %g", h[BETA1]);
+    if (h[BETA2] <= 0) return pd_fail(err, PD_INVALID_ARGUMENT, "beta2 of scalable_shampoo must be above 0 and at most 1, got %g", h[BETA2]);
+    if (h[ROOT_DELAY] > h[ROOT_INTERVAL])
+        return pd_fail(err, PD_INVALID_ARGUMENT, "root_delay of scalable_shampoo must be at most preconditioning_compute_steps: it is %.0f, and roots are computed every %.0f steps",
+                       h[ROOT_DELAY], h[ROOT_INTERVAL]);
+    return PD_OK;
+}
+
+/* ---- facts: the largest block of the model ---- */
+
+static const pd_fact shampoo_facts[] = { { "largest_block", PD_FOLD_MAX }, { NULL, PD_FOLD_MAX } };
+
+static void shampoo_survey(const pd_declaration *declaration, double *fact)
+{
+    const double *h = declaration->hypers.value;
+    int64_t elements = 0;
+    pd_shape merged;
+
+    fact[0] = 0;
+    if (pd_shape_elements(&declaration->shape, &elements) != PD_OK || elements == 0 || !is_preconditioned(&declaration->shape, h)) return;
+    merged = merged_shape(&declaration->shape, h);
+    fact[0] = (double)pd_shape_largest_side(&merged, (int64_t)h[BLOCK_SIZE]);
+}
+
+/* ---- plan ---- */
+
+/* Indices of the slots; -1 of those that a parameter does not have. */
+typedef struct layout {
+    int momentum, diagonal_momentum, diagonal_statistics;
+    int direction, errors, statistics;      /* preconditioned parameters alone; `statistics`: the first one's slots, `each` for every one */
+    int each;
+} layout;
+enum { STATISTIC, PRECONDITIONER, BASIS };  /* what a statistic's slots are */
+
+static layout layout_of(const pd_plan *plan, const double *h)
+{
+    layout slots = { .direction = -1, .errors = -1, .statistics = -1, .each = h[ROOT_METHOD] == PD_ROOT_TRACKED ? 3 : 2 };
+    int n = 0;
+
+    slots.momentum = n++;
+    slots.diagonal_momentum = h[GRAFT_TYPE] == GRAFT_SQRT_N ? -1 : n++;
+    slots.diagonal_statistics = graft_has_diagonal(h) ? n++ : -1;
+    if (plan->n_blocks == 0) return slots;
+    slots.direction = n++;
+    slots.errors = n++;
+    slots.statistics = n;
+    return slots;
+}
+
+static int slot_of(const layout *slots, int64_t statistic, int which)
+{
+    return slots->statistics + (int)statistic * slots->each + which;
+}
+
+static int plan_diagonals(pd_plan *plan, const pd_shape *declared, const double *h)
+{
+    pd_slot_spec momentum = { .name = "momentum", .number = -1, .shape = *declared };
+    pd_slot_spec diagonal = { .name = "diagonal_momentum", .number = -1, .shape = *declared };
+    pd_slot_spec statistics = { .name = "diagonal_statistics", .number = -1, .shape = *declared };
+
+    if (h[MEMORY_REDUCTION] != 0) momentum.storage = diagonal.storage = PD_STORE_INT8;
+    if (h[DIAGONAL_DTYPE] != 0) statistics.storage = PD_STORE_BF16;
+    if (pd_plan_slot(plan, &momentum) < 0) return PD_NO_MEMORY;
+    if (h[GRAFT_TYPE] != GRAFT_SQRT_N && pd_plan_slot(plan, &diagonal) < 0) return PD_NO_MEMORY;
+    if (graft_has_diagonal(h) && pd_plan_slot(plan, &statistics) < 0) return PD_NO_MEMORY;
+    return PD_OK;
+}
+
+static int plan_statistic(pd_plan *plan, const layout *slots, int64_t k, const double *h)
+{
+    int64_t side = pd_statistics_side(plan, k);
+    pd_slot_spec matrix = { .number = (int)k, .shape = { .rank = 2, .dim = { side, side } }, .identity = true, .block = (int)(k / plan->shape.rank) };
+    pd_slot_spec statistic = matrix, preconditioner = matrix, basis = matrix;
+    pd_task_spec task = { .block = (int)k, .n_inputs = slots->each - 1, .n_outputs = slots->each - 1 };
+
+    if (quantizes_statistics(h)) {
+        statistic.storage = preconditioner.storage = PD_STORE_INT16;
+        statistic.diagonal_apart = preconditioner.diagonal_apart = true;
+        statistic.blockwise = preconditioner.blockwise = true;
+    }
+    statistic.name = "statistics";
+    statistic.fill = (float)h[MATRIX_EPSILON];
+    statistic.symmetric = !quantizes_statistics(h);     /* rounded by columns it is not quite */
+    preconditioner.name = "preconditioners";
+    preconditioner.fill = 1;
+    basis.name = "eigenbasis";
+    task.input[0] = slot_of(slots, k, STATISTIC);
+    task.output[0] = slot_of(slots, k, PRECONDITIONER);
+    task.input[1] = task.output[1] = slot_of(slots, k, BASIS);
+    task.cost = pd_root_flops((pd_root_method)h[ROOT_METHOD], side, root_order(plan, h));
+    if (pd_plan_slot(plan, &statistic) < 0 || pd_plan_slot(plan, &preconditioner) < 0) return PD_NO_MEMORY;
+    if (slots->each > 2 && pd_plan_slot(plan, &basis) < 0) return PD_NO_MEMORY;
+    return pd_plan_task(plan, &task) < 0 ? PD_NO_MEMORY : PD_OK;
+}
+
+/* A unit's scratch memory: a gathered block, then what contraction takes, or a statistic's new term. The first block is the largest. */
+static void plan_work(pd_plan *plan, const double *h)
+{
+    int64_t products = pd_block_contract_scratch(&plan->shape, &plan->blocks[0]), side = pd_shape_largest_side(&plan->shape, (int64_t)h[BLOCK_SIZE]), view = 0;
+
+    if (quantizes_statistics(h) && side * side > products) products = side * side;
+    for (size_t b = 0; b < plan->n_blocks; b++) {       /* a smaller one may have to be gathered where the first is not */
+        int64_t floats = pd_block_view_scratch(&plan->shape, &plan->blocks[b]);
+        if (floats > view) view = floats;
+        for (int d = 0; d < plan->shape.rank; d++)      /* half a product for statistics, one for preconditioning */
+            plan->flops += 3.0 * (double)pd_block_elements(&plan->blocks[b], plan->shape.rank) * (double)plan->blocks[b].size[d];
+    }
+    plan->scratch_floats = (size_t)(view + products);
+}
+
+static int plan_blocks(pd_plan *plan, const pd_declaration *declaration, pd_error *err)
+{
+    const double *h = declaration->hypers.value;
+    layout slots;
+    int rc;
+
+    plan->shape = merged_shape(&declaration->shape, h);
+    if ((rc = pd_shape_check_blocks(declaration->name, &plan->shape, (int64_t)h[BLOCK_SIZE], err)) != PD_OK) return rc;
+    if ((rc = pd_plan_blocks(plan, (int64_t)h[BLOCK_SIZE])) != PD_OK) return rc;
+    slots = layout_of(plan, h);
+    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "direction", .number = -1, .shape = declaration->shape, .temporary = true, .in_after = true }) < 0)
+        return PD_NO_MEMORY;
+    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "inverse_pth_root_errors", .number = -1, .shape = { .rank = 1, .dim = { pd_statistics_count(plan) } } }) < 0)
+        return PD_NO_MEMORY;
+    for (int64_t k = 0; k < pd_statistics_count(plan); k++)
+        if ((rc = plan_statistic(plan, &slots, k, h)) != PD_OK) return rc;
+    plan_work(plan, h);
+    return PD_OK;
+}
+
+static int shampoo_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+{
+    const double *h = declaration->hypers.value;
+    int rc = plan_diagonals(plan, &declaration->shape, h);
+
+    (void)fact;
+    plan->root_delay = h[ROOT_DELAY] < 0 ? PD_ROOT_READY : h[ROOT_DELAY] == 0 && h[SHARDED] != 0 ? 1 : (int)fmin(h[ROOT_DELAY], 1 << 30);
+    if (rc != PD_OK || plan->elements == 0 || !is_preconditioned(&declaration->shape, h)) return rc;
+    return plan_blocks(plan, declaration, err);
+}
+
+/* ---- roots ---- */
+
+static bool shampoo_due(const pd_plan *plan, const double *h, int64_t count)
+{
+    (void)plan;
+    return every(h[ROOT_INTERVAL], count);
+}
+
+static int shampoo_task(pd_task_view *task)
+{
+    const double *h = task->hyper;
+    int64_t side = pd_statistics_side(task->plan, task->spec->block);
+    pd_root_want want = { .method = (pd_root_method)h[ROOT_METHOD], .p = root_order(task->plan, h), .epsilon = h[MATRIX_EPSILON],
+                          .padded_side = h[PADDING_COUPLING] != 0 ? (int64_t)task->fact[0] : 0, .padding = quantizes_statistics(h) ? 0 : 1,
+                          .most_error = h[FAILURE_THRESHOLD], .retries = (int)h[ROOT_RETRIES] };
+    pd_root_report report = { 0 };
+    pd_mat Q = { 0 };
+    int rc;
+
+    if (want.method == PD_ROOT_TRACKED) {
+        Q = pd_mat_dense(task->output[1], side, side);
+        for (int64_t i = 0; i < side * side; i++) Q.at[i] = task->input[1][i];
+    }
+    rc = pd_root(pd_mat_dense(task->output[0], side, side), Q, pd_mat_dense(task->input[0], side, side), &want, &report);
+    task->error = rc == PD_OUT_OF_RANGE ? NAN : report.error;
+    task->condition = report.condition;
+    if (rc != PD_OK) return rc;
+    return (float)report.error < (float)h[FAILURE_THRESHOLD] ? PD_OK : PD_OUT_OF_RANGE;
+}
+
+/* Keeps the error of a root as upstream's metric does, and its defect where that is wanted. */
+static void shampoo_note(const pd_task_view *task, float *const *slot)
+{
+    const double *h = task->hyper;
+    layout slots = layout_of(task->plan, h);
+    int64_t k = task->spec->block, side = pd_statistics_side(task->plan, k);
+    float *X = slot[slot_of(&slots, k, PRECONDITIONER)];
+
+    if (task->error > 0 && (float)task->error != (float)h[FAILURE_THRESHOLD]) slot[slots.errors][k] = (float)task->error;
+    if (h[NAN_ROOTS_LEAK] == 0 || !isnan(task->error) || quantizes_statistics(h)) return;
+    for (int64_t i = 0; i < side * side; i++) X[i] = NAN;
+}
+
+/* ---- phases: blocks ---- */
+
+enum { PHASE_STATISTICS, PHASE_NORM, PHASE_PRECONDITION, PHASE_GRAFT, PHASE_CLIP, PHASE_MOVE };
+enum { OF_DIRECTION, OF_GRAFT };                        /* partial sums of squares */
+
+PD_CLONES static void blend(float *restrict S, float w1, const float *restrict term, float w2, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) S[i] = w1 * S[i] + w2 * term[i];
+}
+
+/* `scratch`: a matrix of the largest side, where statistics are not symmetric. */
+static void update_statistics(const pd_unit *unit, const pd_block_view *view, float *scratch)
+{
+    const double *h = unit->hyper;
+    const float w1 = (float)h[BETA2], w2 = h[BETA2] == 1 ? 1.0f : (float)(1 - h[BETA2]);
+    layout slots = layout_of(unit->plan, h);
+
+    for (int d = 0; d < view->rank; d++) {
+        int64_t side = view->size[d];
+        float *S = unit->slot[slot_of(&slots, unit->index * view->rank + d, STATISTIC)];
+        if (quantizes_statistics(h)) {
+            pd_mat term = pd_mat_dense(scratch, side, side);
+            pd_block_gram(term, 0, 1, view, d);
+            pd_mirror(term);
+            blend(S, w1, scratch, w2, side * side);
+        } else {
+            pd_block_gram(pd_mat_dense(S, side, side), w1, w2, view, d);
+        }
+    }
+}
+
+/* Where no root is due in a step nobody reads the statistics before the next: they are updated when the block is looked at anyway. */
+static void block_statistics(const pd_unit *unit)
+{
+    pd_block_view view = pd_block_look(unit->gradient, &unit->plan->shape, unit->block, unit->scratch);
+
+    update_statistics(unit, &view, unit->scratch + pd_block_view_scratch(&unit->plan->shape, unit->block));
+}
+
+static bool no_statistics_for_roots(const pd_plan *plan, const double *h, int64_t count)
+{
+    return plan->n_blocks == 0 || !every(h[STATISTICS_INTERVAL], count) || !shampoo_due(plan, h, count);
+}
+
+static void block_direction(const pd_unit *unit)
+{
+    const pd_plan *plan = unit->plan;
+    const double *h = unit->hyper;
+    layout slots = layout_of(plan, h);
+    pd_block_view view = pd_block_look(unit->gradient, &plan->shape, unit->block, unit->scratch);
+    float *scratch = unit->scratch + pd_block_view_scratch(&plan->shape, unit->block), *direction = unit->slot[slots.direction];
+    float *X[PD_MAX_RANK];
+
+    if (every(h[STATISTICS_INTERVAL], unit->count) && !shampoo_due(plan, h, unit->count)) update_statistics(unit, &view, scratch);
+    for (int d = 0; d < view.rank; d++) X[d] = unit->slot[slot_of(&slots, unit->index * view.rank + d, PRECONDITIONER)];
+    pd_block_contract(direction, &plan->shape, unit->block, &view, X, scratch);
+    unit->partial[OF_DIRECTION] = pd_block_sum(direction, &plan->shape, unit->block, pd_squares);
+    if (!graft_has_diagonal(h))
+        unit->partial[OF_GRAFT] = pd_block_sum(unit->gradient, &plan->shape, unit->block, h[GRAFT_TYPE] == GRAFT_SGD ? pd_squares : pd_sign_squares);
+}
+
+static bool no_blocks(const pd_plan *plan, const double *h, int64_t count)
+{
+    (void)h;
+    (void)count;
+    return plan->n_blocks == 0;
+}
+
+/* ---- phases: grafting ---- */
+
+static void gradient_norm(const pd_unit *unit)
+{
+    unit->partial[0] = pd_squares(unit->gradient + unit->first, unit->n);
+}
+
+static bool no_gradient_norm(const pd_plan *plan, const double *h, int64_t count)
+{
+    (void)plan;
+    (void)count;
+    return !graft_is_normalized(h);
+}
+
+/* Without the clip. */
+static pd_graft graft_of(const pd_unit *unit)
+{
+    const double *h = unit->hyper;
+    bool sums = h[GRAFT_TYPE] == GRAFT_ADAGRAD || h[GRAFT_TYPE] == GRAFT_ADAGRAD_NORMALIZED || h[BETA2] == 1;
+    pd_graft graft = { .kind = h[GRAFT_TYPE] == GRAFT_SGD ? PD_GRAFT_PLAIN : h[GRAFT_TYPE] == GRAFT_SQRT_N ? PD_GRAFT_SIGN : PD_GRAFT_DIAGONAL,
+                       .w1 = sums ? 1.0f : (float)h[BETA2], .w2 = sums ? 1.0f : (float)(1 - h[BETA2]), .epsilon = (float)h[DIAGONAL_EPSILON],
+                       .divisor = 1, .clip = 1 };
+
+    if (graft_is_normalized(h)) graft.divisor = pd_norm(unit->total[PHASE_NORM][0]) + TINY;
+    return graft;
+}
+
+static float clip_of(const pd_unit *unit)
+{
+    float rms = pd_norm(unit->total[PHASE_GRAFT][0]) / sqrtf((float)unit->plan->elements);
+    float excess = rms / (float)unit->hyper[CLIP];
+
+    return excess < 1 ? 1 : excess;                     /* NaN passes */
+}
+
+static float *diagonal_of(const pd_unit *unit)
+{
+    layout slots = layout_of(unit->plan, unit->hyper);
+    return slots.diagonal_statistics < 0 ? NULL : unit->slot[slots.diagonal_statistics] + unit->first;
+}
+
+static void graft(const pd_unit *unit)
+{
+    pd_graft f = graft_of(unit);
+    float *V = diagonal_of(unit);
+
+    pd_graft_accumulate(V, unit->gradient + unit->first, unit->n, &f);
+    unit->partial[0] = pd_graft_squares(unit->gradient + unit->first, V, unit->n, &f);
+}
+
+/* block_direction has added up the squares of the others. */
+static bool no_graft(const pd_plan *plan, const double *h, int64_t count)
+{
+    (void)count;
+    return plan->n_blocks > 0 && !graft_has_diagonal(h);
+}
+
+static void clipped_norm(const pd_unit *unit)
+{
+    pd_graft f = graft_of(unit);
+
+    f.clip = clip_of(unit);
+    unit->partial[0] = pd_graft_squares(unit->gradient + unit->first, diagonal_of(unit), unit->n, &f);
+}
+
+static bool no_clip(const pd_plan *plan, const double *h, int64_t count)
+{
+    (void)plan;
+    (void)count;
+    return !graft_is_clipped(h);
+}
+
+static double graft_squares(const pd_unit *unit)
+{
+    if (graft_is_clipped(unit->hyper)) return unit->total[PHASE_CLIP][0];
+    return no_graft(unit->plan, unit->hyper, unit->count) ? unit->total[PHASE_PRECONDITION][OF_GRAFT] : unit->total[PHASE_GRAFT][0];
+}
+
+/* ---- phases: the step ---- */
+
+static void move(const pd_unit *unit)
+{
+    const double *h = unit->hyper;
+    layout slots = layout_of(unit->plan, h);
+    bool own = unit->plan->n_blocks > 0;
+    double squares = graft_squares(unit);
+    shampoo_move m = {
+        .graft = graft_of(unit), .own_direction = own, .n = unit->n, .nesterov = h[NESTEROV] != 0, .decays = h[WEIGHT_DECAY] != 0,
+        .after = unit->after + unit->first, .before = unit->before + unit->first, .gradient = unit->gradient + unit->first, .diagonal = diagonal_of(unit),
+        .direction = own ? unit->slot[slots.direction] + unit->first : NULL, .momentum = unit->slot[slots.momentum] + unit->first,
+        .diagonal_momentum = slots.diagonal_momentum < 0 ? NULL : unit->slot[slots.diagonal_momentum] + unit->first,
+        .length = pd_norm(squares) / (pd_norm(own ? unit->total[PHASE_PRECONDITION][OF_DIRECTION] : squares) + TINY),
+        .beta1 = (float)h[BETA1], .gain = h[MOVING_AVERAGE] != 0 ? (float)(1 - h[BETA1]) : 1.0f, .weight_decay = (float)h[WEIGHT_DECAY],
+        .run = (double)(unit->count - 1) >= h[START_STEP] ? 1.0f : 0.0f, .rate = -(float)h[LEARNING_RATE],
+    };
+
+    if (graft_is_clipped(h)) m.graft.clip = clip_of(unit);
+    pd_shampoo_move(&m);
+}
+
+const pd_row pd_scalable_shampoo = {
+    .name   = "scalable_shampoo",
+    .about  = "Google's Distributed Shampoo (optax, scalable_shampoo)",
+    .hypers = shampoo_hypers,
+    .facts  = shampoo_facts,
+    .check  = shampoo_check,
+    .survey = shampoo_survey,
+    .plan   = shampoo_plan,
+    .phases = {
+        [PHASE_STATISTICS]   = { .name = "statistics", .kind = PD_BLOCKS, .run = block_statistics, .skip = no_statistics_for_roots },
+        [PHASE_NORM]         = { .name = "gradient norm", .kind = PD_RANGES, .run = gradient_norm, .fold = { PD_FOLD_SUM }, .skip = no_gradient_norm },
+        [PHASE_PRECONDITION] = { .name = "precondition", .kind = PD_BLOCKS, .run = block_direction, .fold = { PD_FOLD_SUM, PD_FOLD_SUM }, .skip = no_blocks },
+        [PHASE_GRAFT]        = { .name = "graft", .kind = PD_RANGES, .run = graft, .fold = { PD_FOLD_SUM }, .skip = no_graft },
+        [PHASE_CLIP]         = { .name = "clip", .kind = PD_RANGES, .run = clipped_norm, .fold = { PD_FOLD_SUM }, .skip = no_clip },
+        [PHASE_MOVE]         = { .name = "move", .kind = PD_RANGES, .run = move },
+    },
+    .task_phase = PHASE_PRECONDITION,
+    .due    = shampoo_due,
+    .task   = shampoo_task,
+    .note   = shampoo_note,
+};

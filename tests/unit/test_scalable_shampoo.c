@@ -1,0 +1,528 @@
+/* What the contract promises of the optimizer: same bits with any threads, blocks that know nothing of each other, delays, memory, and shapes and
+ * gradients at the edge. Its formulas: test_shampoo_twin.c; recorded runs of upstream: tests/golden/test_google_shampoo.c. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "optim.h"
+#include "partition.h"
+#include "shampoo.h"
+#include "shapes.h"
+
+/* ---- a run of a few steps on one or two parameters ---- */
+
+typedef struct run {
+    pd_declaration param[2];
+    size_t         n;
+    int            threads, steps;
+    uint64_t       seed;
+    float         *weights[2], *gradient[2];
+    pd_model      *model;
+} run;
+
+static int64_t elements_of(const pd_declaration *param)
+{
+    int64_t n = 0;
+
+    assert_int_equal(pd_shape_elements(&param->shape, &n), PD_OK);
+    return n;
+}
+
+static void run_begin(run *r)
+{
+    r->model = shampoo_model(r->param, r->n, r->threads > 0 ? r->threads : 1);
+    shampoo_seed(r->seed);
+    for (size_t p = 0; p < r->n; p++) {
+        r->weights[p] = calloc((size_t)elements_of(&r->param[p]) + 1, sizeof(float));
+        r->gradient[p] = calloc((size_t)elements_of(&r->param[p]) + 1, sizeof(float));
+        shampoo_fill(r->weights[p], elements_of(&r->param[p]), 1);
+    }
+}
+
+static void run_draw(run *r)
+{
+    for (size_t p = 0; p < r->n; p++) shampoo_fill(r->gradient[p], elements_of(&r->param[p]), 1);
+}
+
+static void run_step(run *r)
+{
+    pd_step_io io[2];
+    pd_error err;
+
+    for (size_t p = 0; p < r->n; p++) io[p] = (pd_step_io){ .gradient = r->gradient[p], .before = r->weights[p], .after = r->weights[p] };
+    if (pd_model_step(r->model, io, &err) != PD_OK) fail_msg("%s", err.text);
+}
+
+static void run_all(run *r)
+{
+    run_begin(r);
+    for (int step = 0; step < r->steps; step++) {
+        run_draw(r);
+        run_step(r);
+    }
+}
+
+static void run_end(run *r)
+{
+    pd_model_free(r->model);
+    for (size_t p = 0; p < r->n; p++) {
+        free(r->weights[p]);
+        free(r->gradient[p]);
+    }
+}
+
+static run run_of(const pd_shape *shape, const char *hypers, int steps)
+{
+    return (run){ .param = { { .name = "w", .shape = *shape, .hypers = shampoo_hypers(hypers) } }, .n = 1, .steps = steps, .seed = 9 };
+}
+
+/* Weights of both runs: of the same shape. */
+static bool same_bits(const run *a, const run *b)
+{
+    return memcmp(a->weights[0], b->weights[0], (size_t)elements_of(&a->param[0]) * sizeof(float)) == 0;
+}
+
+static bool runs_agree(const pd_shape *shape, const char *one, const char *other, int steps)
+{
+    run a = run_of(shape, one, steps), b = run_of(shape, other, steps);
+    bool same;
+
+    run_all(&a);
+    run_all(&b);
+    same = same_bits(&a, &b);
+    run_end(&a);
+    run_end(&b);
+    return same;
+}
+
+static float *slot_of_run(const run *r, const char *slot, int number, int64_t n)
+{
+    float *at = malloc((size_t)n * sizeof *at);
+    pd_error err;
+
+    if (pd_model_read_slot(r->model, 0, slot, number, at, n, &err) != PD_OK) fail_msg("%s", err.text);
+    return at;
+}
+
+static bool all_finite(const float *at, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(at[i])) return false;
+    return true;
+}
+
+/* ---- promises ---- */
+
+static void the_number_of_threads_does_not_change_a_bit(void **state)
+{
+    static const char *const kinds[] = {
+        "block_size=32 graft_type=SGD start_preconditioning_step=1", "block_size=32 graft_type=RMSPROP_NORMALIZED clip_by_scaled_gradient_norm=0.5",
+        "block_size=20 graft_type=ADAGRAD preconditioning_compute_steps=3 root_delay=2", "block_size=32 graft_type=SQRT_N best_effort_memory_usage_reduction=yes",
+    };
+    static const pd_shape shapes[] = { { 2, { 200, 150 } }, { 3, { 40, 37, 21 } } };
+
+    (void)state;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (size_t s = 0; s < 2; s++) {
+            run first = run_of(&shapes[s], kinds[k], 4);
+            run_all(&first);
+            for (int threads = 2; threads <= 4; threads += 2) {
+                run other = run_of(&shapes[s], kinds[k], 4);
+                other.threads = threads;
+                run_all(&other);
+                assert_true(same_bits(&first, &other));
+                run_end(&other);
+            }
+            run_end(&first);
+        }
+}
+
+static void a_block_knows_nothing_of_the_others(void **state)
+{
+    static const pd_shape shape = { 2, { 8, 16 } };
+    static const char hypers[] = "block_size=8 best_effort_shape_interpretation=no";
+    run a = run_of(&shape, hypers, 1), b = run_of(&shape, hypers, 1);
+
+    (void)state;
+    run_begin(&a);
+    run_begin(&b);
+    run_draw(&a);
+    memcpy(b.gradient[0], a.gradient[0], 8 * 16 * sizeof(float));
+    for (int row = 0; row < 8; row++) b.gradient[0][row * 16 + 12] += 1;        /* in the second block */
+    run_step(&a);
+    run_step(&b);
+    for (int k = 0; k < 4; k++) {
+        float *x = slot_of_run(&a, "preconditioners", k, 64), *y = slot_of_run(&b, "preconditioners", k, 64);
+        assert_int_equal(memcmp(x, y, 64 * sizeof *x) == 0, k < 2);
+        free(x);
+        free(y);
+    }
+    run_end(&a);
+    run_end(&b);
+}
+
+static void statistics_are_read_back_symmetric(void **state)
+{
+    run r = run_of(&(pd_shape){ 2, { 9, 7 } }, "block_size=16 best_effort_shape_interpretation=no", 3);
+    float *S;
+
+    (void)state;
+    run_all(&r);
+    S = slot_of_run(&r, "statistics", 0, 81);
+    for (int i = 0; i < 9; i++)
+        for (int j = 0; j < 9; j++) assert_true(S[i * 9 + j] == S[j * 9 + i] && S[i * 9 + j] != 0);
+    free(S);
+    run_end(&r);
+}
+
+static void sharded_state_is_a_root_delay_of_1(void **state)
+{
+    static const pd_shape shape = { 2, { 20, 9 } };
+
+    (void)state;
+    assert_true(runs_agree(&shape, "block_size=8 start_preconditioning_step=1 root_delay=1", "block_size=8 start_preconditioning_step=1 shard_optimizer_states=yes", 6));
+    assert_false(runs_agree(&shape, "block_size=8 start_preconditioning_step=1", "block_size=8 start_preconditioning_step=1 root_delay=1", 6));
+}
+
+/* Where the caller runs the tasks at the end of each step, they are ready in the next. */
+static void ready_roots_are_used_once_they_are_there(void **state)
+{
+    static const pd_shape shape = { 2, { 20, 9 } };
+
+    (void)state;
+    assert_true(runs_agree(&shape, "block_size=8 start_preconditioning_step=1 preconditioning_compute_steps=2 root_delay=1",
+                           "block_size=8 start_preconditioning_step=1 preconditioning_compute_steps=2 root_delay=ready", 7));
+}
+
+static void precision_changes_nothing(void **state)
+{
+    (void)state;
+    assert_true(runs_agree(&(pd_shape){ 2, { 20, 9 } }, "block_size=8 start_preconditioning_step=1", "block_size=8 start_preconditioning_step=1 precision=default", 5));
+}
+
+/* A companion with a larger block changes the ridge of a small one, unless that is switched off. */
+static void padding_couples_the_parameters_of_a_model_if_wanted(void **state)
+{
+    (void)state;
+    for (int coupled = 0; coupled < 2; coupled++) {
+        static const char common[] = "start_preconditioning_step=0 matrix_epsilon=0.01 best_effort_shape_interpretation=no";
+        char hypers[160];
+        run alone, beside;
+        snprintf(hypers, sizeof hypers, "%s padding_coupling=%s", common, coupled ? "yes" : "no");
+        alone = beside = run_of(&(pd_shape){ 2, { 4, 3 } }, hypers, 1);
+        beside.n = 2;
+        beside.param[1] = (pd_declaration){ .name = "v", .shape = { 1, { 9 } }, .hypers = beside.param[0].hypers };
+        run_begin(&alone);
+        run_begin(&beside);
+        run_draw(&beside);
+        for (int i = 0; i < 12; i++) beside.gradient[0][i] *= 0.01f;
+        memcpy(alone.gradient[0], beside.gradient[0], 12 * sizeof(float));
+        memcpy(alone.weights[0], beside.weights[0], 12 * sizeof(float));
+        run_step(&alone);
+        run_step(&beside);
+        assert_int_equal(same_bits(&alone, &beside), !coupled);
+        run_end(&alone);
+        run_end(&beside);
+    }
+}
+
+static void every_root_method_comes_close_to_newton(void **state)
+{
+    static const char *const methods[] = { "eigh", "eigh64", "tracked" };
+    static const pd_shape shape = { 2, { 30, 24 } };
+    static const char common[] = "block_size=16 start_preconditioning_step=2 beta2=0.9 matrix_epsilon=1e-4 padding_coupling=no inverse_failure_threshold=1";
+
+    (void)state;
+    for (size_t k = 0; k < sizeof methods / sizeof *methods; k++) {
+        char hypers[256];
+        double sum = 0, norm = 0;
+        run newton = run_of(&shape, common, 8), other;
+        snprintf(hypers, sizeof hypers, "%s root_method=%s", common, methods[k]);
+        other = run_of(&shape, hypers, 8);
+        run_all(&newton);
+        run_all(&other);
+        for (int i = 0; i < 30 * 24; i++) {
+            sum += pow((double)other.weights[0][i] - (double)newton.weights[0][i], 2);
+            norm += pow((double)newton.weights[0][i], 2);
+        }
+        if (!(sqrt(sum / norm) < 1e-2)) fail_msg("%s: off by %g", methods[k], sqrt(sum / norm));
+        run_end(&newton);
+        run_end(&other);
+    }
+}
+
+/* ---- memory ---- */
+
+/* Section 11 of the algorithm's page. */
+static double formula(const pd_shape *shape, int64_t block_size, bool reduced, bool diagonal)
+{
+    pd_shape merged = pd_shape_merged(shape, block_size);
+    double bytes, elements;
+    int64_t n = 0;
+
+    assert_int_equal(pd_shape_elements(shape, &n), PD_OK);
+    elements = (double)n;
+    bytes = reduced ? 2 * elements + 2 * 4 * elements / (double)shape->dim[0] : 8 * elements;
+    if (diagonal) bytes += 4 * elements;
+    for (int64_t b = 0; b < pd_partition_count(&merged, block_size); b++) {
+        pd_block block = pd_partition_block(&merged, block_size, b);
+        for (int d = 0; d < merged.rank; d++) {
+            double s = (double)block.size[d];
+            bytes += 2 * (reduced ? 2 * s * s + 8 * s : 4 * s * s);
+        }
+    }
+    return bytes;
+}
+
+static void state_takes_the_memory_that_the_formula_says(void **state)
+{
+    static const pd_shape shapes[] = { { 2, { 4096, 1024 } }, { 2, { 1000, 300 } }, { 4, { 3, 3, 64, 128 } }, { 1, { 4000 } } };
+    pd_error err;
+
+    (void)state;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (int kind = 0; kind < 4; kind++) {
+            char hypers[128];
+            pd_declaration param = { .name = "w", .shape = shapes[s] };
+            pd_plan plan;
+            double ratio;
+            snprintf(hypers, sizeof hypers, "block_size=128 best_effort_memory_usage_reduction=%s graft_type=%s", kind & 1 ? "yes" : "no", kind & 2 ? "RMSPROP" : "SGD");
+            param.hypers = shampoo_hypers(hypers);
+            if (pd_plan_make(&plan, &param, (double[PD_MAX_FACTS]){ 128 }, &err) != PD_OK) fail_msg("%s", err.text);
+            ratio = (double)pd_plan_state_bytes(&plan) / formula(&shapes[s], 128, kind & 1, kind & 2);
+            assert_true(ratio > 0.98 && ratio <= 1.02);
+            pd_plan_free(&plan);
+        }
+}
+
+static void diagonal_statistics_may_take_half_the_memory(void **state)
+{
+    run full = run_of(&(pd_shape){ 1, { 5000 } }, "graft_type=RMSPROP", 1), half = run_of(&(pd_shape){ 1, { 5000 } }, "graft_type=RMSPROP diagonal_statistics_dtype=bfloat16", 1);
+
+    (void)state;
+    run_all(&full);
+    run_all(&half);
+    assert_int_equal(pd_model_state_bytes(full.model) - pd_model_state_bytes(half.model), 2 * 5000);
+    run_end(&full);
+    run_end(&half);
+}
+
+/* ---- the edge ---- */
+
+static void what_upstream_refuses_is_an_ordinary_step(void **state)
+{
+    static const pd_shape shapes[] = { { 0, { 0 } }, { 1, { 1 } }, { 2, { 1, 1 } }, { 3, { 1, 1, 1 } }, { 1, { 5 } }, { 2, { 5, 3 } }, { 8, { 2, 1, 2, 1, 2, 1, 3, 2 } },
+                                       { 2, { 300, 1 } }, { 2, { 1, 300 } } };
+    static const char *const kinds[] = {
+        "block_size=2", "block_size=128", "block_size=0", "block_size=2 best_effort_shape_interpretation=no", "skip_preconditioning_dim_size_gt=2",
+        "best_effort_memory_usage_reduction=yes block_size=4", "shard_optimizer_states=yes best_effort_memory_usage_reduction=yes",
+        "graft_type=SQRT_N best_effort_memory_usage_reduction=yes", "graft_type=ADAGRAD_NORMALIZED", "exponent_override=1 block_size=1",
+    };
+
+    (void)state;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+            run r = run_of(&shapes[s], kinds[k], 3);
+            float first;
+            run_begin(&r);
+            first = r.weights[0][0];
+            for (int step = 0; step < 7; step++) {
+                run_draw(&r);
+                run_step(&r);
+            }
+            assert_true(all_finite(r.weights[0], elements_of(&r.param[0])) && r.weights[0][0] != first);
+            run_end(&r);
+        }
+}
+
+static void a_dimension_of_0_has_no_state_and_takes_steps(void **state)
+{
+    static const pd_shape shapes[] = { { 1, { 0 } }, { 2, { 0, 4 } }, { 3, { 3, 0, 0 } } };
+
+    (void)state;
+    for (int s = 0; s < 3; s++) {
+        run r = run_of(&shapes[s], "block_size=4", 3);
+        run_all(&r);
+        assert_int_equal(pd_model_state_bytes(r.model), 0);
+        run_end(&r);
+    }
+}
+
+static void a_gradient_of_zeros_moves_nothing(void **state)
+{
+    static const char *const grafts[] = { "SGD", "ADAGRAD", "RMSPROP", "RMSPROP_NORMALIZED", "SQRT_N", "ADAGRAD_NORMALIZED" };
+
+    (void)state;
+    for (int g = 0; g < 6; g++) {
+        char hypers[64];
+        run r;
+        float first;
+        snprintf(hypers, sizeof hypers, "graft_type=%s start_preconditioning_step=1", grafts[g]);
+        r = run_of(&(pd_shape){ 2, { 6, 5 } }, hypers, 0);
+        run_begin(&r);
+        first = r.weights[0][7];
+        for (int step = 0; step < 3; step++) run_step(&r);
+        assert_true(r.weights[0][7] == first && all_finite(r.weights[0], 30));
+        run_end(&r);
+    }
+}
+
+/* Even before preconditioning starts: the choice between the momenta is arithmetic. */
+static void a_nan_spoils_its_parameter_for_ever_and_no_other(void **state)
+{
+    run r = run_of(&(pd_shape){ 2, { 6, 5 } }, "block_size=4 start_preconditioning_step=5", 0);
+    float *before, *after;
+
+    (void)state;
+    r.n = 2;
+    r.param[1] = (pd_declaration){ .name = "v", .shape = { 1, { 7 } }, .hypers = r.param[0].hypers };
+    run_begin(&r);
+    run_draw(&r);
+    run_step(&r);
+    before = slot_of_run(&r, "preconditioners", 0, 16);
+    run_draw(&r);
+    r.gradient[0][0] = NAN;
+    run_step(&r);
+    run_draw(&r);
+    run_step(&r);
+    after = slot_of_run(&r, "preconditioners", 0, 16);
+    for (int i = 0; i < 30; i++) assert_true(isnan(r.weights[0][i]));
+    assert_true(all_finite(r.weights[1], 7));
+    assert_memory_equal(before, after, 16 * sizeof *before);
+    free(before);
+    free(after);
+    run_end(&r);
+}
+
+static void a_nan_root_destroys_the_last_one_where_that_defect_is_wanted(void **state)
+{
+    (void)state;
+    for (int leaks = 0; leaks < 2; leaks++) {
+        run r = run_of(&(pd_shape){ 2, { 6, 5 } }, leaks ? "shard_optimizer_states=yes nan_roots_leak=yes" : "shard_optimizer_states=yes", 0);
+        float *X;
+        run_begin(&r);
+        run_draw(&r);
+        run_step(&r);
+        run_draw(&r);
+        for (int i = 0; i < 30; i++) r.gradient[0][i] *= 1e21f;                 /* statistics overflow */
+        run_step(&r);
+        run_draw(&r);
+        run_step(&r);
+        X = slot_of_run(&r, "preconditioners", 0, 30 * 30);
+        assert_int_equal(isnan(X[0]), leaks);
+        free(X);
+        run_end(&r);
+    }
+}
+
+/* Norms are those of float32: they overflow above 1.8e19, and of the smallest gradients they are 0. */
+static void norms_are_those_of_float32(void **state)
+{
+    static const float sizes[] = { 1e30f, 1e-30f };
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        run r = run_of(&(pd_shape){ 2, { 6, 5 } }, "learning_rate=1e-30 start_preconditioning_step=0", 0);
+        float first;
+        run_begin(&r);
+        first = r.weights[0][3];
+        run_draw(&r);
+        for (int i = 0; i < 30; i++) r.gradient[0][i] *= sizes[k];
+        run_step(&r);
+        if (k == 0) assert_true(isnan(r.weights[0][3]));        /* infinity over infinity */
+        else assert_true(r.weights[0][3] == first);
+        run_end(&r);
+    }
+}
+
+/* The metric keeps the last error that says something. */
+static void errors_of_roots_stay_where_the_new_one_is_none(void **state)
+{
+    run r = run_of(&(pd_shape){ 2, { 4, 3 } }, "block_size=4", 0);
+    float *first, *later;
+
+    (void)state;
+    run_begin(&r);
+    run_draw(&r);
+    run_step(&r);
+    first = slot_of_run(&r, "inverse_pth_root_errors", -1, 2);
+    assert_true(first[0] > 0 && first[1] > 0);
+    r.gradient[0][0] = NAN;
+    run_step(&r);
+    later = slot_of_run(&r, "inverse_pth_root_errors", -1, 2);
+    assert_memory_equal(first, later, 2 * sizeof *first);
+    free(first);
+    free(later);
+    run_end(&r);
+}
+
+/* ---- refusals ---- */
+
+static void assert_refused(const char *name, const char *value, const char *part_of_text)
+{
+    pd_hypers hypers;
+    pd_error err = { 0 };
+    int rc;
+
+    pd_hypers_init(&hypers, pd_optim_find("scalable_shampoo"));
+    rc = pd_hypers_set(&hypers, name, value, &err);
+    if (rc == PD_OK) rc = pd_hypers_check(&hypers, &err);
+    assert_true(rc == PD_OUT_OF_RANGE || rc == PD_INVALID_ARGUMENT);
+    if (strstr(err.text, name) == NULL || strstr(err.text, part_of_text) == NULL) fail_msg("%s", err.text);
+}
+
+static void values_out_of_range_are_refused_by_name(void **state)
+{
+    (void)state;
+    assert_refused("beta1", "1", "below 1");
+    assert_refused("beta1", "-0.1", "0 to 1");
+    assert_refused("beta2", "0", "above 0");
+    assert_refused("matrix_epsilon", "-1", "-1");
+    assert_refused("root_retries", "7", "6");
+    assert_refused("root_delay", "2", "preconditioning_compute_steps");
+    assert_refused("graft_type", "ADAM", "RMSPROP_NORMALIZED");
+    assert_refused("preconditioning_compute_steps", "0", "1");
+}
+
+static void a_matrix_too_large_to_address_is_refused_at_declaration(void **state)
+{
+    pd_declaration param = { .name = "emb", .shape = { 2, { (int64_t)1 << 30, 2 } }, .hypers = shampoo_hypers("block_size=0 skip_preconditioning_dim_size_gt=2147483647") };
+    pd_plan plan;
+    pd_error err;
+
+    (void)state;
+    assert_int_equal(pd_plan_make(&plan, &param, (double[PD_MAX_FACTS]){ 0 }, &err), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "emb"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_number_of_threads_does_not_change_a_bit),
+        cmocka_unit_test(a_block_knows_nothing_of_the_others),
+        cmocka_unit_test(statistics_are_read_back_symmetric),
+        cmocka_unit_test(sharded_state_is_a_root_delay_of_1),
+        cmocka_unit_test(ready_roots_are_used_once_they_are_there),
+        cmocka_unit_test(precision_changes_nothing),
+        cmocka_unit_test(padding_couples_the_parameters_of_a_model_if_wanted),
+        cmocka_unit_test(every_root_method_comes_close_to_newton),
+        cmocka_unit_test(state_takes_the_memory_that_the_formula_says),
+        cmocka_unit_test(diagonal_statistics_may_take_half_the_memory),
+        cmocka_unit_test(what_upstream_refuses_is_an_ordinary_step),
+        cmocka_unit_test(a_dimension_of_0_has_no_state_and_takes_steps),
+        cmocka_unit_test(a_gradient_of_zeros_moves_nothing),
+        cmocka_unit_test(a_nan_spoils_its_parameter_for_ever_and_no_other),
+        cmocka_unit_test(a_nan_root_destroys_the_last_one_where_that_defect_is_wanted),
+        cmocka_unit_test(norms_are_those_of_float32),
+        cmocka_unit_test(errors_of_roots_stay_where_the_new_one_is_none),
+        cmocka_unit_test(values_out_of_range_are_refused_by_name),
+        cmocka_unit_test(a_matrix_too_large_to_address_is_refused_at_declaration),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
