@@ -183,29 +183,42 @@ static void slot_rows(pd_table *table, const pd_plan *plan, const pd_groups *slo
 
 /* ---- tasks ---- */
 
+static const int *slots_of(const pd_task_spec *spec, bool outputs, int *n)
+{
+    *n = outputs ? spec->n_outputs : spec->n_inputs;
+    return outputs ? spec->output : spec->input;
+}
+
+/* The numbers of these tasks' inputs, or outputs, that have this name. */
+static size_t numbers_of(int *number, const pd_plan *plan, const int *task, size_t n, bool outputs, const char *name)
+{
+    size_t found = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        int n_slots;
+        const int *slot = slots_of(&plan->tasks[task[i]], outputs, &n_slots);
+        for (int k = 0; k < n_slots; k++)
+            if (strcmp(plan->slots[slot[k]].name, name) == 0) number[found++] = plan->slots[slot[k]].number;
+    }
+    return found;
+}
+
 /* The slots of these tasks' inputs, or outputs, by name: "statistics.0 … 215, tally". */
 static void task_slots(char text[2 * NAMES], const pd_plan *plan, const int *task, size_t n, bool outputs, int *number)
 {
-    const pd_task_spec *one = &plan->tasks[task[0]];
-    int n_slots = outputs ? one->n_outputs : one->n_inputs;
+    int n_slots;
+    const int *slot = slots_of(&plan->tasks[task[0]], outputs, &n_slots);
     size_t used = 0;
 
     *text = '\0';
-    for (int k = 0; k < n_slots; k++) {
-        const char *name = plan->slots[(outputs ? one->output : one->input)[k]].name;
+    for (int k = 0; k < n_slots && used < 2 * NAMES; k++) {
+        const char *name = plan->slots[slot[k]].name;
         char names[NAMES];
-        size_t found = 0;
         bool seen = false;
-        for (int j = 0; j < k; j++) seen = seen || strcmp(plan->slots[(outputs ? one->output : one->input)[j]].name, name) == 0;
+        for (int j = 0; j < k; j++) seen = seen || strcmp(plan->slots[slot[j]].name, name) == 0;
         if (seen) continue;
-        for (size_t i = 0; i < n; i++)
-            for (int j = k; j < n_slots; j++) {
-                const pd_task_spec *spec = &plan->tasks[task[i]];
-                const pd_slot_spec *slot = &plan->slots[(outputs ? spec->output : spec->input)[j]];
-                if (strcmp(slot->name, name) == 0) number[found++] = slot->number;
-            }
-        numbered(names, name, number, found);
-        if (used < 2 * NAMES) used += (size_t)snprintf(text + used, 2 * NAMES - used, "%s%s", k > 0 ? ", " : "", names);
+        numbered(names, name, number, numbers_of(number, plan, task, n, outputs, name));
+        used += (size_t)snprintf(text + used, 2 * NAMES - used, "%s%s", k > 0 ? ", " : "", names);
     }
 }
 
