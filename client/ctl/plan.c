@@ -119,22 +119,34 @@ static int ascending(const void *left, const void *right)
     return (*(const int *)left > *(const int *)right) - (*(const int *)left < *(const int *)right);
 }
 
-/* "statistics.0 … 215", "statistics.0, 2 … 214", "momentum"; sorts the numbers, which may repeat. */
-static void numbered(char text[NAMES], const char *name, int *number, size_t n)
+/* Leaves each once, ascending; returns how many. */
+static size_t distinct(int *number, size_t n)
 {
-    size_t distinct = 0;
-    bool even = true;
+    size_t kept = 0;
 
     qsort(number, n, sizeof *number, ascending);
     for (size_t i = 0; i < n; i++)
-        if (distinct == 0 || number[i] != number[distinct - 1]) number[distinct++] = number[i];
-    for (size_t i = 2; i < distinct; i++) even = even && number[i] - number[i - 1] == number[1] - number[0];
-    if (number[0] < 0) snprintf(text, NAMES, "%.60s", name);
-    else if (distinct == 1) snprintf(text, NAMES, "%.60s.%d", name, number[0]);
-    else if (distinct == 2) snprintf(text, NAMES, "%.60s.%d, %d", name, number[0], number[1]);
-    else if (even && number[1] == number[0] + 1) snprintf(text, NAMES, "%.60s.%d … %d", name, number[0], number[distinct - 1]);
-    else if (even) snprintf(text, NAMES, "%.60s.%d, %d … %d", name, number[0], number[1], number[distinct - 1]);
-    else snprintf(text, NAMES, "%.60s.%d, %d, %d … %d", name, number[0], number[1], number[2], number[distinct - 1]);
+        if (kept == 0 || number[i] != number[kept - 1]) number[kept++] = number[i];
+    return kept;
+}
+
+static bool evenly_spaced(const int *number, size_t n)
+{
+    for (size_t i = 2; i < n; i++)
+        if (number[i] - number[i - 1] != number[1] - number[0]) return false;
+    return true;
+}
+
+/* "statistics.0 … 215", "statistics.0, 2 … 214", "statistics.1, 3, 5", "momentum"; sorts the numbers, which may repeat. */
+static void numbered(char text[NAMES], const char *name, int *number, size_t n)
+{
+    size_t many = distinct(number, n), told, used = (size_t)snprintf(text, NAMES, "%.60s", name);
+    bool even = evenly_spaced(number, many);
+
+    if (number[0] < 0) return;
+    told = many > 2 && even && number[1] == number[0] + 1 ? 1 : many <= 4 ? many : even ? 2 : 3;
+    for (size_t i = 0; i < told; i++) used += (size_t)snprintf(text + used, NAMES - used, "%s%d", i == 0 ? "." : ", ", number[i]);
+    if (told < many) snprintf(text + used, NAMES - used, " … %d", number[many - 1]);
 }
 
 static const char *stored_as(const pd_slot_spec *spec, char text[PD_CELL])

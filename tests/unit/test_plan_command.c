@@ -290,7 +290,11 @@ static void numbers_that_are_not_even_are_told_by_some(void **state)
     add(&m, "w", 2, 10, 7);
     const pd_forecast *f = forecast(&m, "* coupled", NULL);
     assert_tells(f, false, "statistics.0, 1, 3 … 7 (3, 3) float32 x6");
-    assert_tells(f, false, "statistics.2, 5 … 8 (3, 1) float32 x3");
+    assert_tells(f, false, "statistics.2, 5, 8 (3, 1) float32 x3");
+    pd_forecast_free(&m.forecast);
+    m = (model){ 0 };
+    add(&m, "w", 2, 18, 5);
+    assert_tells(forecast(&m, "* coupled", NULL), false, "statistics.1, 3 … 11 (3, 2) float32 x6");
     pd_forecast_free(&m.forecast);
 }
 
