@@ -35,13 +35,10 @@ static int play_routine(pd_replay_result *out, pd_trace *trace, const pd_replay_
 static int play_local(pd_replay_result *out, const pd_trace *trace, const pd_recipe *recipe, bool with_state)
 {
     pd_replay_state *state = NULL;
-    int rc = with_state ? pd_replay_state_new(&state, trace, &out->why) : PD_OK;
+    int rc = with_state ? pd_replay_state_new(&state, trace, &recipe->hypers, &out->why) : PD_OK;
 
     if (rc == PD_OK) rc = pd_replay_local(trace, recipe, out->verdicts, state, &out->why);
-    if (rc == PD_OK && state != NULL) {
-        out->state = *pd_replay_state_verdict(state);
-        snprintf(out->state_worst, sizeof out->state_worst, "%s", pd_replay_state_worst(state));
-    }
+    if (rc == PD_OK && state != NULL) out->state = pd_replay_state_verdict(state);
     pd_replay_state_free(state);
     return rc;
 }
@@ -83,7 +80,7 @@ static void name_after_file(pd_replay_result *out, const char *path)
 
 static bool state_fails(const pd_replay_result *r)
 {
-    return r->state.compared > 0 && !pd_verdict_holds(&r->state, r->state_tolerance);
+    return r->state.compared > 0 && !(r->state.error <= r->state.tolerance);
 }
 
 void pd_replay_file(pd_replay_result *out, const char *path, const pd_replay_options *options)
@@ -98,7 +95,6 @@ void pd_replay_file(pd_replay_result *out, const char *path, const pd_replay_opt
         snprintf(out->name, sizeof out->name, "%s", pd_trace_case(trace));
         out->steps = pd_trace_steps(trace);
         out->tolerance = pd_trace_tolerance(trace);
-        out->state_tolerance = pd_trace_state_tolerance(trace);
         rc = play(out, trace, options);
         pd_trace_close(trace);
     }
@@ -144,12 +140,12 @@ static void print_line(const pd_replay_result *r, bool verbose)
 {
     printf("%-16s %-30s %4d %s  ", r->system, r->name, (int)(r->cases ? (int64_t)r->n : r->steps), r->cases ? "cases" : "steps");
     if (r->verdict.compared > 0) printf("error %8.2e  tolerance %8.2e  ", r->verdict.error, r->tolerance);
-    if (r->state.compared > 0) printf("state %8.2e  tolerance %8.2e  ", r->state.error, r->state_tolerance);
+    if (r->state.compared > 0) printf("state %8.2e  tolerance %8.2e  ", r->state.error, r->state.tolerance);
     printf("%s", outcome_words[r->outcome]);
     if (r->why.text[0] != '\0') printf(": %s", r->why.text);
     else if (r->outcome == PD_REPLAY_FAILED && r->verdict.compared == 0) printf(": the trace records no weights to compare with");
     else if (r->outcome == PD_REPLAY_FAILED && r->cases) printf(": %s", r->params[r->verdict.param]);
-    else if (r->outcome == PD_REPLAY_FAILED && pd_verdict_holds(&r->verdict, r->tolerance)) printf(": %s", r->state_worst);
+    else if (r->outcome == PD_REPLAY_FAILED && pd_verdict_holds(&r->verdict, r->tolerance)) printf(": %s", r->state.worst);
     else if (r->outcome == PD_REPLAY_FAILED) printf(": %s after step %d", r->params[r->verdict.param], (int)r->verdict.step);
     printf("\n");
     if (verbose && r->outcome != PD_REPLAY_SKIPPED) print_params(r);
@@ -175,8 +171,8 @@ static json_t *params_json(const pd_replay_result *r)
 
 static json_t *state_json(const pd_replay_result *r)
 {
-    return json_pack("{s:o, s:o, s:s}", "error", number_or_null(r->state.error), "tolerance", number_or_null(r->state_tolerance),
-                     "worst", r->state_worst);
+    return json_pack("{s:o, s:o, s:s}", "error", number_or_null(r->state.error), "tolerance", number_or_null(r->state.tolerance),
+                     "worst", r->state.worst);
 }
 
 static json_t *result_json(const pd_replay_result *r, bool verbose)

@@ -29,9 +29,7 @@ typedef struct pd_replay_result {
     bool        cases;          /* not a run: numbered cases of a routine, which count as parameters here */
     double      tolerance;
     pd_verdict  verdict;        /* over all parameters and steps; compared == 0 where it was not played to the end */
-    double      state_tolerance;
-    pd_verdict  state;          /* over all recorded tensors of state; compared == 0 where there are none, or nobody asked */
-    char        state_worst[256];
+    pd_state_verdict state;     /* over all recorded tensors of state; compared == 0 where there are none, or nobody asked */
     pd_error    why;            /* of PD_REPLAY_FAILED (may be PD_OK: the weights differ) and PD_REPLAY_SKIPPED */
     size_t      n;              /* parameters or cases, and what was seen of each: for --verbose */
     char      **params;

@@ -13,6 +13,7 @@ typedef struct play {
     double               *recorded;         /* of the largest parameter */
     double                hypers[PD_MAX_HYPERS];        /* that of the recorded rate is used */
     pd_model             *model;
+    bool                  shaken;           /* gradients have their last bits turned: shows how much of the state is noise */
 } play;
 
 static void free_play(play *p)
@@ -61,6 +62,7 @@ static int take_step(play *p, int64_t step, int rate, pd_error *err)
 
     for (size_t i = 0; i < p->n; i++) {
         bool present = pd_trace_gradient(p->trace, step, 0, i, p->gradient[i]);
+        if (present && p->shaken) pd_replay_shake(p->gradient[i], p->params[i].elements);
         p->io[i] = (pd_step_io){ present ? p->gradient[i] : NULL, p->weights[i], p->weights[i], p->hypers, mask };
     }
     rc = pd_model_step(p->model, p->io, err);
@@ -69,22 +71,32 @@ static int take_step(play *p, int64_t step, int rate, pd_error *err)
     return PD_OK;
 }
 
+/* One step of the replay, and of its shaken companion where there is one; then what was recorded after it. */
+static int play_step(play *p, play *shaken, int64_t step, int rate, pd_verdict *verdicts, pd_replay_state *state, pd_error *err)
+{
+    int rc = take_step(p, step, rate, err);
+
+    for (size_t i = 0; rc == PD_OK && i < p->n; i++) {
+        if (!pd_trace_weights(p->trace, step, i, p->recorded)) continue;
+        pd_verdict_add(&verdicts[i], i, step, pd_relative_error(p->weights[i], p->recorded, p->params[i].elements, 0));
+    }
+    if (rc == PD_OK && shaken->shaken) rc = take_step(shaken, step, rate, err);
+    return rc == PD_OK && state != NULL ? pd_replay_state_compare(state, p->model, shaken->model, step, err) : rc;
+}
+
 int pd_replay_local(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *verdicts, pd_replay_state *state, pd_error *err)
 {
-    play p = { 0 };
+    play p = { 0 }, shaken = { .shaken = state != NULL && pd_replay_state_wants_noise(state) };
     int rate = pd_hypers_find(recipe->hypers.row, recipe->rate);
     int rc = PD_OK;
 
     if (pd_trace_averages(trace)) return pd_fail(err, PD_UNIMPLEMENTED, "averages of replicas are taken by a server: use --server");
     rc = prepare(&p, trace, recipe, err);
+    if (rc == PD_OK && shaken.shaken) rc = prepare(&shaken, trace, recipe, err);
     for (int64_t step = 1; rc == PD_OK && step <= pd_trace_steps(trace); step++) {
-        rc = take_step(&p, step, rate, err);
-        for (size_t i = 0; rc == PD_OK && i < p.n; i++) {
-            if (!pd_trace_weights(trace, step, i, p.recorded)) continue;
-            pd_verdict_add(&verdicts[i], i, step, pd_relative_error(p.weights[i], p.recorded, p.params[i].elements, 0));
-        }
-        if (rc == PD_OK && state != NULL) rc = pd_replay_state_compare(state, p.model, step, err);
+        rc = play_step(&p, &shaken, step, rate, verdicts, state, err);
     }
     free_play(&p);
+    free_play(&shaken);
     return rc;
 }

@@ -1,8 +1,12 @@
 #include "replay_state.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "convert.h"
+#include "judge.h"
 
 enum { NAME_TEXT = 400, SLOT_TEXT = 64 };
 
@@ -15,15 +19,35 @@ typedef struct entry {
     size_t      param;
     char        slot[SLOT_TEXT];
     int         number;             /* -1: none */
+    bool        compared;
+    double      error, noise;
 } entry;
 
 struct pd_replay_state {
     const pd_trace *trace;
     entry          *entries;
     size_t          n;
-    pd_verdict      verdict;
-    const char     *worst;
+    double          tolerance;      /* that of noise_state, or the weights' */
+    bool            measured;       /* no noise_state: each tensor's noise counts, too */
+    int64_t         delay;          /* steps from the statistics to the use of their roots */
 };
+
+/* Fields whose entries are not simply numbers of the size of what was recorded. */
+static const struct kind {
+    const char *slot;
+    bool        of_roots;           /* written when a root is adopted */
+    double      scale;              /* as pd_relative_error has it: a root's error is a difference of numbers near 1 */
+} kinds[] = {
+    { "preconditioners", true, 0 }, { "inverse_pth_root_errors", true, 1 }, { NULL, false, 0 },
+};
+
+static const struct kind *kind_of(const entry *e)
+{
+    const struct kind *k = kinds;
+
+    while (k->slot != NULL && strcmp(k->slot, e->slot) != 0) k++;
+    return k;
+}
 
 /* ---- what was recorded ---- */
 
@@ -91,7 +115,21 @@ static int add_entry(pd_replay_state *state, const char *name, pd_error *err)
     return PD_OK;
 }
 
-int pd_replay_state_new(pd_replay_state **out, const pd_trace *trace, pd_error *err)
+/* Entries of one slot stand together, to have one noise. */
+static int by_slot(const void *a, const void *b)
+{
+    return strcmp(((const entry *)a)->slot, ((const entry *)b)->slot);
+}
+
+/* A hyperparameter's value, 0 where the row has none of that name. */
+static double value_of(const pd_hypers *hypers, const char *name)
+{
+    int i = pd_hypers_find(hypers->row, name);
+
+    return i >= 0 ? hypers->value[i] : 0;
+}
+
+int pd_replay_state_new(pd_replay_state **out, const pd_trace *trace, const pd_hypers *hypers, pd_error *err)
 {
     pd_replay_state *state = calloc(1, sizeof *state);
     size_t most = 0;
@@ -104,10 +142,15 @@ int pd_replay_state_new(pd_replay_state **out, const pd_trace *trace, pd_error *
         return pd_fail(err, PD_NO_MEMORY, "out of memory");
     }
     state->trace = trace;
+    state->tolerance = pd_trace_state_tolerance(trace);
+    state->measured = state->tolerance < 0;
+    if (state->measured) state->tolerance = pd_trace_tolerance(trace);
+    state->delay = (int64_t)fmax(value_of(hypers, "root_delay"), value_of(hypers, "shard_optimizer_states"));
     for (size_t i = 0; rc == PD_OK && i < most; i++) {
         const char *name = pd_trace_tensor_name(trace, i);
         if (strncmp(name, "state/", strlen("state/")) == 0) rc = add_entry(state, name, err);
     }
+    qsort(state->entries, state->n, sizeof *state->entries, by_slot);
     if (rc == PD_OK) *out = state;
     else pd_replay_state_free(state);
     return rc;
@@ -120,8 +163,45 @@ void pd_replay_state_free(pd_replay_state *state)
     free(state);
 }
 
-const pd_verdict *pd_replay_state_verdict(const pd_replay_state *state) { return &state->verdict; }
-const char       *pd_replay_state_worst(const pd_replay_state *state)   { return state->worst != NULL ? state->worst : ""; }
+bool pd_replay_state_wants_noise(const pd_replay_state *state)
+{
+    return state->n > 0 && state->measured;
+}
+
+/* ---- the verdict ---- */
+
+static double tolerance_of(const pd_replay_state *state, const entry *from, const entry *to)
+{
+    double noise = 0;
+
+    for (const entry *e = from; e < to; e++) noise = fmax(noise, e->noise);
+    return fmax(state->tolerance, 10 * noise + 1e-6);
+}
+
+/* Notes the entry if it is farther beyond its tolerance than what was noted. */
+static void note(pd_state_verdict *v, const entry *e, double tolerance)
+{
+    if (v->compared++ > 0 && e->error / tolerance <= v->error / v->tolerance) return;
+    v->error = e->error;
+    v->tolerance = tolerance;
+    snprintf(v->worst, sizeof v->worst, "%s", e->name);
+}
+
+pd_state_verdict pd_replay_state_verdict(const pd_replay_state *state)
+{
+    const entry *end = state->entries + state->n, *next;
+    pd_state_verdict verdict = { 0 };
+
+    for (const entry *e = state->entries; e < end; e = next) {
+        double tolerance;
+        for (next = e; next < end && strcmp(next->slot, e->slot) == 0; next++) {}
+        tolerance = tolerance_of(state, e, next);
+        for (; e < next; e++) {
+            if (e->compared) note(&verdict, e, tolerance);
+        }
+    }
+    return verdict;
+}
 
 /* ---- values ---- */
 
@@ -166,19 +246,13 @@ static int dequantize(const pd_replay_state *state, const entry *e, double *at, 
     return rc;
 }
 
-/* A root's error is a difference of numbers near 1: that is its scale. */
-static double scale_of(const entry *e)
+/* How far `ours` is from `other`, of which entries that are finite on neither side are left out: both are overwritten there. */
+static double distance(float *ours, double *other, int64_t n, double scale)
 {
-    return strcmp(e->slot, "inverse_pth_root_errors") == 0 ? 1 : 0;
-}
-
-static void note(pd_replay_state *state, const entry *e, double error)
-{
-    int64_t compared = state->verdict.compared;
-    double worst = state->verdict.error;
-
-    pd_verdict_add(&state->verdict, e->param, e->step, error);
-    if (compared == 0 || state->verdict.error > worst) state->worst = e->name;
+    for (int64_t i = 0; i < n; i++) {
+        if (!isfinite(ours[i]) && !isfinite(other[i])) ours[i] = 0, other[i] = 0;
+    }
+    return pd_relative_error(ours, other, n, scale);
 }
 
 static bool all_zero(const double *at, int64_t n)
@@ -189,8 +263,25 @@ static bool all_zero(const double *at, int64_t n)
     return true;
 }
 
+/* How far the shaken model's tensor is from `ours`, relatively. `room` for n elements is written over, as is what of `ours` is not finite. */
+static int find_noise(entry *e, const pd_model *shaken, double *room, float *ours, int64_t n, pd_error *err)
+{
+    float *other = calloc((size_t)n + 1, sizeof *other);
+    double noise = 0;
+    int rc;
+
+    if (other == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    rc = pd_model_read_slot(shaken, e->param, e->slot, e->number, other, n, err);
+    for (int64_t i = 0; rc == PD_OK && i < n; i++) room[i] = (double)other[i];
+    if (rc == PD_OK) noise = distance(ours, room, n, kind_of(e)->scale);
+    if (isfinite(noise)) e->noise = noise;
+    free(other);
+    return rc;
+}
+
 /* `recorded` and `ours` have room for n elements. */
-static int compare(pd_replay_state *state, const entry *e, const pd_model *model, double *recorded, float *ours, int64_t n, pd_error *err)
+static int compare(const pd_replay_state *state, entry *e, const pd_model *model, const pd_model *shaken, double *recorded, float *ours, int64_t n,
+                   pd_error *err)
 {
     pd_error why = { 0 };
     int rc;
@@ -200,11 +291,13 @@ static int compare(pd_replay_state *state, const entry *e, const pd_model *model
     rc = pd_model_read_slot(model, e->param, e->slot, e->number, ours, n, &why);
     if (rc == PD_NOT_FOUND && all_zero(recorded, n)) return PD_OK;
     if (rc != PD_OK) return pd_fail(err, rc, "%.256s: %.200s", e->name, why.text);
-    note(state, e, pd_relative_error(ours, recorded, n, scale_of(e)));
-    return PD_OK;
+    e->error = distance(ours, recorded, n, kind_of(e)->scale);
+    if (isnan(e->error)) e->error = (double)INFINITY;           /* recorded values too large to square */
+    e->compared = true;
+    return shaken != NULL ? find_noise(e, shaken, recorded, ours, n, err) : PD_OK;
 }
 
-static int compare_entry(pd_replay_state *state, const entry *e, const pd_model *model, pd_error *err)
+static int compare_entry(const pd_replay_state *state, entry *e, const pd_model *model, const pd_model *shaken, pd_error *err)
 {
     pd_shape shape;
     int64_t n = 0;
@@ -216,19 +309,28 @@ static int compare_entry(pd_replay_state *state, const entry *e, const pd_model 
     if (pd_shape_elements(&shape, &n) != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: too large", e->name);
     recorded = calloc((size_t)n + 1, sizeof *recorded);
     ours = calloc((size_t)n + 1, sizeof *ours);
-    if (recorded != NULL && ours != NULL) rc = compare(state, e, model, recorded, ours, n, err);
+    if (recorded != NULL && ours != NULL) rc = compare(state, e, model, shaken, recorded, ours, n, err);
     else rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
     free(recorded);
     free(ours);
     return rc;
 }
 
-int pd_replay_state_compare(pd_replay_state *state, const pd_model *model, int64_t step, pd_error *err)
+int pd_replay_state_compare(pd_replay_state *state, const pd_model *model, const pd_model *shaken, int64_t step, pd_error *err)
 {
     int rc = PD_OK;
 
     for (size_t i = 0; rc == PD_OK && i < state->n; i++) {
-        if (state->entries[i].step == step) rc = compare_entry(state, &state->entries[i], model, err);
+        entry *e = &state->entries[i];
+        if (e->step + (kind_of(e)->of_roots ? state->delay : 0) == step) rc = compare_entry(state, e, model, shaken, err);
     }
     return rc;
+}
+
+void pd_replay_shake(float *at, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits = pd_f32_bits(at[i]);
+        if (isfinite(at[i]) && at[i] != 0) at[i] = pd_f32_from_bits(bits ^ 1);
+    }
 }

@@ -2,11 +2,15 @@
  *
  * FIELD is the name of a slot ("momentum"), or name and number ("statistics/3"). A quantized value comes as FIELD/quantized, FIELD/bucket_size and,
  * where it was taken apart, FIELD/diagonal; it is compared as what it stands for, not code by code: a code may flip. A recorded tensor
- * that has no slot must be all zeros: then there is nothing to keep. */
+ * that has no slot must be all zeros: then there is nothing to keep. What overflowed is infinite or NaN by the order of a sum: an entry that is
+ * not finite on both sides coincides.
+ *
+ * Tolerance: that of noise_state where the trace has it. Else that of the weights, or 10 times the slot's own noise + 1e-6: how far it moves,
+ * relatively and at most over parameters and steps, when the gradients' last bits are turned (a second model, "shaken"). Roots of statistics
+ * without full rank are mostly ridge, and that is what rounding moves: by 1e-3 where the weights' noise is 1e-6. */
 #ifndef PD_REPLAY_STATE_H
 #define PD_REPLAY_STATE_H
 
-#include "judge.h"
 #include "paramd/optim.h"
 #include "trace.h"
 
@@ -14,15 +18,24 @@ typedef struct pd_replay_state pd_replay_state;
 
 /* What the trace records of its parameters' state; it has been checked and outlives *out, which the caller frees.
  * PD_INVALID_ARGUMENT: a tensor that belongs to no parameter or step, or is none (names it). PD_NO_MEMORY. */
-int  pd_replay_state_new(pd_replay_state **out, const pd_trace *trace, pd_error *err);
+int  pd_replay_state_new(pd_replay_state **out, const pd_trace *trace, const pd_hypers *hypers, pd_error *err);
 void pd_replay_state_free(pd_replay_state *state);              /* accepts NULL */
+/* There is state to compare, and only a shaken model tells how noisy it is. */
+bool pd_replay_state_wants_noise(const pd_replay_state *state);
+/* Turns the last bit of every number that is finite and not 0. */
+void pd_replay_shake(float *at, int64_t n);
 
-/* Compares all that was recorded after this step. PD_NOT_FOUND: the model has no such slot. PD_OUT_OF_RANGE: it has another size.
- * PD_INVALID_ARGUMENT: a quantized value lacks a part. PD_NO_MEMORY. */
-int pd_replay_state_compare(pd_replay_state *state, const pd_model *model, int64_t step, pd_error *err);
+/* Compares all that was recorded after this step; roots that the model adopts late, when it has them. `shaken`: NULL unless it is wanted.
+ * PD_NOT_FOUND: the model has no such slot. PD_OUT_OF_RANGE: it has another size. PD_INVALID_ARGUMENT: a quantized value lacks a part. PD_NO_MEMORY. */
+int pd_replay_state_compare(pd_replay_state *state, const pd_model *model, const pd_model *shaken, int64_t step, pd_error *err);
 
-/* The worst of all tensors compared so far, and that tensor's name ("": none yet). */
-const pd_verdict *pd_replay_state_verdict(const pd_replay_state *state);
-const char       *pd_replay_state_worst(const pd_replay_state *state);
+typedef struct pd_state_verdict {
+    int64_t compared;           /* tensors */
+    double  error, tolerance;   /* of the one that is the farthest beyond its tolerance, or the nearest to it */
+    char    worst[256];         /* its name; "": none yet */
+} pd_state_verdict;
+
+/* Over all that was compared so far. */
+pd_state_verdict pd_replay_state_verdict(const pd_replay_state *state);
 
 #endif

@@ -211,7 +211,7 @@ static int read_tolerance(pd_trace *trace, pd_error *err)
     if (rc == PD_OK) rc = read_real(trace, "noise_state", -1, 0, 1e30, &state_noise, err);
     if (rc != PD_OK) return rc;
     trace->tolerance = (meta ? 3 : 10) * noise + 1e-6;
-    trace->state_tolerance = state_noise < 0 ? trace->tolerance : 10 * state_noise + 1e-6;
+    trace->state_tolerance = state_noise < 0 ? -1 : 10 * state_noise + 1e-6;
     return PD_OK;
 }
 

@@ -32,7 +32,7 @@ const char   *pd_trace_case(const pd_trace *trace);
 int64_t       pd_trace_steps(const pd_trace *trace);
 /* Largest relative error that a replay may have: 10 * noise + 1e-6; meta_shampoo 3 * noise_bc32 + 1e-6. */
 double        pd_trace_tolerance(const pd_trace *trace);
-/* The same for recorded state: 10 * noise_state + 1e-6 where the trace has that, else pd_trace_tolerance. */
+/* The same for recorded state: 10 * noise_state + 1e-6. Negative: the trace does not say how noisy its state is. */
 double        pd_trace_state_tolerance(const pd_trace *trace);
 /* Upstream's hyperparameters, a JSON object; borrowed. PD_INVALID_ARGUMENT: there are none, or not as JSON. */
 int           pd_trace_config(pd_trace *trace, const json_t **out, pd_error *err);

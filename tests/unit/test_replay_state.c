@@ -86,7 +86,7 @@ static void another_state_fails_by_name_though_the_weights_agree(void **state)
     r = replayed(&file, true);
     assert_int_equal(r.outcome, PD_REPLAY_FAILED);
     assert_true(r.verdict.error == 0 && fabs(r.state.error - 1e-3 / sqrt(147)) < 1e-6);
-    assert_string_equal(r.state_worst, "state/0002/w/momentum");
+    assert_string_equal(r.state.worst, "state/0002/w/momentum");
     pd_replay_result_free(&r);
     r = replayed(&file, false);
     assert_int_equal(r.outcome, PD_REPLAY_OK);
@@ -109,6 +109,53 @@ static void state_has_a_noise_of_its_own(void **state)
     tracefile_meta(&file, "noise", "0");
     tracefile_meta(&file, "noise_state", "1e-4");
     file.entry[4].at = w_off;
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+}
+
+/* b2 = 0.5 (2^24 - 1) - (2^23 - 1) = 0.5: what is left is the last bit of what went in, and a recorded 0.625 is no more wrong than that. */
+static void state_may_differ_by_what_the_last_bits_of_gradients_do_to_it(void **state)
+{
+    static const float zeros[4] = { 0 }, big[4] = { 16777215, 4, 0, 8 }, minus[4] = { -8388607, 5, 1, 0 };
+    static const float w_1[4] = { -8388607.5f, -2, 0, -4 }, w_2[4] = { -8388607.75f, -5.5f, -.5f, -6 };
+    static const float left[4] = { .5f, 7, 1, 4 }, near[4] = { .625f, 7, 1, 4 }, far[4] = { .5f, .07f, .1f, .04f };
+    tracefile file = momentum_file();
+
+    (void)state;
+    file.entry[0].at = zeros, file.entry[1].at = big, file.entry[2].at = w_1, file.entry[3].at = minus, file.entry[4].at = w_2;
+    add(&file, "state/0002/w/momentum", left);
+    assert_outcome(&file, PD_REPLAY_OK, "");
+    file.entry[5].at = near;
+    assert_outcome(&file, PD_REPLAY_OK, "");
+    tracefile_meta(&file, "noise_state", "0");
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+    file.n_meta--;
+    file.entry[5].at = far;
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+}
+
+static void shaking_turns_last_bits_of_numbers_alone(void **state)
+{
+    float x[5] = { 1, -2, 0, INFINITY, NAN };
+
+    (void)state;
+    pd_replay_shake(x, 5);
+    assert_true(x[0] == 1 + 0x1p-23f && x[1] == -2 - 0x1p-22f && x[2] == 0 && isinf(x[3]) && isnan(x[4]));
+}
+
+static void state_that_is_not_finite_on_both_sides_coincides(void **state)
+{
+    static const float huge[4] = { INFINITY, 4, 0, 8 }, w_1[4] = { -INFINITY, 0, 3, 0 }, kind[4] = { NAN, 4, 0, 8 }, one[4] = { 1, 4, 0, 8 };
+    tracefile file = momentum_file();
+
+    (void)state;
+    tracefile_meta(&file, "steps", "1");
+    file.n = 3;
+    file.entry[1].at = huge, file.entry[2].at = w_1;
+    add(&file, "state/0001/w/momentum", huge);
+    assert_outcome(&file, PD_REPLAY_OK, "");
+    file.entry[3].at = kind;
+    assert_outcome(&file, PD_REPLAY_OK, "");
+    file.entry[3].at = one;
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
@@ -263,6 +310,9 @@ int main(void)
         cmocka_unit_test(the_same_state_is_ok_at_the_steps_that_have_it),
         cmocka_unit_test(another_state_fails_by_name_though_the_weights_agree),
         cmocka_unit_test(state_has_a_noise_of_its_own),
+        cmocka_unit_test(state_may_differ_by_what_the_last_bits_of_gradients_do_to_it),
+        cmocka_unit_test(shaking_turns_last_bits_of_numbers_alone),
+        cmocka_unit_test(state_that_is_not_finite_on_both_sides_coincides),
         cmocka_unit_test(without_recorded_state_weights_are_judged_alone),
         cmocka_unit_test(quantized_state_is_compared_as_what_it_stands_for),
         cmocka_unit_test(a_quantized_vector_has_one_bucket),
