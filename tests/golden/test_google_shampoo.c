@@ -1,5 +1,6 @@
 /* Plays every recorded run of Google's Distributed Shampoo in $PARAMD_GOLDEN/google_shampoo with the optimizer library: one test a trace. Each
- * parameter's weights may differ from the recorded ones by 10 times the trace's own noise and 1e-6, relative to their norm. */
+ * parameter's weights may differ from the recorded ones by 10 times the trace's own noise and 1e-6, relative to their norm; recorded state by what
+ * replay_state.h says. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,12 +19,14 @@ static void agrees_with_upstream(void **state)
 {
     pd_replay_result result;
 
-    pd_replay_file(&result, *state, &(pd_replay_options){ .local = true });
+    pd_replay_file(&result, *state, &(pd_replay_options){ .local = true, .state = true });
     if (result.outcome != PD_REPLAY_OK)
-        fail_msg("%s: error %.3g of %s after step %d, tolerance %.3g. %s", result.name, result.verdict.error,
-                 result.n > 0 ? result.params[result.verdict.param] : "?", (int)result.verdict.step, result.tolerance, result.why.text);
-    assert_true(result.verdict.compared > 0);
-    print_message("%d comparisons, largest error %.2e, tolerance %.2e\n", (int)result.verdict.compared, result.verdict.error, result.tolerance);
+        fail_msg("%s: error %.3g of %s after step %d, tolerance %.3g; state: error %.3g of %s, tolerance %.3g. %s", result.name, result.verdict.error,
+                 result.n > 0 ? result.params[result.verdict.param] : "?", (int)result.verdict.step, result.tolerance,
+                 result.state.error, result.state.worst, result.state.tolerance, result.why.text);
+    assert_true(result.verdict.compared > 0 && (result.cases || result.state.compared > 0));
+    print_message("%d comparisons, largest error %.2e, tolerance %.2e; %d of state, %.2e, tolerance %.2e\n", (int)result.verdict.compared,
+                  result.verdict.error, result.tolerance, (int)result.state.compared, result.state.error, result.state.tolerance);
     pd_replay_result_free(&result);
 }
 
