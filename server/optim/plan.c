@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "optim.h"
 #include "partition.h"
 
 /* Room for one more in an array that doubles: 4, 8, 16 ... NULL: out of memory, and the array is as it was. */
@@ -131,6 +132,15 @@ int pd_plan_thread_bytes(const pd_plan *plan, int64_t *bytes)
     free(forms);
     *bytes = plus(most, (int64_t)(plan->scratch_floats * sizeof(float)));
     return PD_OK;
+}
+
+/* Arrays that double have room for twice their entries at most. */
+int64_t pd_plan_own_bytes(const pd_plan *plan)
+{
+    size_t slots = plan->n_slots * (2 * sizeof *plan->slots + sizeof(float *) + sizeof(pd_quantized));
+    size_t tasks = plan->n_tasks * (2 * sizeof *plan->tasks + sizeof(pd_root_state) + sizeof(pd_task *));
+
+    return (int64_t)(plan->n_blocks * sizeof *plan->blocks + slots + tasks);
 }
 
 int pd_plan_make(pd_plan *plan, const pd_declaration *declaration, const double *fact, pd_error *err)

@@ -18,6 +18,8 @@ int64_t pd_slot_bytes(const pd_slot_spec *spec);
 void    pd_slot_sides(const pd_slot_spec *spec, int64_t *rows, int64_t *cols);
 /* Bytes that one capture of all tasks copies and reserves for results. INT64_MAX where that does not fit. */
 int64_t pd_plan_task_bytes(const pd_plan *plan);
+/* Bytes that the plan itself takes, with what an optimizer keeps for each slot and task of it. */
+int64_t pd_plan_own_bytes(const pd_plan *plan);
 /* Bytes of float32 that one step needs beside the state: temporary slots (but one that may be in `after`), and the forms of slots of the
  * whole parameter that are stored otherwise. INT64_MAX where that does not fit. */
 int64_t pd_plan_step_bytes(const pd_plan *plan);

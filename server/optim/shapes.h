@@ -6,6 +6,9 @@
 
 #include "plan.h"
 
+/* Blocks of a parameter: a plan describes each and takes memory for that (a parameter of 4 Gi elements has as many of side 128). */
+#define PD_MAX_BLOCKS (1 << 18)
+
 /* `shape` with neighbouring dimensions merged while their product is at most `limit`; dimensions of size 1 disappear (if all are 1: one
  * of them stays). With a limit of at most 0 only those disappear. A scalar, and a shape without elements, stay as they are. The elements are the
  * same, and in the same order. */
@@ -21,8 +24,8 @@ int64_t pd_shape_largest_side(const pd_shape *shape, int64_t block_size);
 int64_t pd_statistics_count(const pd_plan *plan);
 int64_t pd_statistics_side(const pd_plan *plan, int64_t number);
 
-/* Are the blocks of `shape` such that matrices of each side, and products with them, can be addressed? Wants a shape with elements.
- * PD_INVALID_ARGUMENT: no; the text, about the parameter `name`, says which is too large. */
+/* Are there not too many blocks of `shape`, and are they such that matrices of each side, and products with them, can be addressed? Wants a shape
+ * with elements. PD_INVALID_ARGUMENT: no; the text, about the parameter `name`, says what is too large. */
 int pd_shape_check_blocks(const char *name, const pd_shape *shape, int64_t block_size, pd_error *err);
 
 #endif

@@ -154,7 +154,7 @@ static int need_of_plan(const pd_declaration *decl, const double *fact, need *n,
     if ((rc = pd_plan_make(&plan, decl, fact, &why)) != PD_OK)
         return pd_fail(err, rc, "parameter %.160s: %.300s", decl->name, rc == PD_NO_MEMORY ? "out of memory for its plan" : why.text);
     rc = pd_plan_thread_bytes(&plan, &thread);
-    n->state = (uint64_t)pd_plan_state_bytes(&plan);
+    n->state = plus((uint64_t)pd_plan_state_bytes(&plan), (uint64_t)pd_plan_own_bytes(&plan));
     n->roots = root_bytes(&plan);
     n->step = (uint64_t)pd_plan_step_bytes(&plan);
     n->thread = (uint64_t)thread;

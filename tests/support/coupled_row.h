@@ -9,7 +9,7 @@
  *     late, over ranges      w <- w - lr D / (sqrt(sum of D^2) + largest |D| + largest_block)               largest_block: a fact of the model
  *     late, whole, in steps of odd count      T <- T + sqrt(sum of D^2)                                     slot "tally"
  *
- * Roots are adopted root_delay steps after their statistics. `spoil` makes the tasks captured at count spoil_at go wrong. */
+ * Roots are adopted root_delay steps after their statistics (-1: when they are ready). `spoil` makes the tasks captured at count spoil_at go wrong. */
 #ifndef COUPLED_ROW_H
 #define COUPLED_ROW_H
 

@@ -120,7 +120,7 @@ static void matrices_that_cannot_be_addressed_are_refused_by_name(void **state)
     assert_int_equal(pd_shape_check_blocks("emb", &wide, 0, &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "emb"));
     assert_non_null(strstr(err.text, "2147483648"));
-    assert_int_equal(pd_shape_check_blocks("emb", &wide, 128, &err), PD_OK);
+    assert_int_equal(pd_shape_check_blocks("emb", &wide, 8192, &err), PD_OK);
     assert_int_equal(pd_shape_check_blocks("deep", &deep, 0, &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "deep"));
     assert_int_equal(pd_shape_check_blocks("deep", &deep, 128, &err), PD_OK);
@@ -132,6 +132,18 @@ static void a_limit_is_exceeded_by_what_is_above_it(void **state)
     assert_false(pd_shape_exceeds(&(pd_shape){ 2, { 3, 5 } }, 5));
     assert_true(pd_shape_exceeds(&(pd_shape){ 2, { 6, 5 } }, 5));
     assert_false(pd_shape_exceeds(&(pd_shape){ 0, { 0 } }, 0));
+}
+
+static void a_cut_into_too_many_blocks_is_refused(void **state)
+{
+    pd_shape most = { 2, { PD_MAX_BLOCKS / 16 * 8, 128 } }, more = { 2, { PD_MAX_BLOCKS / 16 * 8 + 1, 128 } }, huge = { 2, { 1 << 30, 1 << 30 } };
+    pd_error err = { 0 };
+
+    (void)state;
+    assert_int_equal(pd_shape_check_blocks("w", &most, 8, &err), PD_OK);
+    assert_int_equal(pd_shape_check_blocks("w", &more, 8, &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_shape_check_blocks("w", &huge, 1, &err), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "more than 262144 blocks"));
 }
 
 int main(void)
@@ -147,6 +159,7 @@ int main(void)
         cmocka_unit_test(a_block_size_of_0_cuts_nothing),
         cmocka_unit_test(matrices_that_cannot_be_addressed_are_refused_by_name),
         cmocka_unit_test(a_limit_is_exceeded_by_what_is_above_it),
+        cmocka_unit_test(a_cut_into_too_many_blocks_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,408 @@
+/* What operators and the log hear of a job's roots, and what memory Declare counts for them. */
+#include "coupled_row.h"
+#include "optim.h"
+#include "plan.h"
+#include "rig.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* A row for memory alone: a vector of n elements has statistics and a root of n by n each, and may have a temporary copy of itself. */
+enum { SQUARE_DELAY, SQUARE_TEMPORARY };
+static const pd_hyper square_hypers[] = {
+    { "delay", PD_INT, 0, -1, 100, NULL, "root delay", false }, { "temporary", PD_FLAG, 0, 0, 1, NULL, "a temporary slot", false }, { .name = NULL },
+};
+
+static int square_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+{
+    int64_t n = declaration->shape.dim[0];
+    pd_slot_spec statistics = { .name = "statistics", .shape = { 2, { n, n } } }, root = { .name = "root", .shape = { 2, { n, n } } };
+    pd_slot_spec temporary = { .name = "direction", .number = -1, .shape = declaration->shape, .temporary = true };
+    pd_task_spec task = { .n_inputs = 1, .n_outputs = 1, .input = { 0 }, .output = { 1 }, .cost = 1 };
+
+    (void)fact, (void)err;
+    plan->root_delay = (int)declaration->hypers.value[SQUARE_DELAY];
+    if (pd_plan_slot(plan, &statistics) < 0 || pd_plan_slot(plan, &root) < 0 || pd_plan_task(plan, &task) < 0) return PD_NO_MEMORY;
+    return declaration->hypers.value[SQUARE_TEMPORARY] == 0 || pd_plan_slot(plan, &temporary) >= 0 ? PD_OK : PD_NO_MEMORY;
+}
+
+static void stand_still(const pd_unit *unit) { memcpy(unit->after, unit->before, (size_t)unit->plan->elements * sizeof(float)); }
+static bool never(const pd_plan *plan, const double *hyper, int64_t count) { return plan == NULL && hyper == NULL && count == 0; }
+static int  no_root(pd_task_view *task) { return task->count > 0 ? PD_OK : PD_INTERNAL; }
+
+static const pd_row square_row = {
+    .name = "square", .hypers = square_hypers, .plan = square_plan, .due = never, .task = no_root,
+    .phases = { { "stand_still", PD_WHOLE, stand_still, { 0 }, NULL } },
+};
+
+static const pd_row *const rows[] = { &coupled_row, &square_row, NULL };
+
+static int set_up(void **state)
+{
+    pd_store_config config = rig_config();
+    rig *r = calloc(1, sizeof *r);
+
+    config.rows = rows;
+    config.max_total_bytes = 1 << 20;
+    rig_new(r, &config);
+    *state = r;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    rig_free(*state);
+    free(*state);
+    return 0;
+}
+
+/* One worker's step of one parameter; every gradient is `value`. */
+static void step(rig *r, uint32_t job, uint32_t param, uint64_t number, int64_t n, float value)
+{
+    float *gradient = malloc((size_t)n * sizeof *gradient);
+
+    for (int64_t i = 0; i < n; i++) gradient[i] = value;
+    assert_int_equal(rig_push(r, job, 0, 10, number, param, gradient, n), PD_OK);
+    rig_work(r);
+    free(gradient);
+}
+
+static bool says(const char *text, const char *what)
+{
+    return strstr(text, what) != NULL;
+}
+
+static void drop(rig *r)
+{
+    pd_request *request = pd_request_new(PD_REQ_DROP, rig_ticket(r, 1));
+
+    request->u.info.job_name = strdup("job");
+    assert_int_equal(rig_apply(r, request), PD_OK);
+}
+
+/* ---- the log ---- */
+
+static void a_root_that_fails_is_said_at_powers_of_two(void **state)
+{
+    static const int64_t n = 4;
+    rig *r = *state;
+    uint32_t job = rig_start(r, "job", 1, 10, &n, 1, "nonfinite=apply", "* coupled block_size=4 interval=1");
+
+    step(r, job, 0, 1, n, 1);
+    assert_int_equal(r->warnings, 0);
+    for (uint64_t s = 2; s <= 20; s++) step(r, job, 0, s, n, NAN);            /* 19 failures: said at 1, 2, 4, 8, 16 */
+    assert_int_equal(r->warnings, 5);
+    assert_true(says(r->warning, "job job: root root.0 of p0, size (4,), has failed by step 17 (16 times so far), error nan: the last good one stays"));
+    assert_int_equal(r->board[job][0].step, 20);                               /* training goes on */
+}
+
+static void a_root_that_is_good_again_is_said_once(void **state)
+{
+    static const int64_t n = 4;
+    rig *r = *state;
+    uint32_t job = rig_start(r, "job", 1, 10, &n, 1, NULL, "* coupled block_size=4 interval=1 root_delay=1 spoil=error spoil_at=2");
+    uint64_t logs;
+
+    for (uint64_t s = 1; s <= 3; s++) step(r, job, 0, s, n, 1);
+    assert_int_equal(r->warnings, 1);
+    assert_true(says(r->warning, "by step 3 (1 times so far)"));
+    logs = r->logs;
+    for (uint64_t s = 4; s <= 9; s++) step(r, job, 0, s, n, 1);
+    assert_int_equal(r->warnings, 1);
+    assert_int_equal(r->logs, logs + 1);
+    assert_true(says(r->log, "root root.0 of p0, size (4,), is good again at step 4"));
+}
+
+static void many_roots_that_fail_together_take_few_lines(void **state)
+{
+    static const int64_t n = 40;
+    rig *r = *state;
+    uint32_t job = rig_start(r, "job", 1, 10, &n, 1, "nonfinite=apply", "* coupled block_size=4 interval=1");
+
+    step(r, job, 0, 1, n, NAN);
+    assert_int_equal(r->warnings, 4);
+    assert_true(says(r->warning, "7 more roots of p0"));
+}
+
+static void ready_roots_are_said_to_give_reproducibility_up(void **state)
+{
+    static const int64_t n = 4;
+    rig *r = *state;
+
+    rig_start(r, "job", 1, 10, &n, 1, NULL, "* coupled root_delay=5");
+    assert_int_equal(r->warnings, 0);
+    rig_start(r, "other", 1, 20, &n, 1, NULL, "* coupled root_delay=-1");
+    assert_int_equal(r->warnings, 1);
+    assert_true(says(r->warning, "job other: roots of 1 parameters") && says(r->warning, "not reproducible"));
+}
+
+/* ---- lists ---- */
+
+static pd_info *ask_roots(rig *r, const char *pattern, uint64_t start)
+{
+    pd_request *request = pd_request_new(PD_REQ_INFO, rig_ticket(r, 1));
+
+    request->u.info.what = PD_INFO_ROOTS;
+    request->u.info.job_name = strdup("job");
+    request->u.info.pattern = pattern != NULL ? strdup(pattern) : NULL;
+    request->u.info.start = start;
+    assert_int_equal(rig_apply(r, request), PD_OK);
+    return r->info;
+}
+
+static void roots_are_listed_page_by_page(void **state)
+{
+    static const int64_t sizes[3] = { 300, 7, 500 };                            /* blocks of one element */
+    rig *r = *state;
+    uint64_t seen = 0;
+
+    rig_start(r, "job", 1, 10, sizes, 3, NULL, "* coupled block_size=1");
+    do {
+        pd_info *info = ask_roots(r, NULL, seen);
+        assert_int_equal(info->total, 807);
+        assert_int_equal(info->n_roots, 807 - seen < PD_INFO_PAGE ? 807 - seen : PD_INFO_PAGE);
+        for (size_t i = 0; i < info->n_roots; i++, seen++) {
+            uint64_t number = seen < 300 ? seen : seen < 307 ? seen - 300 : seen - 307;
+            char name[32];
+            snprintf(name, sizeof name, "root.%d", (int)number);
+            assert_string_equal(info->roots[i].root, name);
+            assert_string_equal(info->roots[i].param, seen < 300 ? "p0" : seen < 307 ? "p1" : "p2");
+        }
+    } while (r->info->start + r->info->n_roots < r->info->total);
+    assert_int_equal(seen, 807);
+    assert_int_equal(ask_roots(r, NULL, 807)->n_roots, 0);
+    assert_int_equal(ask_roots(r, NULL, UINT64_MAX)->n_roots, 0);
+}
+
+static void roots_are_listed_by_pattern(void **state)
+{
+    static const int64_t sizes[3] = { 6, 7, 8 };
+    rig *r = *state;
+
+    rig_start(r, "job", 1, 10, sizes, 3, NULL, "p2 square;* coupled block_size=1");
+    assert_int_equal(ask_roots(r, "p[02]", 0)->total, 7);
+    assert_string_equal(r->info->roots[6].param, "p2");
+    assert_string_equal(r->info->roots[6].root, "root.0");
+    assert_int_equal(r->info->roots[6].shape.rank, 2);
+    assert_int_equal(ask_roots(r, "p1", 3)->n_roots, 4);
+    assert_int_equal(ask_roots(r, "none", 0)->total, 0);
+    assert_int_equal(ask_roots(r, "", 0)->total, 14);
+}
+
+static void a_root_shows_its_age_and_its_failures(void **state)
+{
+    static const int64_t n = 4;
+    rig *r = *state;
+    uint32_t job = rig_start(r, "job", 1, 10, &n, 1, NULL, "* coupled block_size=4 interval=3 root_delay=1 spoil=error spoil_at=6");
+    const pd_root_info *root;
+
+    for (uint64_t s = 1; s <= 3; s++) step(r, job, 0, s, n, 1);
+    root = &ask_roots(r, NULL, 0)->roots[0];
+    assert_int_equal(root->adopted, 0);
+    assert_int_equal(root->age, 3);
+    step(r, job, 0, 4, n, 1);                                                   /* adopts that of step 3 */
+    root = &ask_roots(r, NULL, 0)->roots[0];
+    assert_int_equal(root->adopted, 1);
+    assert_int_equal(root->age, 1);
+    assert_true(root->error == 3 && root->kept_error < 0);
+    for (uint64_t s = 5; s <= 8; s++) step(r, job, 0, s, n, 1);                 /* that of step 6 is refused in step 7 */
+    root = &ask_roots(r, NULL, 0)->roots[0];
+    assert_int_equal(root->adopted, 1);
+    assert_int_equal(root->failed, 1);
+    assert_true(root->failing);
+    assert_int_equal(root->age, 5);
+    assert_int_equal(rig_ask(r, PD_INFO_PARAMS, "job")->params[0].roots_failing, 1);
+    for (uint64_t s = 9; s <= 10; s++) step(r, job, 0, s, n, 1);
+    root = &ask_roots(r, NULL, 0)->roots[0];
+    assert_false(root->failing);
+    assert_int_equal(root->age, 1);
+}
+
+static void parameters_and_jobs_sum_their_roots_up(void **state)
+{
+    static const int64_t sizes[2] = { 8, 4 };
+    rig *r = *state;
+    uint32_t job;
+    pd_param_info *param;
+    pd_job_info *sum;
+
+    r->lazy_tasks = true;
+    job = rig_start(r, "job", 1, 10, sizes, 2, NULL, "p1 coupled block_size=4 interval=9;* coupled block_size=4 interval=2 spoil=nan spoil_at=4");
+    for (uint64_t s = 1; s <= 4; s++) {
+        for (uint32_t p = 0; p < 2; p++) step(r, job, p, s, sizes[p], 1);
+        while (r->n_tasks > 0) rig_finish_task(r, 0);
+        rig_work(r);
+    }
+    param = rig_ask(r, PD_INFO_PARAMS, "job")->params;
+    assert_int_equal(param[0].roots, 2);
+    assert_int_equal(param[0].roots_failed, 2);
+    assert_int_equal(param[0].roots_failing, 2);
+    assert_int_equal(param[0].root_waits, 2);
+    assert_int_equal(param[1].roots, 1);
+    assert_int_equal(param[1].root_waits, 0);
+    assert_true(param[0].root_error == 4 && param[1].root_error == 0);
+    sum = rig_ask(r, PD_INFO_JOBS, NULL)->jobs;
+    assert_int_equal(sum->roots_due, 4);
+    assert_int_equal(sum->roots_adopted, 2);
+    assert_int_equal(sum->roots_failed, 2);
+    assert_int_equal(sum->root_waits, 2);
+}
+
+static void roots_are_shown_while_a_parameter_waits(void **state)
+{
+    static const int64_t n = 8;
+    rig *r = *state;
+    uint32_t job;
+
+    r->lazy_tasks = true;
+    job = rig_start(r, "job", 1, 10, &n, 1, NULL, "* coupled block_size=4 interval=1");
+    step(r, job, 0, 1, n, 1);
+    assert_int_equal(r->n_tasks, 2);
+    assert_int_equal(ask_roots(r, NULL, 0)->n_roots, 2);
+    assert_int_equal(rig_ask(r, PD_INFO_PARAMS, "job")->params[0].root_waits, 1);
+}
+
+/* Whatever comes back late, steps go on; what comes back after a newer one is not used. */
+static void ready_roots_never_make_a_step_wait(void **state)
+{
+    static const int64_t n = 4;
+    rig *r = *state;
+    uint32_t job;
+    pd_job_info *sum;
+
+    r->lazy_tasks = true;
+    job = rig_start(r, "job", 1, 10, &n, 1, NULL, "* coupled block_size=4 interval=1 root_delay=-1");
+    for (uint64_t s = 1; s <= 5; s++) step(r, job, 0, s, n, 1);
+    assert_int_equal(r->board[job][0].step, 5);
+    rig_finish_task(r, 4);                                                      /* that of step 5 */
+    step(r, job, 0, 6, n, 1);
+    assert_int_equal(ask_roots(r, NULL, 0)->roots[0].age, 1);
+    rig_finish_task(r, 0);                                                      /* that of step 1 */
+    step(r, job, 0, 7, n, 1);
+    assert_int_equal(ask_roots(r, NULL, 0)->roots[0].age, 2);
+    sum = rig_ask(r, PD_INFO_JOBS, NULL)->jobs;
+    assert_int_equal(sum->roots_adopted, 1);
+    assert_int_equal(sum->roots_replaced, 1);
+    assert_int_equal(sum->root_waits + sum->roots_failed, 0);
+}
+
+static void a_job_may_be_dropped_while_its_tasks_are_out(void **state)
+{
+    static const int64_t n = 8;
+    rig *r = *state;
+    uint32_t job;
+
+    r->lazy_tasks = true;
+    job = rig_start(r, "job", 1, 10, &n, 1, NULL, "* coupled block_size=1 interval=1 root_delay=1");
+    step(r, job, 0, 1, n, 1);
+    drop(r);
+    assert_true(pd_store_count_bytes(r->store).state > 0);                      /* it stays until they are home */
+    while (r->n_tasks > 0) rig_finish_task(r, 0);
+    assert_int_equal(pd_store_count_bytes(r->store).state, 0);
+}
+
+/* ---- memory ---- */
+
+static int declare(rig *r, const char *rules, int64_t n)
+{
+    static const char *const names[2] = { "small", "large" };
+    pd_shape shapes[2] = { { 1, { 4 } }, { 1, { n } } };
+
+    assert_int_equal(rig_hello(r, "job", 0, 1, 1, 10, NULL, rules), PD_OK);
+    return rig_declare(r, r->job, 0, 10, names, shapes, NULL, 2, PD_F32);
+}
+
+/* The largest vector whose job still fits. */
+static int64_t largest(rig *r, const char *rules)
+{
+    int64_t low = 1, high = 1 << 18;
+
+    while (high - low > 1) {
+        int64_t n = low + (high - low) / 2;
+        if (declare(r, rules, n) == PD_OK) low = n;
+        else high = n;
+        drop(r);
+    }
+    return low;
+}
+
+static void copies_of_root_tasks_count_into_the_limit(void **state)
+{
+    rig *r = *state;
+
+    /* 1 MiB = 262,144 floats: state 2 n^2, and tasks 2 n^2, or twice that where two may be out. */
+    assert_in_range(largest(r, "* square"), 253, 256);
+    assert_in_range(largest(r, "* square delay=1"), 206, 209);
+    assert_in_range(largest(r, "* square delay=-1"), 206, 209);
+}
+
+static void temporaries_of_a_step_count_into_the_limit(void **state)
+{
+    rig *r = *state;
+    int64_t without, with;
+
+    without = largest(r, "* coupled block_size=100000 interval=9");             /* weights and sum 3 n, state 2 n, tasks 2 n, temporary n, scratch n */
+    with = largest(r, "* coupled block_size=1000 interval=9");
+    assert_in_range(without, 262144 * 10 / 96, 262144 / 9);                     /* and 0.4 n for its chunks */
+    assert_true(with > without);                                                /* its scratch is smaller */
+}
+
+static void a_parameter_beyond_the_limit_is_refused_with_its_bytes_and_nothing_is_allocated(void **state)
+{
+    rig *r = *state;
+
+    assert_int_equal(declare(r, "* square", 60000), PD_RESOURCE_EXHAUSTED);
+    assert_true(says(r->error.text, "parameter large needs 57600"));            /* 4 x 60,000^2 x 4 bytes and a little */
+    assert_true(says(r->error.text, "optimizer state 288000"));                 /* and its plan */
+    assert_true(says(r->error.text, "roots under way 28800000000"));
+    assert_true(says(r->error.text, "of 1048576 allowed for all jobs"));
+    assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].params, 0);
+    assert_int_equal(pd_store_count_bytes(r->store).state, 0);
+}
+
+static void bytes_that_no_number_holds_are_refused_as_well(void **state)
+{
+    pd_store_config config = rig_config();
+    rig r;
+
+    (void)state;
+    config.rows = rows;
+    config.max_total_bytes = (uint64_t)1 << 60;
+    rig_new(&r, &config);
+    assert_int_equal(declare(&r, "* square delay=3", (int64_t)3 << 30), PD_RESOURCE_EXHAUSTED);
+    assert_true(says(r.error.text, "parameter large needs"));
+    rig_free(&r);
+}
+
+static void what_other_jobs_hold_is_not_to_be_had(void **state)
+{
+    rig *r = *state;
+    static const int64_t n = 150;
+
+    rig_start(r, "first", 1, 20, &n, 1, NULL, "* square");
+    assert_int_equal(declare(r, "* square", 240), PD_RESOURCE_EXHAUSTED);
+    assert_true(says(r->error.text, "are taken by other jobs"));
+    assert_int_equal(declare(r, "* square", 180), PD_OK);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(a_root_that_fails_is_said_at_powers_of_two), CASE(a_root_that_is_good_again_is_said_once),
+        CASE(many_roots_that_fail_together_take_few_lines), CASE(ready_roots_are_said_to_give_reproducibility_up),
+        CASE(roots_are_listed_page_by_page), CASE(roots_are_listed_by_pattern), CASE(a_root_shows_its_age_and_its_failures),
+        CASE(parameters_and_jobs_sum_their_roots_up), CASE(roots_are_shown_while_a_parameter_waits),
+        CASE(ready_roots_never_make_a_step_wait), CASE(a_job_may_be_dropped_while_its_tasks_are_out),
+        CASE(copies_of_root_tasks_count_into_the_limit), CASE(temporaries_of_a_step_count_into_the_limit),
+        CASE(a_parameter_beyond_the_limit_is_refused_with_its_bytes_and_nothing_is_allocated),
+        CASE(bytes_that_no_number_holds_are_refused_as_well), CASE(what_other_jobs_hold_is_not_to_be_had),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
