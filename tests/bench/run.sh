@@ -21,6 +21,7 @@ idle_1000    | of the step time alone       | <= 1.10  |      | figure_idle_1000
 root_scratch | of ssyevd                    | <= 1.20  |      | figure_root_scratch
 root_tracked | of ssyevd and the product    | <= 0.50  |      | figure_root_tracked
 accuracy_sgd | test accuracy, 4 workers     | >= 0.875 |      | deploy/quickstart.sh
+roots_parallel | times one thread's speed    | >= 1.9   |      | figure_roots_parallel
 steps_to_sgd_scalable_shampoo | of the steps of SGD | <= 0.65 | slow | figure_steps_to scalable_shampoo
 '
 

@@ -1,0 +1,166 @@
+/* roots_parallel: how much faster the root pool makes 64 roots of 512 (p = 4) with a thread for each core than with one thread. The tasks are those
+ * of a row of ours, run by the daemon's own pool: from the first one submitted until the last one is back. Roots by coupled Newton, the default, of
+ * well-conditioned statistics, which keeps the time short; by eigendecomposition in the note. Runs take turns and the median ratio counts. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "figure.h"
+#include "host.h"
+#include "matrices.h"
+#include "optim.h"
+#include "plan.h"
+#include "root.h"
+#include "rootpool.h"
+#include "row.h"
+
+enum { ROOTS = 64, SIDE = 512, ORDER = 4, CONDITION = 4, PAIRS = 3 };
+
+/* ---- the row: a parameter's gradient is its statistics ---- */
+
+static pd_root_method method;
+static const pd_hyper none[] = { { .name = NULL } };
+
+static int plan_root(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+{
+    pd_task_spec task = { .n_inputs = 1, .n_outputs = 1, .input = { 0 }, .output = { 1 }, .cost = pd_root_flops(PD_ROOT_NEWTON, SIDE, ORDER) };
+    (void)fact, (void)err;
+
+    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "statistics", .number = -1, .shape = declaration->shape }) < 0) return PD_NO_MEMORY;
+    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "root", .number = -1, .shape = declaration->shape }) < 0) return PD_NO_MEMORY;
+    return pd_plan_task(plan, &task) < 0 ? PD_NO_MEMORY : PD_OK;
+}
+
+static int find_root(float *X, float *A, pd_root_report *report)
+{
+    pd_root_want want = { .method = method, .p = ORDER, .epsilon = 1e-6, .padding = 1, .most_error = 0.1 };
+
+    return pd_root(pd_mat_dense(X, SIDE, SIDE), pd_mat_dense(NULL, 0, 0), pd_mat_dense(A, SIDE, SIDE), &want, report);
+}
+
+static int root(pd_task_view *task)
+{
+    pd_root_report report;
+    int rc = find_root(task->output[0], task->input[0], &report);
+
+    task->error = report.error;
+    return rc == PD_OK && report.error < 0.1 ? PD_OK : PD_OUT_OF_RANGE;
+}
+
+static void keep(const pd_unit *unit) { memcpy(unit->slot[0], unit->gradient, (size_t)SIDE * SIDE * sizeof *unit->gradient); }
+static void show(const pd_unit *unit) { memcpy(unit->after, unit->slot[1], (size_t)SIDE * SIDE * sizeof *unit->after); }
+static bool always(const pd_plan *plan, const double *hyper, int64_t count) { return plan != NULL && hyper != NULL && count > 0; }
+
+static const pd_row row = {
+    .name = "roots", .hypers = none, .plan = plan_root, .due = always, .task = root, .task_phase = 1,
+    .phases = { { "keep", PD_WHOLE, keep, { 0 }, NULL }, { "show", PD_WHOLE, show, { 0 }, NULL } },
+};
+
+/* ---- the measurement ---- */
+
+static pd_optim *optims[ROOTS];
+static pd_mat statistics, weights;
+
+static void begin(void)
+{
+    pd_step_io io = { .gradient = statistics.at, .before = weights.at, .after = weights.at };
+
+    for (int i = 0; i < ROOTS; i++)
+        if (pd_optim_begin(optims[i], &io) != PD_OK) figure_stop("no memory for a step");
+    if (pd_batch_run(optims, ROOTS, 1) != PD_OK) figure_stop("no memory for a phase");
+}
+
+static void finish(void)
+{
+    if (pd_batch_run(optims, ROOTS, 1) != PD_OK) figure_stop("no memory for a phase");
+    for (int i = 0; i < ROOTS; i++)
+        if (!pd_optim_done(optims[i]) || pd_optim_root_stats(optims[i]).failed > 0) figure_stop("a root failed");
+}
+
+static void collect(pd_mailbox *done)
+{
+    bool closed;
+
+    for (int got = 0; got < ROOTS;) {
+        for (pd_mail *mail = pd_mailbox_wait(done, UINT64_MAX, &closed), *next; mail != NULL; mail = next, got++) {
+            pd_request *request = (pd_request *)(void *)mail;
+            next = mail->next;
+            pd_optim_deliver(optims[request->u.task.param], request->u.task.task);
+            pd_request_free(request);
+        }
+    }
+}
+
+/* All roots on a pool of so many threads, in ms. */
+static double run(int threads)
+{
+    pd_mailbox *done = pd_mailbox_new(NULL, NULL);
+    pd_rootpool *pool;
+    pd_task *task[ROOTS];
+    pd_error err;
+    double ms;
+
+    if (done == NULL || pd_rootpool_start(&pool, threads, done, &err) != PD_OK) figure_stop("the pool does not start");
+    begin();
+    for (int i = 0; i < ROOTS; i++)
+        if ((task[i] = pd_optim_capture(optims[i])) == NULL) figure_stop("no task");
+    ms = figure_ms();
+    for (uint32_t i = 0; i < ROOTS; i++)
+        if (pd_rootpool_submit(pool, task[i], 0, i) != PD_OK) figure_stop("no memory for a task");
+    collect(done);
+    ms = figure_ms() - ms;
+    finish();
+    pd_rootpool_stop(pool);
+    pd_mailbox_free(done);
+    return ms;
+}
+
+typedef struct outcome {
+    double ratio[PAIRS], one[PAIRS], all[PAIRS];        /* each sorted by `measure` */
+    double median;
+} outcome;
+
+static outcome measure(pd_root_method wanted, int threads)
+{
+    outcome o;
+
+    method = wanted;
+    for (int i = 0; i < PAIRS; i++) {
+        o.one[i] = run(1);
+        o.all[i] = run(threads);
+        o.ratio[i] = o.one[i] / o.all[i];
+    }
+    o.median = figure_quantile(o.ratio, PAIRS, 0.5);
+    figure_quantile(o.one, PAIRS, 0.5);
+    figure_quantile(o.all, PAIRS, 0.5);
+    return o;
+}
+
+int main(int argc, char **argv)
+{
+    static const double no_fact[PD_MAX_FACTS];
+    pd_declaration declaration = { .name = "w", .shape = { 2, { SIDE, SIDE } } };
+    pd_root_report report;
+    pd_error err;
+    int cores = pd_host_cores();
+    outcome newton, eigh;
+
+    (void)argc;
+    figure_kernels(argv);
+    statistics = matrices_new(SIDE);
+    weights = matrices_new(SIDE);
+    matrices_with_condition(statistics, CONDITION, 1);
+    pd_hypers_init(&declaration.hypers, &row);
+    for (int i = 0; i < ROOTS; i++)
+        if (pd_optim_new(&optims[i], &declaration, no_fact, &err) != PD_OK) figure_stop("%s", err.text);
+    if (find_root(weights.at, statistics.at, &report) != PD_OK) figure_stop("a root failed");
+    newton = measure(PD_ROOT_NEWTON, cores);
+    eigh = measure(PD_ROOT_EIGH, cores);
+    printf("%.3f\tnewton, condition %d, %d steps: median %.2f s on 1 thread, %.2f s on %d, ratios %.2f to %.2f of %d pairs; "
+           "eigh: %.2f s and %.2f s, ratio %.2f\n", newton.median, CONDITION, report.iterations, newton.one[PAIRS / 2] / 1e3,
+           newton.all[PAIRS / 2] / 1e3, cores, newton.ratio[0], newton.ratio[PAIRS - 1], PAIRS, eigh.one[PAIRS / 2] / 1e3,
+           eigh.all[PAIRS / 2] / 1e3, eigh.median);
+    for (int i = 0; i < ROOTS; i++) pd_optim_free(optims[i]);
+    free(statistics.at);
+    free(weights.at);
+    return 0;
+}
