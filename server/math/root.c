@@ -41,14 +41,14 @@ int pd_root(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_repo
     return rc;
 }
 
-/* In products of n by n matrices as float32 takes them: Newton 20 steps with T^p, M and H, twice that in float64; an eigendecomposition 8, in
- * float64 half as much again, and one to put the root together; 5 to follow an eigenbasis. */
+/* In products of n by n matrices as float32 takes them: Newton 20 steps with T^p, M and H, of each somewhat more than one half, and in float64; an
+ * eigendecomposition 8, in float64 half as much again, and one to put the root together; 5 to follow an eigenbasis. */
 double pd_root_flops(pd_root_method method, int64_t n, int p)
 {
     double product = 2.0 * (double)n * (double)n * (double)n;
 
     switch (method) {
-    case PD_ROOT_NEWTON:  return 20 * 2 * (floor(log2(p)) + __builtin_popcount((unsigned)p) + 1) * product;
+    case PD_ROOT_NEWTON:  return 20 * 2 * 0.6 * (floor(log2(p)) + __builtin_popcount((unsigned)p) + 1) * product;
     case PD_ROOT_EIGH:    return (8 + 1) * product;
     case PD_ROOT_EIGH64:  return (12 + 2) * product;
     case PD_ROOT_TRACKED: break;

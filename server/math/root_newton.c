@@ -3,13 +3,15 @@
  *     M = z (A + ridge I), H = z^(1/p) I;      T = ((p + 1) I - M) / p,  M <- T^p M,  H <- H T
  *
  * M goes to I and H to the root. Padding is never built: its block of M stays x I, and x enters every measure of M. H and T of the
- * padding are of no use to the corner. Products are true ones, not symmetric halves: A may be asymmetric by what quantizing did to it. */
+ * padding are of no use to the corner. All are powers of A, so of a symmetric A one half of every product is enough; an A that quantizing
+ * has left asymmetric gets true products. */
 #include "root.h"
 
 #include <assert.h>
 #include <cblas.h>
 #include <limits.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +25,7 @@ static const double most_growth = 1.2;          /* of it in one step: it may gro
 typedef struct newton {
     int64_t n;
     int     p;
+    bool    symmetric;
     double *M, *H, *T, *spare[MOST_SPARE];      /* (n, n) without gaps; `spare` hold nothing */
     int     n_spare;
     double *memory;
@@ -58,13 +61,48 @@ static void put_back(newton *w, double *one) { w->spare[w->n_spare++] = one; }
 
 /* ---- passes over a matrix ---- */
 
+/* The rectangle of C = A B that begins at (row, col). */
+static void rectangle(double *C, const double *A, const double *B, int n, int row, int col, int rows, int cols)
+{
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, cols, n, 1, A + (int64_t)row * n, n, B + col, n, 0, C + (int64_t)row * n + col, n);
+}
+
+/* The lower half of the square on C's diagonal from `first` on, and a little more: below its two halves lies a rectangle. */
+static void lower_half(double *C, const double *A, const double *B, int n, int first, int count)
+{
+    enum { SMALL = 64 };
+    int top = count / 2, rest = count - top;
+
+    if (count <= SMALL) {
+        rectangle(C, A, B, n, first, first, count, count);
+        return;
+    }
+    rectangle(C, A, B, n, first + top, first, rest, top);
+    lower_half(C, A, B, n, first, top);
+    lower_half(C, A, B, n, first + top, rest);
+}
+
+/* In squares, as pd_mirror does. */
+static void mirror(double *C, int64_t n)
+{
+    enum { SIDE = 16 };
+
+    for (int64_t top = 0; top < n; top += SIDE)
+        for (int64_t left = 0; left <= top; left += SIDE)
+            for (int64_t i = top; i < n && i < top + SIDE; i++)
+                for (int64_t j = left; j < i && j < left + SIDE; j++) C[j * n + i] = C[i * n + j];
+}
+
 /* Gives A B in a matrix taken from the spare ones. */
 static double *product(newton *w, const double *A, const double *B)
 {
     int n = (int)w->n;
     double *C = take(w);
 
-    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1, A, n, B, n, 0, C, n);
+    if (w->symmetric) {
+        lower_half(C, A, B, n, 0, n);
+        mirror(C, n);
+    } else rectangle(C, A, B, n, 0, 0, n, n);
     return C;
 }
 
@@ -239,6 +277,14 @@ static int root_of(newton *w, pd_mat X, pd_mat A, const pd_root_want *want, pd_r
     return PD_OK;
 }
 
+static bool is_symmetric(pd_mat A)
+{
+    for (int64_t i = 0; i < A.rows; i++)
+        for (int64_t j = 0; j < i; j++)
+            if (A.at[i * A.stride + j] != A.at[j * A.stride + i]) return false;
+    return true;
+}
+
 int pd_root_newton(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report)
 {
     int64_t n = A.rows, side = want->padded_side > 0 ? want->padded_side : n;
@@ -249,6 +295,7 @@ int pd_root_newton(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report 
     *report = (pd_root_report){ .error = NAN, .largest = NAN, .condition = NAN, .tries = 1 };
     if ((rc = newton_new(&w, n, want->p)) != PD_OK) return rc;
     w.pads = side - n;
+    w.symmetric = is_symmetric(A);
     pd_root_widen(w.M, A);
     rc = root_of(&w, X, A, want, report);
     newton_free(&w);

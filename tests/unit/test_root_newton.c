@@ -215,6 +215,40 @@ static void agrees_with_the_twin_on_a_matrix_that_is_not_quite_symmetric(void **
     agrees_with("asymmetric, padded", A, 10, 13, 1, 3, 1e-6);
 }
 
+/* Of a symmetric matrix one half of each product is computed; one last bit elsewhere makes them true products. */
+static void halves_of_products_make_the_root_that_whole_ones_make(void **state)
+{
+    static const int sides[] = { 64, 65, 150, 257 }, orders[] = { 1, 4, 6, 3 };
+    (void)state;
+
+    for (int c = 0; c < 4; c++) {
+        int n = sides[c];
+        pd_root_want want = { .p = orders[c], .epsilon = 1e-6, .padding = 1, .padded_side = c % 2 ? n + 20 : 0 };
+        pd_root_report half, whole;
+        size_t bytes = (size_t)(n * n) * sizeof(float);
+        float *A = malloc(bytes), *X = malloc(bytes), *Y = malloc(bytes);
+        double norm = 0, difference = 0;
+
+        for (int i = 0; i < n; i++)
+            for (int j = 0; j <= i; j++) A[i * n + j] = A[j * n + i] = (float)(1.0 / (1 + i + j) + (i == j ? 0.01 + 0.02 * i / n : 0));
+        assert_int_equal(pd_root_newton(pd_mat_dense(X, n, n), pd_mat_dense(A, n, n), &want, &half), PD_OK);
+        for (int i = 0; i < n; i++)
+            for (int j = 0; j < i; j++) assert_true(X[i * n + j] == X[j * n + i]);
+        A[1] = nextafterf(A[1], 1);
+        assert_int_equal(pd_root_newton(pd_mat_dense(Y, n, n), pd_mat_dense(A, n, n), &want, &whole), PD_OK);
+        for (int i = 0; i < n * n; i++) {
+            norm += (double)Y[i] * (double)Y[i];
+            difference += ((double)X[i] - (double)Y[i]) * ((double)X[i] - (double)Y[i]);
+        }
+        assert_true(half.error < 1e-6 && fabs(half.error - whole.error) < 1e-8);
+        assert_int_equal(half.iterations, whole.iterations);
+        if (!(sqrt(difference / norm) < 1e-6)) fail_msg("%d: off by %g", n, sqrt(difference / norm));
+        free(A);
+        free(X);
+        free(Y);
+    }
+}
+
 static void padding_moves_the_ridge_of_a_small_matrix(void **state)
 {
     pd_root_want want = { .p = 4, .epsilon = 1e-2, .padding = 1 };
@@ -412,6 +446,7 @@ int main(void)
         cmocka_unit_test(is_the_inverse_root),
         cmocka_unit_test(agrees_with_the_twin_at_every_size_and_padding),
         cmocka_unit_test(agrees_with_the_twin_on_a_matrix_that_is_not_quite_symmetric),
+        cmocka_unit_test(halves_of_products_make_the_root_that_whole_ones_make),
         cmocka_unit_test(padding_moves_the_ridge_of_a_small_matrix),
         cmocka_unit_test(the_growth_rule_refuses_a_healthy_matrix_that_is_nearly_of_rank_one),
         cmocka_unit_test(a_number_alone_has_its_root_in_closed_form),
