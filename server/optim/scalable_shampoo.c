@@ -192,6 +192,7 @@ static int plan_statistic(pd_plan *plan, const layout *slots, int64_t k, const d
     task.input[0] = slot_of(slots, k, STATISTIC);
     task.output[0] = slot_of(slots, k, PRECONDITIONER);
     task.input[1] = task.output[1] = slot_of(slots, k, BASIS);
+    task.exponent = root_order(plan, h);
     task.cost = pd_root_flops((pd_root_method)h[ROOT_METHOD], side, root_order(plan, h));
     if (pd_plan_slot(plan, &statistic) < 0 || pd_plan_slot(plan, &preconditioner) < 0) return PD_NO_MEMORY;
     if (slots->each > 2 && pd_plan_slot(plan, &basis) < 0) return PD_NO_MEMORY;

@@ -432,6 +432,25 @@ static void sgd_has_weights_and_at_most_momentum(void **state)
     pd_forecast_free(&m.forecast);
 }
 
+static void gpt2_small_has_nine_kinds_of_124_million_elements(void **state)
+{
+    char path[512], rule[] = "* coupled block_size=128";
+    char *rules[] = { rule };
+    pd_shapes shapes;
+    pd_forecast f;
+
+    (void)state;
+    snprintf(path, sizeof path, "%.*s/../support/gpt2_small.shapes", (int)(strrchr(__FILE__, '/') - __FILE__), __FILE__);
+    assert_int_equal(pd_shapes_read(&shapes, path, NULL), PD_OK);
+    assert_int_equal(pd_forecast_make(&f, &shapes, rules, 1, rows, NULL), PD_OK);
+    assert_int_equal(f.all.params, 148);
+    assert_int_equal(f.all.elements, 124439808);
+    assert_int_equal(f.n_kinds, 9);
+    assert_int_equal(f.all.blocks, 393 * 6 + 8 * 6 + 12 * (6 * 18 + 36 + 2 * 6 * 24 + 18 + 24) + 74 * 6);
+    pd_forecast_free(&f);
+    pd_shapes_free(&shapes);
+}
+
 /* ---- JSON ---- */
 
 static void json_has_every_slot_and_task(void **state)
@@ -551,6 +570,7 @@ int main(void)
         cmocka_unit_test(many_names_of_equal_parameters_are_counted),
         cmocka_unit_test(verbose_lists_every_slot_and_task),
         cmocka_unit_test(sgd_has_weights_and_at_most_momentum),
+        cmocka_unit_test(gpt2_small_has_nine_kinds_of_124_million_elements),
         cmocka_unit_test(json_has_every_slot_and_task),
         cmocka_unit_test(json_params_say_which_kind_they_are),
         cmocka_unit_test(rules_and_parameters_are_refused_as_a_job_would),
