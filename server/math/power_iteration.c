@@ -69,11 +69,12 @@ static double dot(const double *x, const double *y, int64_t n)
 int pd_power_iteration(double *largest, double *v, const double *A, int64_t n, int64_t padded_side, double padding)
 {
     int64_t side = padded_side > 0 ? padded_side : n;
-    double *x = malloc((size_t)(side + n) * sizeof *x), *y = x + side;     /* x: n entries of the vector, then the start vector's others */
+    double *x, *y;                  /* x: n entries of the vector, then the start vector's others */
     double rest, norm, scale = side > n ? 1 : 0, quotient = 0, change = INFINITY;     /* without padding it would grow beyond all bounds */
 
     assert(n > 0 && n <= INT_MAX && side >= n && side <= INT_MAX);
-    if (x == NULL) return PD_NO_MEMORY;
+    if ((x = malloc((size_t)(side + n) * sizeof *x)) == NULL) return PD_NO_MEMORY;
+    y = x + side;
     pd_start_vector(x, side);
     rest = dot(x + n, x + n, side - n);
     norm = sqrt(dot(x, x, n) + rest);
