@@ -47,8 +47,8 @@ pd_batch *pd_batch_new(pd_optim *const *optims, size_t n, int threads)
     batch->scratch_floats = pd_floats_padded(scratch);
     batch->pieces = malloc((n + 1) * sizeof *batch->pieces);
     batch->partial = malloc((size_t)(units + 1) * sizeof *batch->partial);
-    if (scratch > 0) batch->scratch = pd_floats_new(batch->scratch_floats * threads);
-    if (batch->pieces != NULL && batch->partial != NULL && (scratch == 0 || batch->scratch != NULL)) return batch;
+    batch->scratch = pd_floats_new(batch->scratch_floats * threads);
+    if (batch->pieces != NULL && batch->partial != NULL && batch->scratch != NULL) return batch;
     pd_batch_free(batch);
     return NULL;
 }
@@ -187,7 +187,7 @@ static void run_phase(const pd_batch *batch, const piece *p, int64_t index, int 
     };
 
     memset(unit.partial, 0, sizeof batch->partial[0]);
-    if (batch->scratch != NULL) unit.scratch = batch->scratch + thread * batch->scratch_floats;
+    unit.scratch = batch->scratch + thread * batch->scratch_floats;
     if (phase->kind == PD_BLOCKS) {
         unit.block = &plan->blocks[index];
         if (optim->view_floats > 0) {
@@ -267,6 +267,7 @@ void pd_batch_run_steps(pd_batch *batch, pd_optim *const *steps, size_t n)
 
 void pd_batch_run_tasks(const pd_batch *batch, pd_task *const *tasks, size_t n)
 {
+    (void)batch;                                        /* without OpenMP nobody reads it */
 #pragma omp parallel num_threads(batch->threads)
     {
         pd_blas_one_thread();

@@ -13,7 +13,7 @@ static void give_up(const char *what)
 
 static void *read_all(FILE *in, size_t *n)
 {
-    long length;
+    long length = -1;
     void *bytes;
 
     if (fseek(in, 0, SEEK_END) != 0 || (length = ftell(in)) < 0) give_up("cannot be read");
