@@ -20,23 +20,40 @@ static int64_t times(int64_t a, int64_t b)
 
 /* ---- which steps have tasks ---- */
 
-static void find_due(pd_kind *kind)
-{
-    const pd_hypers *hypers = &kind->rule->hypers;
-    double value[PD_MAX_HYPERS];
-
-    if (kind->plan.n_tasks == 0) return;
-    for (int64_t count = 1; kind->n_due < 3 && count <= PD_FORECAST_STEPS; count++) {
-        if (count == 1 || hypers->scheduled != 0) pd_hypers_at(hypers, count - 1, value);
-        if (hypers->row->due(&kind->plan, value, count)) kind->due[kind->n_due++] = count;
-    }
-}
-
 int64_t pd_kind_interval(const pd_kind *kind)
 {
     int64_t interval = kind->due[1] - kind->due[0];
 
     return kind->n_due == 3 && kind->due[2] - kind->due[1] == interval ? interval : 0;
+}
+
+static bool is_due(const pd_kind *kind, int64_t count)
+{
+    const pd_hypers *hypers = &kind->rule->hypers;
+    double value[PD_MAX_HYPERS];
+
+    pd_hypers_at(hypers, count - 1, value);
+    return hypers->row->due(&kind->plan, value, count);
+}
+
+/* Whether later steps go on as the first: looks at some, ever farther apart, and at some between. */
+static bool goes_on(const pd_kind *kind)
+{
+    int64_t interval = pd_kind_interval(kind);
+    const int64_t beside[] = { 0, 1, -1, interval / 2, interval / 3, interval / 5 };
+
+    for (int64_t k = 4; interval > 0 && k <= 1 << 20; k *= 2)
+        for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
+            if (is_due(kind, kind->due[0] + k * interval + beside[i]) != (beside[i] % interval == 0)) return false;
+    return interval > 0;
+}
+
+static void find_due(pd_kind *kind)
+{
+    if (kind->plan.n_tasks == 0) return;
+    for (int64_t count = 1; kind->n_due < 3 && count <= PD_FORECAST_STEPS; count++)
+        if (is_due(kind, count)) kind->due[kind->n_due++] = count;
+    kind->goes_on = goes_on(kind);
 }
 
 /* ---- parameters of one kind ---- */

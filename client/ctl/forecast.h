@@ -24,6 +24,7 @@ typedef struct pd_kind {
     double         task_flops;          /* of all tasks of one capture */
     int64_t        due[3];              /* the first steps in which tasks are captured */
     int            n_due;               /* fewer than 3: there are no others up to step PD_FORECAST_STEPS */
+    bool           goes_on;             /* they come every pd_kind_interval steps, and later ones too; false: a schedule, say, changes that */
 } pd_kind;
 
 /* Sums over all parameters. What does not fit an int64_t is INT64_MAX. */
@@ -32,7 +33,7 @@ typedef struct pd_forecast_sum {
     int64_t thread_bytes;               /* the largest of the kinds */
     double  flops;                      /* of one step: products of matrices, beyond passes over memory */
     double  task_flops;                 /* of one capture of everything */
-    double  task_flops_per_step;        /* the same spread over the steps from one capture to the next */
+    double  task_flops_per_step;        /* the same spread over the steps from one capture to the next, of the first three */
 } pd_forecast_sum;
 
 typedef struct pd_forecast {

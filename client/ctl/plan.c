@@ -215,7 +215,7 @@ static size_t numbers_of(int *number, const pd_plan *plan, const int *task, size
     return found;
 }
 
-/* The slots of these tasks' inputs, or outputs, by name: "statistics.0 … 215, tally". */
+/* The slots of these tasks' inputs, or outputs, by name: "statistics.0 … 215; tally". */
 static void task_slots(char text[2 * NAMES], const pd_plan *plan, const int *task, size_t n, bool outputs, int *number)
 {
     int n_slots;
@@ -230,7 +230,7 @@ static void task_slots(char text[2 * NAMES], const pd_plan *plan, const int *tas
         for (int j = 0; j < k; j++) seen = seen || strcmp(plan->slots[slot[j]].name, name) == 0;
         if (seen) continue;
         numbered(names, name, number, numbers_of(number, plan, task, n, outputs, name));
-        used += (size_t)snprintf(text + used, 2 * NAMES - used, "%s%s", k > 0 ? ", " : "", names);
+        used += (size_t)snprintf(text + used, 2 * NAMES - used, "%s%s", k > 0 ? "; " : "", names);
     }
 }
 
@@ -243,7 +243,12 @@ static void task_line(pd_table *table, const pd_plan *plan, const int *task, siz
     task_slots(from, plan, task, n, false, number);
     task_slots(to, plan, task, n, true, number);
     pd_table_line(table, "  %s task%s%s, %s%s", pd_count_text(count, n), n > 1 ? "s" : "", what, pd_flops_text(flops, spec->cost), n > 1 ? " each" : "");
-    pd_table_line(table, "    from %s to %s", from, to);
+    if (strlen(from) + strlen(to) < 64) {
+        pd_table_line(table, "    from %s to %s", from, to);
+    } else {
+        pd_table_line(table, "    from %s", from);
+        pd_table_line(table, "    to   %s", to);
+    }
 }
 
 static void task_lines(pd_table *table, const pd_plan *plan, const pd_groups *tasks, int *number)
@@ -252,20 +257,28 @@ static void task_lines(pd_table *table, const pd_plan *plan, const pd_groups *ta
         task_line(table, plan, tasks->item + tasks->first[g], tasks->first[g + 1] - tasks->first[g], number);
 }
 
+/* "in the same step", "from 20 steps later on" */
+static void when_used(char text[64], const pd_plan *plan)
+{
+    if (plan->root_delay == PD_ROOT_READY) snprintf(text, 64, "as soon as they are ready");
+    else if (plan->root_delay == 0) snprintf(text, 64, "in the same step");
+    else snprintf(text, 64, "from %d step%s later on", plan->root_delay, plan->root_delay > 1 ? "s" : "");
+}
+
 static void due_line(pd_table *table, const pd_kind *kind)
 {
-    char steps[128] = "", used[64] = "in the same step";
+    const char *at_first = kind->goes_on ? "" : " at first";
+    char steps[128] = "", used[64];
     int64_t interval = pd_kind_interval(kind);
     size_t at = 0;
 
     for (int i = 0; i < kind->n_due; i++) at += (size_t)snprintf(steps + at, sizeof steps - at, "%s%" PRId64, i > 0 ? ", " : "", kind->due[i]);
-    if (kind->plan.root_delay == PD_ROOT_READY) snprintf(used, sizeof used, "as soon as they are ready");
-    else if (kind->plan.root_delay > 0) snprintf(used, sizeof used, "from %d step%s later on", kind->plan.root_delay, kind->plan.root_delay > 1 ? "s" : "");
+    when_used(used, &kind->plan);
     if (kind->n_due == 0) pd_table_line(table, "  due in none of the first %d steps", PD_FORECAST_STEPS);
     else if (kind->n_due < 3) pd_table_line(table, "  due in steps %s and no other of the first %d, used %s", steps, PD_FORECAST_STEPS, used);
-    else if (interval == 1 && kind->due[0] == 1) pd_table_line(table, "  due in every step, used %s", used);
-    else if (interval == 1) pd_table_line(table, "  due in every step from %" PRId64 " on, used %s", kind->due[0], used);
-    else if (interval > 1) pd_table_line(table, "  due every %" PRId64 " steps (%s …), used %s", interval, steps, used);
+    else if (interval == 1 && kind->due[0] == 1) pd_table_line(table, "  due in every step%s, used %s", at_first, used);
+    else if (interval == 1) pd_table_line(table, "  due in every step from %" PRId64 " on%s, used %s", kind->due[0], at_first, used);
+    else if (interval > 1) pd_table_line(table, "  due every %" PRId64 " steps%s (%s …), used %s", interval, at_first, steps, used);
     else pd_table_line(table, "  due in steps %s …, used %s", steps, used);
 }
 

@@ -45,7 +45,7 @@ static json_t *due_json(const pd_kind *kind)
     json_t *steps = json_array(), *object;
 
     for (int i = 0; i < kind->n_due; i++) json_array_append_new(steps, json_integer(kind->due[i]));
-    object = json_pack("{s:o, s:I}", "steps", steps, "interval", (json_int_t)pd_kind_interval(kind));
+    object = json_pack("{s:o, s:I, s:b}", "steps", steps, "interval", (json_int_t)pd_kind_interval(kind), "goes_on", kind->goes_on);
     json_object_set_new(object, "root_delay", kind->plan.root_delay == PD_ROOT_READY ? json_string("ready") : json_integer(kind->plan.root_delay));
     return object;
 }

@@ -268,6 +268,23 @@ static void due_steps_follow_schedules(void **state)
     pd_forecast_free(&m.forecast);
 }
 
+static void steps_that_change_later_are_told_as_those_at_first(void **state)
+{
+    static const struct { const char *rule; bool goes_on; } list[] = {
+        { "* coupled interval=20", true }, { "* coupled", true }, { "* coupled lr=cosine(peak=2,steps=100)", true }, { "* varied lr=2", true },
+        { "* varied lr=piecewise(2,50:1)", false }, { "* varied lr=piecewise(2,5000:1,5200:2,100000:0)", false },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        model m = small();
+        if (forecast(&m, list[i].rule, NULL)->kind[0]->goes_on != list[i].goes_on) fail_msg("%s", list[i].rule);
+        if (list[i].goes_on) assert_does_not_tell(&m.forecast, false, "at first");
+        else assert_tells(&m.forecast, false, "due in every step at first, used as soon");
+        pd_forecast_free(&m.forecast);
+    }
+}
+
 /* ---- what shares a line ---- */
 
 static void tasks_that_differ_have_lines_of_their_own(void **state)
@@ -277,8 +294,8 @@ static void tasks_that_differ_have_lines_of_their_own(void **state)
     (void)state;
     add(&m, "w", 2, 9, 6);
     assert_tells(forecast(&m, "* varied lr=2", NULL), false,
-                 " 5 tasks, exponent -1/2, 40 flop each\n from statistics.0 … 4, tally to root.0 … 4\n"
-                 " 1 task, exponent -1/2, 5.0 kflop\n from statistics.0, 5, tally to root.5\n");
+                 " 5 tasks, exponent -1/2, 40 flop each\n from statistics.0 … 4; tally to root.0 … 4\n"
+                 " 1 task, exponent -1/2, 5.0 kflop\n from statistics.0, 5; tally to root.5\n");
     pd_forecast_free(&m.forecast);
 }
 
@@ -558,6 +575,7 @@ int main(void)
         cmocka_unit_test(facts_couple_the_parameters_of_one_optimizer),
         cmocka_unit_test(due_steps_are_the_first_that_the_row_names),
         cmocka_unit_test(due_steps_follow_schedules),
+        cmocka_unit_test(steps_that_change_later_are_told_as_those_at_first),
         cmocka_unit_test(due_in_every_step_is_said_so),
         cmocka_unit_test(tasks_that_are_due_late_or_never_are_not_looked_for_without_end),
         cmocka_unit_test(equal_blocks_share_a_line),
