@@ -13,12 +13,12 @@
 #include "forecast.h"
 #include "oom.h"
 
-extern const pd_row pd_sgd;
+extern const pd_row pd_sgd, pd_scalable_shampoo;
 
 /* coupled_row with tasks that differ: each also reads the first statistic and the tally, the last one costs more, roots are used when they
  * are ready. They are due where lr is above 1. */
 static pd_row varied_row;
-static const pd_row *const rows[] = { &pd_sgd, &coupled_row, &varied_row, NULL };
+static const pd_row *const rows[] = { &pd_sgd, &coupled_row, &varied_row, &pd_scalable_shampoo, NULL };
 
 static int varied_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
 {
@@ -299,6 +299,30 @@ static void tasks_that_differ_have_lines_of_their_own(void **state)
     pd_forecast_free(&m.forecast);
 }
 
+static void a_task_with_many_slots_has_a_line_for_inputs_and_one_for_outputs(void **state)
+{
+    model m = { 0 };
+
+    (void)state;
+    add(&m, "w", 2, 8, 12);
+    assert_tells(forecast(&m, "* scalable_shampoo block_size=4 root_method=tracked", NULL), false,
+                 "\n from statistics.0 … 11; eigenbasis.0 … 11\n to preconditioners.0 … 11; eigenbasis.0 … 11\n");
+    pd_forecast_free(&m.forecast);
+}
+
+static void storage_and_its_bytes_are_told(void **state)
+{
+    model m = { 0 };
+
+    (void)state;
+    add(&m, "w", 2, 8, 12);
+    const pd_forecast *f = forecast(&m, "* scalable_shampoo block_size=8 best_effort_memory_usage_reduction=yes", NULL);
+    assert_tells(f, false, " momentum (8, 12) int8 144 B\n");                               /* 8 * 12 codes, 12 buckets */
+    assert_tells(f, false, " statistics.0 … 2 (8, 8) int16+diagonal x3 576 B\n");         /* 8 * 8 codes, 8 buckets, 8 of the diagonal, each */
+    assert_tells(f, false, " direction (8, 12) temporary -\n");
+    pd_forecast_free(&m.forecast);
+}
+
 static void numbers_that_are_not_even_are_told_by_some(void **state)
 {
     model m = { 0 };
@@ -485,6 +509,12 @@ static void json_has_every_slot_and_task(void **state)
     assert_string_equal(json_string_value(json_object_get(json_array_get(slots, 12), "name")), "statistics");
     assert_int_equal(json_integer_value(json_object_get(json_array_get(slots, 12), "number")), 5);
     assert_string_equal(json_string_value(json_object_get(json_array_get(slots, 12), "storage")), "float32");
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(slots, 12), "bytes")), 2 * 4);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(slots, 0), "bytes")), 0);
+    assert_int_equal(json_integer_value(json_object_get(kind, "step_bytes")), 35 * 4);
+    assert_int_equal(json_integer_value(json_object_get(kind, "task_bytes")), 2 * 35 * 4);
+    assert_true(json_number_value(json_object_get(kind, "task_flops")) == 4 * 35);
+    assert_true(json_number_value(json_object_get(task, "exponent")) == 2);
     assert_null(json_object_get(json_array_get(slots, 0), "number"));
     assert_true(json_is_true(json_object_get(json_array_get(slots, 0), "temporary")));
     assert_int_equal(json_integer_value(json_object_get(json_object_get(kind, "due"), "interval")), 3);
@@ -502,13 +532,14 @@ static void json_params_say_which_kind_they_are(void **state)
     add(&m, "b", 1, 5, 0);
     add(&m, "a", 1, 3, 0);
     add(&m, "c", 1, 5, 0);
-    root = pd_forecast_json(forecast(&m, "* sgd momentum=0.9", NULL));
+    root = pd_forecast_json(forecast(&m, "none sgd", "* sgd momentum=0.9"));
     kinds = json_object_get(root, "kinds");
     params = json_object_get(root, "params");
     assert_int_equal(json_array_size(kinds), 2);
     for (size_t i = 0; i < 3; i++) {
         json_t *kind = json_array_get(kinds, (size_t)json_integer_value(json_object_get(json_array_get(params, i), "kind")));
         assert_string_equal(json_string_value(json_object_get(json_array_get(params, i), "name")), m.entry[i].name);
+        assert_int_equal(json_integer_value(json_object_get(kind, "rule")), 1);
         assert_int_equal(json_integer_value(json_object_get(kind, "elements")), m.entry[i].elements);
         assert_int_equal(json_integer_value(json_object_get(kind, "state_bytes")), m.entry[i].elements * 4);
     }
@@ -533,7 +564,7 @@ static void rules_and_parameters_are_refused_as_a_job_would(void **state)
     model m = small();
 
     (void)state;
-    assert_refused(&m, "* adam", "there are: sgd, coupled, varied");
+    assert_refused(&m, "* adam", "there are: sgd, coupled, varied, scalable_shampoo");
     assert_refused(&m, "* coupled block_size=0", "block_size");
     assert_refused(&m, "v* coupled", "parameter w: none of the 1 rules matches it");
 }
@@ -581,6 +612,8 @@ int main(void)
         cmocka_unit_test(equal_blocks_share_a_line),
         cmocka_unit_test(blocks_at_the_edge_have_lines_of_their_own),
         cmocka_unit_test(tasks_that_differ_have_lines_of_their_own),
+        cmocka_unit_test(a_task_with_many_slots_has_a_line_for_inputs_and_one_for_outputs),
+        cmocka_unit_test(storage_and_its_bytes_are_told),
         cmocka_unit_test(numbers_that_are_not_even_are_told_by_some),
         cmocka_unit_test(every_item_is_in_one_group_with_its_like),
         cmocka_unit_test(layers_that_are_alike_are_told_once),
