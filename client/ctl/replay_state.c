@@ -32,21 +32,10 @@ struct pd_replay_state {
     int64_t         delay;          /* steps from the statistics to the use of their roots */
 };
 
-/* Fields whose entries are not simply numbers of the size of what was recorded. */
-static const struct kind {
-    const char *slot;
-    bool        of_roots;           /* written when a root is adopted */
-    double      scale;              /* as pd_relative_error has it: a root's error is a difference of numbers near 1 */
-} kinds[] = {
-    { "preconditioners", true, 0 }, { "inverse_pth_root_errors", true, 1 }, { NULL, false, 0 },
-};
-
-static const struct kind *kind_of(const entry *e)
+/* Slots that are written when a root is adopted. */
+static bool is_of_roots(const entry *e)
 {
-    const struct kind *k = kinds;
-
-    while (k->slot != NULL && strcmp(k->slot, e->slot) != 0) k++;
-    return k;
+    return strcmp(e->slot, "preconditioners") == 0 || strcmp(e->slot, "inverse_pth_root_errors") == 0;
 }
 
 /* ---- what was recorded ---- */
@@ -247,12 +236,12 @@ static int dequantize(const pd_replay_state *state, const entry *e, double *at, 
 }
 
 /* How far `ours` is from `other`, of which entries that are finite on neither side are left out: both are overwritten there. */
-static double distance(float *ours, double *other, int64_t n, double scale)
+static double distance(float *ours, double *other, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         if (!isfinite(ours[i]) && !isfinite(other[i])) ours[i] = 0, other[i] = 0;
     }
-    return pd_relative_error(ours, other, n, scale);
+    return pd_relative_error(ours, other, n, 0);
 }
 
 static bool all_zero(const double *at, int64_t n)
@@ -273,7 +262,7 @@ static int find_noise(entry *e, const pd_model *shaken, double *room, float *our
     if (other == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     rc = pd_model_read_slot(shaken, e->param, e->slot, e->number, other, n, err);
     for (int64_t i = 0; rc == PD_OK && i < n; i++) room[i] = (double)other[i];
-    if (rc == PD_OK) noise = distance(ours, room, n, kind_of(e)->scale);
+    if (rc == PD_OK) noise = distance(ours, room, n);
     if (isfinite(noise)) e->noise = noise;
     free(other);
     return rc;
@@ -291,7 +280,7 @@ static int compare(const pd_replay_state *state, entry *e, const pd_model *model
     rc = pd_model_read_slot(model, e->param, e->slot, e->number, ours, n, &why);
     if (rc == PD_NOT_FOUND && all_zero(recorded, n)) return PD_OK;
     if (rc != PD_OK) return pd_fail(err, rc, "%.256s: %.200s", e->name, why.text);
-    e->error = distance(ours, recorded, n, kind_of(e)->scale);
+    e->error = distance(ours, recorded, n);
     if (isnan(e->error)) e->error = (double)INFINITY;           /* recorded values too large to square */
     e->compared = true;
     return shaken != NULL ? find_noise(e, shaken, recorded, ours, n, err) : PD_OK;
@@ -322,7 +311,7 @@ int pd_replay_state_compare(pd_replay_state *state, const pd_model *model, const
 
     for (size_t i = 0; rc == PD_OK && i < state->n; i++) {
         entry *e = &state->entries[i];
-        if (e->step + (kind_of(e)->of_roots ? state->delay : 0) == step) rc = compare_entry(state, e, model, shaken, err);
+        if (e->step + (is_of_roots(e) ? state->delay : 0) == step) rc = compare_entry(state, e, model, shaken, err);
     }
     return rc;
 }

@@ -84,7 +84,7 @@ static tracefile symmetric_file(void)
 }
 
 /* The root of order 2 of [4], and of 4 I in block rows, without a ridge. */
-static const float four[1] = { 4 }, half[1] = { .5f }, none[1] = { 0 }, fours[3] = { 4, 0, 4 }, halves[4] = { .5f, 0, 0, .5f };
+static const float four[1] = { 4 }, half[1] = { .5f }, none[1] = { 0 }, little[1] = { 1e-9f }, fours[3] = { 4, 0, 4 }, halves[4] = { .5f, 0, 0, .5f };
 static const char root_config[] = "{\"num_iters\": 100, \"error_tolerance\": 1e-06, \"cases\": [{\"index\": 0, \"p\": 2, \"ridge_epsilon\": 0},"
                                   " {\"index\": 1, \"p\": 2, \"ridge_epsilon\": 0}]}";
 
@@ -94,7 +94,7 @@ static tracefile root_file(void)
 
     add_mat(&file, "000/matrix", four, 1, 1);
     tracefile_add(&file, "000/root", half, 1);
-    tracefile_add(&file, "000/error", none, 0);
+    tracefile_add(&file, "000/error", little, 0);               /* beside 1, not beside itself: ours is 0 */
     tracefile_add(&file, "000/max_ev", four, 0);
     add_mat(&file, "001/matrix", fours, 1, 3);
     add_mat(&file, "001/root", halves, 2, 2);
@@ -209,6 +209,16 @@ static void a_code_beside_the_right_one_is_an_infinite_error(void **state)
     assert_int_equal(r.outcome, PD_REPLAY_FAILED);
     assert_true(isinf(r.verdict.error));
     pd_replay_result_free(&r);
+}
+
+static void a_diagonal_beside_the_right_one_fails(void **state)
+{
+    static const float beside[2] = { 5, 7.0000005f };
+    tracefile file = quantized_file();
+
+    (void)state;
+    file.entry[7].at = beside;
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
 static void a_missing_tensor_fails_by_name(void **state)
@@ -365,6 +375,7 @@ int main(void)
         cmocka_unit_test(right_cases_are_ok_one_verdict_each),
         cmocka_unit_test(one_spoiled_tensor_fails_and_is_located),
         cmocka_unit_test(a_code_beside_the_right_one_is_an_infinite_error),
+        cmocka_unit_test(a_diagonal_beside_the_right_one_fails),
         cmocka_unit_test(a_missing_tensor_fails_by_name),
         cmocka_unit_test(a_tensor_of_another_size_fails_by_name),
         cmocka_unit_test(what_cannot_be_quantized_fails),

@@ -133,6 +133,31 @@ static void state_may_differ_by_what_the_last_bits_of_gradients_do_to_it(void **
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
+/* Another parameter is quiet, stands before or behind the noisy "w", and shares its slot's noise. */
+static void shares_noise(char other)
+{
+    char name[] = "state/0002/ /momentum";
+    static const float zeros[4] = { 0 }, big[4] = { 16777215, 4, 0, 8 }, minus[4] = { -8388607, 5, 1, 0 };
+    static const float w_1[4] = { -8388607.5f, -2, 0, -4 }, w_2[4] = { -8388607.75f, -5.5f, -.5f, -6 };
+    static const float left[4] = { .5f, 7, 1, 4 }, near[4] = { 9.125f, 7, 1, 4 };
+    tracefile file = momentum_file();
+
+    *strchr(name, ' ') = other;
+    for (int i = 0; i < 5; i++) file.entry[5 + i] = file.entry[i], file.n++, *strchr(file.entry[5 + i].name, 'w') = other;
+    add(&file, name, near);
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+    file.entry[0].at = zeros, file.entry[1].at = big, file.entry[2].at = w_1, file.entry[3].at = minus, file.entry[4].at = w_2;
+    add(&file, "state/0002/w/momentum", left);
+    assert_outcome(&file, PD_REPLAY_OK, "");
+}
+
+static void noise_is_the_largest_of_the_slot(void **state)
+{
+    (void)state;
+    shares_noise('v');
+    shares_noise('x');
+}
+
 static void shaking_turns_last_bits_of_numbers_alone(void **state)
 {
     float x[5] = { 1, -2, 0, INFINITY, NAN };
@@ -238,10 +263,13 @@ static void state_without_a_slot_must_be_zero(void **state)
 {
     static const float zeros[4] = { 0 };
     tracefile file = momentum_file();
+    pd_replay_result r;
 
     (void)state;
     add(&file, "state/0001/w/statistics/3", zeros);
-    assert_outcome(&file, PD_REPLAY_OK, "");
+    r = replayed(&file, true);
+    assert_true(r.outcome == PD_REPLAY_OK && r.state.compared == 0);
+    pd_replay_result_free(&r);
     file.entry[5].at = b1;
     assert_outcome(&file, PD_REPLAY_FAILED, "state/0001/w/statistics/3: the optimizer keeps no slot statistics with number 3");
     strcpy(file.entry[5].name, "state/0001/w/momentum/3");
@@ -311,6 +339,7 @@ int main(void)
         cmocka_unit_test(another_state_fails_by_name_though_the_weights_agree),
         cmocka_unit_test(state_has_a_noise_of_its_own),
         cmocka_unit_test(state_may_differ_by_what_the_last_bits_of_gradients_do_to_it),
+        cmocka_unit_test(noise_is_the_largest_of_the_slot),
         cmocka_unit_test(shaking_turns_last_bits_of_numbers_alone),
         cmocka_unit_test(state_that_is_not_finite_on_both_sides_coincides),
         cmocka_unit_test(without_recorded_state_weights_are_judged_alone),
