@@ -1,0 +1,102 @@
+#include "forecasts.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "coupled_row.h"
+
+static int varied_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+{
+    int rc = coupled_row.plan(declaration, fact, plan, err);
+
+    plan->root_delay = PD_ROOT_READY;
+    for (size_t t = 0; t < plan->n_tasks; t++) {
+        plan->tasks[t].n_inputs = 3;
+        plan->tasks[t].input[1] = plan->tasks[0].input[0];
+        plan->tasks[t].input[2] = 1;
+        plan->tasks[t].cost = t + 1 == plan->n_tasks ? 5000 : 40;
+    }
+    return rc;
+}
+
+static bool varied_due(const pd_plan *plan, const double *hyper, int64_t count)
+{
+    (void)plan;
+    (void)count;
+    return hyper[COUPLED_LR] > 1;
+}
+
+static pd_row varied_row;                       /* made from coupled_row by make_forecast */
+extern const pd_row pd_sgd, pd_scalable_shampoo;
+const pd_row *const forecast_rows[] = { &pd_sgd, &coupled_row, &varied_row, &pd_scalable_shampoo, NULL };
+
+void add_param(model *m, const char *name, int rank, int64_t a, int64_t b)
+{
+    pd_shape_entry *e = &m->entry[m->shapes.n++];
+
+    *e = (pd_shape_entry){ .name = (char *)(uintptr_t)name, .shape = { rank, { a, b } }, .line = (int64_t)m->shapes.n };
+    assert_int_equal(pd_shape_elements(&e->shape, &e->elements), PD_OK);
+}
+
+model small_model(void)
+{
+    model m = { 0 };
+
+    add_param(&m, "w", 2, 7, 5);
+    return m;
+}
+
+int make_forecast(model *m, char *const *rules, size_t n, pd_error *err)
+{
+    varied_row = coupled_row;
+    varied_row.name = "varied";
+    varied_row.plan = varied_plan;
+    varied_row.due = varied_due;
+    m->shapes.entries = m->entry;
+    return pd_forecast_make(&m->forecast, &m->shapes, rules, n, forecast_rows, err);
+}
+
+const pd_forecast *forecast(model *m, const char *first, const char *second)
+{
+    char *rules[] = { (char *)(uintptr_t)first, (char *)(uintptr_t)second };
+    pd_error err = { 0 };
+
+    if (make_forecast(m, rules, (size_t)(first != NULL) + (second != NULL), &err) != PD_OK) fail_msg("%s", err.text);
+    return &m->forecast;
+}
+
+/* What is printed, with one blank for any number of them; the caller frees. */
+static char *told(const pd_forecast *f, bool verbose)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    assert_int_equal(pd_forecast_print(f, verbose, out, NULL), PD_OK);
+    fclose(out);
+    char *to = text;
+    for (const char *at = text; *at != '\0'; at++)
+        if (*at != ' ' || to == text || to[-1] != ' ') *to++ = *at;
+    *to = '\0';
+    return text;
+}
+
+void assert_tells(const pd_forecast *f, bool verbose, const char *part)
+{
+    char *text = told(f, verbose);
+
+    if (strstr(text, part) == NULL) fail_msg("does not tell \"%s\":\n%s", part, text);
+    free(text);
+}
+
+void assert_does_not_tell(const pd_forecast *f, bool verbose, const char *part)
+{
+    char *text = told(f, verbose);
+
+    if (strstr(text, part) != NULL) fail_msg("tells \"%s\":\n%s", part, text);
+    free(text);
+}

@@ -1,0 +1,300 @@
+/* What a model costs, computed from its shapes: sums, due steps, JSON, refusals; on the rows of forecasts.h. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "coupled_row.h"
+#include "forecasts.h"
+#include "oom.h"
+
+/* ---- numbers ---- */
+
+static void sums_are_those_of_the_state_a_job_would_make(void **state)
+{
+    static const char *const names[] = { "w", "v", "s", "w2", "w3" };
+    model m = small_model();
+    int64_t bytes = 0;
+
+    (void)state;
+    add_param(&m, names[1], 1, 10, 0);
+    add_param(&m, names[2], 0, 0, 0);
+    add_param(&m, names[3], 2, 7, 5);
+    add_param(&m, names[4], 2, 7, 5);
+    const pd_forecast *f = forecast(&m, "s sgd momentum=0.5", "* coupled block_size=4 interval=5");
+    for (int i = 0; i < 5; i++) {
+        pd_declaration declaration = { names[i], m.entry[i].shape, f->kind[i]->rule->hypers };
+        pd_optim *optim;
+        assert_int_equal(pd_optim_new(&optim, &declaration, f->fact[1], NULL), PD_OK);
+        assert_int_equal(f->kind[i]->state_bytes, pd_optim_state_bytes(optim));
+        bytes += pd_optim_state_bytes(optim);
+        pd_optim_free(optim);
+    }
+    assert_int_equal(f->all.state_bytes, bytes);
+    assert_int_equal(f->all.params, 5);
+    assert_int_equal(f->all.elements, 3 * 35 + 10 + 1);
+    assert_int_equal(f->all.weight_bytes, (3 * 35 + 10 + 1) * 4);
+    assert_int_equal(f->all.blocks, 3 * 4 + 3);
+    assert_int_equal(f->all.tasks, 3 * 4 + 3);
+    assert_int_equal(f->all.step_bytes, (3 * 35 + 10) * 4);
+    assert_int_equal(f->all.task_bytes, 2 * (3 * 35 + 10) * 4);
+    assert_true(f->all.task_flops == 4.0 * (3 * 35 + 10));
+    assert_true(f->all.task_flops_per_step == f->all.task_flops / 5);
+    assert_int_equal(f->all.thread_bytes, 4 * 4 * 4);
+    assert_int_equal(f->of_rule[0].params, 1);
+    assert_int_equal(f->of_rule[1].params, 4);
+    pd_forecast_free(&m.forecast);
+}
+
+static void sums_that_do_not_fit_are_the_largest(void **state)
+{
+    model m = { 0 };
+
+    (void)state;
+    for (int i = 0; i < 10; i++) add_param(&m, "abcdefghij" + i, 1, INT64_MAX / 8, 0);
+    assert_true(forecast(&m, "* sgd momentum=0.9", NULL)->all.state_bytes == INT64_MAX);
+    assert_true(m.forecast.all.weight_bytes == INT64_MAX);
+    assert_tells(&m.forecast, false, "state 8.0 EiB");
+    pd_forecast_free(&m.forecast);
+}
+
+static void the_largest_has_most_weights_and_state(void **state)
+{
+    model m = { 0 };
+
+    (void)state;
+    add_param(&m, "a", 1, 10, 0);
+    add_param(&m, "b", 1, 6, 0);
+    add_param(&m, "c", 1, 5, 0);
+    assert_int_equal(forecast(&m, "a sgd", "* sgd momentum=0.9")->largest, 1);
+    assert_tells(&m.forecast, false, "largest b: 24 B of weights, 24 B of state\n");
+    pd_forecast_free(&m.forecast);
+}
+
+static void a_kind_has_one_rule(void **state)
+{
+    model m = { 0 };
+
+    (void)state;
+    add_param(&m, "x1", 1, 4, 0);
+    add_param(&m, "y1", 1, 4, 0);
+    add_param(&m, "x2", 1, 4, 0);
+    add_param(&m, "y2", 1, 4, 0);
+    const pd_forecast *f = forecast(&m, "x* sgd", "* sgd momentum=0.9");
+    assert_int_equal(f->n_kinds, 2);
+    assert_ptr_equal(f->kind[0], f->kind[2]);
+    assert_ptr_equal(f->kind[1], f->kind[3]);
+    assert_int_equal(f->kind[0]->state_bytes, 0);
+    assert_int_equal(f->kind[1]->state_bytes, 16);
+    pd_forecast_free(&m.forecast);
+}
+
+static void facts_couple_the_parameters_of_one_optimizer(void **state)
+{
+    model m = small_model();
+
+    (void)state;
+    add_param(&m, "v", 1, 100, 0);
+    const pd_forecast *f = forecast(&m, "v coupled block_size=50", "* coupled");
+    assert_true(f->fact[0][0] == 50 && f->fact[1][0] == 50);
+    assert_tells(f, false, "fact coupled: largest_block 50\n");
+    pd_forecast_free(&m.forecast);
+}
+
+static void due_steps_are_the_first_that_the_row_names(void **state)
+{
+    model m = small_model();
+    const pd_forecast *f = forecast(&m, "* coupled interval=20 root_delay=7", NULL);
+
+    (void)state;
+    assert_int_equal(f->kind[0]->n_due, 3);
+    assert_int_equal(f->kind[0]->due[0], 20);
+    assert_int_equal(f->kind[0]->due[2], 60);
+    assert_int_equal(pd_kind_interval(f->kind[0]), 20);
+    assert_true(f->all.task_flops_per_step == f->all.task_flops / 20);
+    assert_tells(f, false, "due every 20 steps (20, 40, 60 …), used from 7 steps later on");
+    pd_forecast_free(&m.forecast);
+}
+
+static void due_in_every_step_is_said_so(void **state)
+{
+    model m = small_model();
+    const pd_forecast *f = forecast(&m, "* coupled", NULL);
+
+    (void)state;
+    assert_tells(f, false, "due in every step, used in the same step");
+    pd_forecast_free(&m.forecast);
+}
+
+static void tasks_that_are_due_late_or_never_are_not_looked_for_without_end(void **state)
+{
+    model m = small_model();
+
+    (void)state;
+    assert_tells(forecast(&m, "* coupled interval=100000", NULL), false, "due in none of the first 65536 steps");
+    pd_forecast_free(&m.forecast);
+    assert_tells(forecast(&m, "* coupled interval=40000", NULL), false, "due in steps 40000 and no other of the first 65536");
+    assert_int_equal(pd_kind_interval(m.forecast.kind[0]), 0);
+    pd_forecast_free(&m.forecast);
+}
+
+static void due_steps_follow_schedules(void **state)
+{
+    model m = small_model();
+    const pd_forecast *f = forecast(&m, "* varied lr=piecewise(0,4:2,6:0,9:3)", NULL);
+
+    (void)state;
+    assert_int_equal(f->kind[0]->due[0], 5);
+    assert_int_equal(f->kind[0]->due[1], 6);
+    assert_int_equal(f->kind[0]->due[2], 10);
+    assert_int_equal(pd_kind_interval(f->kind[0]), 0);
+    assert_true(f->all.task_flops_per_step == 0);
+    assert_tells(f, false, " due in steps 5, 6, 10 …, used as soon as they are ready\n");
+    pd_forecast_free(&m.forecast);
+}
+
+static void steps_that_change_later_are_told_as_those_at_first(void **state)
+{
+    static const struct { const char *rule; bool goes_on; } list[] = {
+        { "* coupled interval=20", true }, { "* coupled", true }, { "* coupled lr=cosine(peak=2,steps=100)", true }, { "* varied lr=2", true },
+        { "* varied lr=piecewise(2,50:1)", false }, { "* varied lr=piecewise(2,5000:1,5200:2,100000:0)", false },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        model m = small_model();
+        if (forecast(&m, list[i].rule, NULL)->kind[0]->goes_on != list[i].goes_on) fail_msg("%s", list[i].rule);
+        if (list[i].goes_on) assert_does_not_tell(&m.forecast, false, "at first");
+        else assert_tells(&m.forecast, false, "due in every step at first, used as soon");
+        pd_forecast_free(&m.forecast);
+    }
+}
+
+/* ---- JSON ---- */
+
+static void json_has_every_slot_and_task(void **state)
+{
+    model m = small_model();
+    json_t *root = pd_forecast_json(forecast(&m, "* coupled interval=3", NULL));
+    json_t *kind = json_array_get(json_object_get(root, "kinds"), 0), *slots = json_object_get(kind, "slots"), *task;
+
+    (void)state;
+    assert_int_equal(json_array_size(slots), 14);
+    assert_int_equal(json_array_size(json_object_get(kind, "blocks")), 6);
+    assert_int_equal(json_array_size(json_object_get(kind, "tasks")), 6);
+    task = json_array_get(json_object_get(kind, "tasks"), 5);
+    assert_int_equal(json_integer_value(json_array_get(json_object_get(task, "inputs"), 0)), 12);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(slots, 12), "name")), "statistics");
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(slots, 12), "number")), 5);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(slots, 12), "storage")), "float32");
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(slots, 12), "bytes")), 2 * 4);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(slots, 0), "bytes")), 0);
+    assert_int_equal(json_integer_value(json_object_get(kind, "step_bytes")), 35 * 4);
+    assert_int_equal(json_integer_value(json_object_get(kind, "task_bytes")), 2 * 35 * 4);
+    assert_true(json_number_value(json_object_get(kind, "task_flops")) == 4 * 35);
+    assert_true(json_number_value(json_object_get(task, "exponent")) == 2);
+    assert_null(json_object_get(json_array_get(slots, 0), "number"));
+    assert_true(json_is_true(json_object_get(json_array_get(slots, 0), "temporary")));
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(kind, "due"), "interval")), 3);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(root, "total"), "state_bytes")), (2 * 35 + 1) * 4);
+    json_decref(root);
+    pd_forecast_free(&m.forecast);
+}
+
+static void json_params_say_which_kind_they_are(void **state)
+{
+    model m = { 0 };
+    json_t *root, *kinds, *params;
+
+    (void)state;
+    add_param(&m, "b", 1, 5, 0);
+    add_param(&m, "a", 1, 3, 0);
+    add_param(&m, "c", 1, 5, 0);
+    root = pd_forecast_json(forecast(&m, "none sgd", "* sgd momentum=0.9"));
+    kinds = json_object_get(root, "kinds");
+    params = json_object_get(root, "params");
+    assert_int_equal(json_array_size(kinds), 2);
+    for (size_t i = 0; i < 3; i++) {
+        json_t *kind = json_array_get(kinds, (size_t)json_integer_value(json_object_get(json_array_get(params, i), "kind")));
+        assert_string_equal(json_string_value(json_object_get(json_array_get(params, i), "name")), m.entry[i].name);
+        assert_int_equal(json_integer_value(json_object_get(kind, "rule")), 1);
+        assert_int_equal(json_integer_value(json_object_get(kind, "elements")), m.entry[i].elements);
+        assert_int_equal(json_integer_value(json_object_get(kind, "state_bytes")), m.entry[i].elements * 4);
+    }
+    json_decref(root);
+    pd_forecast_free(&m.forecast);
+}
+
+/* ---- refusals ---- */
+
+static void assert_refused(model *m, const char *rule, const char *part)
+{
+    char *rules[] = { (char *)(uintptr_t)rule };
+    pd_error err = { 0 };
+
+    assert_int_equal(make_forecast(m, rules, 1, &err), PD_INVALID_ARGUMENT);
+    if (strstr(err.text, part) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, part);
+    assert_null(m->forecast.kinds);
+}
+
+static void rules_and_parameters_are_refused_as_a_job_would(void **state)
+{
+    model m = small_model();
+
+    (void)state;
+    assert_refused(&m, "* adam", "there are: sgd, coupled, varied, scalable_shampoo");
+    assert_refused(&m, "* coupled block_size=0", "block_size");
+    assert_refused(&m, "v* coupled", "parameter w: none of the 1 rules matches it");
+}
+
+static void out_of_memory_leaves_nothing(void **state)
+{
+    char *rules[] = { (char *)(uintptr_t)"w* coupled", (char *)(uintptr_t)"* sgd" };
+    model m = small_model();
+
+    (void)state;
+    add_param(&m, "b", 1, 7, 0);
+    for (int64_t n = 0; ; n++) {
+        pd_error err;
+        oom_arm(n);
+        int rc = make_forecast(&m, rules, 2, &err);
+        if (!oom_disarm()) break;
+        assert_int_equal(rc, PD_NO_MEMORY);
+        assert_null(m.forecast.kinds);
+    }
+    for (int64_t n = 0; ; n++) {
+        FILE *out = fopen("/dev/null", "w");
+        oom_arm(n);
+        int rc = pd_forecast_print(&m.forecast, false, out, NULL);
+        bool failed = oom_disarm();
+        fclose(out);
+        if (!failed) break;
+        assert_int_equal(rc, PD_NO_MEMORY);
+    }
+    pd_forecast_free(&m.forecast);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_that_do_not_fit_are_the_largest),
+        cmocka_unit_test(sums_are_those_of_the_state_a_job_would_make),
+        cmocka_unit_test(the_largest_has_most_weights_and_state),
+        cmocka_unit_test(a_kind_has_one_rule),
+        cmocka_unit_test(facts_couple_the_parameters_of_one_optimizer),
+        cmocka_unit_test(due_steps_are_the_first_that_the_row_names),
+        cmocka_unit_test(due_steps_follow_schedules),
+        cmocka_unit_test(steps_that_change_later_are_told_as_those_at_first),
+        cmocka_unit_test(due_in_every_step_is_said_so),
+        cmocka_unit_test(tasks_that_are_due_late_or_never_are_not_looked_for_without_end),
+        cmocka_unit_test(json_has_every_slot_and_task),
+        cmocka_unit_test(json_params_say_which_kind_they_are),
+        cmocka_unit_test(rules_and_parameters_are_refused_as_a_job_would),
+        cmocka_unit_test(out_of_memory_leaves_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
