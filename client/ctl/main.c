@@ -7,8 +7,6 @@
 
 #include "ctl.h"
 
-const char *argp_program_version = "paramctl " PD_VERSION;
-
 enum { KEY_LOCAL = 256, KEY_STATE, KEY_WITHIN, KEY_WORKERS, KEY_TENSORS, KEY_FLOATS, KEY_ROUNDS, KEY_RULE };
 
 static const struct argp_option common_options[] = {
@@ -232,6 +230,7 @@ int main(int argc, char **argv)
     struct argp argp = { .parser = parse_line, .args_doc = "COMMAND [ARGUMENT...]", .children = common_child, .help_filter = list_commands,
                          .doc = "Asks a paramd daemon, proves a build by replaying recorded runs, measures a machine.\v(commands)" };
 
+    argp_program_version = "paramctl " PD_VERSION;      /* assigned, not defined: a hidden symbol would be no news to libc */
     argp_err_exit_status = PD_EXIT_USAGE;
     if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &l) != 0) return PD_EXIT_USAGE;
     return run_command(&l, argc, argv);

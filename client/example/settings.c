@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *argp_program_version = "fashion (paramd " PD_VERSION ")";
-
 enum { MOST_BATCH = 8192 };
 
 static const struct argp_option options[] = {
@@ -120,6 +118,7 @@ void settings_parse(settings *set, int argc, char **argv)
     static const struct argp argp = { options, on_option, "[name=value...]",
         "Trains a classifier of Fashion-MNIST as one of several workers of a paramd job.", NULL, NULL, NULL };
 
+    argp_program_version = "fashion (paramd " PD_VERSION ")";
     argp_err_exit_status = 2;
     *set = (settings){ .data = "/usr/share/datasets/fashion-mnist", .out = "fashion", .epochs = 8, .batch = 256, .seed = 1, .rate_name = "lr", .optimizer = "sgd" };
     argp_parse(&argp, argc, argv, 0, NULL, set);

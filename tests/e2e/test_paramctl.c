@@ -142,6 +142,7 @@ static void every_command_has_help(void **state)
     static const char *const commands[] = { "ping", "status", "jobs", "params", "workers", "optimizers", "drop", "drain", "shutdown", "replay", "bench", "plan" };
 
     (void)state;
+    assert_int_equal(paramctl("--version"), 0);
     assert_int_equal(paramctl("--help"), 0);
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) assert_says(commands[i]);
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
