@@ -54,6 +54,13 @@ void pd_symm(pd_mat C, float beta, float alpha, pd_mat S, pd_mat B, pd_side side
                 alpha, S.at, stride(S), B.at, stride(B), beta, C.at, stride(C));
 }
 
+void pd_trmm(pd_mat B, pd_mat U)
+{
+    assert(U.rows == U.cols && U.cols == B.rows);
+    if (B.rows == 0 || B.cols == 0) return;
+    cblas_strmm(CblasRowMajor, CblasLeft, CblasUpper, CblasNoTrans, CblasNonUnit, size(B.rows), size(B.cols), 1, U.at, stride(U), B.at, stride(B));
+}
+
 void pd_gemv(float *y, float beta, float alpha, pd_mat A, pd_turn a, const float *x)
 {
     if (rows_of(A, a) == 0) return;

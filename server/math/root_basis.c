@@ -22,45 +22,25 @@ int pd_basis_judge(pd_root_report *report, double *ridge, double least, double l
     return PD_OK;
 }
 
-/* ---- products of a matrix with a few vectors ---- */
-
-/* The dot products of one row with k vectors, k a constant where it is called. */
-PD_INLINE void dot_row(double *y, int64_t step, const float *row, const double *x, int64_t n, int k)
+PD_CLONES void pd_basis_apply(double *y, pd_mat M, const double *x)
 {
-    double lane[PD_BASIS_VECTORS][LANES] = { 0 };
-    int64_t j = 0;
+    int64_t n = M.rows, whole = n / LANES * LANES;
 
-    for (; j + LANES <= n; j += LANES)
-        for (int v = 0; v < k; v++)
-            for (int l = 0; l < LANES; l++) lane[v][l] += (double)row[j + l] * x[v * n + j + l];
-    for (int v = 0; v < k; v++) {
-        double *sum = lane[v];
-        for (int64_t i = j; i < n; i++) sum[i - j] += (double)row[i] * x[v * n + i];
-        y[v * step] = ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
+    for (int64_t i = 0; i < n; i++) {
+        const float *row = M.at + i * M.stride;
+        double sum[LANES] = { 0 };
+        for (int64_t j = 0; j < whole; j += LANES)
+            for (int l = 0; l < LANES; l++) sum[l] += (double)row[j + l] * x[j + l];
+        for (int64_t j = whole; j < n; j++) sum[j - whole] += (double)row[j] * x[j];
+        y[i] = ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
     }
 }
 
-PD_CLONES static void apply_one(double *y, const float *at, int64_t stride, int64_t n, const double *x)
-{
-    for (int64_t i = 0; i < n; i++) dot_row(y + i, n, at + i * stride, x, n, 1);
-}
-
-PD_CLONES static void apply_all(double *y, const float *at, int64_t stride, int64_t n, const double *x)
-{
-    for (int64_t i = 0; i < n; i++) dot_row(y + i, n, at + i * stride, x, n, PD_BASIS_VECTORS);
-}
-
-void pd_basis_apply(double *y, pd_mat M, const double *x, int k)
-{
-    if (k == PD_BASIS_VECTORS) apply_all(y, M.at, M.stride, M.rows, x);
-    else for (int v = 0; v < k; v++) apply_one(y + v * M.rows, M.at, M.stride, M.rows, x + v * M.rows);
-}
-
-void pd_basis_signs(double *v, int64_t n, int k)
+void pd_basis_signs(double *v, int64_t n)
 {
     uint64_t state = 0;
 
-    for (int64_t i = 0; i < n * k; i++) {                           /* splitmix64 */
+    for (int64_t i = 0; i < n; i++) {                               /* splitmix64 */
         uint64_t z = state += 0x9e3779b97f4a7c15u;
         z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
         z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
@@ -75,7 +55,7 @@ static void multiply(double **y, double **x, pd_mat M, int times)
 {
     for (int i = 0; i < times; i++) {
         double *held = *x;
-        pd_basis_apply(*y, M, *x, 1);
+        pd_basis_apply(*y, M, *x);
         *x = *y, *y = held;
     }
 }
@@ -89,10 +69,10 @@ int pd_basis_check(double *error, pd_mat X, pd_mat A, double ridge, int p)
     if (!pd_root_is_finite(X)) return PD_OUT_OF_RANGE;
     if ((room = pd_root_room(1, 3 * n, sizeof *room, 0)) == NULL) return PD_NO_MEMORY;
     v = room, x = room + n, y = room + 2 * n;
-    pd_basis_signs(v, n, 1);
+    pd_basis_signs(v, n);
     memcpy(x, v, (size_t)n * sizeof *x);
     multiply(&y, &x, X, p - p / 2);
-    pd_basis_apply(y, A, x, 1);
+    pd_basis_apply(y, A, x);
     for (int64_t i = 0; i < n; i++) x[i] = y[i] + ridge * x[i];
     multiply(&y, &x, X, p / 2);
     for (int64_t i = 0; i < n; i++) sum += (x[i] - v[i]) * (x[i] - v[i]);

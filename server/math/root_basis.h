@@ -22,10 +22,9 @@ int pd_basis_judge(pd_root_report *report, double *ridge, double least, double l
  * largest eigenvalues by the condition number, and this only by its square root. PD_OUT_OF_RANGE: X or the residual is not finite. */
 int pd_basis_check(double *error, pd_mat X, pd_mat A, double ridge, int p);
 
-/* y <- M x for `k` vectors of n numbers each, one behind the other. M (n, n). Sums have lanes of their own: same bits on every CPU. */
-enum { PD_BASIS_VECTORS = 4 };
-void pd_basis_apply(double *y, pd_mat M, const double *x, int k);
-/* Fills `k` vectors of n numbers with pseudo-random signs, the same each time. */
-void pd_basis_signs(double *v, int64_t n, int k);
+/* y <- M x, M (n, n). Sums have lanes of their own: same bits on every CPU. */
+void pd_basis_apply(double *y, pd_mat M, const double *x);
+/* n pseudo-random signs, the same each time. */
+void pd_basis_signs(double *v, int64_t n);
 
 #endif

@@ -28,9 +28,10 @@
 
 enum {
     MOST_STEPS  = 2,            /* Newton steps; a new decomposition costs about as much as four */
-    POWER_STEPS = 3,            /* towards the largest eigenvalue, from an eigenvector that is nearly right */
+    POWER_STEPS = 2,            /* towards the largest eigenvalue, from one that is nearly right already */
     MOST_LEVELS = 31,           /* binary digits of a */
-    VECTORS     = PD_BASIS_VECTORS,
+    VECTORS     = 4,            /* that estimate a norm */
+    LANES       = 16,
 };
 #define ROUNDING  1.0           /* of ssyevd, in units of 2^-24 of the largest eigenvalue */
 #define LEAST     3e-7          /* error of a root that is as good as float32 makes it */
@@ -41,12 +42,14 @@ typedef struct tracking {
     int64_t n;
     int     p, a, b;            /* p = a + b, a <= b <= a + 1 */
     pd_mat  B, Y;               /* A in the basis, ridge included; its root */
+    bool    factored;           /* Y is U' U, and what it holds is U, upper triangular */
     float  *d, *y, *ya, *yb;    /* B's diagonal; d^(-1/p), and powers of it */
     float  *ladder, *s;         /* levels of n numbers each: ladder_rise; a row of numbers */
     int     levels;
     int     exponent;           /* of the scale */
     double  ridge, largest;     /* scaled */
-    double *probe;              /* three times VECTORS vectors */
+    double *wide;               /* VECTORS vectors, */
+    float  *probe;              /* and four times as many */
     void   *room;
 } tracking;
 
@@ -56,12 +59,13 @@ static int tracking_new(tracking *t, pd_mat X, int p)
 
     *t = (tracking){ .n = X.rows, .p = p, .a = p / 2, .b = p - p / 2, .B = X };
     while (t->a >> t->levels != 0) t->levels++;
-    if ((t->room = pd_root_room(t->n, 1, sizeof(float), n * (5 + (size_t)t->levels) * sizeof(float) + 3 * VECTORS * n * sizeof(double) + 64)) == NULL) {
+    if ((t->room = pd_root_room(t->n, 1, sizeof(float), n * (4 * VECTORS + 5 + (size_t)t->levels) * sizeof(float) + VECTORS * n * sizeof(double))) == NULL) {
         return PD_NO_MEMORY;
     }
-    t->probe = t->room;
-    t->Y = pd_mat_dense((float *)(t->probe + 3 * VECTORS * n), t->n, t->n);
-    t->d = t->Y.at + n * n;
+    t->wide = t->room;
+    t->Y = pd_mat_dense((float *)(t->wide + VECTORS * n), t->n, t->n);
+    t->probe = t->Y.at + n * n;
+    t->d = t->probe + 4 * VECTORS * n;
     t->y = t->d + n, t->ya = t->y + n, t->yb = t->ya + n, t->s = t->yb + n, t->ladder = t->s + n;
     return PD_OK;
 }
@@ -69,16 +73,16 @@ static int tracking_new(tracking *t, pd_mat X, int p)
 /* ---- into the basis ---- */
 
 /* Rows of length 1, at right angles as far as one vector can tell. */
-static bool is_basis(pd_mat Q, double *room)
+static bool is_basis(const tracking *t, pd_mat Q)
 {
-    int64_t n = Q.rows;
-    float *v = (float *)room, *u = v + n, *w = u + n;
+    int64_t n = t->n;
+    float *v = t->probe, *u = v + n, *w = u + n;
     double sum = 0;
 
     for (int64_t i = 0; i < n; i++)
         if (!(fabs(pd_sum_squares(Q.at + i * Q.stride, n) - 1) < 1e-3)) return false;
-    pd_basis_signs(room + 2 * n, n, 1);
-    for (int64_t i = 0; i < n; i++) v[i] = (float)room[2 * n + i];
+    pd_basis_signs(t->wide, n);
+    for (int64_t i = 0; i < n; i++) v[i] = (float)t->wide[i];
     pd_gemv(u, 0, 1, Q, PD_AS_IS, v);
     pd_gemv(w, 0, 1, Q, PD_TRANSPOSED, u);
     for (int64_t i = 0; i < n; i++) sum += (double)(w[i] - v[i]) * (double)(w[i] - v[i]);
@@ -106,22 +110,22 @@ static void turn(tracking *t, pd_mat Q, pd_mat A)
     pd_mirror(t->B);
 }
 
-/* B's largest eigenvalue: a few steps of power iteration from the eigenvector that the basis has for it. */
+/* B's largest eigenvalue: power iteration from the row of the largest on the diagonal, which is B times the basis's own eigenvector. */
 static double largest_of(const tracking *t)
 {
-    double *v = t->probe, *u = v + t->n, value = 0;
+    double *v = t->wide, *u = v + t->n, value = 0;
     int64_t top = 0;
 
     for (int64_t i = 1; i < t->n; i++)
         if (t->B.at[i * t->B.stride + i] > t->B.at[top * t->B.stride + top]) top = i;
-    for (int64_t i = 0; i < t->n; i++) v[i] = i == top;
+    for (int64_t i = 0; i < t->n; i++) v[i] = (double)t->B.at[top * t->B.stride + i];
     for (int k = 0; k < POWER_STEPS; k++) {
-        double vv = 0, uv = 0, uu = 0;
-        pd_basis_apply(u, t->B, v, 1);
-        for (int64_t i = 0; i < t->n; i++) vv += v[i] * v[i], uv += u[i] * v[i], uu += u[i] * u[i];
+        double vv = 0, uv = 0;
+        pd_basis_apply(u, t->B, v);
+        for (int64_t i = 0; i < t->n; i++) vv += v[i] * v[i], uv += u[i] * v[i];
+        if (!(vv > 0)) return 0;
         value = uv / vv;
-        if (!(uu > 0)) return 0;
-        for (int64_t i = 0; i < t->n; i++) v[i] = u[i] / sqrt(uu);
+        for (int64_t i = 0; i < t->n; i++) v[i] = u[i];
     }
     return value;
 }
@@ -162,20 +166,37 @@ PD_INLINE void ladder_rise(const tracking *t, float *s, int64_t i)
     }
 }
 
-/* Y <- f(d) + F o D, f(x) = x^(-1/p), F what B has beside the diagonal, D_ij = (f(d_i) - f(d_j)) / (d_i - d_j) = -1 / (d_i d_j s_p(y_i, y_j)). */
-PD_CLONES static void first_order(const tracking *t)
+/* y_j <- F_ij D_ij for row i of B, D_ij = (f(d_i) - f(d_j)) / (d_i - d_j) = -1 / (d_i d_j s_p(y_i, y_j)), f(x) = x^(-1/p). */
+PD_INLINE void divided_row(const tracking *t, float *restrict y, int64_t i)
 {
     int64_t n = t->n;
-    const float *d = t->d, *ya = t->ya;
-    float *restrict s = t->s;
+    const float *restrict b = t->B.at + i * t->B.stride, *restrict d = t->d, *restrict ya = t->ya;
+    float *restrict s = t->s, x = t->y[i], xb = t->yb[i], own = -d[i];
 
-    for (int64_t i = 0; i < n; i++) {
-        const float *restrict b = t->B.at + i * t->B.stride;
-        float *restrict y = t->Y.at + i * n, x = t->y[i], xb = t->yb[i], own = -d[i];
-        ladder_rise(t, s, i);
-        if (t->a == t->b) for (int64_t j = 0; j < n; j++) y[j] = b[j] / (own * d[j] * ((xb + ya[j]) * s[j]));
-        else for (int64_t j = 0; j < n; j++) y[j] = b[j] / (own * d[j] * (xb * s[j] + ya[j] * (x * s[j] + ya[j])));
-        y[i] = x;
+    ladder_rise(t, s, i);
+    if (t->a == t->b) for (int64_t j = 0; j < n; j++) y[j] = b[j] / (own * d[j] * ((xb + ya[j]) * s[j]));
+    else for (int64_t j = 0; j < n; j++) y[j] = b[j] / (own * d[j] * (xb * s[j] + ya[j] * (x * s[j] + ya[j])));
+}
+
+/* Y <- f(d) + F o D */
+PD_CLONES static void first_order(const tracking *t)
+{
+    for (int64_t i = 0; i < t->n; i++) {
+        float *y = t->Y.at + i * t->n;
+        divided_row(t, y, i);
+        y[i] = t->y[i];
+    }
+}
+
+/* U with U' U = f(d) + F o D + terms of second order; zeros below its diagonal. */
+PD_CLONES static void first_order_factor(const tracking *t)
+{
+    for (int64_t i = 0; i < t->n; i++) {
+        float *u = t->Y.at + i * t->n, root = sqrtf(t->y[i]), inverse = 1 / root;
+        divided_row(t, u, i);
+        for (int64_t j = 0; j < i; j++) u[j] = 0;
+        for (int64_t j = i + 1; j < t->n; j++) u[j] *= inverse;
+        u[i] = root;
     }
 }
 
@@ -249,21 +270,70 @@ static int newton_step(const tracking *t)
 
 /* ---- how good it is ---- */
 
+/* y <- M x for VECTORS vectors, one behind the other; of a triangular M the zeros are left out. Sums have lanes of their own. */
+PD_CLONES static void apply(float *y, pd_mat M, bool triangular, const float *x)
+{
+    int64_t n = M.rows, whole = n / LANES * LANES;
+
+    for (int64_t i = 0; i < n; i++) {
+        const float *row = M.at + i * M.stride;
+        float a[LANES] = { 0 }, b[LANES] = { 0 }, c[LANES] = { 0 }, d[LANES] = { 0 }, *sum[VECTORS] = { a, b, c, d };
+        for (int64_t j = triangular ? i / LANES * LANES : 0; j < whole; j += LANES)
+            for (int l = 0; l < LANES; l++) {
+                float m = row[j + l];
+                a[l] += m * x[j + l], b[l] += m * x[n + j + l], c[l] += m * x[2 * n + j + l], d[l] += m * x[3 * n + j + l];
+            }
+        for (int v = 0; v < VECTORS; v++) {
+            for (int64_t j = whole; j < n; j++) sum[v][j - whole] += row[j] * x[v * n + j];
+            for (int half = LANES / 2; half > 0; half /= 2)
+                for (int l = 0; l < half; l++) sum[v][l] += sum[v][l + half];
+            y[v * n + i] = sum[v][0];
+        }
+    }
+}
+
+/* y <- U' x, as many vectors. */
+PD_CLONES static void apply_turned(float *restrict y, pd_mat U, const float *restrict x)
+{
+    int64_t n = U.rows;
+
+    for (int64_t i = 0; i < n * VECTORS; i++) y[i] = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const float *restrict row = U.at + i * U.stride;
+        float a = x[i], b = x[n + i], c = x[2 * n + i], d = x[3 * n + i];
+        for (int64_t j = i; j < n; j++) y[j] += a * row[j], y[n + j] += b * row[j], y[2 * n + j] += c * row[j], y[3 * n + j] += d * row[j];
+    }
+}
+
+static void apply_root(const tracking *t, float *y, const float *x)
+{
+    float *between = t->probe + 3 * t->n * VECTORS;
+
+    if (!t->factored) {
+        apply(y, t->Y, false, x);
+        return;
+    }
+    apply(between, t->Y, true, x);
+    apply_turned(y, t->Y, between);
+}
+
 /* Relative error (Frobenius) of Y that E = Y^a B Y^b - I tells: |Z^(1/2) E Z^(1/2)| / (p |y|), Z = diag(y), because 1 / L_ij is y_i / p on the
  * diagonal and below sqrt(y_i y_j) / p elsewhere. The norm from a few vectors of signs. */
 static double error_of(const tracking *t)
 {
     int64_t n = t->n, all = n * VECTORS;
-    double *u = t->probe, *w = u + all, *next = w + all, sum = 0, squares = 0;
+    float *u = t->probe, *w = u + all, *next = w + all;
+    double sum = 0, squares = 0;
 
-    pd_basis_signs(u, n, VECTORS);
-    for (int64_t i = 0; i < all; i++) w[i] = u[i] *= sqrt((double)t->y[i % n]);
+    pd_basis_signs(t->wide, all);
+    for (int64_t i = 0; i < all; i++) w[i] = u[i] = (float)t->wide[i] * sqrtf(t->y[i % n]);
     for (int k = 0; k <= t->p; k++) {
-        double *held = w;
-        pd_basis_apply(next, k == t->b ? t->B : t->Y, w, VECTORS);
+        float *held = w;
+        if (k == t->b) apply(next, t->B, false, w);
+        else apply_root(t, next, w);
         w = next, next = held;
     }
-    for (int64_t i = 0; i < all; i++) sum += (w[i] - u[i]) * (w[i] - u[i]) * (double)t->y[i % n];
+    for (int64_t i = 0; i < all; i++) sum += (double)(w[i] - u[i]) * (double)(w[i] - u[i]) * (double)t->y[i % n];
     for (int64_t i = 0; i < n; i++) squares += (double)t->y[i] * (double)t->y[i];
     return sqrt(sum / VECTORS / squares) / t->p;
 }
@@ -286,25 +356,44 @@ static int correct(tracking *t, int *steps, bool *good)
     double enough = tolerance(t), error;
     int rc = PD_OK;
 
-    first_order(t);
-    for (*steps = 1; ; ++*steps) {
-        error = error_of(t);
-        *good = error <= enough;
-        if (*good || *steps > MOST_STEPS || !(pow(error, 1.5) <= enough)) return PD_OK;
-        if ((rc = newton_step(t)) != PD_OK) return rc;
+    *steps = 1;
+    t->factored = true;
+    first_order_factor(t);
+    error = error_of(t);
+    if (error > enough && pow(error, 1.5) <= enough) {
+        t->factored = false;
+        first_order(t);
     }
+    while (error > enough && pow(error, 1.5) <= enough && *steps <= MOST_STEPS && rc == PD_OK) {
+        rc = newton_step(t);
+        error = error_of(t);
+        ++*steps;
+    }
+    *good = error <= enough;
+    return rc;
 }
 
 /* ---- out of the basis ---- */
 
-/* X <- Q' Y Q */
+static void copy(pd_mat to, pd_mat from)
+{
+    for (int64_t i = 0; i < from.rows; i++) memcpy(to.at + i * to.stride, from.at + i * from.stride, (size_t)from.cols * sizeof *to.at);
+}
+
+/* X <- Q' Y Q, where B has been */
 static void turn_back(const tracking *t, pd_mat X, pd_mat Q)
 {
     float scale = (float)pow(2, -(double)t->exponent / t->p);
 
-    pd_gemm(X, 0, 1, t->Y, PD_AS_IS, Q, PD_AS_IS);          /* B is no longer needed */
-    pd_gemm_half(t->Y, scale, Q, PD_TRANSPOSED, X, PD_AS_IS);
-    for (int64_t i = 0; i < t->n; i++) memcpy(X.at + i * X.stride, t->Y.at + i * t->n, (size_t)(i + 1) * sizeof *X.at);
+    if (t->factored) {
+        copy(X, Q);
+        pd_trmm(X, t->Y);
+        pd_syrk(t->Y, 0, scale, X, PD_RIGHT);
+    } else {
+        pd_gemm(X, 0, 1, t->Y, PD_AS_IS, Q, PD_AS_IS);
+        pd_gemm_half(t->Y, scale, Q, PD_TRANSPOSED, X, PD_AS_IS);
+    }
+    copy(X, t->Y);
     pd_mirror(X);
 }
 
@@ -316,7 +405,7 @@ static int track(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root
 
     *good = false;
     if ((rc = tracking_new(&t, X, want->p)) != PD_OK) return rc;
-    if (is_basis(Q, t.probe)) {
+    if (is_basis(&t, Q)) {
         turn(&t, Q, A);
         if (diagonal(&t, want)) rc = correct(&t, &report->iterations, good);
     }

@@ -149,6 +149,25 @@ static void symm_multiplies_from_either_side(void **state)
         }
 }
 
+static void trmm_reads_the_upper_half_alone(void **state)
+{
+    fixture *f = *state;
+    float before[256];
+    pd_mat Y0 = f->Y;
+
+    memcpy(before, f->Y.at, sizeof before);
+    Y0.at = before;
+    for (int64_t i = 0; i < M; i++)
+        for (int64_t j = 0; j < i; j++) f->S.at[i * f->S.stride + j] = NAN;
+    pd_trmm(f->Y, f->S);
+    for (int64_t i = 0; i < M; i++)
+        for (int64_t j = 0; j < N; j++) {
+            double sum = 0;
+            for (int64_t k = i; k < M; k++) sum += at(f->S, PD_AS_IS, i, k) * at(Y0, PD_AS_IS, k, j);
+            assert_near(at(f->Y, PD_AS_IS, i, j), sum);
+        }
+}
+
 static void gemv_takes_both_turns(void **state)
 {
     fixture *f = *state;
@@ -220,6 +239,7 @@ static void takes_matrices_without_elements(void **state)
     pd_gemm(none, 0, 1, pd_mat_dense(NULL, 0, K), PD_AS_IS, f->B, PD_AS_IS);
     pd_syrk(pd_mat_dense(NULL, 0, 0), 0, 1, none, PD_LEFT);
     pd_symm(none, 0, 1, pd_mat_dense(NULL, 0, 0), none, PD_LEFT);
+    pd_trmm(none, pd_mat_dense(NULL, 0, 0));
     pd_gemm(C, 0, 1, thin, PD_AS_IS, empty, PD_AS_IS);         /* a sum of no products */
     for (int i = 0; i < M * N; i++) assert_true(C.at[i] == 0);
 }
@@ -253,7 +273,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         CASE(gemm_takes_every_turn), CASE(gemm_overwrites_nan_with_beta_0), CASE(syrk_keeps_either_dimension),
-        CASE(symm_multiplies_from_either_side), CASE(gemv_takes_both_turns), CASE(takes_matrices_without_elements),
+        CASE(symm_multiplies_from_either_side), CASE(trmm_reads_the_upper_half_alone), CASE(gemv_takes_both_turns), CASE(takes_matrices_without_elements),
         cmocka_unit_test(half_a_product_is_the_lower_half_of_the_whole),
         cmocka_unit_test(mirrors_the_lower_half),
         cmocka_unit_test(names_the_blas_core_in_use),
