@@ -1,10 +1,12 @@
 #include "team.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "figure.h"
 #include "paramd/client.h"
@@ -46,6 +48,7 @@ static pd_client_param *new_params(const team_options *o)
         char *name = figure_alloc(48);
         snprintf(name, 48, "layer.%zu.weight", i);
         params[i] = (pd_client_param){ .name = name, .shape = { .rank = 1, .dim = { o->elements[i] } } };
+        if (o->square) params[i].shape = (pd_shape){ .rank = 2, .dim = { lround(sqrt((double)o->elements[i])), lround(sqrt((double)o->elements[i])) } };
     }
     return params;
 }
@@ -75,13 +78,15 @@ static void **prepare(member *m)
     const team *t = m->team;
     size_t n = t->options.n;
     void **weights = figure_alloc(n * sizeof *weights);
+    uint64_t state = (uint64_t)m->rank + 1;
     int64_t at = 0;
 
     m->memory = figure_alloc(2 * (size_t)t->total * sizeof(float));
     m->items = figure_alloc(n * sizeof *m->items);
     for (int64_t i = 0; i < t->total; i++) {
         m->memory[i] = 1;
-        m->memory[t->total + i] = (float)((i + m->rank) % 17) * 1e-3f;
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        m->memory[t->total + i] = ((float)(state >> 40) / (float)(1 << 24) - 0.5f) * 1e-3f;
     }
     for (size_t i = 0; i < n; at += t->options.elements[i++]) {
         weights[i] = m->memory + at;
@@ -94,7 +99,7 @@ static void **prepare(member *m)
 static void join(member *m)
 {
     const team_options *o = &m->team->options;
-    const char *rules[] = { "* sgd lr=0.01 momentum=0.9", NULL };
+    const char *rules[] = { o->rule != NULL ? o->rule : "* sgd lr=0.01 momentum=0.9", NULL };
     pd_client_options open = { .urls = o->url, .job = o->job, .rank = m->rank, .world_size = o->workers, .rules = rules, .deadline = DEADLINE_S };
     pd_client_param *params = new_params(o);
     void **weights = prepare(m);
@@ -110,9 +115,11 @@ static void join(member *m)
 static void take_step(member *m, int64_t step)
 {
     double began = figure_ms();
+    double compute_ms = m->team->options.compute_ms;
     pd_ticket_id ticket;
     pd_error err = { 0 };
 
+    if (compute_ms > 0) nanosleep(&(struct timespec){ .tv_sec = (time_t)(compute_ms / 1e3), .tv_nsec = (long)(fmod(compute_ms, 1e3) * 1e6) }, NULL);
     check(pd_client_push_pull(m->client, m->items, m->team->options.n, NULL, &ticket, &err), &err);
     check(pd_client_wait(m->client, ticket, DEADLINE_S, &err), &err);
     if (m->rank == 0 && m->team->ms != NULL) m->team->ms[step - m->team->first - 1] = figure_ms() - began;

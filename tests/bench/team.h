@@ -1,7 +1,6 @@
 /* team.h - the workers of one job, a thread and a client handle each, that push and pull all their parameters step after step.
  *
- * For the figures: whatever goes wrong ends the program with a sentence and status 1. Gradients are small, finite and different for each rank;
- * the optimizer is sgd with momentum. */
+ * For the figures: whatever goes wrong ends the program with a sentence and status 1. Gradients are small, finite and different for each rank. */
 #ifndef PD_TEAM_H
 #define PD_TEAM_H
 
@@ -17,6 +16,9 @@ typedef struct team_options {
     const int64_t *elements;        /* of each parameter; borrowed while team_start runs */
     size_t         n;
     bool           shuffled;        /* every worker has an order of its own */
+    bool           square;          /* each parameter is a matrix of as many rows as columns, else a vector */
+    const char    *rule;            /* NULL: sgd with momentum */
+    double         compute_ms;      /* a worker waits so long in each step, in place of an accelerator's computing */
 } team_options;
 
 /* Starts the threads; returns when all workers have joined and hold the initial weights. */

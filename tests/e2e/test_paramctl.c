@@ -103,7 +103,7 @@ static void a_quiet_ping_prints_nothing(void **state)
 
 static void exit_status_is_3_where_nobody_listens(void **state)
 {
-    static const char *const commands[] = { "ping", "status", "jobs", "params x", "workers x", "optimizers", "drop x", "drain", "shutdown",
+    static const char *const commands[] = { "ping", "status", "jobs", "params x", "workers x", "roots x", "optimizers", "drop x", "drain", "shutdown",
                                             "replay x", "bench net" };
     (void)state;
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
@@ -114,7 +114,7 @@ static void exit_status_is_3_where_nobody_listens(void **state)
 
 static void exit_status_is_2_for_what_cannot_be_meant(void **state)
 {
-    static const char *const lines[] = { "", "nonsense", "ping --loud", "params", "drop", "replay", "ping extra", "status --timeout never",
+    static const char *const lines[] = { "", "nonsense", "ping --loud", "params", "roots", "roots a b c", "drop", "replay", "ping extra", "status --timeout never",
                                          "bench disk", "bench net --rounds 2", "plan", "plan a b", "replay --state x" };
     (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
@@ -124,7 +124,7 @@ static void exit_status_is_2_for_what_cannot_be_meant(void **state)
 
 static void exit_status_is_1_when_the_server_says_no(void **state)
 {
-    static const char *const lines[] = { "params no_such_job", "workers no_such_job", "drop no_such_job", "optimizers no_such_row" };
+    static const char *const lines[] = { "params no_such_job", "workers no_such_job", "roots no_such_job", "drop no_such_job", "optimizers no_such_row" };
 
     (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
@@ -139,7 +139,7 @@ static void exit_status_is_1_when_the_server_says_no(void **state)
 
 static void every_command_has_help(void **state)
 {
-    static const char *const commands[] = { "ping", "status", "jobs", "params", "workers", "optimizers", "drop", "drain", "shutdown", "replay", "bench", "plan" };
+    static const char *const commands[] = { "ping", "status", "jobs", "params", "workers", "roots", "optimizers", "drop", "drain", "shutdown", "replay", "bench", "plan" };
 
     (void)state;
     assert_int_equal(paramctl("--version"), 0);
@@ -210,6 +210,95 @@ static void a_job_shows_its_parameters_and_workers(void **state)
     assert_int_equal(json_integer_value(json_object_get(param, "step")), 1);
     assert_int_equal(json_integer_value(json_object_get(param, "contributions")), 1);
     json_decref(answer);
+    pd_client_leave(client, NULL);
+    pd_client_close(client);
+}
+
+/* ---- roots ---- */
+
+enum { SIDE = 40, MATRICES = 2 };
+
+/* A worker of a job of one, with two matrices in 25 blocks each, and a vector; takes `steps` steps. */
+static pd_client *train_with_roots(const char *job, int steps)
+{
+    static const char *const rules[] = { "b sgd", "* scalable_shampoo block_size=8 learning_rate=0.1 root_method=eigh preconditioning_compute_steps=2", NULL };
+    static float at[MATRICES + 1][SIDE * SIDE], gradients[MATRICES + 1][SIDE * SIDE];
+    pd_client_options options = { .urls = server.url, .job = job, .world_size = 1, .rules = rules, .label = "tester", .deadline = 20 };
+    pd_shape square = { .rank = 2, .dim = { SIDE, SIDE } };
+    pd_client_param params[] = { { .name = "layer/0", .shape = square }, { .name = "layer/1", .shape = square }, { .name = "b", .shape = { 1, { 3 } } } };
+    void *weights[] = { at[0], at[1], at[2] };
+    pd_item items[] = { { .param = 0, .gradient = gradients[0], .weights = at[0] }, { .param = 1, .gradient = gradients[1], .weights = at[1] },
+                        { .param = 2, .gradient = gradients[2], .weights = at[2] } };
+    pd_client *client;
+    pd_error err = { 0 };
+
+    for (int p = 0; p < MATRICES; p++)
+        for (int i = 0; i < SIDE * SIDE; i++) gradients[p][i] = sinf((float)(i * i % 1009 + p));
+    if (pd_client_open(&client, &options, &err) != PD_OK || pd_client_declare(client, params, MATRICES + 1, &err) != PD_OK ||
+        pd_client_init(client, weights, &err) != PD_OK) {
+        fail_msg("%s", err.text);
+    }
+    for (int s = 0; s < steps; s++) {
+        pd_ticket_id ticket;
+        if (pd_client_push_pull(client, items, MATRICES + 1, NULL, &ticket, &err) != PD_OK || pd_client_wait(client, ticket, 20, &err) != PD_OK)
+            fail_msg("%s", err.text);
+    }
+    return client;
+}
+
+static void roots_are_listed_with_error_age_and_cost(void **state)
+{
+    pd_client *client = train_with_roots("rooted", 6);
+    json_t *answer, *list, *root;
+
+    (void)state;
+    assert_int_equal(paramctl("roots rooted --json"), 0);
+    answer = parsed();
+    list = json_object_get(answer, "roots");
+    assert_int_equal(json_array_size(list), 2 * MATRICES * 25);                 /* two sides of each block */
+    root = json_array_get(list, 2 * 25 + 1);
+    assert_string_equal(json_string_value(json_object_get(root, "param")), "layer/1");
+    assert_string_equal(json_string_value(json_object_get(root, "root")), "preconditioners.1");
+    assert_int_equal(json_integer_value(json_array_get(json_object_get(root, "shape"), 0)), 8);
+    assert_int_equal(json_integer_value(json_object_get(root, "adopted")), 3);  /* in steps 1, 3 and 5 */
+    assert_int_equal(json_integer_value(json_object_get(root, "failed")), 0);
+    assert_int_equal(json_integer_value(json_object_get(root, "age")), 1);
+    assert_true(json_real_value(json_object_get(root, "ms")) > 0);
+    assert_true(json_real_value(json_object_get(root, "kept_error")) > 0 && json_real_value(json_object_get(root, "kept_error")) < 0.1);
+    json_decref(answer);
+    assert_int_equal(paramctl("roots rooted '*/0'"), 0);
+    assert_says("preconditioners.49");
+    assert_says("(8, 8)");
+    assert_null(strstr(output, "layer/1"));
+    assert_int_equal(paramctl("roots rooted b"), 0);
+    assert_says("no roots");
+    pd_client_leave(client, NULL);
+    pd_client_close(client);
+}
+
+static void parameters_show_the_errors_that_are_kept_of_their_roots(void **state)
+{
+    pd_client *client = train_with_roots("errors", 3);
+    json_t *answer, *param, *errors;
+
+    (void)state;
+    assert_int_equal(paramctl("params errors --json"), 0);
+    answer = parsed();
+    param = json_array_get(json_object_get(answer, "params"), 1);
+    errors = json_object_get(param, "inverse_pth_root_errors");
+    assert_int_equal(json_integer_value(json_object_get(param, "roots")), 50);
+    assert_int_equal(json_array_size(errors), 50);
+    for (size_t i = 0; i < 50; i++) assert_true(json_real_value(json_array_get(errors, i)) <= json_real_value(json_object_get(param, "root_error")));
+    assert_true(json_real_value(json_object_get(param, "root_error")) > 0);
+    assert_null(json_object_get(json_array_get(json_object_get(answer, "params"), 2), "inverse_pth_root_errors"));
+    json_decref(answer);
+    assert_int_equal(paramctl("params errors"), 0);
+    assert_says("ROOT ERROR");
+    assert_null(strstr(output, "inverse_pth_root_errors"));
+    assert_int_equal(paramctl("params errors --verbose"), 0);
+    assert_says("layer/1: inverse_pth_root_errors ");
+    assert_int_equal(paramctl("jobs"), 0);
+    assert_says("200/200");
     pd_client_leave(client, NULL);
     pd_client_close(client);
 }
@@ -492,6 +581,8 @@ int main(void)
         cmocka_unit_test(optimizers_show_their_hyperparameters),
         cmocka_unit_test(a_replay_through_the_daemon_is_ok_where_weights_are_alike),
         cmocka_unit_test(a_job_shows_its_parameters_and_workers),
+        cmocka_unit_test(roots_are_listed_with_error_age_and_cost),
+        cmocka_unit_test(parameters_show_the_errors_that_are_kept_of_their_roots),
         cmocka_unit_test(a_dropped_job_is_gone_and_its_worker_hears_of_it),
         cmocka_unit_test(a_replay_through_the_daemon_fails_where_a_weight_differs),
         cmocka_unit_test(a_replay_applies_gradients_that_are_not_finite),

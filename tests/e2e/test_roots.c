@@ -1,0 +1,219 @@
+/* Second order through the real daemon: the same weights whatever its threads do and whenever its roots are done, and what is told of them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "ctl.h"
+#include "daemon.h"
+#include "team.h"
+
+/* Matrices that are cut into blocks of 64, vectors, and a tensor; chunks of 4 KiB. */
+static const int64_t elements[] = { 200 * 150, 64 * 64, 100, 130 * 40, 6 * 5 * 40 };
+static const pd_shape shapes[] = { { 2, { 200, 150 } }, { 2, { 64, 64 } }, { 1, { 100 } }, { 2, { 130, 40 } }, { 3, { 6, 5, 40 } } };
+enum { PARAMS = sizeof elements / sizeof elements[0], STEPS = 9, WORLD = 3 };
+
+static model *matrices(void)
+{
+    model *m = model_new(elements, PARAMS);
+
+    for (size_t i = 0; i < PARAMS; i++) m->params[i].shape = shapes[i];
+    return m;
+}
+
+/* Every worker has an order of its own in every step; where `arg` says so, a pace too. */
+static bool work(worker *w)
+{
+    const uint64_t *seed = w->team->arg;
+
+    for (uint64_t step = 1; step <= STEPS; step++) {
+        size_t order[PARAMS];
+        shuffle(order, PARAMS, *seed * 1000 + step * 10 + (uint64_t)w->rank);
+        if (*seed > 0) sleep_for(0.001 * (double)((*seed + step * 7 + (uint64_t)w->rank * 3) % 5));
+        if (!worker_step(w, order, NULL)) return false;
+    }
+    return true;
+}
+
+typedef struct told { uint64_t due, adopted, failed, replaced, waits; } told;
+
+/* What the daemon's status tells of the job's roots; it lingers when its workers have left. */
+static told ask(const test_daemon *daemon, const char *job)
+{
+    Paramd__StatusReply *status = NULL;
+    told roots = { 0 };
+    pd_operator op;
+
+    assert_int_equal(pd_operator_open(&op, daemon->url, patient(10), NULL), PD_OK);
+    assert_int_equal(pd_client_call(op.client, PD_STATUS, NULL, op.arena, (void **)&status, NULL), PD_OK);
+    for (size_t i = 0; i < status->n_jobs; i++) {
+        const Paramd__JobInfo *info = status->jobs[i];
+        if (strcmp(info->name, job) == 0)
+            roots = (told){ info->roots_due, info->roots_adopted, info->roots_failed, info->roots_replaced, info->root_waits };
+    }
+    pd_operator_close(&op);
+    return roots;
+}
+
+/* Trains on a daemon with these flags and gives the weights. */
+static float **train(const char *const *flags, const char *rule, uint64_t seed, told *roots)
+{
+    const char *const rules[] = { rule, NULL };
+    test_daemon *daemon = daemon_start(flags);
+    model *m = matrices();
+    team t = { .url = daemon->url, .job = "roots", .world = WORLD, .rules = rules, .model = m, .work = work, .arg = &seed, .deadline = patient(30) };
+    worker workers[TEAM_MOST];
+    float **weights = model_buffers(m);
+
+    team_run(&t, workers);
+    for (size_t i = 0; i < PARAMS; i++) memcpy(weights[i], workers[0].weights[i], (size_t)elements[i] * sizeof(float));
+    for (int w = 1; w < WORLD; w++) assert_true(model_same(m, workers[w].weights, weights));
+    team_free(&t, workers);
+    *roots = ask(daemon, "roots");
+    assert_int_equal(daemon_stop(daemon, patient(10)), 0);
+    model_free(m);
+    return weights;
+}
+
+static const char *const one_thread[] = { "--threads-step-threads=1", "--threads-pool-threads=1", "--chunk-bytes=4KiB", "--max-payload=16KiB", NULL };
+static const char *const two_threads[] = { "--threads-step-threads=2", "--threads-pool-threads=2", "--chunk-bytes=4KiB", "--max-payload=64KiB", NULL };
+static const char *const four_threads[] = { "--threads-step-threads=4", "--threads-pool-threads=3", "--chunk-bytes=8KiB", "--max-payload=8KiB", NULL };
+
+static void daemons_agree(int delay, const char *more)
+{
+    static const char *const *const flags[] = { two_threads, four_threads };
+    char rule[300];
+    told first, again;
+    float **weights, **others;
+    model *m = matrices();
+
+    snprintf(rule, sizeof rule, "* scalable_shampoo learning_rate=0.01 block_size=64 start_preconditioning_step=2 preconditioning_compute_steps=2 root_delay=%d %s",
+             delay, more);
+    weights = train(one_thread, rule, 0, &first);
+    assert_true(first.due > 0 && first.adopted > 0);
+    if (delay == 0) {
+        assert_true(first.waits > 0);
+        assert_int_equal(first.adopted + first.failed, first.due);
+    }
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
+        others = train(flags[i], rule, 10 + i, &again);
+        assert_true(model_same(m, weights, others));
+        assert_int_equal(again.due, first.due);
+        assert_int_equal(again.adopted, first.adopted);
+        assert_int_equal(again.failed, first.failed);
+        assert_int_equal(again.replaced, 0);
+        model_free_buffers(m, others);
+    }
+    model_free_buffers(m, weights);
+    model_free(m);
+}
+
+static void daemons_with_other_threads_agree_where_roots_are_used_at_once(void **state)
+{
+    (void)state;
+    daemons_agree(0, "");
+}
+
+static void daemons_with_other_threads_agree_where_roots_are_used_later(void **state)
+{
+    (void)state;
+    daemons_agree(1, "root_method=tracked");
+    daemons_agree(2, "root_method=eigh best_effort_memory_usage_reduction=yes");
+}
+
+static void ready_roots_never_wait_and_the_log_says_what_that_costs(void **state)
+{
+    static const char *const rules[] = { "* scalable_shampoo learning_rate=0.01 block_size=64 preconditioning_compute_steps=1 root_delay=ready", NULL };
+    test_daemon *daemon = daemon_start(two_threads);
+    model *m = matrices();
+    uint64_t seed = 3;
+    team t = { .url = daemon->url, .job = "ready", .world = WORLD, .rules = rules, .model = m, .work = work, .arg = &seed, .deadline = patient(30) };
+    worker workers[TEAM_MOST];
+    told roots;
+
+    (void)state;
+    team_run(&t, workers);
+    roots = ask(daemon, "ready");
+    assert_int_equal(roots.waits, 0);
+    assert_true(roots.due > 0 && roots.adopted > 0);
+    assert_true(roots.adopted + roots.failed + roots.replaced <= roots.due);
+    assert_true(daemon_says(daemon, "not reproducible bit for bit", patient(5)));
+    team_free(&t, workers);
+    model_free(m);
+    assert_int_equal(daemon_stop(daemon, patient(10)), 0);
+}
+
+/* Gradients that are not a number go in (nonfinite = apply): their roots fail, the last good ones stay, and steps go on. */
+static bool poison(worker *w)
+{
+    for (uint64_t step = 1; step <= STEPS; step++) {
+        pd_ticket_id ticket;
+        pd_error err = { 0 };
+        for (size_t i = 0; i < PARAMS; i++) fill_gradient(w->gradients[i], elements[i], w->rank, step, i);
+        if (step == 3) w->gradients[0][0] = 0.0f / 0.0f;
+        if (pd_client_push_pull(w->client, w->items, PARAMS, NULL, &ticket, &err) != PD_OK) return worker_fail(w, "push", &err);
+        if (pd_client_wait(w->client, ticket, patient(20), &err) != PD_OK) return worker_fail(w, "wait", &err);
+    }
+    return true;
+}
+
+static void a_failed_root_keeps_the_last_good_one_and_training_goes_on(void **state)
+{
+    static const char *const rules[] = { "* scalable_shampoo learning_rate=0.01 block_size=64 preconditioning_compute_steps=1", NULL };
+    static const char *const options[] = { "nonfinite=apply", NULL };
+    test_daemon *daemon = daemon_start(one_thread);
+    model *m = matrices();
+    team t = { .url = daemon->url, .job = "poison", .world = 1, .rules = rules, .options = options, .model = m, .work = poison, .deadline = patient(30) };
+    worker workers[TEAM_MOST];
+    told roots;
+
+    (void)state;
+    team_run(&t, workers);
+    assert_int_equal(workers[0].items[1].step, STEPS);
+    roots = ask(daemon, "poison");
+    assert_int_equal(roots.adopted + roots.failed, roots.due);
+    assert_int_equal(roots.failed, 2 * (STEPS - 2));            /* both sides of the one block that has it, from step 3 on */
+    assert_true(daemon_says(daemon, "root preconditioners.0 of p0, size (64, 64), has failed by step 3 (1 times so far)", patient(5)));
+    assert_true(daemon_says(daemon, "root preconditioners.0 of p0, size (64, 64), has failed by step 6 (4 times so far)", patient(5)));
+    assert_false(daemon_says(daemon, "failed by step 5 ", 0));
+    team_free(&t, workers);
+    model_free(m);
+    assert_int_equal(daemon_stop(daemon, patient(10)), 0);
+}
+
+/* One statistic of 60,000 by 60,000 is 14.4 GB, and there are roots of the same size, twice over for the task. */
+static void a_dimension_of_60000_is_refused_with_its_bytes(void **state)
+{
+    static const char *const limited[] = { "--max-total-bytes=8GiB", NULL };
+    static const char *const rules[] = { "* scalable_shampoo block_size=60000 skip_preconditioning_dim_size_gt=100000", NULL };
+    static const int64_t large = 60000;
+    test_daemon *daemon = daemon_start(limited);
+    model *m = model_new(&large, 1);
+    team t = { .url = daemon->url, .job = "large", .world = 1, .rules = rules, .model = m, .deadline = patient(20) };
+    worker w;
+
+    (void)state;
+    assert_true(worker_open(&w, &t, 0));
+    assert_false(worker_declare(&w));
+    if (strstr(w.failure, "parameter p0 needs 576") == NULL || strstr(w.failure, "8589934592 allowed") == NULL) fail_msg("%s", w.failure);
+    worker_free(&w);
+    model_free(m);
+    assert_int_equal(daemon_stop(daemon, patient(10)), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(daemons_with_other_threads_agree_where_roots_are_used_at_once),
+        cmocka_unit_test(daemons_with_other_threads_agree_where_roots_are_used_later),
+        cmocka_unit_test(ready_roots_never_wait_and_the_log_says_what_that_costs),
+        cmocka_unit_test(a_failed_root_keeps_the_last_good_one_and_training_goes_on),
+        cmocka_unit_test(a_dimension_of_60000_is_refused_with_its_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
