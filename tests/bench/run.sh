@@ -23,7 +23,7 @@ root_tracked | of ssyevd and the product    | <= 0.50  |      | figure_root_trac
 root_stall_p50 | of the step time without roots | <= 1.05 |  | figure_root_stall p50
 root_stall_p99 | of the step time without roots | <= 1.5  |  | figure_root_stall p99
 accuracy_sgd | test accuracy, 4 workers     | >= 0.875 |      | deploy/quickstart.sh
-roots_parallel | times one thread's speed    | >= 1.9   |      | figure_roots_parallel
+roots_parallel | times the speed of one     | >= 1.9   |      | figure_roots_parallel
 steps_to_sgd_scalable_shampoo | of the steps of SGD | <= 0.65 | slow | figure_steps_to scalable_shampoo
 '
 
