@@ -28,10 +28,9 @@ typedef struct contender {
 } contender;
 
 static const contender contenders[] = {
-    { "sgd", "sgd", { { "lr", { "0.02", "0.05", "0.1", "0.2" } }, { "momentum", { "0.8", "0.9", "0.95" } } } },
-    { "sgd_nesterov", "sgd nesterov=yes", { { "lr", { "0.02", "0.05", "0.1", "0.2" } }, { "momentum", { "0.8", "0.9", "0.95" } } } },
-    { "scalable_shampoo", "scalable_shampoo block_size=128 graft_type=SGD preconditioning_compute_steps=10 moving_average_for_momentum=no",
-      { { "learning_rate", { "0.02", "0.05", "0.1", "0.2" } }, { "beta2", { "0.95", "0.99", "0.999" } } } },
+    { "sgd", "sgd", { { "lr", { "0.02", "0.05", "0.1" } }, { "momentum", { "0.9", "0.95" } }, { "nesterov", { "no", "yes" } } } },
+    { "scalable_shampoo", "scalable_shampoo block_size=128 preconditioning_compute_steps=20 root_method=eigh",
+      { { "learning_rate", { "0.02", "0.05", "0.1" } }, { "beta1", { "0.9", "0.95" } }, { "beta2", { "0.99", "0.999" } } } },
 };
 
 typedef struct arguments {
