@@ -57,7 +57,7 @@ static void draw_level(const plot *p, const compare_side side[2], double level)
         plot_text(p, x - 6, p->bottom - 8, "end", 13, strong[k], words);
     }
     snprintf(words, sizeof words, "%s's level after its last epoch", side[0].name);
-    plot_text(p, PLOT_LEFT + 8, plot_y(p, level) - 6, "start", 12, PLOT_FAINT, words);
+    plot_text(p, PLOT_LEFT + 8, plot_y(p, level) + 16, "start", 12, PLOT_FAINT, words);
 }
 
 int compare_write(const compare_side side[2], double level, const char *path, const char *title, const char *subtitle, pd_error *err)

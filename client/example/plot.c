@@ -7,7 +7,7 @@
 
 #define GRID "#e4e7eb"
 
-enum { MOST_DRAWN = 800 };
+enum { MOST_DRAWN = 800, LINE_LENGTH = 100 };
 
 static int grow(plot_points *points)
 {
@@ -38,6 +38,19 @@ void plot_free(plot_points *points)
     *points = (plot_points){ 0 };
 }
 
+/* On one line, or on two, the first as long as fits. */
+static void write_subtitle(const plot *p, const char *words)
+{
+    char first[LINE_LENGTH + 1];
+    int  n = (int)strlen(words);
+
+    if (n > LINE_LENGTH)
+        for (n = LINE_LENGTH; n > 0 && words[n] != ' ';) n--;
+    snprintf(first, sizeof first, "%.*s", n, words);
+    plot_text(p, PLOT_LEFT, 58, "start", 13, PLOT_FAINT, first);
+    if (words[n] != '\0') plot_text(p, PLOT_LEFT, 76, "start", 13, PLOT_FAINT, words + n + (words[n] == ' '));
+}
+
 int plot_open(plot *p, const char *path, int height, const char *title, const char *subtitle, pd_error *err)
 {
     *p = (plot){ .file = fopen(path, "w") };
@@ -46,7 +59,7 @@ int plot_open(plot *p, const char *path, int height, const char *title, const ch
             "font-family=\"DejaVu Sans, Verdana, Helvetica, sans-serif\" role=\"img\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
             PLOT_WIDTH, height, PLOT_WIDTH, height);
     plot_text(p, PLOT_LEFT, 36, "start", 19, PLOT_INK, title);
-    plot_text(p, PLOT_LEFT, 60, "start", 13, PLOT_FAINT, subtitle);
+    write_subtitle(p, subtitle);
     return PD_OK;
 }
 

@@ -30,7 +30,7 @@ typedef struct plot {
     bool   logarithmic;
 } plot;
 
-/* A page of that height with its two lines of text. PD_UNAVAILABLE: cannot write `path`. */
+/* A page of that height with its title and below it a subtitle, which may take two lines. PD_UNAVAILABLE: cannot write `path`. */
 int plot_open(plot *p, const char *path, int height, const char *title, const char *subtitle, pd_error *err);
 /* Ends the page. PD_UNAVAILABLE: it could not be written whole. */
 int plot_close(plot *p, const char *path, pd_error *err);

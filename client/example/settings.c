@@ -26,11 +26,12 @@ static const struct argp_option options[] = {
 /* What optimizers call the learning rate: each by its upstream's word. */
 static const char *const rate_names[] = { "lr", "learning_rate", NULL };
 
-/* What suits this model where the user says nothing else (tests/bench/figure_steps_to.c finds it). */
+/* What suits this model where the user says nothing else (tests/bench/steps_to.c tries what is near). */
 static const struct preset {
     const char *optimizer, *hypers[8];
 } presets[] = {
     { "sgd", { "lr=0.1", "momentum=0.9" } },
+    { "scalable_shampoo", { "learning_rate=0.05", "beta2=0.99", "block_size=128", "preconditioning_compute_steps=20", "root_method=eigh" } },
 };
 
 static long number(struct argp_state *state, const char *text, long least, long most)

@@ -61,6 +61,11 @@ for other in others:
     assert numpy.linalg.norm(alone - other) < 1e-3 * numpy.linalg.norm(alone), numpy.linalg.norm(alone - other)
 EOF
 
+start --optimizer scalable_shampoo --epochs 1 --workers 2 --train-loss 117
+ended 0
+loss=$(sed -n 's/.*"train_loss": \([0-9.]*\).*/\1/p' "$TMPDIR/fashion.jsonl" | tail -n 1)
+awk -v loss="$loss" 'BEGIN { exit !(loss > 0 && loss < 0.36) }' || complain "training loss $loss after an epoch of second order: expected less than 0.36"
+
 start --optimizer nonsense
 ended 1
 grep -q nonsense "$TMPDIR/said" || complain "does not say what is wrong with the optimizer"

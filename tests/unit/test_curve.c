@@ -16,18 +16,24 @@
 static char path[64];
 static char picture[200000];
 
-static const char *draw(const curve *c)
+/* What was written last. */
+static const char *read_picture(void)
 {
     FILE  *file;
     size_t n;
 
-    assert_int_equal(curve_write(c, path, "a < b & c", "sub", NULL), PD_OK);
     assert_non_null(file = fopen(path, "r"));
     n = fread(picture, 1, sizeof picture - 1, file);
     assert_true(n < sizeof picture - 1);
     picture[n] = '\0';
     fclose(file);
     return picture;
+}
+
+static const char *draw(const curve *c)
+{
+    assert_int_equal(curve_write(c, path, "a < b & c", "sub", NULL), PD_OK);
+    return read_picture();
 }
 
 static int occurrences(const char *text, const char *word)
@@ -105,6 +111,22 @@ static void text_is_escaped(void **state)
     assert_non_null(strstr(draw(&c), ">a &#60; b &#38; c</text>"));
 }
 
+static void a_long_subtitle_takes_two_lines(void **state)
+{
+    static const char words[] = "an_optimizer with_one=1 with_another=2 and_many=3 more_of=4 them=5 until_nobody_could=6 read_them_on=7 one_line=8 of_the=9 picture=10";
+    curve c = { 0 };
+    (void)state;
+    assert_int_equal(curve_write(&c, path, "t", words, NULL), PD_OK);
+    read_picture();
+    assert_int_equal(occurrences(picture, "y=\"58.0\""), 1);
+    assert_int_equal(occurrences(picture, "y=\"76.0\""), 1);
+    assert_non_null(strstr(picture, ">an_optimizer with_one=1"));
+    assert_non_null(strstr(picture, "picture=10</text>"));
+    assert_int_equal(occurrences(picture, "read_them_on=7"), 1);        /* nothing lost, nothing twice */
+    draw(&c);
+    assert_int_equal(occurrences(picture, "y=\"76.0\""), 0);
+}
+
 static void says_when_the_file_cannot_be_written(void **state)
 {
     curve    c = { 0 };
@@ -123,6 +145,7 @@ int main(void)
         CASE(leaves_out_what_is_not_finite),
         CASE(an_empty_curve_is_a_picture_too),
         CASE(text_is_escaped),
+        CASE(a_long_subtitle_takes_two_lines),
         CASE(says_when_the_file_cannot_be_written),
     };
     return cmocka_run_group_tests_name("curve", tests, NULL, NULL);

@@ -61,6 +61,16 @@ static void the_learning_rate_bears_the_upstreams_name(void **state)
     assert_string_equal(set.rate_name, "lr");
 }
 
+static void second_order_gets_what_suits_the_model(void **state)
+{
+    settings set = PARSED("--optimizer", "scalable_shampoo", "beta2=0.999");
+    (void)state;
+    assert_string_equal(set.optimizer,
+                        "scalable_shampoo beta2=0.999 learning_rate=0.05 block_size=128 preconditioning_compute_steps=20 root_method=eigh");
+    assert_float_equal(set.rate, 0.05, 1e-12);
+    assert_string_equal(set.rate_name, "learning_rate");
+}
+
 static void a_hyperparameter_whose_name_ends_like_a_preset_does_not_replace_it(void **state)
 {
     settings set = PARSED("my_momentum=1");
@@ -83,6 +93,7 @@ int main(void)
         cmocka_unit_test(another_optimizer_keeps_its_own_defaults),
         cmocka_unit_test(hyperparameters_may_come_before_the_optimizer),
         cmocka_unit_test(the_learning_rate_bears_the_upstreams_name),
+        cmocka_unit_test(second_order_gets_what_suits_the_model),
         cmocka_unit_test(a_hyperparameter_whose_name_ends_like_a_preset_does_not_replace_it),
         cmocka_unit_test(the_training_loss_is_looked_at_only_when_asked_for),
     };
