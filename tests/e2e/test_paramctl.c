@@ -449,74 +449,6 @@ static void a_replay_of_nothing_is_a_failure(void **state)
     rmdir(folder);
 }
 
-/* ---- plan ---- */
-
-/* Runs `paramctl plan OPTIONS FILE` on a file with this text. */
-static int plan(const char *text, const char *options)
-{
-    char path[] = "/tmp/paramd_plan_XXXXXX";
-    int fd = mkstemp(path), status;
-
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
-    close(fd);
-    status = paramctl("--server tcp://127.0.0.1:1 plan %s %s", options, path);
-    unlink(path);
-    return status;
-}
-
-static void a_plan_tells_what_a_model_costs_without_a_daemon(void **state)
-{
-    static const char expected[] =
-        "PARAMETER   SHAPE       STORED   COUNT     BYTES\n"
-        "embed.weight\n"
-        "  sgd: state 250 KiB\n"
-        "  weights   (1000, 64)  float32          250 KiB\n"
-        "  momentum  (1000, 64)  float32          250 KiB\n"
-        "layers.*.weight  x2\n"
-        "out.weight\n"
-        "  sgd: state 16.0 KiB each, 48.0 KiB of all 3\n"
-        "  weights   (64, 64)    float32         16.0 KiB\n"
-        "  momentum  (64, 64)    float32         16.0 KiB\n"
-        "layers.*.bias  x2\n"
-        "  sgd: state 0 B each, 0 B of all 2\n"
-        "  weights   (64,)       float32            256 B\n"
-        "\n"
-        "PARAMS  ELEMENTS  WEIGHTS    STATE  RULE\n"
-        "     2       128    512 B      0 B  *.bias sgd lr=0.1\n"
-        "     4    76,288  298 KiB  298 KiB  * sgd momentum=0.9\n"
-        "\n"
-        "parameters   6 of 76,416 elements\n"
-        "weights      298 KiB\n"
-        "state        298 KiB, 1.00 of the weights\n"
-        "largest      embed.weight: 250 KiB of weights, 250 KiB of state\n";
-
-    (void)state;
-    assert_int_equal(plan("# a small model\nembed.weight 1000 64\nlayers.0.weight 64 64\nlayers.0.bias 64\nlayers.1.weight 64 64\nlayers.1.bias 64\nout.weight 64 64\n",
-                          "--rule '*.bias sgd lr=0.1' --rule '* sgd momentum=0.9'"), 0);
-    assert_string_equal(output, expected);
-}
-
-static void a_plan_in_json_is_for_machines(void **state)
-{
-    json_t *answer;
-
-    (void)state;
-    assert_int_equal(plan("{\"w\": [3, 4]}", "--json --rule '* sgd momentum=0.9'"), 0);
-    answer = parsed();
-    assert_int_equal(json_integer_value(json_object_get(json_object_get(answer, "total"), "state_bytes")), 48);
-    json_decref(answer);
-}
-
-static void a_plan_says_which_line_is_bad(void **state)
-{
-    (void)state;
-    assert_int_equal(plan("w 3 4\nv three\n", ""), 1);
-    assert_says(":2: v: expected a dimension");
-    assert_int_equal(plan("w 3 4\n", "--rule '* adam'"), 1);
-    assert_says("there is no optimizer adam");
-}
-
 static void bench_net_tells_throughput_beside_the_yardstick(void **state)
 {
     static const char *const keys[] = { "round_ms", "payload_gb_per_s", "bare_tcp_gb_per_s", "ratio" };
@@ -590,9 +522,6 @@ int main(void)
         cmocka_unit_test(golden_sgd_traces_are_ok_through_the_daemon),
         cmocka_unit_test(cases_of_a_routine_are_judged_in_this_process_alone),
         cmocka_unit_test(a_replay_of_nothing_is_a_failure),
-        cmocka_unit_test(a_plan_tells_what_a_model_costs_without_a_daemon),
-        cmocka_unit_test(a_plan_in_json_is_for_machines),
-        cmocka_unit_test(a_plan_says_which_line_is_bad),
         cmocka_unit_test(bench_net_tells_throughput_beside_the_yardstick),
         cmocka_unit_test(a_drained_daemon_says_so),
         cmocka_unit_test(shutdown_ends_the_daemon_with_status_0),

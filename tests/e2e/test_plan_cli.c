@@ -1,0 +1,113 @@
+/* paramctl plan as a program: what it prints, and its exit status. No daemon runs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+static char output[64 * 1024];          /* of the last command, both streams */
+
+/* Runs `paramctl plan OPTIONS FILE` on a file with this text; gives its exit status. */
+static int plan(const char *text, const char *options)
+{
+    char path[] = "/tmp/paramd_plan_XXXXXX", line[2048];
+    int fd = mkstemp(path), status;
+    FILE *pipe;
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    close(fd);
+    snprintf(line, sizeof line, "%s/paramctl --server tcp://127.0.0.1:1 plan %s %s 2>&1", getenv("PARAMD_BIN"), options, path);
+    assert_non_null(pipe = popen(line, "r"));
+    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
+    status = pclose(pipe);
+    unlink(path);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void assert_says(const char *part)
+{
+    if (strstr(output, part) == NULL) fail_msg("does not say \"%s\":\n%s", part, output);
+}
+
+static void a_plan_tells_what_a_model_costs_without_a_daemon(void **state)
+{
+    static const char expected[] =
+        "PARAMETER   SHAPE       STORED   COUNT     BYTES\n"
+        "embed.weight\n"
+        "  sgd: state 250 KiB\n"
+        "  weights   (1000, 64)  float32          250 KiB\n"
+        "  momentum  (1000, 64)  float32          250 KiB\n"
+        "layers.*.weight  x2\n"
+        "out.weight\n"
+        "  sgd: state 16.0 KiB each, 48.0 KiB of all 3\n"
+        "  weights   (64, 64)    float32         16.0 KiB\n"
+        "  momentum  (64, 64)    float32         16.0 KiB\n"
+        "layers.*.bias  x2\n"
+        "  sgd: state 0 B each, 0 B of all 2\n"
+        "  weights   (64,)       float32            256 B\n"
+        "\n"
+        "PARAMS  ELEMENTS  WEIGHTS    STATE  RULE\n"
+        "     2       128    512 B      0 B  *.bias sgd lr=0.1\n"
+        "     4    76,288  298 KiB  298 KiB  * sgd momentum=0.9\n"
+        "\n"
+        "parameters   6 of 76,416 elements\n"
+        "weights      298 KiB\n"
+        "state        298 KiB, 1.00 of the weights\n"
+        "largest      embed.weight: 250 KiB of weights, 250 KiB of state\n";
+
+    (void)state;
+    assert_int_equal(plan("# a small model\nembed.weight 1000 64\nlayers.0.weight 64 64\nlayers.0.bias 64\nlayers.1.weight 64 64\nlayers.1.bias 64\nout.weight 64 64\n",
+                          "--rule '*.bias sgd lr=0.1' --rule '* sgd momentum=0.9'"), 0);
+    assert_string_equal(output, expected);
+}
+
+static void a_plan_in_json_is_for_machines(void **state)
+{
+    json_t *answer;
+
+    (void)state;
+    assert_int_equal(plan("{\"w\": [3, 4]}", "--json --rule '* sgd momentum=0.9'"), 0);
+    assert_non_null(answer = json_loads(output, 0, NULL));
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(answer, "total"), "state_bytes")), 48);
+    json_decref(answer);
+}
+
+static void a_plan_says_which_line_is_bad(void **state)
+{
+    (void)state;
+    assert_int_equal(plan("w 3 4\nv three\n", ""), 1);
+    assert_says(":2: v: expected a dimension");
+    assert_int_equal(plan("w 3 4\n", "--rule '* adam'"), 1);
+    assert_says("there is no optimizer adam");
+}
+
+static void more_rules_than_a_job_may_have_are_refused(void **state)
+{
+    char options[65 * 16] = "";
+
+    (void)state;
+    for (int i = 0; i < 64; i++) strcat(options, "--rule '* sgd' ");
+    assert_int_equal(plan("w 3\n", options), 0);
+    strcat(options, "--rule '* sgd' ");
+    assert_int_equal(plan("w 3\n", options), 2);
+    assert_says("more than 64 rules");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_plan_tells_what_a_model_costs_without_a_daemon),
+        cmocka_unit_test(a_plan_in_json_is_for_machines),
+        cmocka_unit_test(a_plan_says_which_line_is_bad),
+        cmocka_unit_test(more_rules_than_a_job_may_have_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
