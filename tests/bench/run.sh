@@ -24,6 +24,10 @@ root_stall_p50 | of the step time without roots | <= 1.05 |  | figure_root_stall
 root_stall_p99 | of the step time without roots | <= 1.5  |  | figure_root_stall p99
 accuracy_sgd | test accuracy, 4 workers     | >= 0.875 |      | deploy/quickstart.sh
 roots_parallel | times the speed of one     | >= 1.9   |      | figure_roots_parallel
+replay_google_shampoo | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder ../shared/golden/google_shampoo
+shampoo_step_128 | of the sgemm peak of all cores | >= 0.55 |  | figure_shampoo_step 128
+shampoo_step_1024 | of the sgemm peak of all cores | >= 0.70 |  | figure_shampoo_step 1024
+state_memory | of what the mathematics needs | <= 1.02 |       | figure_state_memory
 steps_to_sgd_scalable_shampoo | of the steps of SGD | <= 0.65 | slow | figure_steps_to scalable_shampoo
 '
 

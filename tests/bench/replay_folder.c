@@ -1,0 +1,59 @@
+/* replay_FOLDER: the share of a folder's recorded traces that are ok, played in this process and through a live daemon. Cases of a routine, which
+ * no daemon computes, are played here alone; a trace that is skipped counts as not ok.
+ *
+ *     figure_replay_folder FOLDER */
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "figure.h"
+#include "replay.h"
+
+typedef struct tally {
+    int played, ok;
+} tally;
+
+/* True: it was numbered cases of a routine. */
+static bool play(tally *t, const char *path, const pd_replay_options *options)
+{
+    pd_replay_result result;
+    bool cases;
+
+    pd_replay_file(&result, path, options);
+    cases = result.cases;
+    t->played++;
+    t->ok += result.outcome == PD_REPLAY_OK;
+    if (result.outcome != PD_REPLAY_OK)
+        fprintf(stderr, "%s %s: error %.3g, tolerance %.3g. %s\n", path, options->local ? "here" : "through a daemon", result.verdict.error, result.tolerance,
+                result.why.text);
+    pd_replay_result_free(&result);
+    return cases;
+}
+
+static int traces_only(const struct dirent *entry)
+{
+    size_t length = strlen(entry->d_name);
+    return length > 12 && strcmp(entry->d_name + length - 12, ".safetensors") == 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct dirent **entries;
+    pd_child daemon;
+    tally here = { 0 }, live = { 0 };
+    int n;
+
+    if (argc != 2) figure_stop("usage: %s FOLDER", argv[0]);
+    if ((n = scandir(argv[1], &entries, traces_only, alphasort)) <= 0) figure_stop("no traces in %s", argv[1]);
+    figure_daemon(&daemon);
+    for (int i = 0; i < n; i++) {
+        char path[1024];
+        snprintf(path, sizeof path, "%s/%s", argv[1], entries[i]->d_name);
+        if (!play(&here, path, &(pd_replay_options){ .local = true })) play(&live, path, &(pd_replay_options){ .server = daemon.url, .timeout = 10 });
+        free(entries[i]);
+    }
+    free(entries);
+    pd_child_stop(&daemon);
+    printf("%.4f\t%d of %d here, %d of %d through a daemon\n", (double)(here.ok + live.ok) / (here.played + live.played), here.ok, here.played, live.ok, live.played);
+    return 0;
+}
