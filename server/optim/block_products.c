@@ -2,6 +2,9 @@
 
 #include <assert.h>
 
+/* Elements of a block of a matrix that, with what is made of it, stays in a second-level cache. */
+enum { MOST_GATHERED = 32768 };
+
 /* The block's elements lie together, in its own order: it spans every dimension behind the first in which it has more than one. */
 static bool lies_dense(const pd_shape *shape, const pd_block *block)
 {
@@ -13,6 +16,13 @@ static bool lies_dense(const pd_shape *shape, const pd_block *block)
     return true;
 }
 
+/* Small blocks of a matrix are gathered, too: their rows often lie a power of 2 apart and push each other out of the first-level cache, and
+ * they are read four times. */
+static bool is_used_in_place(const pd_shape *shape, const pd_block *block)
+{
+    return lies_dense(shape, block) || (shape->rank == 2 && pd_block_elements(block, 2) > MOST_GATHERED);
+}
+
 static int64_t padded(int64_t floats)
 {
     return (floats + 15) / 16 * 16;
@@ -20,12 +30,12 @@ static int64_t padded(int64_t floats)
 
 int64_t pd_block_view_scratch(const pd_shape *shape, const pd_block *block)
 {
-    return shape->rank <= 2 || lies_dense(shape, block) ? 0 : padded(pd_block_elements(block, shape->rank));
+    return is_used_in_place(shape, block) ? 0 : padded(pd_block_elements(block, shape->rank));
 }
 
 int64_t pd_block_contract_scratch(const pd_shape *shape, const pd_block *block)
 {
-    return (shape->rank < 2 ? 0 : shape->rank == 2 ? 1 : 2) * padded(pd_block_elements(block, shape->rank));
+    return (shape->rank < 2 ? 0 : shape->rank == 2 && is_used_in_place(shape, block) ? 1 : 2) * padded(pd_block_elements(block, shape->rank));
 }
 
 /* Where a block's first element is. */
@@ -43,12 +53,13 @@ pd_block_view pd_block_look(const float *whole, const pd_shape *shape, const pd_
 
     assert(shape->rank >= 1);
     for (int d = 0; d < view.rank; d++) view.size[d] = block->size[d];
-    if (view.rank == 2) view.stride = shape->dim[1];
-    if (view.rank <= 2 || lies_dense(shape, block)) {
+    if (is_used_in_place(shape, block)) {
         view.at = (float *)whole + offset_of(shape, block);
+        if (view.rank == 2) view.stride = shape->dim[1];
     } else {
         pd_block_gather(scratch, whole, shape, block);
         view.at = scratch;
+        if (view.rank == 2) view.stride = block->size[1];
     }
     return view;
 }
@@ -103,20 +114,28 @@ static void contract_in_turns(float *out, const pd_block_view *view, float *cons
     }
 }
 
-void pd_block_contract(float *whole, const pd_shape *shape, const pd_block *block, const pd_block_view *view, float *const *P, float *scratch)
+double pd_block_view_sum(const pd_block_view *view, double (*measure)(const float *x, int64_t n))
+{
+    double sum = 0;
+
+    if (view->rank != 2 || view->stride == view->size[1]) return measure(view->at, product(view->size, 0, view->rank));
+    for (int64_t i = 0; i < view->size[0]; i++) sum += measure(view->at + i * view->stride, view->size[1]);
+    return sum;
+}
+
+double pd_block_contract(float *whole, const pd_shape *shape, const pd_block *block, const pd_block_view *view, float *const *P, float *scratch,
+                         double (*measure)(const float *x, int64_t n))
 {
     int64_t n = product(view->size, 0, view->rank);
-    float *out = whole + offset_of(shape, block);
+    bool in_place = is_used_in_place(shape, block);
+    pd_block_view out = *view;
+    double sum;
 
-    if (view->rank == 1) {
-        pd_gemv(out, 0, 1, pd_mat_dense(P[0], n, n), PD_TRANSPOSED, view->at);
-    } else if (view->rank == 2) {
-        contract_matrix((pd_mat){ out, view->size[0], view->size[1], shape->dim[1] }, view, P, scratch);
-    } else if (lies_dense(shape, block)) {
-        contract_in_turns(out, view, P, scratch);
-    } else {
-        out = scratch + (view->rank - 1) % 2 * padded(n);
-        contract_in_turns(out, view, P, scratch);
-        pd_block_scatter(whole, out, shape, block);
-    }
+    out.at = in_place ? whole + offset_of(shape, block) : scratch + (view->rank - 1) % 2 * padded(n);
+    if (view->rank == 1) pd_gemv(out.at, 0, 1, pd_mat_dense(P[0], n, n), PD_TRANSPOSED, view->at);
+    else if (view->rank == 2) contract_matrix((pd_mat){ out.at, view->size[0], view->size[1], view->stride }, view, P, scratch);
+    else contract_in_turns(out.at, view, P, scratch);
+    sum = pd_block_view_sum(&out, measure);
+    if (!in_place) pd_block_scatter(whole, out.at, shape, block);
+    return sum;
 }

@@ -1,7 +1,7 @@
 /* block_products.h - products of one block of a tensor along each of its dimensions: with itself (statistics) and with a matrix for each
  * dimension (preconditioning). Pure; any thread; allocates nothing. Shared by the optimizers that keep Kronecker factors.
  *
- * Blocks of matrices and vectors, and blocks that lie together in memory, are used where they lie; others are gathered first.
+ * Blocks that lie together in memory, and large blocks of matrices, are used where they lie; others are gathered first.
  * Every side, and the elements of a block, are below 2^31. */
 #ifndef PD_BLOCK_PRODUCTS_H
 #define PD_BLOCK_PRODUCTS_H
@@ -29,7 +29,11 @@ pd_block_view pd_block_look(const float *whole, const pd_shape *shape, const pd_
 void pd_block_gram(pd_mat S, float beta, float alpha, const pd_block_view *view, int dim);
 
 /* Multiplies the block by P[d], row-major (size[d], size[d]), along each dimension d: out[.., b, ..] = sum over a of in[.., a, ..] P[d][a, b].
- * The result goes to the same block of `whole`. */
-void pd_block_contract(float *whole, const pd_shape *shape, const pd_block *block, const pd_block_view *view, float *const *P, float *scratch);
+ * The result goes to the same block of `whole`, a tensor of the same shape. Gives the sum of what `measure` says of it while it is at hand. */
+double pd_block_contract(float *whole, const pd_shape *shape, const pd_block *block, const pd_block_view *view, float *const *P, float *scratch,
+                         double (*measure)(const float *x, int64_t n));
+
+/* Sum of what `measure` gives of the block's runs of elements that lie together, in order. */
+double pd_block_view_sum(const pd_block_view *view, double (*measure)(const float *x, int64_t n));
 
 #endif

@@ -77,12 +77,3 @@ void pd_block_scatter(float *whole, const float *dense, const pd_shape *shape, c
     for (int64_t i = 0; i < n; i += length)
         memcpy(whole + run_start(shape, block, i / length), dense + i, (size_t)length * sizeof *dense);
 }
-
-double pd_block_sum(const float *whole, const pd_shape *shape, const pd_block *block, double (*measure)(const float *x, int64_t n))
-{
-    int64_t n = pd_block_elements(block, shape->rank), length = shape->rank > 0 ? block->size[shape->rank - 1] : 1;
-    double sum = 0;
-
-    for (int64_t i = 0; i < n; i += length) sum += measure(whole + run_start(shape, block, i / length), length);
-    return sum;
-}

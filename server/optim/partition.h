@@ -15,7 +15,4 @@ int64_t pd_block_elements(const pd_block *block, int rank);
 void pd_block_gather(float *dense, const float *whole, const pd_shape *shape, const pd_block *block);
 void pd_block_scatter(float *whole, const float *dense, const pd_shape *shape, const pd_block *block);
 
-/* Sum over the block's runs (elements that lie together in the whole tensor), in order, of what `measure` gives of each. */
-double pd_block_sum(const float *whole, const pd_shape *shape, const pd_block *block, double (*measure)(const float *x, int64_t n));
-
 #endif

@@ -338,15 +338,13 @@ static void block_direction(const pd_unit *unit)
     const double *h = unit->hyper;
     layout slots = layout_of(plan, h);
     pd_block_view view = pd_block_look(unit->gradient, &plan->shape, unit->block, unit->scratch);
-    float *scratch = unit->scratch + pd_block_view_scratch(&plan->shape, unit->block), *direction = unit->slot[slots.direction];
+    float *scratch = unit->scratch + pd_block_view_scratch(&plan->shape, unit->block);
     float *X[PD_MAX_RANK];
 
     if (every(h[STATISTICS_INTERVAL], unit->count) && !shampoo_due(plan, h, unit->count)) update_statistics(unit, &view, scratch);
     for (int d = 0; d < view.rank; d++) X[d] = unit->slot[slot_of(&slots, unit->index * view.rank + d, PRECONDITIONER)];
-    pd_block_contract(direction, &plan->shape, unit->block, &view, X, scratch);
-    unit->partial[OF_DIRECTION] = pd_block_sum(direction, &plan->shape, unit->block, pd_squares);
-    if (!graft_has_diagonal(h))
-        unit->partial[OF_GRAFT] = pd_block_sum(unit->gradient, &plan->shape, unit->block, h[GRAFT_TYPE] == GRAFT_SGD ? pd_squares : pd_sign_squares);
+    unit->partial[OF_DIRECTION] = pd_block_contract(unit->slot[slots.direction], &plan->shape, unit->block, &view, X, scratch, pd_squares);
+    if (!graft_has_diagonal(h)) unit->partial[OF_GRAFT] = pd_block_view_sum(&view, h[GRAFT_TYPE] == GRAFT_SGD ? pd_squares : pd_sign_squares);
 }
 
 static bool no_blocks(const pd_plan *plan, const double *h, int64_t count)

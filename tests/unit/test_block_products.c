@@ -59,12 +59,21 @@ static void check_gram(const float *whole, const pd_shape *shape, const pd_block
         }
 }
 
+static double sum_of(const float *x, int64_t n)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < n; i++) sum += (double)x[i];
+    return sum;
+}
+
 static void check_contraction(const float *whole, const pd_shape *shape, const pd_block *block, const pd_block_view *view, float *scratch)
 {
     static float matrix[PD_MAX_RANK][MOST_SIDE * MOST_SIDE], out[MOST];
     static double expected[MOST], next[MOST];
     int64_t n = pd_block_elements(block, shape->rank), index[PD_MAX_RANK];
     float *P[PD_MAX_RANK];
+    double sum, total = 0;
 
     for (int64_t i = 0; i < MOST; i++) expected[i] = (double)whole[i], out[i] = 1000;
     for (int d = 0; d < shape->rank; d++) {
@@ -78,12 +87,14 @@ static void check_contraction(const float *whole, const pd_shape *shape, const p
         }
         for (int64_t i = 0; i < n; i++) expected[place(shape, block, i, index)] = next[place(shape, block, i, index)];
     }
-    pd_block_contract(out, shape, block, view, P, scratch);
+    sum = pd_block_contract(out, shape, block, view, P, scratch, sum_of);
     for (int64_t i = 0; i < n; i++) {
         int64_t at = place(shape, block, i, index);
         assert_true(fabs((double)out[at] - expected[at]) < 1e-4 * (1 + fabs(expected[at])));
+        total += (double)out[at];
         out[at] = 1000;
     }
+    assert_true(fabs(sum - total) < 1e-9 * (1 + fabs(total)));
     for (int64_t i = 0; i < MOST; i++) assert_true(out[i] == 1000);     /* and nothing else was written */
 }
 
@@ -147,12 +158,42 @@ static void what_a_statistic_held_is_not_read_without_beta(void **state)
     assert_true(S[0] == 1 && S[3] == 2 && S[4] == 4 && S[6] == 3 && S[7] == 6 && S[8] == 9);
 }
 
+/* Such a block is used where it lies; alone in a tensor of its own it is dense. */
+static void a_large_block_of_a_matrix_gives_what_it_gives_alone(void **state)
+{
+    enum { ROWS = 230, COLS = 300, HIGH = 190, WIDE = 200 };
+    static float whole[ROWS * COLS], alone[HIGH * WIDE], out[ROWS * COLS], out_alone[HIGH * WIDE], S[WIDE * WIDE], T[WIDE * WIDE], P[2][WIDE * WIDE];
+    pd_shape shape = { 2, { ROWS, COLS } }, own = { 2, { HIGH, WIDE } };
+    pd_block block = { .start = { 40, 100 }, .size = { HIGH, WIDE } }, all = pd_partition_block(&own, 0, 0);
+    float *scratch = scratch_of(pd_block_contract_scratch(&shape, &block)), *matrices[2] = { P[0], P[1] };
+    pd_block_view view = pd_block_look(whole, &shape, &block, NULL), view_alone = pd_block_look(alone, &own, &all, NULL);
+    double sum, sum_alone;
+
+    (void)state;
+    assert_int_equal(pd_block_view_scratch(&shape, &block), 0);
+    for (int i = 0; i < ROWS * COLS; i++) whole[i] = number(i);
+    for (int i = 0; i < WIDE * WIDE; i++) P[0][i] = number(3 * i), P[1][i] = number(5 * i + 1);
+    pd_block_gather(alone, whole, &shape, &block);
+    for (int d = 0; d < 2; d++) {
+        pd_block_gram(pd_mat_dense(S, block.size[d], block.size[d]), 0, 1, &view, d);
+        pd_block_gram(pd_mat_dense(T, block.size[d], block.size[d]), 0, 1, &view_alone, d);
+        for (int64_t i = 0; i < block.size[d]; i++) assert_memory_equal(S + i * block.size[d], T + i * block.size[d], (size_t)(i + 1) * sizeof *S);
+    }
+    sum = pd_block_contract(out, &shape, &block, &view, matrices, scratch, sum_of);
+    sum_alone = pd_block_contract(out_alone, &own, &all, &view_alone, matrices, scratch, sum_of);
+    assert_true(fabs(sum - sum_alone) <= 1e-6 * fabs(sum) && sum != 0);
+    pd_block_gather(alone, out, &shape, &block);
+    assert_memory_equal(alone, out_alone, sizeof alone);
+    free(scratch);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(statistics_are_sums_over_all_other_dimensions),
         cmocka_unit_test(each_dimension_is_multiplied_by_its_matrix),
         cmocka_unit_test(what_a_statistic_held_is_not_read_without_beta),
+        cmocka_unit_test(a_large_block_of_a_matrix_gives_what_it_gives_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
