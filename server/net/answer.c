@@ -34,14 +34,6 @@ static void on_hello(pd_daemon *daemon, const pd_effect *effect)
     pd_hello_reply(conn, pending, effect);
 }
 
-static void on_declared(pd_daemon *daemon, const pd_effect *effect)
-{
-    pd_pending *pending;
-    pd_conn *conn = addressee(daemon, effect, &pending);
-
-    if (conn != NULL) pd_declare_reply(conn, effect);
-}
-
 /* The worker has left: its connection is nobody's any more and the store need not hear when it closes. */
 static void left(pd_conn *conn)
 {
@@ -76,6 +68,19 @@ static void refuse_set(pd_conn *conn, const pd_error *err)
     if (!pd_conn_live(conn)) return;
     pd_undeclare(conn);
     pd_conn_resume(conn);
+}
+
+/* From now on it may send frames of up to its reserve, which the store has found room for in the same budget. Not so while a connection that was
+ * fenced at this rank is not yet closed. */
+static void on_declared(pd_daemon *daemon, const pd_effect *effect)
+{
+    pd_pending *pending;
+    pd_conn *conn = addressee(daemon, effect, &pending);
+    pd_error err;
+
+    if (conn == NULL) return;
+    if (pd_admission_join(&daemon->admission, &conn->share, effect->u.declared.reserve, &err) == PD_OK) pd_declare_reply(conn, effect);
+    else refuse_set(conn, &err);
 }
 
 static void on_error(pd_daemon *daemon, const pd_effect *effect)

@@ -164,19 +164,6 @@ static int declare_one(pd_conn *conn, const Paramd__Parameter *parameter, pd_err
     return PD_OK;
 }
 
-/* Bytes of all parameters in float32, each chunk padded, but no more than a frame may carry: what this rank's largest frame can hold. */
-static uint64_t largest_frame(const pd_conn *conn)
-{
-    uint64_t most = conn->daemon->config.max_payload, chunk = conn->daemon->config.chunk_elements, bytes = PD_PAYLOAD_ALIGN;
-
-    for (size_t i = 0; i < conn->handles.n && bytes < most; i++) {
-        uint64_t elements = (uint64_t)conn->handles.facts[i].elements;
-        if (elements >= most) return most;
-        bytes += elements * sizeof(float) + (elements / chunk + 1) * PD_PAYLOAD_ALIGN;
-    }
-    return bytes < most ? bytes : most;
-}
-
 static pd_request *declare_request(const pd_conn *conn, uint64_t id)
 {
     const pd_handles *handles = &conn->handles;
@@ -205,14 +192,11 @@ static int declare_all(pd_conn *conn, const pd_prefix *prefix, pd_error *err)
 {
     pd_daemon *daemon = conn->daemon;
     pd_request *request;
-    int rc;
 
     if (conn->handles.n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "Declare of no parameters");
-    if ((rc = pd_admission_join(&daemon->admission, &conn->share, largest_frame(conn), err)) != PD_OK) return rc;
     request = declare_request(conn, prefix->request);
     if (request == NULL || pd_board_reserve(daemon->board, conn->job, conn->handles.n) != PD_OK) {
         pd_request_free(request);
-        pd_admission_leave(&daemon->admission, &conn->share);
         return pd_fail(err, PD_NO_MEMORY, "Declare: out of memory, try again later");
     }
     conn->declaring = true;

@@ -27,7 +27,7 @@ typedef struct pd_store_config {
     uint64_t ingest_bytes;              /* what all ranks together may have in flight. A rank's share: the reserve that Declare answers, and
                                          * an equal part of what the reserves of all ranks leave over */
     uint64_t chunk_elements;            /* elements of a parameter's chunk: chunk_bytes / 4 */
-    uint64_t frame_bytes;               /* largest payload of a frame, which may hold several chunks; 0: one chunk's bytes */
+    uint64_t frame_bytes;               /* largest payload of a frame, which may hold several chunks: what the loop thread lets in. 0: one chunk's bytes */
     int      threads;                   /* OpenMP team of the step thread */
     double   batch_ns;                  /* estimated work of one batch: 50 ms */
     uint64_t hash_key[2];               /* random: names come from peers, and their hash must not be theirs to foresee */

@@ -53,7 +53,7 @@ static void begin_world(void)
         .max_params = MOST_PARAMS, .max_header = 4096, .hello_bytes = 1024, .blas_core = "none", .log = hush,
     };
     pd_store_config store = { .max_jobs = 2, .max_params = MOST_PARAMS, .max_total_bytes = 1 << 20, .ingest_bytes = 4 * PAYLOAD, .chunk_elements = CHUNK,
-                              .threads = 1, .batch_ns = 5e7 };
+                              .frame_bytes = config.max_payload, .threads = 1, .batch_ns = 5e7 };
 
     MUST(pd_daemon_new(&world.daemon, &config, NULL) == PD_OK);
     MUST(pd_store_new(&world.store, &store, NULL) == PD_OK);

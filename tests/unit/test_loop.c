@@ -51,7 +51,7 @@ static int set_up(void **state)
         .max_pieces = 16, .max_params = 16, .max_header = 4096, .hello_bytes = 1024, .blas_core = "none", .log = keep_log,
     };
     pd_store_config store = { .max_jobs = 2, .max_params = 16, .max_total_bytes = 1 << 20, .ingest_bytes = config.ingest_bytes, .chunk_elements = CHUNK,
-                              .threads = 1, .batch_ns = 5e7 };
+                              .frame_bytes = config.max_payload, .threads = 1, .batch_ns = 5e7 };
     scene *s = listening = calloc(1, sizeof *s);
 
     assert_int_equal(pd_daemon_new(&s->daemon, &config, NULL), PD_OK);
