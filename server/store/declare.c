@@ -178,13 +178,18 @@ static int survey(const pd_job *job, pd_planning *planning, pd_error *err)
     return PD_OK;
 }
 
-/* Chunks and element types are known by now. */
+static uint64_t chunks_of(const pd_job *job, const pd_param *param)
+{
+    return ((uint64_t)param->elements + job->store->config.chunk_elements - 1) / job->store->config.chunk_elements;
+}
+
+/* Element types are known by now. */
 static uint64_t need_of_weights(const pd_job *job, const pd_param *param)
 {
     bool pulled[4];
 
     for (int t = 0; t < 4; t++) pulled[t] = param->shelf[t] != NULL;
-    return pd_param_bytes(param->elements, pulled) + param->round.n_chunks * (sizeof(pd_chunk) + job->world * sizeof(pd_slot));
+    return pd_param_bytes(param->elements, pulled) + chunks_of(job, param) * (sizeof(pd_chunk) + job->world * sizeof(pd_slot));
 }
 
 /* Does it fit with what is in use, and with `before`, the job's parameters before it? */
@@ -253,11 +258,6 @@ static int add_param(pd_job *job, const pd_param_decl *decl, pd_error *err)
     return PD_OK;
 }
 
-static uint64_t chunks_of(const pd_job *job, const pd_param *param)
-{
-    return ((uint64_t)param->elements + job->store->config.chunk_elements - 1) / job->store->config.chunk_elements;
-}
-
 /* Chunks and slots of all parameters in two arrays. */
 static int lay_chunks(pd_job *job, pd_error *err)
 {
@@ -315,8 +315,8 @@ static int build_set(pd_job *job, const pd_request *request, pd_planning *planni
     reserve = reserve_of(job);
     if ((rc = check_ingest(job, reserve, err)) != PD_OK) return rc;
     if ((rc = survey(job, planning, err)) != PD_OK) return rc;
-    if ((rc = lay_chunks(job, err)) != PD_OK) return rc;
     if ((rc = count_bytes(job, planning, &bytes, err)) != PD_OK) return rc;
+    if ((rc = lay_chunks(job, err)) != PD_OK) return rc;
     if ((rc = make_optims(job, planning, err)) != PD_OK) return rc;
     job->reserve = reserve;
     job->committed = bytes;
