@@ -190,13 +190,14 @@ static void what_is_no_basis_is_not_used(void **state)
 {
     (void)state;
 
-    for (int damage = 0; damage < 4; damage++) {
+    for (int damage = 0; damage < 5; damage++) {
         track *t = begin(N, 4);
         refreshes_well(t);
         switch (damage) {
         case 0: t->Q.at[5] = NAN; break;
         case 1: t->Q.at[N * 3 + 2] += 0.01f; break;                                 /* too long a row */
         case 2: memcpy(t->Q.at, t->Q.at + N, N * sizeof *t->Q.at); break;           /* two rows alike */
+        case 3: for (int j = 0; j < N; j++) t->Q.at[j] += 1e-3f * t->Q.at[N + j]; break;      /* two rows not at right angles */
         default: memset(t->Q.at + N * (N - 1), 0, N * sizeof *t->Q.at); break;
         }
         refreshes_well(t);
