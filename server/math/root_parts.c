@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "kernels.h"
+#include "pages.h"
 
 double pd_root_ridge(double epsilon, double largest)
 {
@@ -16,7 +17,7 @@ void *pd_root_room(int64_t n, int64_t count, size_t size, size_t more)
 
     if (__builtin_mul_overflow((size_t)n, (size_t)n, &bytes) || __builtin_mul_overflow(bytes, (size_t)count, &bytes) ||
         __builtin_mul_overflow(bytes, size, &bytes) || __builtin_add_overflow(bytes, more, &bytes) || bytes > PTRDIFF_MAX - 64) return NULL;
-    return aligned_alloc(64, bytes / 64 * 64 + 64);             /* a multiple of the alignment, and never none */
+    return pd_pages_new(bytes);
 }
 
 void pd_root_widen(double *to, pd_mat A)

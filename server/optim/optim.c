@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pages.h"
 #include "state.h"
 
 /* Rough speeds of one core, for estimates alone. */
@@ -14,8 +15,7 @@
 
 float *pd_floats_new(int64_t n)
 {
-    if (n > (int64_t)(PTRDIFF_MAX / 2 / sizeof(float))) return NULL;
-    return aligned_alloc(64, (size_t)pd_floats_padded(n > 0 ? n : 1) * sizeof(float));
+    return n > (int64_t)(PTRDIFF_MAX / sizeof(float)) ? NULL : pd_pages_new((size_t)n * sizeof(float));
 }
 
 int64_t pd_floats_padded(int64_t n)

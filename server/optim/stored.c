@@ -2,12 +2,10 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "linalg.h"
+#include "pages.h"
 #include "state.h"
-
-enum { HUGE_PAGE = 1 << 21 };
 
 static const pd_slot_spec *spec_of(const pd_optim *optim, int slot)
 {
@@ -170,23 +168,13 @@ static int fill_stored(pd_optim *optim)
     return PD_OK;
 }
 
-/* In huge pages where it is large: a step passes over all of it. */
-static void *new_state(int64_t bytes)
-{
-    size_t align = bytes >= HUGE_PAGE ? HUGE_PAGE : 64;
-    void *at = bytes > PTRDIFF_MAX / 2 ? NULL : aligned_alloc(align, ((size_t)bytes + align - 1) / align * align);
-
-    if (at != NULL && align == HUGE_PAGE) (void)madvise(at, (size_t)bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);     /* only faster: a refusal is fine */
-    return at;
-}
-
 int pd_slots_make(pd_optim *optim)
 {
     const pd_plan *plan = &optim->basis->plan;
 
     if ((optim->slot = calloc(plan->n_slots + 1, sizeof *optim->slot)) == NULL) return PD_NO_MEMORY;
     if (optim->state_bytes == 0) return PD_OK;
-    if ((optim->state = new_state(optim->state_bytes)) == NULL) return PD_NO_MEMORY;
+    if ((optim->state = pd_pages_new((size_t)optim->state_bytes)) == NULL) return PD_NO_MEMORY;
     place(optim);
     for (size_t i = 0; i < plan->n_slots; i++)
         if (!plan->slots[i].temporary && !is_stored(&plan->slots[i])) fill(optim->slot[i], &plan->slots[i]);

@@ -2,14 +2,13 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-enum { ALIGN = 64, IDLE_PER_USER = 2 };
-#define HUGE_PAGE  ((size_t)2 << 20)
-#define HUGE_BYTES ((size_t)4 << 20)            /* from this size on a buffer begins on a huge page */
+#include "pages.h"
+
+enum { IDLE_PER_USER = 2 };
 
 /* An idle buffer links to the next in its own first bytes. */
 typedef struct idle { struct idle *next; } idle;
@@ -74,17 +73,6 @@ void pd_shelf_leave(pd_shelf *shelf)
     trim(shelf);
 }
 
-static void *fresh(size_t bytes)
-{
-    bool huge = bytes >= HUGE_BYTES;
-    size_t room = (bytes < sizeof(idle) ? sizeof(idle) : bytes) + ALIGN - 1;
-    void *at;
-
-    if (posix_memalign(&at, huge ? HUGE_PAGE : ALIGN, room / ALIGN * ALIGN) != 0) return NULL;
-    if (huge) (void)madvise(at, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);      /* only faster: a refusal is fine */
-    return at;
-}
-
 void *pd_shelf_take(pd_shelf *shelf)
 {
     idle *at = shelf->idle;
@@ -93,7 +81,7 @@ void *pd_shelf_take(pd_shelf *shelf)
         shelf->idle = at->next;
         shelf->n_idle--;
         shelf->all->idle -= shelf->bytes;
-    } else if ((at = fresh(shelf->bytes)) == NULL) {
+    } else if ((at = pd_pages_new(shelf->bytes)) == NULL) {
         return NULL;
     }
     shelf->out++;

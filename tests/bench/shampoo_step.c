@@ -6,23 +6,21 @@
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "figure.h"
 #include "linalg.h"
 #include "optim.h"
+#include "pages.h"
 
 enum { ROWS = 4096, COLS = 1024, SIDE = 1024, ROUNDS = 60, WARM = 5 };
 
-/* In huge pages, as the daemon's buffers are. n: a multiple of 2^19. */
 static float *random_floats(int64_t n, float size)
 {
-    float *at = aligned_alloc(1 << 21, (size_t)n * sizeof *at);
+    float *at = pd_pages_new((size_t)n * sizeof *at);
     uint32_t seed = 1;
 
     if (at == NULL) figure_stop("out of memory");
-    (void)madvise(at, (size_t)n * sizeof *at, MADV_HUGEPAGE);
     for (int64_t i = 0; i < n; i++) {
         seed = seed * 1664525u + 1013904223u;
         at[i] = size * ((float)(seed >> 8) / 8388608.0f - 1);

@@ -1,0 +1,18 @@
+#include "pages.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define ALIGN     ((size_t)64)
+#define HUGE_PAGE ((size_t)2 << 20)
+
+void *pd_pages_new(size_t bytes)
+{
+    size_t align = bytes >= HUGE_PAGE ? HUGE_PAGE : ALIGN;
+    void *at = NULL;
+
+    if (bytes > PTRDIFF_MAX - ALIGN || posix_memalign(&at, align, bytes / ALIGN * ALIGN + ALIGN) != 0) return NULL;
+    if (align == HUGE_PAGE) (void)madvise(at, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);       /* only faster: a refusal is fine */
+    return at;
+}
