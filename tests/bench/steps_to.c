@@ -183,15 +183,26 @@ static const char *spread(const double *at, char text[64])
     return text;
 }
 
+/* The ratio with a level that is `factor` times SGD's last loss: SGD's curve is flat at its end, so its own step there says little alone. */
+static double ratio_at(const side sides[2], double factor)
+{
+    double steps[2][SEEDS];
+
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < SEEDS; i++) steps[k][i] = trial_reaches(&sides[k].trials[i], factor * trial_final(&sides[0].trials[i]));
+    return median_of(steps[1]) / median_of(steps[0]);
+}
+
 static void print_value(const side sides[2])
 {
-    double ratio = median_of(sides[1].steps) / median_of(sides[0].steps);
+    double ratio = ratio_at(sides, 1.0);
     char   text[64];
 
     printf(isfinite(ratio) ? "%.3f\t" : "999\tnever reached; ", ratio);
     printf("steps of %d seeds, median (min-max): %s", SEEDS, spread(sides[1].steps, text));
     printf(" to %s of SGD; by seed", spread(sides[0].steps, text));
     for (int i = 0; i < SEEDS; i++) printf(" %.0f/%.0f", sides[1].steps[i], sides[0].steps[i]);
+    printf("; with levels 2 %% and 10 %% higher %.3f and %.3f", ratio_at(sides, 1.02), ratio_at(sides, 1.1));
     printf("; tuned over %d candidates each: %s, %s", CANDIDATES, sides[1].trials[0].rule, sides[0].trials[0].rule);
     for (int k = 1; k >= 0; k--)
         printf("; %s: loss %.4f and test accuracy %.4f at the end, CPU time of a step %.2f ms for gradients + %.2f ms for the optimizer", sides[k].who->name,
