@@ -1,5 +1,5 @@
-/* Plays every recorded run of Google's Distributed Shampoo in $PARAMD_GOLDEN/google_shampoo with the optimizer library: one test a trace. Each
- * parameter's weights may differ from the recorded ones by 10 times the trace's own noise and 1e-6, relative to their norm; recorded state by what
+/* Plays every recorded run of Google's Distributed Shampoo in $PARAMD_GOLDEN/google_shampoo, with the optimizer library and through a
+ * daemon: one test a trace. Each parameter's weights may differ from the recorded ones by 10 times the trace's own noise and 1e-6, relative to their norm; recorded state by what
  * replay_state.h says. */
 #include <dirent.h>
 #include <setjmp.h>
@@ -11,23 +11,36 @@
 
 #include <cmocka.h>
 
+#include "daemon.h"
 #include "replay.h"
 
 enum { MOST_TRACES = 128 };
 
-static void agrees_with_upstream(void **state)
+static test_daemon *server;
+
+/* True: it was a run, which a daemon can play, and not cases of a routine. */
+static bool play(const char *path, const pd_replay_options *options)
 {
     pd_replay_result result;
+    bool is_run;
 
-    pd_replay_file(&result, *state, &(pd_replay_options){ .local = true, .state = true });
+    pd_replay_file(&result, path, options);
     if (result.outcome != PD_REPLAY_OK)
         fail_msg("%s: error %.3g of %s after step %d, tolerance %.3g; state: error %.3g of %s, tolerance %.3g. %s", result.name, result.verdict.error,
                  result.n > 0 ? result.params[result.verdict.param] : "?", (int)result.verdict.step, result.tolerance,
                  result.state.error, result.state.worst, result.state.tolerance, result.why.text);
-    assert_true(result.verdict.compared > 0 && (result.cases || result.state.compared > 0));
+    assert_true(result.verdict.compared > 0 && (result.cases || result.state.compared > 0 || !options->state));
     print_message("%d comparisons, largest error %.2e, tolerance %.2e; %d of state, %.2e, tolerance %.2e\n", (int)result.verdict.compared,
                   result.verdict.error, result.tolerance, (int)result.state.compared, result.state.error, result.state.tolerance);
+    is_run = !result.cases;
     pd_replay_result_free(&result);
+    return is_run;
+}
+
+static void agrees_with_upstream(void **state)
+{
+    if (!play(*state, &(pd_replay_options){ .local = true, .state = true })) return;
+    play(*state, &(pd_replay_options){ .server = server->url, .timeout = patient(10) });
 }
 
 static int safetensors_only(const struct dirent *entry)
@@ -43,7 +56,7 @@ int main(void)
     const char *golden = getenv("PARAMD_GOLDEN");
     char folder[512];
     struct dirent **entries;
-    int found, n = 0;
+    int found, n = 0, failed;
 
     snprintf(folder, sizeof folder, "%s/google_shampoo", golden != NULL ? golden : "");
     if (golden == NULL || (found = scandir(folder, &entries, safetensors_only, alphasort)) < 0) {
@@ -63,5 +76,7 @@ int main(void)
         printf("failed: there is no trace in %s\n", folder);
         return 1;
     }
-    return _cmocka_run_group_tests("scalable_shampoo", tests, (size_t)n, NULL, NULL);
+    server = daemon_start(NULL);
+    failed = _cmocka_run_group_tests("scalable_shampoo", tests, (size_t)n, NULL, NULL);
+    return daemon_stop(server, patient(10)) == 0 ? failed : 1;
 }
