@@ -3,6 +3,7 @@
  * well-conditioned statistics, which keeps the time short; by eigendecomposition in the note. Runs take turns and the median ratio counts. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "figure.h"
 #include "host.h"
@@ -90,8 +91,17 @@ static void collect(pd_mailbox *done)
     }
 }
 
-/* All roots on a pool of so many threads, in ms. */
-static double run(int threads)
+/* Processor time of this process, in ms: more of it on several threads than on one is what they cost each other. */
+static double processor_ms(void)
+{
+    struct rusage used;
+
+    getrusage(RUSAGE_SELF, &used);
+    return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1e3 + (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e3;
+}
+
+/* All roots on a pool of so many threads, in ms; *busy: processor time. */
+static double run(int threads, double *busy)
 {
     pd_mailbox *done = pd_mailbox_new(NULL, NULL);
     pd_rootpool *pool;
@@ -103,11 +113,13 @@ static double run(int threads)
     begin();
     for (int i = 0; i < ROOTS; i++)
         if ((task[i] = pd_optim_capture(optims[i])) == NULL) figure_stop("no task");
+    *busy = processor_ms();
     ms = figure_ms();
     for (uint32_t i = 0; i < ROOTS; i++)
         if (pd_rootpool_submit(pool, task[i], 0, i) != PD_OK) figure_stop("no memory for a task");
     collect(done);
     ms = figure_ms() - ms;
+    *busy = processor_ms() - *busy;
     finish();
     pd_rootpool_stop(pool);
     pd_mailbox_free(done);
@@ -115,8 +127,7 @@ static double run(int threads)
 }
 
 typedef struct outcome {
-    double ratio[PAIRS], one[PAIRS], all[PAIRS];        /* each sorted by `measure` */
-    double median;
+    double ratio[PAIRS], one[PAIRS], all[PAIRS], busy_one[PAIRS], busy_all[PAIRS];
 } outcome;
 
 static outcome measure(pd_root_method wanted, int threads)
@@ -125,14 +136,21 @@ static outcome measure(pd_root_method wanted, int threads)
 
     method = wanted;
     for (int i = 0; i < PAIRS; i++) {
-        o.one[i] = run(1);
-        o.all[i] = run(threads);
+        o.one[i] = run(1, &o.busy_one[i]);
+        o.all[i] = run(threads, &o.busy_all[i]);
         o.ratio[i] = o.one[i] / o.all[i];
     }
-    o.median = figure_quantile(o.ratio, PAIRS, 0.5);
-    figure_quantile(o.one, PAIRS, 0.5);
-    figure_quantile(o.all, PAIRS, 0.5);
     return o;
+}
+
+static double median(double *at) { return figure_quantile(at, PAIRS, 0.5); }
+
+static void print(const char *name, outcome *o, int threads)
+{
+    double middle = median(o->ratio);
+
+    printf("%s %.2f (%.2f to %.2f of %d pairs), %.2f s on 1 thread and %.2f s on %d, of processors %.2f s and %.2f s", name, middle, o->ratio[0],
+           o->ratio[PAIRS - 1], PAIRS, median(o->one) / 1e3, median(o->all) / 1e3, threads, median(o->busy_one) / 1e3, median(o->busy_all) / 1e3);
 }
 
 int main(int argc, char **argv)
@@ -155,10 +173,11 @@ int main(int argc, char **argv)
     if (find_root(weights.at, statistics.at, &report) != PD_OK) figure_stop("a root failed");
     newton = measure(PD_ROOT_NEWTON, cores);
     eigh = measure(PD_ROOT_EIGH, cores);
-    printf("%.3f\tnewton, condition %d, %d steps: median %.2f s on 1 thread, %.2f s on %d, ratios %.2f to %.2f of %d pairs; "
-           "eigh: %.2f s and %.2f s, ratio %.2f\n", newton.median, CONDITION, report.iterations, newton.one[PAIRS / 2] / 1e3,
-           newton.all[PAIRS / 2] / 1e3, cores, newton.ratio[0], newton.ratio[PAIRS - 1], PAIRS, eigh.one[PAIRS / 2] / 1e3,
-           eigh.all[PAIRS / 2] / 1e3, eigh.median);
+    printf("%.3f\tcondition %d; ", median(newton.ratio), CONDITION);
+    print("newton", &newton, cores);
+    printf(", %d steps each; ", report.iterations);
+    print("eigh", &eigh, cores);
+    printf("\n");
     for (int i = 0; i < ROOTS; i++) pd_optim_free(optims[i]);
     free(statistics.at);
     free(weights.at);
