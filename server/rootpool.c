@@ -13,7 +13,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-enum { NICENESS = 5 };
+enum { NICER = 5 };                /* than the daemon itself */
 
 /* Which root: numbers, which outlive what they name. No padding: hashed as bytes. */
 typedef struct root_key { uint32_t job, param, index; } root_key;
@@ -141,7 +141,9 @@ static entry *take_job(pd_rootpool *pool, uint32_t job)
 /* Roots may be late; the step may not: on Linux a thread has a priority of its own. One BLAS thread, and no team of this thread's own. */
 static void settle_down(void)
 {
-    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICENESS);
+    id_t self = (id_t)syscall(SYS_gettid);
+
+    setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + NICER);
     pd_blas_one_thread();
 }
 
