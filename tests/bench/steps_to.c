@@ -40,11 +40,15 @@ typedef struct arguments {
 
 static const contender *find(const char *name)
 {
-    for (size_t i = 1; i < sizeof contenders / sizeof *contenders; i++)
+    char   names[512] = "";
+    size_t used = 0;
+
+    for (size_t i = 1; i < sizeof contenders / sizeof *contenders; i++) {
         if (strcmp(contenders[i].name, name) == 0) return &contenders[i];
-    fprintf(stderr, "figure_steps_to: %s has no grid; there are:", name);
-    for (size_t i = 1; i < sizeof contenders / sizeof *contenders; i++) fprintf(stderr, " %s", contenders[i].name);
-    figure_stop("choose one of them");
+        used += (size_t)snprintf(names + used, sizeof names - used, " %s", contenders[i].name);
+        if (used >= sizeof names) break;
+    }
+    figure_stop("%s has no grid; there are:%s", name, names);
 }
 
 static int values(const struct axis *axis)
