@@ -58,16 +58,6 @@ static const pd_hyper shampoo_hypers[] = {
 
 /* ---- what a parameter's values mean ---- */
 
-static bool quantizes_statistics(const double *h)
-{
-    return h[MEMORY_REDUCTION] != 0 && h[REDUCTION_SCOPE] == SCOPE_ALL && h[SHARDED] == 0;
-}
-
-static bool graft_has_diagonal(const double *h)
-{
-    return h[GRAFT_TYPE] != GRAFT_SGD && h[GRAFT_TYPE] != GRAFT_SQRT_N;
-}
-
 static bool graft_is_normalized(const double *h)
 {
     return h[GRAFT_TYPE] == GRAFT_RMSPROP_NORMALIZED || h[GRAFT_TYPE] == GRAFT_ADAGRAD_NORMALIZED;
@@ -76,21 +66,6 @@ static bool graft_is_normalized(const double *h)
 static bool graft_is_clipped(const double *h)
 {
     return h[CLIP] > 0 && (h[GRAFT_TYPE] == GRAFT_RMSPROP || h[GRAFT_TYPE] == GRAFT_RMSPROP_NORMALIZED);
-}
-
-static pd_shape merged_shape(const pd_shape *shape, const double *h)
-{
-    return h[INTERPRET_SHAPES] != 0 ? pd_shape_merged(shape, (int64_t)h[BLOCK_SIZE]) : *shape;
-}
-
-static bool is_preconditioned(const pd_shape *shape, const double *h)
-{
-    return shape->rank > 0 && !pd_shape_exceeds(shape, (int64_t)h[SKIP_SIZE]);
-}
-
-static int root_order(const pd_plan *plan, const double *h)
-{
-    return h[EXPONENT_OVERRIDE] > 0 ? (int)h[EXPONENT_OVERRIDE] : 2 * plan->shape.rank;
 }
 
 static bool every(double interval, int64_t count)
@@ -111,139 +86,7 @@ static int shampoo_check(const pd_hypers *declared, const pd_hypers *now, pd_err
     return PD_OK;
 }
 
-/* ---- facts: the largest block of the model ---- */
-
 static const pd_fact shampoo_facts[] = { { "largest_block", PD_FOLD_MAX }, { NULL, PD_FOLD_MAX } };
-
-static void shampoo_survey(const pd_declaration *declaration, double *fact)
-{
-    const double *h = declaration->hypers.value;
-    int64_t elements = 0;
-    pd_shape merged;
-
-    fact[0] = 0;
-    if (pd_shape_elements(&declaration->shape, &elements) != PD_OK || elements == 0 || !is_preconditioned(&declaration->shape, h)) return;
-    merged = merged_shape(&declaration->shape, h);
-    fact[0] = (double)pd_shape_largest_side(&merged, (int64_t)h[BLOCK_SIZE]);
-}
-
-/* ---- plan ---- */
-
-/* Indices of the slots; -1 of those that a parameter does not have. */
-typedef struct layout {
-    int momentum, diagonal_momentum, diagonal_statistics;
-    int direction, errors, statistics;      /* preconditioned parameters alone; `statistics`: the first one's slots, `each` for every one */
-    int each;
-} layout;
-enum { STATISTIC, PRECONDITIONER, BASIS };  /* what a statistic's slots are */
-
-static layout layout_of(const pd_plan *plan, const double *h)
-{
-    layout slots = { .direction = -1, .errors = -1, .statistics = -1, .each = h[ROOT_METHOD] == PD_ROOT_TRACKED ? 3 : 2 };
-    int n = 0;
-
-    slots.momentum = n++;
-    slots.diagonal_momentum = h[GRAFT_TYPE] == GRAFT_SQRT_N ? -1 : n++;
-    slots.diagonal_statistics = graft_has_diagonal(h) ? n++ : -1;
-    if (plan->n_blocks == 0) return slots;
-    slots.direction = n++;
-    slots.errors = n++;
-    slots.statistics = n;
-    return slots;
-}
-
-static int slot_of(const layout *slots, int64_t statistic, int which)
-{
-    return slots->statistics + (int)statistic * slots->each + which;
-}
-
-static int plan_diagonals(pd_plan *plan, const pd_shape *declared, const double *h)
-{
-    pd_slot_spec momentum = { .name = "momentum", .number = -1, .shape = *declared };
-    pd_slot_spec diagonal = { .name = "diagonal_momentum", .number = -1, .shape = *declared };
-    pd_slot_spec statistics = { .name = "diagonal_statistics", .number = -1, .shape = *declared };
-
-    if (h[MEMORY_REDUCTION] != 0) momentum.storage = diagonal.storage = PD_STORE_INT8;
-    if (h[DIAGONAL_DTYPE] != 0) statistics.storage = PD_STORE_BF16;
-    if (pd_plan_slot(plan, &momentum) < 0) return PD_NO_MEMORY;
-    if (h[GRAFT_TYPE] != GRAFT_SQRT_N && pd_plan_slot(plan, &diagonal) < 0) return PD_NO_MEMORY;
-    if (graft_has_diagonal(h) && pd_plan_slot(plan, &statistics) < 0) return PD_NO_MEMORY;
-    return PD_OK;
-}
-
-static int plan_statistic(pd_plan *plan, const layout *slots, int64_t k, const double *h)
-{
-    int64_t side = pd_statistics_side(plan, k);
-    pd_slot_spec matrix = { .number = (int)k, .shape = { .rank = 2, .dim = { side, side } }, .identity = true, .block = (int)(k / plan->shape.rank) };
-    pd_slot_spec statistic = matrix, preconditioner = matrix, basis = matrix;
-    pd_task_spec task = { .block = (int)k, .n_inputs = slots->each - 1, .n_outputs = slots->each - 1 };
-
-    if (quantizes_statistics(h)) {
-        statistic.storage = preconditioner.storage = PD_STORE_INT16;
-        statistic.diagonal_apart = preconditioner.diagonal_apart = true;
-        statistic.blockwise = preconditioner.blockwise = true;
-    }
-    statistic.name = "statistics";
-    statistic.fill = (float)h[MATRIX_EPSILON];
-    statistic.symmetric = !quantizes_statistics(h);     /* rounded by columns it is not quite */
-    preconditioner.name = "preconditioners";
-    preconditioner.fill = 1;
-    basis.name = "eigenbasis";
-    task.input[0] = slot_of(slots, k, STATISTIC);
-    task.output[0] = slot_of(slots, k, PRECONDITIONER);
-    task.input[1] = task.output[1] = slot_of(slots, k, BASIS);
-    task.exponent = root_order(plan, h);
-    task.cost = pd_root_flops((pd_root_method)h[ROOT_METHOD], side, root_order(plan, h));
-    if (pd_plan_slot(plan, &statistic) < 0 || pd_plan_slot(plan, &preconditioner) < 0) return PD_NO_MEMORY;
-    if (slots->each > 2 && pd_plan_slot(plan, &basis) < 0) return PD_NO_MEMORY;
-    return pd_plan_task(plan, &task) < 0 ? PD_NO_MEMORY : PD_OK;
-}
-
-/* A unit's scratch memory: a gathered block, then what contraction takes, or a statistic's new term. The first block is the largest. */
-static void plan_work(pd_plan *plan, const double *h)
-{
-    int64_t products = pd_block_contract_scratch(&plan->shape, &plan->blocks[0]), side = pd_shape_largest_side(&plan->shape, (int64_t)h[BLOCK_SIZE]), view = 0;
-
-    if (quantizes_statistics(h) && side * side > products) products = side * side;
-    for (size_t b = 0; b < plan->n_blocks; b++) {       /* a smaller one may have to be gathered where the first is not */
-        int64_t floats = pd_block_view_scratch(&plan->shape, &plan->blocks[b]);
-        if (floats > view) view = floats;
-        for (int d = 0; d < plan->shape.rank; d++)      /* half a product for statistics, one for preconditioning */
-            plan->flops += 3.0 * (double)pd_block_elements(&plan->blocks[b], plan->shape.rank) * (double)plan->blocks[b].size[d];
-    }
-    plan->scratch_floats = (size_t)(view + products);
-}
-
-static int plan_blocks(pd_plan *plan, const pd_declaration *declaration, pd_error *err)
-{
-    const double *h = declaration->hypers.value;
-    layout slots;
-    int rc;
-
-    plan->shape = merged_shape(&declaration->shape, h);
-    if ((rc = pd_shape_check_blocks(declaration->name, &plan->shape, (int64_t)h[BLOCK_SIZE], err)) != PD_OK) return rc;
-    if ((rc = pd_plan_blocks(plan, (int64_t)h[BLOCK_SIZE])) != PD_OK) return rc;
-    slots = layout_of(plan, h);
-    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "direction", .number = -1, .shape = declaration->shape, .temporary = true, .in_after = true }) < 0)
-        return PD_NO_MEMORY;
-    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "inverse_pth_root_errors", .number = -1, .shape = { .rank = 1, .dim = { pd_statistics_count(plan) } } }) < 0)
-        return PD_NO_MEMORY;
-    for (int64_t k = 0; k < pd_statistics_count(plan); k++)
-        if ((rc = plan_statistic(plan, &slots, k, h)) != PD_OK) return rc;
-    plan_work(plan, h);
-    return PD_OK;
-}
-
-static int shampoo_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
-{
-    const double *h = declaration->hypers.value;
-    int rc = plan_diagonals(plan, &declaration->shape, h);
-
-    (void)fact;
-    plan->root_delay = h[ROOT_DELAY] < 0 ? PD_ROOT_READY : h[ROOT_DELAY] == 0 && h[SHARDED] != 0 ? 1 : (int)fmin(h[ROOT_DELAY], 1 << 30);
-    if (rc != PD_OK || plan->elements == 0 || !is_preconditioned(&declaration->shape, h)) return rc;
-    return plan_blocks(plan, declaration, err);
-}
 
 /* ---- roots ---- */
 
@@ -257,8 +100,8 @@ static int shampoo_task(pd_task_view *task)
 {
     const double *h = task->hyper;
     int64_t side = pd_statistics_side(task->plan, task->spec->block);
-    pd_root_want want = { .method = (pd_root_method)h[ROOT_METHOD], .p = root_order(task->plan, h), .epsilon = h[MATRIX_EPSILON],
-                          .padded_side = h[PADDING_COUPLING] != 0 ? (int64_t)task->fact[0] : 0, .padding = quantizes_statistics(h) ? 0 : 1,
+    pd_root_want want = { .method = (pd_root_method)h[ROOT_METHOD], .p = pd_shampoo_root_order(task->plan, h), .epsilon = h[MATRIX_EPSILON],
+                          .padded_side = h[PADDING_COUPLING] != 0 ? (int64_t)task->fact[0] : 0, .padding = pd_shampoo_quantizes_statistics(h) ? 0 : 1,
                           .most_error = h[FAILURE_THRESHOLD], .retries = (int)h[ROOT_RETRIES] };
     pd_root_report report = { 0 };
     pd_mat Q = { 0 };
@@ -279,12 +122,12 @@ static int shampoo_task(pd_task_view *task)
 static void shampoo_note(const pd_task_view *task, float *const *slot)
 {
     const double *h = task->hyper;
-    layout slots = layout_of(task->plan, h);
+    shampoo_layout slots = pd_shampoo_layout(task->plan, h);
     int64_t k = task->spec->block, side = pd_statistics_side(task->plan, k);
-    float *X = slot[slot_of(&slots, k, PRECONDITIONER)];
+    float *X = slot[pd_shampoo_slot(&slots, k, PRECONDITIONER)];
 
     if (task->error > 0 && (float)task->error != (float)h[FAILURE_THRESHOLD]) slot[slots.errors][k] = (float)task->error;
-    if (h[NAN_ROOTS_LEAK] == 0 || !isnan(task->error) || quantizes_statistics(h)) return;
+    if (h[NAN_ROOTS_LEAK] == 0 || !isnan(task->error) || pd_shampoo_quantizes_statistics(h)) return;
     for (int64_t i = 0; i < side * side; i++) X[i] = NAN;
 }
 
@@ -303,12 +146,12 @@ static void update_statistics(const pd_unit *unit, const pd_block_view *view, fl
 {
     const double *h = unit->hyper;
     const float w1 = (float)h[BETA2], w2 = h[BETA2] == 1 ? 1.0f : (float)(1 - h[BETA2]);
-    layout slots = layout_of(unit->plan, h);
+    shampoo_layout slots = pd_shampoo_layout(unit->plan, h);
 
     for (int d = 0; d < view->rank; d++) {
         int64_t side = view->size[d];
-        float *S = unit->slot[slot_of(&slots, unit->index * view->rank + d, STATISTIC)];
-        if (quantizes_statistics(h)) {
+        float *S = unit->slot[pd_shampoo_slot(&slots, unit->index * view->rank + d, STATISTIC)];
+        if (pd_shampoo_quantizes_statistics(h)) {
             pd_mat term = pd_mat_dense(scratch, side, side);
             pd_block_gram(term, 0, 1, view, d);
             pd_mirror(term);
@@ -336,15 +179,15 @@ static void block_direction(const pd_unit *unit)
 {
     const pd_plan *plan = unit->plan;
     const double *h = unit->hyper;
-    layout slots = layout_of(plan, h);
+    shampoo_layout slots = pd_shampoo_layout(plan, h);
     pd_block_view view = pd_block_look(unit->gradient, &plan->shape, unit->block, unit->scratch);
     float *scratch = unit->scratch + pd_block_view_scratch(&plan->shape, unit->block);
     float *X[PD_MAX_RANK];
 
     if (every(h[STATISTICS_INTERVAL], unit->count) && !shampoo_due(plan, h, unit->count)) update_statistics(unit, &view, scratch);
-    for (int d = 0; d < view.rank; d++) X[d] = unit->slot[slot_of(&slots, unit->index * view.rank + d, PRECONDITIONER)];
+    for (int d = 0; d < view.rank; d++) X[d] = unit->slot[pd_shampoo_slot(&slots, unit->index * view.rank + d, PRECONDITIONER)];
     unit->partial[OF_DIRECTION] = pd_block_contract(unit->slot[slots.direction], &plan->shape, unit->block, &view, X, scratch, pd_squares);
-    if (!graft_has_diagonal(h)) unit->partial[OF_GRAFT] = pd_block_view_sum(&view, h[GRAFT_TYPE] == GRAFT_SGD ? pd_squares : pd_sign_squares);
+    if (!pd_shampoo_graft_has_diagonal(h)) unit->partial[OF_GRAFT] = pd_block_view_sum(&view, h[GRAFT_TYPE] == GRAFT_SGD ? pd_squares : pd_sign_squares);
 }
 
 static bool no_blocks(const pd_plan *plan, const double *h, int64_t count)
@@ -391,7 +234,7 @@ static float clip_of(const pd_unit *unit)
 
 static float *diagonal_of(const pd_unit *unit)
 {
-    layout slots = layout_of(unit->plan, unit->hyper);
+    shampoo_layout slots = pd_shampoo_layout(unit->plan, unit->hyper);
     return slots.diagonal_statistics < 0 ? NULL : unit->slot[slots.diagonal_statistics] + unit->first;
 }
 
@@ -408,7 +251,7 @@ static void graft(const pd_unit *unit)
 static bool no_graft(const pd_plan *plan, const double *h, int64_t count)
 {
     (void)count;
-    return plan->n_blocks > 0 && !graft_has_diagonal(h);
+    return plan->n_blocks > 0 && !pd_shampoo_graft_has_diagonal(h);
 }
 
 static void clipped_norm(const pd_unit *unit)
@@ -437,7 +280,7 @@ static double graft_squares(const pd_unit *unit)
 static void move(const pd_unit *unit)
 {
     const double *h = unit->hyper;
-    layout slots = layout_of(unit->plan, h);
+    shampoo_layout slots = pd_shampoo_layout(unit->plan, h);
     bool own = unit->plan->n_blocks > 0;
     double squares = graft_squares(unit);
     shampoo_move m = {
@@ -460,8 +303,8 @@ const pd_row pd_scalable_shampoo = {
     .hypers = shampoo_hypers,
     .facts  = shampoo_facts,
     .check  = shampoo_check,
-    .survey = shampoo_survey,
-    .plan   = shampoo_plan,
+    .survey = pd_shampoo_survey,
+    .plan   = pd_shampoo_plan,
     .phases = {
         [PHASE_STATISTICS]   = { .name = "statistics", .kind = PD_BLOCKS, .run = block_statistics, .skip = no_statistics_for_roots },
         [PHASE_NORM]         = { .name = "gradient norm", .kind = PD_RANGES, .run = gradient_norm, .fold = { PD_FOLD_SUM }, .skip = no_gradient_norm },

@@ -1,9 +1,10 @@
-/* scalable_shampoo.h - inside of the optimizer scalable_shampoo: shared by its two files, and by its test. */
+/* scalable_shampoo.h - inside of the optimizer scalable_shampoo: shared by its files (scalable_shampoo.c: the row; shampoo_plan.c;
+ * shampoo_move.c), and by its test. */
 #ifndef PD_SCALABLE_SHAMPOO_H
 #define PD_SCALABLE_SHAMPOO_H
 
 #include "graft.h"
-#include "row.h"
+#include "plan.h"
 
 /* Hyperparameters, in this order. */
 enum {
@@ -13,6 +14,27 @@ enum {
 };
 enum { GRAFT_SGD, GRAFT_ADAGRAD, GRAFT_RMSPROP, GRAFT_RMSPROP_NORMALIZED, GRAFT_SQRT_N, GRAFT_ADAGRAD_NORMALIZED };
 enum { SCOPE_ALL, SCOPE_MOMENTUM };
+
+/* ---- shampoo_plan.c; `h`: values by hyperparameter ---- */
+
+/* Indices of the slots; -1 of those that a parameter does not have. */
+typedef struct shampoo_layout {
+    int momentum, diagonal_momentum, diagonal_statistics;
+    int direction, errors, statistics;      /* preconditioned parameters alone; `statistics`: the first one's slots, `each` for every one */
+    int each;
+} shampoo_layout;
+enum { STATISTIC, PRECONDITIONER, BASIS };  /* what a statistic's slots are */
+
+shampoo_layout pd_shampoo_layout(const pd_plan *plan, const double *h);
+int  pd_shampoo_slot(const shampoo_layout *slots, int64_t statistic, int which);
+bool pd_shampoo_quantizes_statistics(const double *h);
+bool pd_shampoo_graft_has_diagonal(const double *h);
+int  pd_shampoo_root_order(const pd_plan *plan, const double *h);
+/* The row's survey (one fact: the largest side of a block) and plan. */
+void pd_shampoo_survey(const pd_declaration *declaration, double *fact);
+int  pd_shampoo_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);
+
+/* ---- shampoo_move.c ---- */
 
 /* The last pass of a step over n elements: from gradient and direction by both momenta to the weights. */
 typedef struct shampoo_move {

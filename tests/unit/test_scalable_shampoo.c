@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "block_products.h"
+#include "oom.h"
 #include "optim.h"
 #include "partition.h"
 #include "shampoo.h"
@@ -464,6 +466,69 @@ static void errors_of_roots_stay_where_the_new_one_is_none(void **state)
     run_end(&r);
 }
 
+/* ---- memory that there is not ---- */
+
+/* Large blocks are used where they lie, those at the edge are gathered. */
+static void every_block_has_the_scratch_memory_that_it_takes(void **state)
+{
+    static const pd_shape shapes[] = { { 2, { 360, 301 } }, { 2, { 190, 400 } }, { 3, { 30, 50, 40 } }, { 3, { 64, 64, 9 } } };
+    static const char *const kinds[] = { "block_size=200", "block_size=185", "block_size=40", "block_size=200 best_effort_memory_usage_reduction=yes" };
+
+    (void)state;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+            pd_declaration param = { .name = "w", .shape = shapes[s], .hypers = shampoo_hypers(kinds[k]) };
+            pd_plan plan;
+            assert_int_equal(pd_plan_make(&plan, &param, (double[PD_MAX_FACTS]){ 200 }, NULL), PD_OK);
+            assert_true(plan.n_blocks > 0);
+            for (size_t b = 0; b < plan.n_blocks; b++)
+                assert_true(pd_block_view_scratch(&plan.shape, &plan.blocks[b]) + pd_block_contract_scratch(&plan.shape, &plan.blocks[b]) <= (int64_t)plan.scratch_floats);
+            pd_plan_free(&plan);
+        }
+}
+
+static void out_of_memory_is_told_and_leaves_nothing(void **state)
+{
+    pd_declaration param = { .name = "w", .shape = { 2, { 9, 6 } }, .hypers = shampoo_hypers("block_size=4 graft_type=RMSPROP best_effort_memory_usage_reduction=yes") };
+    int64_t n;
+
+    (void)state;
+    for (n = 0;; n++) {
+        pd_model *model = NULL;
+        int rc;
+        oom_arm(n);
+        rc = pd_model_new(&model, &param, 1, 1, NULL);
+        if (!oom_disarm()) {
+            assert_int_equal(rc, PD_OK);
+            pd_model_free(model);
+            break;
+        }
+        assert_int_equal(rc, PD_NO_MEMORY);
+    }
+    assert_true(n > 10);
+}
+
+/* No memory for a root: it failed, the last one stays, and the step is taken. */
+static void a_root_without_memory_is_a_root_that_failed(void **state)
+{
+    bool hit = true;
+
+    (void)state;
+    for (int64_t n = 0; hit; n++) {
+        run r = run_of(&(pd_shape){ 2, { 6, 5 } }, "block_size=8", 0);
+        pd_error err;
+        int rc;
+        run_begin(&r);
+        run_draw(&r);
+        oom_arm(n);
+        rc = pd_model_step(r.model, &(pd_step_io){ .gradient = r.gradient[0], .before = r.weights[0], .after = r.weights[0] }, &err);
+        hit = oom_disarm();
+        assert_true(rc == PD_OK || (rc == PD_NO_MEMORY && n == 0));
+        assert_true(all_finite(r.weights[0], 30));
+        run_end(&r);
+    }
+}
+
 /* ---- refusals ---- */
 
 static void assert_refused(const char *name, const char *value, const char *part_of_text)
@@ -523,6 +588,9 @@ int main(void)
         cmocka_unit_test(a_nan_root_destroys_the_last_one_where_that_defect_is_wanted),
         cmocka_unit_test(norms_are_those_of_float32),
         cmocka_unit_test(errors_of_roots_stay_where_the_new_one_is_none),
+        cmocka_unit_test(every_block_has_the_scratch_memory_that_it_takes),
+        cmocka_unit_test(out_of_memory_is_told_and_leaves_nothing),
+        cmocka_unit_test(a_root_without_memory_is_a_root_that_failed),
         cmocka_unit_test(values_out_of_range_are_refused_by_name),
         cmocka_unit_test(a_matrix_too_large_to_address_is_refused_at_declaration),
     };
