@@ -13,7 +13,9 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-enum { NICER = 5 };                /* than the daemon itself */
+/* Than the daemon itself: a tenth of a core that the step wants too, all of one that nobody wants. Much nicer, and roots would never be done where other
+ * programs are busy. */
+enum { NICER = 10 };
 
 /* Which root: numbers, which outlive what they name. No padding: hashed as bytes. */
 typedef struct root_key { uint32_t job, param, index; } root_key;

@@ -260,7 +260,7 @@ static void task_lines(pd_table *table, const pd_plan *plan, const pd_groups *ta
 /* "in the same step", "from 20 steps later on" */
 static void when_used(char text[64], const pd_plan *plan)
 {
-    if (plan->root_delay == PD_ROOT_READY) snprintf(text, 64, "as soon as they are ready");
+    if (plan->root_delay == PD_ROOT_READY) snprintf(text, 64, "as soon as they are ready: not the same bits in every run");
     else if (plan->root_delay == 0) snprintf(text, 64, "in the same step");
     else snprintf(text, 64, "from %d step%s later on", plan->root_delay, plan->root_delay > 1 ? "s" : "");
 }

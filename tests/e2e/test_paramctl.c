@@ -216,9 +216,9 @@ static void a_job_shows_its_parameters_and_workers(void **state)
 
 /* ---- roots ---- */
 
-enum { SIDE = 40, MATRICES = 2 };
+enum { SIDE = 96, MATRICES = 2, ROOTS = 2 * (SIDE / 8) * (SIDE / 8) };
 
-/* A worker of a job of one, with two matrices in 25 blocks each, and a vector; takes `steps` steps. */
+/* A worker of a job of one, with two matrices in 144 blocks each, whose roots take several pages, and a vector; takes `steps` steps. */
 static pd_client *train_with_roots(const char *job, int steps)
 {
     static const char *const rules[] = { "b sgd", "* scalable_shampoo block_size=8 learning_rate=0.1 root_method=eigh preconditioning_compute_steps=2", NULL };
@@ -255,8 +255,8 @@ static void roots_are_listed_with_error_age_and_cost(void **state)
     assert_int_equal(paramctl("roots rooted --json"), 0);
     answer = parsed();
     list = json_object_get(answer, "roots");
-    assert_int_equal(json_array_size(list), 2 * MATRICES * 25);                 /* two sides of each block */
-    root = json_array_get(list, 2 * 25 + 1);
+    assert_int_equal(json_array_size(list), MATRICES * ROOTS);                  /* two sides of each block */
+    root = json_array_get(list, ROOTS + 1);
     assert_string_equal(json_string_value(json_object_get(root, "param")), "layer/1");
     assert_string_equal(json_string_value(json_object_get(root, "root")), "preconditioners.1");
     assert_int_equal(json_integer_value(json_array_get(json_object_get(root, "shape"), 0)), 8);
@@ -267,7 +267,7 @@ static void roots_are_listed_with_error_age_and_cost(void **state)
     assert_true(json_real_value(json_object_get(root, "kept_error")) > 0 && json_real_value(json_object_get(root, "kept_error")) < 0.1);
     json_decref(answer);
     assert_int_equal(paramctl("roots rooted '*/0'"), 0);
-    assert_says("preconditioners.49");
+    assert_says("preconditioners.287");
     assert_says("(8, 8)");
     assert_null(strstr(output, "layer/1"));
     assert_int_equal(paramctl("roots rooted b"), 0);
@@ -286,9 +286,9 @@ static void parameters_show_the_errors_that_are_kept_of_their_roots(void **state
     answer = parsed();
     param = json_array_get(json_object_get(answer, "params"), 1);
     errors = json_object_get(param, "inverse_pth_root_errors");
-    assert_int_equal(json_integer_value(json_object_get(param, "roots")), 50);
-    assert_int_equal(json_array_size(errors), 50);
-    for (size_t i = 0; i < 50; i++) assert_true(json_real_value(json_array_get(errors, i)) <= json_real_value(json_object_get(param, "root_error")));
+    assert_int_equal(json_integer_value(json_object_get(param, "roots")), ROOTS);
+    assert_int_equal(json_array_size(errors), ROOTS);
+    for (size_t i = 0; i < ROOTS; i++) assert_true(json_real_value(json_array_get(errors, i)) <= json_real_value(json_object_get(param, "root_error")));
     assert_true(json_real_value(json_object_get(param, "root_error")) > 0);
     assert_null(json_object_get(json_array_get(json_object_get(answer, "params"), 2), "inverse_pth_root_errors"));
     json_decref(answer);
@@ -298,7 +298,7 @@ static void parameters_show_the_errors_that_are_kept_of_their_roots(void **state
     assert_int_equal(paramctl("params errors --verbose"), 0);
     assert_says("layer/1: inverse_pth_root_errors ");
     assert_int_equal(paramctl("jobs"), 0);
-    assert_says("200/200");
+    assert_says("1152/1152");
     pd_client_leave(client, NULL);
     pd_client_close(client);
 }

@@ -225,7 +225,7 @@ static void its_threads_are_nicer_and_have_no_team(void **state)
 
     submit(pool, optim, 0);
     collect(done, &optim, 1);
-    assert_int_equal(atomic_load(&niceness), mine + 5 < 19 ? mine + 5 : 19);
+    assert_int_equal(atomic_load(&niceness), mine + 10 < 19 ? mine + 10 : 19);
     assert_int_equal(atomic_load(&team), 1);
     assert_int_equal(getpriority(PRIO_PROCESS, 0), mine);
     pd_rootpool_stop(pool);
