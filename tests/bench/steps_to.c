@@ -235,7 +235,7 @@ static void write_json(const side sides[2], const char *path)
 
 static void draw(const side sides[2], const char *path)
 {
-    static const char subtitle[] = "784-256-128-10 classifier of Fashion-MNIST, 256 images a step, 8 epochs; both tuned over grids of equal size";
+    static const char subtitle[] = "784-256-128-10 classifier of Fashion-MNIST, 256 images a step, 8 epochs; both tuned alike";
     compare_side drawn[2] = { 0 };
     pd_error err = { 0 };
 
