@@ -1,7 +1,6 @@
 /* Plays every recorded run of Google's Distributed Shampoo in $PARAMD_GOLDEN/google_shampoo, with the optimizer library and through a
  * daemon: one test a trace. Each parameter's weights may differ from the recorded ones by 10 times the trace's own noise and 1e-6, relative to their norm; recorded state by what
  * replay_state.h says. */
-#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,9 +11,8 @@
 #include <cmocka.h>
 
 #include "daemon.h"
+#include "golden.h"
 #include "replay.h"
-
-enum { MOST_TRACES = 128 };
 
 static test_daemon *server;
 
@@ -43,40 +41,20 @@ static void agrees_with_upstream(void **state)
     play(*state, &(pd_replay_options){ .server = server->url, .timeout = patient(10) });
 }
 
-static int safetensors_only(const struct dirent *entry)
+static int start_server(void **state)
 {
-    size_t length = strlen(entry->d_name);
-    return length > 12 && strcmp(entry->d_name + length - 12, ".safetensors") == 0;
+    (void)state;
+    server = daemon_start(NULL);
+    return 0;
+}
+
+static int stop_server(void **state)
+{
+    (void)state;
+    return daemon_stop(server, patient(10));
 }
 
 int main(void)
 {
-    static char paths[MOST_TRACES][1024];
-    struct CMUnitTest tests[MOST_TRACES];
-    const char *golden = getenv("PARAMD_GOLDEN");
-    char folder[512];
-    struct dirent **entries;
-    int found, n = 0, failed;
-
-    snprintf(folder, sizeof folder, "%s/google_shampoo", golden != NULL ? golden : "");
-    if (golden == NULL || (found = scandir(folder, &entries, safetensors_only, alphasort)) < 0) {
-        printf("skipped: no traces in %s (PARAMD_GOLDEN)\n", folder);
-        return 77;
-    }
-    for (int i = 0; i < found; i++) {
-        if (n < MOST_TRACES) {
-            snprintf(paths[n], sizeof paths[n], "%s/%s", folder, entries[i]->d_name);
-            tests[n] = (struct CMUnitTest){ .name = paths[n], .test_func = agrees_with_upstream, .initial_state = paths[n] };
-            n++;
-        }
-        free(entries[i]);
-    }
-    free(entries);
-    if (n == 0) {
-        printf("failed: there is no trace in %s\n", folder);
-        return 1;
-    }
-    server = daemon_start(NULL);
-    failed = _cmocka_run_group_tests("scalable_shampoo", tests, (size_t)n, NULL, NULL);
-    return daemon_stop(server, patient(10)) == 0 ? failed : 1;
+    return golden_folder("google_shampoo", agrees_with_upstream, NULL, start_server, stop_server);
 }

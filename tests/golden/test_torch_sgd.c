@@ -1,6 +1,5 @@
 /* Replays every recorded run of torch.optim.SGD in $PARAMD_GOLDEN/torch_optim through the optimizer library: one test a trace. Each parameter's
  * weights may differ from the recorded ones by 10 times the trace's own noise (float32 against float64) and 1e-6, relative to their norm. */
-#include <dirent.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,9 +12,10 @@
 #include <jansson.h>
 
 #include "paramd/optim.h"
+#include "golden.h"
 #include "safetensors.h"
 
-enum { MOST_PARAMS = 16, MOST_TRACES = 64 };
+enum { MOST_PARAMS = 16 };
 
 typedef struct trace {
     void           *bytes;
@@ -192,37 +192,7 @@ static bool is_of_sgd(const char *path)
     return yes;
 }
 
-static int safetensors_only(const struct dirent *entry)
-{
-    size_t length = strlen(entry->d_name);
-    return length > 12 && strcmp(entry->d_name + length - 12, ".safetensors") == 0;
-}
-
 int main(void)
 {
-    static char paths[MOST_TRACES][1024];
-    struct CMUnitTest tests[MOST_TRACES];
-    const char *golden = getenv("PARAMD_GOLDEN");
-    char folder[512];
-    struct dirent **entries;
-    int found, n = 0;
-
-    snprintf(folder, sizeof folder, "%s/torch_optim", golden != NULL ? golden : "");
-    if (golden == NULL || (found = scandir(folder, &entries, safetensors_only, alphasort)) < 0) {
-        printf("skipped: no traces in %s (PARAMD_GOLDEN)\n", folder);
-        return 77;
-    }
-    for (int i = 0; i < found; i++) {
-        if (n < MOST_TRACES) snprintf(paths[n], sizeof paths[n], "%s/%s", folder, entries[i]->d_name);
-        free(entries[i]);
-        if (n >= MOST_TRACES || !is_of_sgd(paths[n])) continue;
-        tests[n] = (struct CMUnitTest){ .name = paths[n], .test_func = agrees_with_torch, .initial_state = paths[n] };
-        n++;
-    }
-    free(entries);
-    if (n == 0) {
-        printf("failed: none of the traces in %s is of SGD\n", folder);
-        return 1;
-    }
-    return _cmocka_run_group_tests("torch.optim.SGD", tests, (size_t)n, NULL, NULL);
+    return golden_folder("torch_optim", agrees_with_torch, is_of_sgd, NULL, NULL);
 }

@@ -1,9 +1,14 @@
 #include "golden.h"
 
+#include <dirent.h>
+#include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 static void give_up(const char *what)
 {
@@ -90,4 +95,40 @@ int64_t golden_int(const json_t *entry, const char *key)
 double golden_real(const json_t *entry, const char *key)
 {
     return json_number_value(json_object_get(entry, key));
+}
+
+enum { MOST_TRACES = 256 };
+
+static int safetensors_only(const struct dirent *entry)
+{
+    size_t length = strlen(entry->d_name);
+    return length > 12 && strcmp(entry->d_name + length - 12, ".safetensors") == 0;
+}
+
+int golden_folder(const char *system, void (*judge)(void **state), bool (*wanted)(const char *path), int (*setup)(void **state),
+                  int (*teardown)(void **state))
+{
+    static char paths[MOST_TRACES][1024];
+    struct CMUnitTest tests[MOST_TRACES];
+    const char *golden = getenv("PARAMD_GOLDEN");
+    char folder[512];
+    struct dirent **entries;
+    int found, n = 0;
+
+    snprintf(folder, sizeof folder, "%s/%s", golden != NULL ? golden : "", system);
+    if (golden == NULL || (found = scandir(folder, &entries, safetensors_only, alphasort)) < 0) {
+        printf("skipped: no traces in %s (PARAMD_GOLDEN)\n", folder);
+        return 77;
+    }
+    for (int i = 0; i < found; i++) {
+        if (n < MOST_TRACES) snprintf(paths[n], sizeof paths[n], "%s/%s", folder, entries[i]->d_name);
+        free(entries[i]);
+        if (n >= MOST_TRACES || (wanted != NULL && !wanted(paths[n]))) continue;
+        tests[n] = (struct CMUnitTest){ .name = paths[n], .test_func = judge, .initial_state = paths[n] };
+        n++;
+    }
+    free(entries);
+    if (n > 0) return _cmocka_run_group_tests(system, tests, (size_t)n, setup, teardown);
+    printf("failed: there is no trace for this test in %s\n", folder);
+    return 1;
 }
