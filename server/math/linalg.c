@@ -95,10 +95,10 @@ void pd_gemm_half(pd_mat S, float alpha, pd_mat A, pd_turn a, pd_mat B, pd_turn 
     pd_gemm_half((pd_mat){ S.at + top * S.stride + top, rest, rest, S.stride }, alpha, below, a, cols_from(B, b, top, rest), b);
 }
 
-/* One of the two passes over S strides down columns: in squares that stay in the first-level cache. */
+/* One of the two passes over S strides down columns: in squares whose rows, a power of 2 apart, still share a set of the first-level cache. */
 void pd_mirror(pd_mat S)
 {
-    enum { SIDE = 32 };
+    enum { SIDE = 8 };
 
     assert(S.rows == S.cols);
     for (int64_t top = 0; top < S.rows; top += SIDE) {

@@ -85,12 +85,14 @@ static void lower_half(double *C, const double *A, const double *B, int n, int f
 /* In squares, as pd_mirror does. */
 static void mirror(double *C, int64_t n)
 {
-    enum { SIDE = 16 };
+    enum { SIDE = 4 };
 
-    for (int64_t top = 0; top < n; top += SIDE)
+    for (int64_t top = 0; top < n; top += SIDE) {
+        int64_t bottom = top + SIDE < n ? top + SIDE : n;
         for (int64_t left = 0; left <= top; left += SIDE)
-            for (int64_t i = top; i < n && i < top + SIDE; i++)
-                for (int64_t j = left; j < i && j < left + SIDE; j++) C[j * n + i] = C[i * n + j];
+            for (int64_t j = left; j < left + SIDE && j < bottom; j++)
+                for (int64_t i = j < top ? top : j + 1; i < bottom; i++) C[j * n + i] = C[i * n + j];
+    }
 }
 
 /* Gives A B in a matrix taken from the spare ones. */
