@@ -151,8 +151,7 @@ static int make_plan(const pd_forecast *f, pd_kind *kind, const pd_shape_entry *
     int rc = pd_plan_make(&kind->plan, &declaration, f->fact[kind->rule - f->rules], &why);
 
     if (rc == PD_OK) return PD_OK;
-    return entry->line > 0 ? pd_fail(err, rc, "line %" PRId64 ", parameter %.200s: %.240s", entry->line, entry->name, why.text)
-                           : pd_fail(err, rc, "parameter %.200s: %.240s", entry->name, why.text);
+    return entry->line > 0 ? pd_fail(err, rc, "line %" PRId64 ", %.460s", entry->line, why.text) : pd_fail(err, rc, "%s", why.text);
 }
 
 static int measure(pd_kind *kind)

@@ -136,14 +136,19 @@ static const char *wanted(const pd_hyper *hyper, char *text, size_t size)
     return "";
 }
 
+/* Names those that fit, whole; a rule's text and what it is about come before it. */
 static int no_such_hyper(const pd_row *row, const char *name, pd_error *err)
 {
-    char list[384] = "";
+    static const char more[] = ", ...";
+    char list[180] = "";
     size_t used = 0;
 
-    for (int i = 0; row->hypers[i].name != NULL && used < sizeof list; i++)
-        used += (size_t)snprintf(list + used, sizeof list - used, i > 0 ? ", %s" : "%s", row->hypers[i].name);
-    return pd_fail(err, PD_NOT_FOUND, "%s has no hyperparameter %.64s; it has: %s", row->name, name, list);
+    for (int i = 0; row->hypers[i].name != NULL; i++) {
+        bool fits = used + strlen(", ") + strlen(row->hypers[i].name) + sizeof more <= sizeof list;
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", fits && i > 0 ? ", " : "", fits ? row->hypers[i].name : more);
+        if (!fits) break;
+    }
+    return pd_fail(err, PD_NOT_FOUND, "%s has no hyperparameter %.64s; it has: %s (paramctl optimizers %s)", row->name, name, list, row->name);
 }
 
 static bool is_outside(const pd_hyper *hyper, double value)

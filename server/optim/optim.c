@@ -107,14 +107,16 @@ static int build(pd_optim *optim, const pd_declaration *declaration, const doubl
 int pd_optim_new(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_error *err)
 {
     pd_optim *optim = calloc(1, sizeof *optim);
-    int rc = optim == NULL ? PD_NO_MEMORY : build(optim, declaration, fact, err);
+    pd_error why = { 0 };
+    int rc = optim == NULL ? PD_NO_MEMORY : build(optim, declaration, fact, &why);
 
     if (rc == PD_OK) {
         *out = optim;
         return PD_OK;
     }
     pd_optim_free(optim);
-    return rc == PD_NO_MEMORY ? pd_fail(err, rc, "parameter %s: no memory for the optimizer's state", declaration->name) : rc;
+    if (rc == PD_NO_MEMORY) return pd_fail(err, rc, "parameter %.160s: no memory for the optimizer's state", declaration->name);
+    return pd_fail(err, rc, "%s", why.text);
 }
 
 void pd_optim_free(pd_optim *optim)

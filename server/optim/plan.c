@@ -143,23 +143,32 @@ int64_t pd_plan_own_bytes(const pd_plan *plan)
     return (int64_t)(plan->n_blocks * sizeof *plan->blocks + slots + tasks);
 }
 
-int pd_plan_make(pd_plan *plan, const pd_declaration *declaration, const double *fact, pd_error *err)
+static int fill(pd_plan *plan, const pd_declaration *declaration, const double *fact, pd_error *err)
 {
     const pd_row *row = declaration->hypers.row;
+    const pd_shape *shape = &declaration->shape;
     char text[192];
     int rc;
 
-    memset(plan, 0, sizeof *plan);
     if (row->check != NULL && (rc = row->check(&declaration->hypers, &declaration->hypers, err)) != PD_OK) return rc;
-    if (pd_shape_elements(&declaration->shape, &plan->elements) != PD_OK)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: a shape of %d dimensions %s is not possible", declaration->name,
-                       declaration->shape.rank, declaration->shape.rank < 0 || declaration->shape.rank > PD_MAX_RANK ? "" :
-                       pd_shape_text(&declaration->shape, text, sizeof text));
-    plan->shape = declaration->shape;
+    if (pd_shape_elements(shape, &plan->elements) != PD_OK)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a shape of %d dimensions %s is not possible", shape->rank,
+                       shape->rank < 0 || shape->rank > PD_MAX_RANK ? "" : pd_shape_text(shape, text, sizeof text));
+    plan->shape = *shape;
     plan->range_elements = PD_RANGE_ELEMENTS;
-    if ((rc = row->plan(declaration, fact, plan, err)) != PD_OK) {
+    return row->plan(declaration, fact, plan, err);
+}
+
+int pd_plan_make(pd_plan *plan, const pd_declaration *declaration, const double *fact, pd_error *err)
+{
+    const pd_row *row = declaration->hypers.row;
+    pd_error why = { 0 };
+    int rc;
+
+    memset(plan, 0, sizeof *plan);
+    if ((rc = fill(plan, declaration, fact, &why)) != PD_OK) {
         pd_plan_free(plan);
-        return rc == PD_NO_MEMORY ? pd_fail(err, rc, "parameter %s: out of memory", declaration->name) : rc;
+        return pd_fail(err, rc, "parameter %.160s: %.300s", declaration->name, rc == PD_NO_MEMORY ? "out of memory for its plan" : why.text);
     }
     assert(plan->range_elements > 0 && plan->root_delay >= PD_ROOT_READY);
     assert(plan->n_tasks == 0 || (row->task != NULL && row->due != NULL));

@@ -5,7 +5,7 @@
 #include "row.h"
 
 /* Makes the plan of a declaration, without any state: what pd_optim_new does first, and how a limit on bytes is checked before
- * memory is asked for. Fills *plan; pd_plan_free it. After an error it is empty.
+ * memory is asked for. Fills *plan; pd_plan_free it. After an error it is empty, and the text begins with the parameter's name.
  * PD_INVALID_ARGUMENT: hyperparameters or a shape that the row refuses. PD_NO_MEMORY. */
 int pd_plan_make(pd_plan *plan, const pd_declaration *declaration, const double *fact, pd_error *err);
 void pd_plan_free(pd_plan *plan);       /* frees the arrays, not the struct; accepts an empty plan */

@@ -140,7 +140,7 @@ static int plan_blocks(pd_plan *plan, const pd_declaration *declaration, pd_erro
     int rc;
 
     plan->shape = merged_shape(&declaration->shape, h);
-    if ((rc = pd_shape_check_blocks(declaration->name, &plan->shape, (int64_t)h[BLOCK_SIZE], err)) != PD_OK) return rc;
+    if ((rc = pd_shape_check_blocks(&plan->shape, (int64_t)h[BLOCK_SIZE], err)) != PD_OK) return rc;
     if ((rc = pd_plan_blocks(plan, (int64_t)h[BLOCK_SIZE])) != PD_OK) return rc;
     slots = pd_shampoo_layout(plan, h);
     if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "direction", .number = -1, .shape = declaration->shape, .temporary = true, .in_after = true }) < 0)

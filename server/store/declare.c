@@ -147,12 +147,10 @@ static uint64_t root_bytes(const pd_plan *plan)
 static int need_of_plan(const pd_declaration *decl, const double *fact, need *n, pd_error *err)
 {
     pd_plan plan;
-    pd_error why;
     int64_t thread;
     int rc;
 
-    if ((rc = pd_plan_make(&plan, decl, fact, &why)) != PD_OK)
-        return pd_fail(err, rc, "parameter %.160s: %.300s", decl->name, rc == PD_NO_MEMORY ? "out of memory for its plan" : why.text);
+    if ((rc = pd_plan_make(&plan, decl, fact, err)) != PD_OK) return rc;
     rc = pd_plan_thread_bytes(&plan, &thread);
     n->state = plus((uint64_t)pd_plan_state_bytes(&plan), (uint64_t)pd_plan_own_bytes(&plan));
     n->roots = root_bytes(&plan);
@@ -228,12 +226,9 @@ static int make_optims(pd_job *job, const pd_planning *planning, pd_error *err)
 {
     for (uint32_t i = 0; i < job->n_params; i++) {
         pd_param *param = &job->params[i];
-        pd_error why;
-        int rc = pd_optim_new(&param->optim, &planning->decls[i], planning->facts[rule_index(job, param)], &why);
-        if (rc == PD_OK) rc = pd_roots_prepare(param);
-        if (rc != PD_OK)
-            return pd_fail(err, rc, "parameter %.160s: %.300s", param->name, 
-                           rc == PD_NO_MEMORY ? "out of memory for its optimizer's state" : why.text);
+        int rc = pd_optim_new(&param->optim, &planning->decls[i], planning->facts[rule_index(job, param)], err);
+        if (rc != PD_OK) return rc;
+        if (pd_roots_prepare(param) != PD_OK) return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for what is said of its roots", param->name);
     }
     return PD_OK;
 }
