@@ -132,14 +132,22 @@ pd_table *pd_table_new(const char *titles)
     return table;
 }
 
+/* Gives; NULL: out of memory. */
+static char *formatted(const char *format, va_list args)
+{
+    char *text;
+
+    return vasprintf(&text, format, args) < 0 ? NULL : text;
+}
+
 void pd_table_cell(pd_table *table, const char *format, ...)
 {
-    char *text = NULL;
+    char *text;
     va_list args;
 
     if (table == NULL) return;
     va_start(args, format);
-    if (vasprintf(&text, format, args) < 0) text = NULL;
+    text = formatted(format, args);
     va_end(args);
     append(table, text);
 }
@@ -147,12 +155,12 @@ void pd_table_cell(pd_table *table, const char *format, ...)
 /* A row whose other cells are NULL. */
 void pd_table_line(pd_table *table, const char *format, ...)
 {
-    char *text = NULL;
+    char *text;
     va_list args;
 
     if (table == NULL) return;
     va_start(args, format);
-    if (vasprintf(&text, format, args) < 0) text = NULL;
+    text = formatted(format, args);
     va_end(args);
     if (text != NULL) make_printable(text);
     else table->failed = true;
