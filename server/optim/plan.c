@@ -156,6 +156,7 @@ static int fill(pd_plan *plan, const pd_declaration *declaration, const double *
                        shape->rank < 0 || shape->rank > PD_MAX_RANK ? "" : pd_shape_text(shape, text, sizeof text));
     plan->shape = *shape;
     plan->range_elements = PD_RANGE_ELEMENTS;
+    plan->errors_slot = -1;
     return row->plan(declaration, fact, plan, err);
 }
 
@@ -171,6 +172,7 @@ int pd_plan_make(pd_plan *plan, const pd_declaration *declaration, const double 
         return pd_fail(err, rc, "parameter %.160s: %.300s", declaration->name, rc == PD_NO_MEMORY ? "out of memory for its plan" : why.text);
     }
     assert(plan->range_elements > 0 && plan->root_delay >= PD_ROOT_READY);
+    assert(plan->errors_slot < 0 || (size_t)plan->errors_slot < plan->n_slots);
     assert(plan->n_tasks == 0 || (row->task != NULL && row->due != NULL));
     return PD_OK;
 }

@@ -79,7 +79,7 @@ typedef struct pd_task_spec {
 #define PD_ROOT_READY (-1)                  /* root_delay: adopt as soon as it is there; which step that is depends on timing */
 
 /* Filled by `plan` through the pd_plan_* functions of plan.h; arrays belong to the plan. A row finds `shape` as declared,
- * range_elements = PD_RANGE_ELEMENTS and the rest empty. */
+ * range_elements = PD_RANGE_ELEMENTS, errors_slot = -1 and the rest empty. */
 typedef struct pd_plan {
     pd_shape      shape;                    /* the shape that blocks refer to (merged), same elements as declared */
     int64_t       elements;
@@ -89,6 +89,7 @@ typedef struct pd_plan {
     int64_t       range_elements;           /* size of a range unit; the last one may be shorter */
     size_t        scratch_floats;           /* a unit's private scratch memory, largest over the phases */
     int           root_delay;               /* d, or PD_ROOT_READY */
+    int           errors_slot;              /* float32, one number for each task: what the row keeps of its roots' errors, for operators; -1: nothing */
     double        flops;                    /* estimate for one step beyond one pass over gradient, weights and slots: products of matrices */
 } pd_plan;
 

@@ -147,6 +147,7 @@ static int plan_blocks(pd_plan *plan, const pd_declaration *declaration, pd_erro
         return PD_NO_MEMORY;
     if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "inverse_pth_root_errors", .number = -1, .shape = { .rank = 1, .dim = { pd_statistics_count(plan) } } }) < 0)
         return PD_NO_MEMORY;
+    plan->errors_slot = slots.errors;
     for (int64_t k = 0; k < pd_statistics_count(plan); k++)
         if ((rc = plan_statistic(plan, &slots, k, h)) != PD_OK) return rc;
     plan_work(plan, h);

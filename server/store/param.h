@@ -41,7 +41,6 @@ typedef struct pd_param {
     pd_optim        *optim;
     pd_root_said    *said;              /* by the plan's tasks; NULL: it has none */
     int64_t          settled;           /* its tasks, adopted or refused, that the log has looked at */
-    int              errors_slot;       /* where the row keeps its roots' errors, in the order of the tasks; -1: nowhere */
     pd_shelf        *shelf[4];          /* by pd_dtype; NULL: nobody pulls that type */
 
     pd_snapshot     *current;           /* published weights; NULL until initialised */

@@ -183,7 +183,7 @@ typedef struct pd_root_info {
     char     root[64];                  /* the slot's name, "preconditioners.3" */
     pd_shape shape;                     /* of the root */
     double   condition, error;          /* of the task that ran last, adopted or refused: condition number; measure of its error. 0: not known */
-    double   kept_error;                /* what the state keeps of it (slot inverse_pth_root_errors); negative: the row keeps nothing */
+    double   kept_error;                /* what the state keeps of it (pd_plan.errors_slot); negative: the row keeps nothing */
     uint64_t age;                       /* steps since the statistics of the root in use; of the initial root all steps */
     double   ms;                        /* what the last task took */
     uint64_t adopted, failed;           /* tasks */

@@ -27,23 +27,10 @@ static const char *name_of(const pd_param *param, size_t task, char *text, size_
     return text;
 }
 
-/* Upstream's name for what it keeps: one number for each root. */
-static int find_errors(const pd_plan *plan)
-{
-    for (size_t i = 0; i < plan->n_slots; i++) {
-        const pd_slot_spec *spec = &plan->slots[i];
-        int64_t n = 0;
-        if (strcmp(spec->name, "inverse_pth_root_errors") != 0 || spec->temporary || spec->storage != PD_STORE_F32) continue;
-        if (pd_shape_elements(&spec->shape, &n) == PD_OK && n == (int64_t)plan->n_tasks) return (int)i;
-    }
-    return -1;
-}
-
 int pd_roots_prepare(pd_param *param)
 {
     size_t n = count_roots(param);
 
-    param->errors_slot = find_errors(pd_optim_plan(param->optim));
     if (n == 0) return PD_OK;
     return (param->said = calloc(n, sizeof *param->said)) != NULL ? PD_OK : PD_NO_MEMORY;
 }
@@ -109,7 +96,9 @@ void pd_roots_watch(pd_job *job, pd_param *param)
 
 static double kept_error(const pd_param *param, size_t task)
 {
-    return param->errors_slot < 0 ? -1 : (double)pd_optim_slot(param->optim, (size_t)param->errors_slot).at[task];
+    int slot = pd_optim_plan(param->optim)->errors_slot;
+
+    return slot < 0 ? -1 : (double)pd_optim_slot(param->optim, (size_t)slot).at[task];
 }
 
 void pd_roots_fill(pd_root_info *info, const pd_param *param, size_t task)
@@ -138,7 +127,7 @@ void pd_roots_of_param(pd_param_info *info, const pd_param *param)
     info->root_waits = (uint64_t)stats.waits;
     for (size_t i = 0; i < info->roots; i++) {
         pd_root_state root = pd_optim_root(param->optim, i);
-        double error = param->errors_slot < 0 ? root.error : kept_error(param, i);
+        double kept = kept_error(param, i), error = kept < 0 ? root.error : kept;
         info->roots_failing += root.failing;
         if (isfinite(error) && error > info->root_error) info->root_error = error;
     }
