@@ -38,8 +38,8 @@ pd_quantized pd_quantized_at(void *memory, pd_storage storage, bool diagonal_apa
 /* x (rows, cols) to codes, buckets and diagonal, and back; x lies outside q's memory. The same bits on every CPU. */
 void pd_quantize(const pd_quantized *q, const float *x);
 void pd_dequantize(float *x, const pd_quantized *q);
-/* x is, bit for bit, what pd_dequantize gives: nobody has changed it, and quantizing it again would let the buckets drift. Stops at the first
- * difference. */
+/* x is, bit for bit, what pd_dequantize gives: nobody has changed it. One pass that writes nothing, where quantizing it again takes two, and stops at
+ * the first difference. */
 bool pd_quantized_holds(const pd_quantized *q, const float *x);
 
 const char *pd_storage_name(pd_storage storage);    /* "float32", "bfloat16", "int8", "int16" */
