@@ -136,7 +136,7 @@ static int survey(pd_forecast *f, pd_rule *const *rule, pd_error *err)
         return out_of_memory(err);
     }
     for (size_t i = 0; i < f->shapes->n; i++)
-        declarations[i] = (pd_declaration){ f->shapes->entries[i].name, f->shapes->entries[i].shape, rule[i]->hypers };
+        declarations[i] = (pd_declaration){ .name = f->shapes->entries[i].name, .shape = f->shapes->entries[i].shape, .hypers = rule[i]->hypers };
     for (size_t r = 0; r < f->n_rules; r++) pd_optim_survey(f->rules[r].hypers.row, declarations, f->shapes->n, f->fact[r]);
     free(declarations);
     return PD_OK;
@@ -146,7 +146,7 @@ static int survey(pd_forecast *f, pd_rule *const *rule, pd_error *err)
 
 static int make_plan(const pd_forecast *f, pd_kind *kind, const pd_shape_entry *entry, pd_error *err)
 {
-    pd_declaration declaration = { entry->name, entry->shape, kind->rule->hypers };
+    pd_declaration declaration = { .name = entry->name, .shape = entry->shape, .hypers = kind->rule->hypers };
     pd_error why;
     int rc = pd_plan_make(&kind->plan, &declaration, f->fact[kind->rule - f->rules], &why);
 

@@ -46,7 +46,7 @@ static int prepare(play *p, const pd_trace *trace, const pd_recipe *recipe, pd_e
     p->recorded = calloc((size_t)pd_trace_elements(trace) + 1, sizeof *p->recorded);
     if (!p->declarations || !p->io || !p->weights || !p->gradient || !p->recorded) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     for (size_t i = 0; i < p->n; i++) {
-        p->declarations[i] = (pd_declaration){ p->params[i].name, p->params[i].shape, recipe->hypers };
+        p->declarations[i] = (pd_declaration){ .name = p->params[i].name, .shape = p->params[i].shape, .hypers = recipe->hypers };
         p->weights[i] = new_floats(p->params[i].elements);
         p->gradient[i] = new_floats(p->params[i].elements);
         if (p->weights[i] == NULL || p->gradient[i] == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
@@ -63,7 +63,7 @@ static int take_step(play *p, int64_t step, int rate, pd_error *err)
     for (size_t i = 0; i < p->n; i++) {
         bool present = pd_trace_gradient(p->trace, step, 0, i, p->gradient[i]);
         if (present && p->shaken) pd_replay_shake(p->gradient[i], p->params[i].elements);
-        p->io[i] = (pd_step_io){ present ? p->gradient[i] : NULL, p->weights[i], p->weights[i], p->hypers, mask };
+        p->io[i] = (pd_step_io){ .gradient = present ? p->gradient[i] : NULL, .before = p->weights[i], .after = p->weights[i], .hypers = p->hypers, .hypers_mask = mask };
     }
     rc = pd_model_step(p->model, p->io, err);
     if (!pd_trace_fails(p->trace, step)) return rc;

@@ -30,7 +30,8 @@ PD_API const char   *pd_row_about(const pd_row *row);      /* one line */
 
 typedef enum pd_hyper_type { PD_REAL, PD_INT, PD_FLAG, PD_CHOICE } pd_hyper_type;
 
-/* One hyperparameter of a row. Out-of-range values are refused with name, value and range. */
+/* One hyperparameter of a row. Out-of-range values are refused with name, value and range. A list has an entry for each number, one after the other:
+ * "betas[0]", "betas[1]"; what belongs to a choice is an entry, too: "grafting_config.beta2". */
 typedef struct pd_hyper {
     const char   *name;             /* upstream's own name */
     pd_hyper_type type;
@@ -39,11 +40,12 @@ typedef struct pd_hyper {
     const char   *choices;          /* PD_CHOICE: "none|sgd|adam"; PD_REAL and PD_INT: NULL, or a word that stands for `least` ("ready") */
     const char   *help;             /* one line */
     bool          per_step;         /* may come with a push or change while the job runs (lr may, a block size may not) */
+    bool          spreads;          /* of the first entry of a list: one number stands for all of them, and what a shorter list leaves out is as preset */
 } pd_hyper;
 
 PD_API const pd_hyper *pd_row_hypers(const pd_row *row, size_t *count);
 
-#define PD_MAX_HYPERS 48
+#define PD_MAX_HYPERS 64
 
 typedef struct pd_schedule pd_schedule;     /* a hyperparameter's value as a function of the step; immutable */
 
@@ -60,10 +62,13 @@ typedef struct pd_hypers {
 PD_API void pd_hypers_init(pd_hypers *hypers, const pd_row *row);
 /* Sets one value from text ("lr", "0.05"; flags take yes/no, true/false, 1/0), or, where the hyperparameter is per_step, a schedule
  * ("lr", "linear_warmup(peak=0.1,warmup_steps=2000)"; README.md lists the kinds): all values that it takes must lie in the
- * range, whole numbers and flags are rounded to, and words cannot be scheduled. A schedule belongs to `hypers`, at its present address, until pd_hypers_free there.
+ * range, whole numbers and flags are rounded to, and words cannot be scheduled. The name of a list takes all its numbers: "0.9,0.999", also in () or [];
+ * a choice takes what belongs to it in brackets: "Adam(beta2=0.999,epsilon=1e-8)"; the case of words does not count. After an error nothing is set. A schedule belongs to `hypers`, at its present address, until pd_hypers_free there.
  * PD_NOT_FOUND: the row has no such hyperparameter (the text lists those it has).
  * PD_INVALID_ARGUMENT: not a value of that type, or no schedule. PD_OUT_OF_RANGE: outside the range. PD_NO_MEMORY: for a schedule. */
 PD_API int pd_hypers_set(pd_hypers *hypers, const char *name, const char *value, pd_error *err);
+/* The same, and adds to *mask which ones were set: bit i, value i. */
+PD_API int pd_hypers_set_which(pd_hypers *hypers, const char *name, const char *value, uint64_t *mask, pd_error *err);
 /* Frees the schedules that were set in `hypers` itself, which no copy may use any more; those it borrows stay. Every value is a plain
  * number then. Wanted where a schedule may have been set, and before such a struct is initialised anew, assigned to or moved. */
 PD_API void pd_hypers_free(pd_hypers *hypers);
@@ -85,6 +90,7 @@ typedef struct pd_declaration {
     const char *name;
     pd_shape    shape;
     pd_hypers   hypers;
+    int         group;              /* parameters with the same row and number form a group, for rows that count by group (pd_row) */
 } pd_declaration;
 
 typedef struct pd_model pd_model;
@@ -101,6 +107,7 @@ typedef struct pd_step_io {
     float       *after;             /* weights after it, written whole; may be `before` itself */
     const double *hypers;           /* values to use in this step instead of what is declared or scheduled, or NULL: read by the call alone */
     uint64_t      hypers_mask;      /* of these, bit i: value i; the others are as declared or scheduled */
+    float        *update;           /* NULL, or gets what was added to the weights, whole; only from rows that give updates */
 } pd_step_io;
 
 /* One step of all parameters: io[i] belongs to params[i]. Root tasks run inside the call.

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum pd_storage { PD_STORE_F32, PD_STORE_BF16, PD_STORE_INT8, PD_STORE_INT16 } pd_storage;
+typedef enum pd_storage { PD_STORE_F32, PD_STORE_BF16, PD_STORE_INT8, PD_STORE_INT16, PD_STORE_F16, PD_STORE_F64 } pd_storage;
 
 typedef struct pd_quantized {
     pd_storage storage;             /* not PD_STORE_F32 */

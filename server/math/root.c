@@ -12,6 +12,8 @@ static int by_method(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_
     case PD_ROOT_EIGH:    return pd_root_eigh(X, A, want, report);
     case PD_ROOT_EIGH64:  return pd_root_eigh64(X, A, want, report);
     case PD_ROOT_TRACKED: return pd_root_tracked(X, Q, A, want, report);
+    case PD_ROOT_COUPLED:
+    case PD_ROOT_HIGHER_ORDER: break;
     }
     assert(!"a method of the list");
     return PD_INTERNAL;
@@ -51,7 +53,9 @@ double pd_root_flops(pd_root_method method, int64_t n, int p)
     case PD_ROOT_NEWTON:  return 20 * 2 * 0.6 * (floor(log2(p)) + __builtin_popcount((unsigned)p) + 1) * product;
     case PD_ROOT_EIGH:    return (8 + 1) * product;
     case PD_ROOT_EIGH64:  return (12 + 2) * product;
-    case PD_ROOT_TRACKED: break;
+    case PD_ROOT_TRACKED:
+    case PD_ROOT_COUPLED:
+    case PD_ROOT_HIGHER_ORDER: break;
     }
     return 5 * product;
 }

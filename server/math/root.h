@@ -20,7 +20,16 @@ typedef enum pd_root_method {
     PD_ROOT_EIGH,               /* symmetric eigendecomposition in float32 */
     PD_ROOT_EIGH64,             /* in float64 */
     PD_ROOT_TRACKED,            /* float32, from the last eigenbasis; decomposes anew where that is not good enough */
+    PD_ROOT_COUPLED,            /* coupled Newton in float32 with an absolute ridge, as Meta's matrix_functions.py has it (PD_RIDGE_SHIFTED) */
+    PD_ROOT_HIGHER_ORDER,       /* coupled iteration of higher order (Lakic 1998), as there; its ridge is relative to a bound of the largest eigenvalue */
 } pd_root_method;
+
+/* What is added before the root. */
+typedef enum pd_ridge {
+    PD_RIDGE_RELATIVE,          /* Google: epsilon * max(largest eigenvalue, 1e-6) */
+    PD_RIDGE_SHIFTED,           /* Meta: epsilon itself, after a negative smallest eigenvalue was lifted to 0 (meta_shampoo's page, section 5). A with one
+                                   element, and an exactly diagonal A, are taken element by element without that lift, whatever the method */
+} pd_ridge;
 
 typedef struct pd_root_want {
     pd_root_method method;
@@ -31,6 +40,12 @@ typedef struct pd_root_want {
     double  padding;            /* 1, or 0 */
     double  most_error;         /* a root with an error of at least this is tried again, where `retries` > 0 */
     int     retries;            /* 0 … : first by eigh64 with the same epsilon, then with one ten times larger each time (0 stays 0) */
+    pd_ridge ridge;
+    double  exponent;           /* PD_RIDGE_SHIFTED, eigh, eigh64, tracked: X = (A + ridge I)^-exponent, any finite number; p is passed over */
+    int     q;                  /* higher order: the root is p/q; 0 counts as 1 */
+    double  tolerance;          /* coupled, higher order: stop when max |M - I| is at most this, */
+    int     iterations;         /* or after so many, */
+    int     order;              /* higher order: 2 … ; 2 is Newton's */
 } pd_root_want;
 
 typedef struct pd_root_report {
@@ -48,6 +63,8 @@ typedef struct pd_root_report {
  * Q (n, n): tracked alone, in and out: the last eigenbasis, an eigenvector in each row, all zeros where there is none yet; else
  * .at is NULL. What is not orthogonal counts as none, and after an error Q is as it was or all zeros. */
 int pd_root(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report);
+/* The same of a float64 A (n, n), dense: eigh64 with PD_RIDGE_SHIFTED alone, computed in float64, X rounded to float32 at the end. No retries. */
+int pd_root_wide(pd_mat X, const double *A, const pd_root_want *want, pd_root_report *report);
 
 /* ---- the methods, for tests and for those who want one of them: as pd_root without retries ---- */
 

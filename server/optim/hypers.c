@@ -1,10 +1,13 @@
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "number.h"
 #include "row.h"
 #include "schedule.h"
+#include "text.h"
 
 _Static_assert(PD_MAX_HYPERS <= 64, "a bit each");
 static uint64_t bit(int index) { return (uint64_t)1 << index; }
@@ -82,7 +85,7 @@ static int parse_choice(const char *text, const char *choices, double *value)
     size_t length;
 
     for (int i = 0; (choice = choice_at(choices, i, &length)) != NULL; i++)
-        if (strlen(text) == length && memcmp(text, choice, length) == 0) {
+        if (strlen(text) == length && strncasecmp(text, choice, length) == 0) {
             *value = i;
             return PD_OK;
         }
@@ -233,21 +236,139 @@ static int set_schedule(pd_hypers *hypers, int index, const char *text, pd_error
     return PD_OK;
 }
 
-int pd_hypers_set(pd_hypers *hypers, const char *name, const char *value, pd_error *err)
+/* One entry of the table. */
+static int set_one(pd_hypers *hypers, int index, const char *value, uint64_t *mask, pd_error *err)
 {
-    int index = pd_hypers_find(hypers->row, name);
+    int rc = pd_schedule_is_text(value) ? set_schedule(hypers, index, value, err) : set_number(hypers, index, value, err);
 
-    if (index < 0) return no_such_hyper(hypers->row, name, err);
-    return pd_schedule_is_text(value) ? set_schedule(hypers, index, value, err) : set_number(hypers, index, value, err);
+    if (rc == PD_OK) *mask |= bit(index);
+    return rc;
 }
 
-void pd_hypers_free(pd_hypers *hypers)
+/* Index of NAME[0] and how many such entries there are; -1: NAME is no list. */
+static int find_list(const pd_row *row, const char *name, int *n)
 {
-    while (hypers->schedules != NULL && hypers->schedules->owner == hypers) {
+    char entry[96];
+    int first;
+
+    snprintf(entry, sizeof entry, "%.64s[0]", name);
+    if ((first = pd_hypers_find(row, entry)) < 0) return -1;
+    for (*n = 1; row->hypers[first + *n].name != NULL; ++*n) {
+        snprintf(entry, sizeof entry, "%.64s[%d]", name, *n);
+        if (strcmp(row->hypers[first + *n].name, entry) != 0) break;
+    }
+    return first;
+}
+
+static int no_list(const pd_row *row, const char *name, int n, bool spreads, const char *text, pd_error *err)
+{
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%.64s of %s: expected %s%d numbers with commas between them, got \"%.64s\"", name, row->name,
+                   spreads ? "a number, or at most " : "", n, text);
+}
+
+/* "0.9,0.999", also in () or []. `items`: what is inside the brackets; cut up on the way. */
+static int set_list(pd_hypers *hypers, int first, int n, const char *name, const char *text, char *items, uint64_t *mask, pd_error *err)
+{
+    const pd_hyper *hyper = &hypers->row->hypers[first];
+    bool whole = items == NULL;                         /* no brackets, no comma: one number */
+    int i = 0, rc = PD_OK;
+
+    for (int k = 0; whole && hyper->spreads && k < n; k++)
+        if ((rc = set_one(hypers, first + k, text, mask, err)) != PD_OK) return rc;
+    if (whole) return hyper->spreads ? PD_OK : no_list(hypers->row, name, n, false, text, err);
+    for (char *item; (item = pd_text_item(&items)) != NULL; i++) {
+        if (i == n) return no_list(hypers->row, name, n, hyper->spreads, text, err);
+        if ((rc = set_one(hypers, first + i, item, mask, err)) != PD_OK) return rc;
+    }
+    if (i < n && !hyper->spreads) return no_list(hypers->row, name, n, false, text, err);
+    for (; i < n; i++) {                                /* left out: as if nobody had set them */
+        hypers->value[first + i] = hypers->row->hypers[first + i].preset;
+        hypers->scheduled &= ~bit(first + i);
+        *mask |= bit(first + i);
+    }
+    return PD_OK;
+}
+
+static bool has_members(const pd_row *row, const char *name)
+{
+    size_t length = strlen(name);
+
+    for (int i = 0; row->hypers[i].name != NULL; i++)
+        if (strncmp(row->hypers[i].name, name, length) == 0 && row->hypers[i].name[length] == '.') return true;
+    return false;
+}
+
+/* "Adam(beta2=0.999,epsilon=1e-8)": the word, and NAME.beta2, NAME.epsilon. `members`: what is inside the brackets; cut up on the way. */
+static int set_members(pd_hypers *hypers, int index, const char *name, const char *text, char *members, uint64_t *mask, pd_error *err)
+{
+    char word[64], entry[160];
+    int rc;
+
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(text, "("), text);
+    if ((rc = set_one(hypers, index, word, mask, err)) != PD_OK) return rc;
+    for (char *member; (member = pd_text_item(&members)) != NULL;) {
+        char *equals = strchr(member, '=');
+        int at;
+        if (equals == NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "%.64s of %s: expected word(name=value,...), got \"%.64s\"", name, hypers->row->name, text);
+        *equals = '\0';
+        snprintf(entry, sizeof entry, "%.64s.%.64s", name, member);
+        if ((at = pd_hypers_find(hypers->row, entry)) < 0) return no_such_hyper(hypers->row, entry, err);
+        if ((rc = set_one(hypers, at, equals + 1, mask, err)) != PD_OK) return rc;
+    }
+    return PD_OK;
+}
+
+static int set_named(pd_hypers *hypers, const char *name, const char *value, uint64_t *mask, pd_error *err)
+{
+    int n = 0, index = pd_hypers_find(hypers->row, name), list = index < 0 ? find_list(hypers->row, name, &n) : -1, rc;
+    char *inside;
+
+    if (index < 0 && list < 0) return no_such_hyper(hypers->row, name, err);
+    if (index >= 0 && (strchr(value, '(') == NULL || !has_members(hypers->row, name))) return set_one(hypers, index, value, mask, err);
+    if ((rc = pd_text_inside(&inside, value)) != PD_OK) return pd_fail(err, rc, "out of memory");
+    if (index >= 0) rc = set_members(hypers, index, name, value, inside == NULL ? (char[]){ "" } : inside, mask, err);
+    else rc = set_list(hypers, list, n, name, value, inside, mask, err);
+    free(inside);
+    return rc;
+}
+
+/* Schedules of its own that stand before `keep`. */
+static void drop_schedules(pd_hypers *hypers, const pd_schedule *keep)
+{
+    while (hypers->schedules != keep && hypers->schedules->owner == hypers) {
         pd_schedule *mine = (pd_schedule *)hypers->schedules;
         hypers->schedules = mine->next;
         pd_schedule_free(mine);
     }
+}
+
+int pd_hypers_set_which(pd_hypers *hypers, const char *name, const char *value, uint64_t *mask, pd_error *err)
+{
+    const pd_schedule *schedules = hypers->schedules;
+    uint64_t scheduled = hypers->scheduled, set = 0;
+    double before[PD_MAX_HYPERS];
+    int rc;
+
+    memcpy(before, hypers->value, sizeof before);
+    if ((rc = set_named(hypers, name, value, &set, err)) == PD_OK) {
+        *mask |= set;
+        return PD_OK;
+    }
+    drop_schedules(hypers, schedules);                  /* a list that failed in its midst has set nothing */
+    memcpy(hypers->value, before, sizeof before);
+    hypers->scheduled = scheduled;
+    return rc;
+}
+
+int pd_hypers_set(pd_hypers *hypers, const char *name, const char *value, pd_error *err)
+{
+    uint64_t mask = 0;
+    return pd_hypers_set_which(hypers, name, value, &mask, err);
+}
+
+void pd_hypers_free(pd_hypers *hypers)
+{
+    drop_schedules(hypers, NULL);
     hypers->schedules = NULL;
     hypers->scheduled = 0;
 }

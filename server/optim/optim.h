@@ -36,6 +36,18 @@ int64_t          pd_optim_state_bytes(const pd_optim *optim);
 pd_tensor        pd_optim_slot(const pd_optim *optim, size_t i);
 /* Copies slot i to `out` in float32, whole and with both halves, however it is stored. Between two steps. */
 void             pd_optim_read_slot(const pd_optim *optim, size_t i, float *out);
+/* A part of the state by its names: slot "momentum", number -1. `block` >= 0: of a slot of that block ("block_3.factor_matrices.1" is factor_matrices, 1, 3),
+ * or, where the slot is the whole parameter's, what lies in the box of that block; -1: the slot as it is. */
+typedef struct pd_part {
+    size_t          slot;                   /* index in plan->slots */
+    const pd_block *box;                    /* NULL: the whole slot. In the plan's shape */
+    pd_shape        shape;
+} pd_part;
+/* False: the optimizer keeps no such part. */
+bool             pd_plan_part(const pd_plan *plan, const char *slot, int number, int block, pd_part *part);
+/* Copies it out in float64, whatever it is stored as, or in: rounded to how it is stored. Between two steps. */
+void             pd_optim_read_part(const pd_optim *optim, const pd_part *part, double *out);
+void             pd_optim_write_part(pd_optim *optim, const pd_part *part, const double *in);
 /* Estimated work of one step in bytes moved and operations, in nanoseconds of one core: for bounded batches. */
 double           pd_optim_cost_ns(const pd_optim *optim);
 
@@ -45,7 +57,19 @@ void pd_optim_set_count(pd_optim *optim, int64_t count);
 /* Starts a step. io->gradient must not be NULL; the pointers are borrowed until the step is done.
  * PD_NO_MEMORY (temporaries): nothing has changed. */
 int  pd_optim_begin(pd_optim *optim, const pd_step_io *io);
-bool pd_optim_done(const pd_optim *optim);                  /* no step under way: all phases have run */
+bool pd_optim_done(const pd_optim *optim);                  /* no step under way: all phases have run, or the row has refused the step */
+/* Why the step that ended last was given up (the row's refusal, with the parameter's name), or NULL: it was not. Until the next begins. */
+const pd_error *pd_optim_refused(const pd_optim *optim);
+
+/* Steps that stand or fall together: if one is refused, the others are, too, with the same text. Each waits for the others before its tasks are
+ * adopted. Wanted of steps of rows with counts_by_group whose parameters are of one group: all begun, none run, in the order of the
+ * parameters. The bond is the caller's memory and lives until all are done. */
+typedef struct pd_bond {
+    size_t   steps, arrived;
+    size_t   first;                         /* position of the first member that refuses; steps: none does */
+    pd_error why;
+} pd_bond;
+void pd_optim_bind(pd_optim *const *steps, size_t n, pd_bond *bond);
 bool pd_optim_waits(const pd_optim *optim);                 /* parked: a task that is due to be adopted is not back */
 
 /* Runs the phases of n steps under way as far as they go (to the end or to a wait), with one parallel region per phase

@@ -48,7 +48,8 @@ typedef struct pd_block {
     int64_t size[PD_MAX_RANK];
 } pd_block;
 
-/* A tensor of state. Its name in messages and files is "name" where `number` < 0, else "name.number". */
+/* A tensor of state. Its name in messages and files (pd_slot_name) is "name" where `number` < 0, else "name.number"; where it is `of_block`
+ * "block_3.name.number". */
 typedef struct pd_slot_spec {
     const char *name;           /* static text */
     int         number;         /* of a block, or however the row counts them */
@@ -60,10 +61,12 @@ typedef struct pd_slot_spec {
                                    that element of the slot. Saves a pass over memory; at most one such slot */
     bool        symmetric;      /* matrix: phases keep its lower half alone; a task's copy, and what others read, has both */
     pd_storage  storage;        /* PD_STORE_F32, or how it is kept between steps. Phases see float32 all the same: what they leave is stored at the end
-                                   of the step, or of the unit where it is blockwise; a slot that they leave as it was keeps its codes */
+                                   of the step, or of the unit where it is blockwise; a slot that they leave as it was keeps its codes. PD_STORE_F64 alone
+                                   is seen as it is stored: phases, and tasks in their copies, cast the pointer to double * */
     bool        diagonal_apart; /* int8 and int16, square: the diagonal is kept in float32 */
     bool        blockwise;      /* only units and tasks of `block` touch it; then its float32 form exists only while one of them runs */
     int         block;
+    bool        of_block;       /* belongs to `block`, and its name says so; `number` counts within that block */
 } pd_slot_spec;
 
 /* Recomputation of one block's root: runs on the root pool on copies of slots. */
@@ -114,6 +117,7 @@ typedef struct pd_unit {
     const float   *gradient;            /* the whole parameter's aggregated gradient (declared layout) */
     const float   *before;              /* the whole parameter's weights before the step */
     float         *after;               /* and after: some phase must write every element; may alias `before` */
+    float         *update;              /* NULL, or where a row that gives_updates writes, once, what it adds to the weights */
     float *const  *slot;                /* slot[i] is the tensor of plan->slots[i] */
     float         *scratch;             /* scratch_floats of this thread's own, 64-byte aligned */
     double        *partial;             /* out: this unit's numbers, zero on entry */
@@ -130,6 +134,9 @@ typedef struct pd_phase {
 
 /* ---- tasks ---- */
 
+/* Why no root can be made of a task's inputs. NaN counts before infinities. */
+typedef enum pd_unfit { PD_FIT, PD_UNFIT_NAN, PD_UNFIT_INF } pd_unfit;
+
 typedef struct pd_task_view {
     const pd_plan      *plan;
     const pd_task_spec *spec;
@@ -140,6 +147,7 @@ typedef struct pd_task_view {
     float       *const *output;             /* to be filled, in the order of spec->output */
     double              error;              /* out, also of a result that is refused: a measure of its error (row's own meaning) */
     double              condition;          /* out: estimated condition number of what was inverted; 0: not known */
+    pd_unfit            unfit;              /* of its inputs: FIT, or it was never run; a row that finds its own reason sets it, too */
     int                 status;             /* for `note`: PD_OK, the result was adopted; else it was refused, and why */
 } pd_task_view;
 
@@ -173,6 +181,16 @@ struct pd_row {
     /* Keeps what the state records of a task that has run, adopted (before this) or refused: its error, say. Of slots stored as float32, and no
      * element that another task of that step writes. NULL: nothing. */
     void (*note)(const pd_task_view *task, float *const *slot);
+    /* Must the step fail because this task did (status is not PD_OK)? Called when the task would be adopted, in the order of the plan, on the thread
+     * that owns the optimizer. PD_OK: no, the last good root stays. A code and a text: the step is given up before the phases from task_phase on, so
+     * `after` is not written, but what the phases before did stays, as do count and the roots of the tasks before this one. The framework puts the
+     * parameter's name before the text. NULL: nothing fails. */
+    int  (*refusal)(const pd_task_view *task, pd_error *err);
+
+    /* The counter belongs to a group of parameters (those with this row and the same pd_declaration.group): it advances in every step in which any of
+     * them has a gradient, and their steps fail together where one is refused. Else each parameter counts its own steps. */
+    bool counts_by_group;
+    bool gives_updates;                     /* writes unit->update */
 };
 
 extern const pd_row *const pd_rows[];       /* table.c: every optimizer the server knows; ends with NULL */

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "text.h"
+
 /* ---- globs ---- */
 
 /* A set begins after '['. *end: behind its ']', or NULL where there is none: then '[' is an ordinary byte. */
@@ -112,7 +114,7 @@ static int parse_words(pd_rule *rule, char *words, const pd_row *const *rows, pd
     if ((row = find_row(rows, name)) == NULL) return unknown_optimizer(rule->text, name, rows, err);
     if ((rule->glob = strdup(glob)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for a rule");
     pd_hypers_init(&rule->hypers, row);
-    while ((word = strtok_r(NULL, blank, &rest)) != NULL) {
+    while ((word = pd_text_word(&rest)) != NULL) {
         int rc = set_hyper(rule, word, err);
         if (rc != PD_OK) return rc;
     }

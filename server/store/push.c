@@ -51,24 +51,35 @@ static void finish(pd_job *job, pd_request *frame)
 
 /* ---- hyperparameters sent with a push ---- */
 
+/* All that were set may change from step to step; else the name of one that may not. */
+static const char *fixed_of(const pd_row *row, uint64_t mask)
+{
+    size_t count;
+    const pd_hyper *hypers = pd_row_hypers(row, &count);
+
+    for (size_t i = 0; i < count; i++)
+        if ((mask >> i & 1) != 0 && !hypers[i].per_step) return hypers[i].name;
+    return NULL;
+}
+
 static int read_hyper(pd_rule *rule, const pd_option *option, bool *known, pd_error *err)
 {
     const pd_row *row = rule->hypers.row;
-    int index = pd_hypers_find(row, option->name);
-    size_t count;
+    const char *fixed;
+    uint64_t mask = 0;
     pd_error why;
+    int rc;
 
-    if (index < 0) return PD_OK;                /* another piece's row may have it */
-    *known = true;
-    if (!pd_row_hypers(row, &count)[index].per_step)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s is fixed while the job runs: it cannot be sent with a push", option->name,
-                       pd_row_name(row));
     if (pd_schedule_is_text(option->value))
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s: a push brings a plain value, not a schedule: \"%.64s\"", option->name,
                        pd_row_name(row), option->value);
-    if (pd_hypers_set(&rule->pushed, option->name, option->value, &why) != PD_OK)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.400s", why.text);
-    rule->pushed_mask |= (uint64_t)1 << index;
+    rc = pd_hypers_set_which(&rule->pushed, option->name, option->value, &mask, &why);
+    if (rc == PD_NOT_FOUND) return PD_OK;       /* another piece's row may have it */
+    *known = true;
+    if (rc != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.400s", why.text);
+    if ((fixed = fixed_of(row, mask)) != NULL)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s is fixed while the job runs: it cannot be sent with a push", fixed, pd_row_name(row));
+    rule->pushed_mask |= mask;
     return PD_OK;
 }
 

@@ -166,7 +166,7 @@ static void agrees_with_torch(void **state)
     for (int step = 1; step <= t.steps; step++) {
         pd_step_io io[MOST_PARAMS];
         for (int p = 0; p < t.n; p++)
-            io[p] = (pd_step_io){ load(&t, t.gradient[p], "grad", step, p) ? t.gradient[p] : NULL, t.weights[p], t.weights[p], NULL, 0 };
+            io[p] = (pd_step_io){ load(&t, t.gradient[p], "grad", step, p) ? t.gradient[p] : NULL, t.weights[p], t.weights[p], NULL, 0, NULL };
         assert_int_equal(pd_model_step(model, io, &err), PD_OK);
         compared += compare(&t, step, &worst);
     }

@@ -27,7 +27,7 @@ static void sums_are_those_of_the_state_a_job_would_make(void **state)
     add_param(&m, names[4], 2, 7, 5);
     const pd_forecast *f = forecast(&m, "s sgd momentum=0.5", "* coupled block_size=4 interval=5");
     for (int i = 0; i < 5; i++) {
-        pd_declaration declaration = { names[i], m.entry[i].shape, f->kind[i]->rule->hypers };
+        pd_declaration declaration = { .name = names[i], .shape = m.entry[i].shape, .hypers = f->kind[i]->rule->hypers };
         pd_optim *optim;
         assert_int_equal(pd_optim_new(&optim, &declaration, f->fact[1], NULL), PD_OK);
         assert_int_equal(f->kind[i]->state_bytes, pd_optim_state_bytes(optim));

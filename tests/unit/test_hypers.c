@@ -10,7 +10,7 @@
 #include "oom.h"
 #include "row.h"
 
-enum { RATE, SIZE, FAST, GRAFT, LAG, CUT };
+enum { RATE, SIZE, FAST, GRAFT, LAG, CUT, BETA0, BETA1, ROOT0, ROOT1, ROOT2, GRAFT_BETA, MODE };
 static const pd_hyper hypers_of_a_row[] = {
     [RATE]  = { "rate", PD_REAL, 0.5, 0, 10, NULL, "a rate", true },
     [SIZE]  = { "size", PD_INT, 128, 1, 4096, NULL, "a size", false },
@@ -18,6 +18,13 @@ static const pd_hyper hypers_of_a_row[] = {
     [GRAFT] = { "graft", PD_CHOICE, 1, 0, 0, "none|sgd|adam", "a choice", true },
     [LAG]   = { "lag", PD_INT, 0, -1, 100, "ready", "a whole number or a word", true },
     [CUT]   = { "cut", PD_REAL, 1, 0, 1e9, "never", "a number or a word", false },
+    [BETA0] = { "betas[0]", PD_REAL, 0.9, 0, 1, NULL, "a list", true },
+    [BETA1] = { "betas[1]", PD_REAL, 0.99, 0, 1, NULL, "a list", true },
+    [ROOT0] = { "root[0]", PD_INT, 0, 0, 9, NULL, "a list of any length", false, true },
+    [ROOT1] = { "root[1]", PD_INT, 0, 0, 9, NULL, "a list of any length", false },
+    [ROOT2] = { "root[2]", PD_INT, 0, 0, 9, NULL, "a list of any length", false },
+    [GRAFT_BETA] = { "graft.beta", PD_REAL, 0.5, 0, 1, NULL, "belongs to graft", true },
+    [MODE] = { "mode", PD_CHOICE, 0, 0, 0, "slow|fast", "a word", true },
     { .name = NULL },
 };
 
@@ -97,6 +104,70 @@ static void reads_choices_by_their_whole_name(void **state)
     assert_non_null(strstr(err.text, "none|sgd|adam"));
 }
 
+static void reads_choices_whatever_their_case(void **state)
+{
+    (void)state;
+    assert_int_equal(set("graft", "Adam"), PD_OK);
+    assert_true(h.value[GRAFT] == 2);
+    assert_int_equal(set("graft", "NONE"), PD_OK);
+    assert_true(h.value[GRAFT] == 0);
+}
+
+static void reads_a_list_with_and_without_brackets(void **state)
+{
+    static const char *const texts[] = { "0.5,0.25", "(0.5, 0.25)", "[0.5,0.25]", "( 0.5 ,0.25 )" };
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        uint64_t mask = 1;
+        pd_hypers_init(&h, &row);
+        assert_int_equal(pd_hypers_set_which(&h, "betas", texts[i], &mask, &err), PD_OK);
+        assert_true(h.value[BETA0] == 0.5 && h.value[BETA1] == 0.25);
+        assert_true(mask == (1 | 1ull << BETA0 | 1ull << BETA1));
+    }
+    assert_int_equal(set("betas[1]", "0.125"), PD_OK);
+    assert_true(h.value[BETA0] == 0.5 && h.value[BETA1] == 0.125);
+}
+
+static void a_list_wants_all_its_numbers(void **state)
+{
+    static const char *const texts[] = { "0.5", "(0.5)", "0.5,0.25,0.125", "", "0.5,", "(0.5", "()", "0.5,nan" };
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) assert_int_equal(set("betas", texts[i]), PD_INVALID_ARGUMENT);
+    assert_true(h.value[BETA0] == 0.9 && h.value[BETA1] == 0.99);
+}
+
+static void a_list_that_spreads_takes_one_number_for_all_and_leaves_the_rest_as_preset(void **state)
+{
+    (void)state;
+    assert_int_equal(set("root", "4"), PD_OK);
+    assert_true(h.value[ROOT0] == 4 && h.value[ROOT1] == 4 && h.value[ROOT2] == 4);
+    assert_int_equal(set("root", "[2,1]"), PD_OK);
+    assert_true(h.value[ROOT0] == 2 && h.value[ROOT1] == 1 && h.value[ROOT2] == 0);
+    assert_int_equal(set("root", "[2,1,3,4]"), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "a number, or at most 3 numbers"));
+}
+
+static void a_list_that_fails_in_its_midst_sets_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(set("betas", "linear_warmup(peak=0.5,warmup_steps=10),2"), PD_OUT_OF_RANGE);
+    assert_true(h.value[BETA0] == 0.9 && h.scheduled == 0 && h.schedules == NULL);
+    assert_int_equal(set("betas", "linear_warmup(peak=0.5,warmup_steps=10),0.5"), PD_OK);
+    assert_true(h.scheduled == 1ull << BETA0 && h.value[BETA1] == 0.5);
+}
+
+static void a_choice_takes_what_belongs_to_it(void **state)
+{
+    (void)state;
+    assert_int_equal(set("graft", "SGD(beta=0.75)"), PD_OK);
+    assert_true(h.value[GRAFT] == 1 && h.value[GRAFT_BETA] == 0.75);
+    assert_int_equal(set("graft", "adam()"), PD_OK);
+    assert_true(h.value[GRAFT] == 2 && h.value[GRAFT_BETA] == 0.75);
+    assert_int_equal(set("graft", "sgd(gamma=1)"), PD_NOT_FOUND);
+    assert_int_equal(set("graft", "sgd(0.5)"), PD_INVALID_ARGUMENT);
+    assert_true(h.value[GRAFT] == 2);
+}
+
 static void refuses_what_is_not_a_number(void **state)
 {
     static const char *const texts[] = { "", " ", " 1", "1 ", "fast", "1,5", "nan", "inf", "1e999", "0x", "--1" };
@@ -122,7 +193,7 @@ static void names_what_it_has_when_asked_for_another(void **state)
     (void)state;
     assert_int_equal(set("momentum", "1"), PD_NOT_FOUND);
     assert_non_null(strstr(err.text, "momentum"));
-    assert_non_null(strstr(err.text, "rate, size, fast, graft, lag, cut"));
+    assert_non_null(strstr(err.text, "rate, size, fast, graft, lag, cut, betas[0]"));
 }
 
 static void survives_texts_that_are_too_long(void **state)
@@ -255,8 +326,8 @@ static void what_is_fixed_or_a_word_takes_no_schedule(void **state)
     (void)state;
     assert_int_equal(set("size", "table(64,128)"), PD_INVALID_ARGUMENT);
     assert_string_equal(err.text, "size of row takes no schedule: it is fixed while the job runs");
-    assert_int_equal(set("graft", "table(0,1)"), PD_INVALID_ARGUMENT);
-    assert_string_equal(err.text, "graft of row takes no schedule: it is a word");
+    assert_int_equal(set("mode", "table(0,1)"), PD_INVALID_ARGUMENT);
+    assert_string_equal(err.text, "mode of row takes no schedule: it is a word");
     assert_true(h.scheduled == 0 && h.value[SIZE] == 128 && h.value[GRAFT] == 1);
 }
 
@@ -442,7 +513,10 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         CASE(begins_with_the_presets), CASE(reads_reals), CASE(reads_whole_numbers), CASE(reads_flags_in_three_manners),
-        CASE(reads_choices_by_their_whole_name), CASE(refuses_what_is_not_a_number), CASE(refuses_what_is_out_of_range),
+        CASE(reads_choices_by_their_whole_name), CASE(refuses_what_is_not_a_number), CASE(reads_choices_whatever_their_case),
+        CASE(reads_a_list_with_and_without_brackets), CASE(a_list_wants_all_its_numbers),
+        CASE(a_list_that_spreads_takes_one_number_for_all_and_leaves_the_rest_as_preset), CASE(a_list_that_fails_in_its_midst_sets_nothing),
+        CASE(a_choice_takes_what_belongs_to_it), CASE(refuses_what_is_out_of_range),
         CASE(names_what_it_has_when_asked_for_another), CASE(survives_texts_that_are_too_long),
         CASE(writes_what_it_reads_back_to_the_same_bits), CASE(writes_the_shortest_text),
         CASE(reads_and_writes_the_word_for_the_least_value), CASE(says_the_range_with_the_word),

@@ -16,7 +16,7 @@
 /* A row for memory alone: a vector of n elements has statistics and a root of n by n each, and may have a temporary copy of itself. */
 enum { SQUARE_DELAY, SQUARE_TEMPORARY };
 static const pd_hyper square_hypers[] = {
-    { "delay", PD_INT, 0, -1, 100, NULL, "root delay", false }, { "temporary", PD_FLAG, 0, 0, 1, NULL, "a temporary slot", false }, { .name = NULL },
+    { "delay", PD_INT, 0, -1, 100, NULL, "root delay", false, false }, { "temporary", PD_FLAG, 0, 0, 1, NULL, "a temporary slot", false, false }, { .name = NULL },
 };
 
 static int square_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)

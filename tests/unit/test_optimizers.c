@@ -29,7 +29,7 @@ static int set_up(void **state)
     for (int h = 0; h < HYPERS; h++) {
         snprintf(hyper_names[h], sizeof hyper_names[h], "a_rather_long_name_of_hyperparameter_%d", h);
         hypers[h] = (pd_hyper){ hyper_names[h], h % 2 == 0 ? PD_REAL : PD_INT, h, -1, 1e6, h == 5 ? "ready" : NULL,
-                                "what it means, told in a line that is about as long as the longest lines of real optimizers are", h % 3 == 0 };
+                                "what it means, told in a line that is about as long as the longest lines of real optimizers are", h % 3 == 0, false };
     }
     for (int r = 0; r < ROWS; r++) {
         snprintf(names[r], sizeof names[r], "row_%d", r);

@@ -75,7 +75,9 @@ static int by_itself(fixture *f, const pd_root_want *want, pd_root_report *repor
     case PD_ROOT_NEWTON: return pd_root_newton(f->Y, f->A, want, report);
     case PD_ROOT_EIGH:   return pd_root_eigh(f->Y, f->A, want, report);
     case PD_ROOT_EIGH64: return pd_root_eigh64(f->Y, f->A, want, report);
-    case PD_ROOT_TRACKED: break;
+    case PD_ROOT_TRACKED:
+    case PD_ROOT_COUPLED:
+    case PD_ROOT_HIGHER_ORDER: break;
     }
     memset(f->memory[3], 0, sizeof f->memory[3]);
     return pd_root_tracked(f->Y, f->Q, f->A, want, report);

@@ -73,6 +73,20 @@ static void reads_hyperparameters(void **state)
     pd_rules_free(rules, n);
 }
 
+static void blanks_in_brackets_do_not_end_a_word(void **state)
+{
+    static char *const text[] = { (char *)"* sgd lr=linear_warmup(peak=0.5, warmup_steps=10) momentum=0.75" };
+    pd_rule *rules;
+    size_t n;
+    const pd_hypers *hypers;
+
+    (void)state;
+    assert_int_equal(pd_rules_parse(&rules, &n, text, 1, pd_rows, NULL), PD_OK);
+    hypers = &rules[0].hypers;
+    assert_true(hypers->scheduled != 0 && hypers->value[pd_hypers_find(hypers->row, "momentum")] == 0.75);
+    pd_rules_free(rules, n);
+}
+
 static void reads_schedules(void **state)
 {
     static char *const text[] = { (char *)"* sgd lr=linear_warmup(peak=0.5,warmup_steps=2) momentum=table(0.5,0.25)" };
@@ -94,7 +108,7 @@ static void refuses_schedules_by_rule_and_reason(void **state)
         { "* sgd lr=cosine(peak=1)", "lr of sgd: missing argument \"steps\"" },
         { "* sgd lr=table(1,-1)", "is -1 at count 1, outside its range" },
         { "* sgd momentum=table(0.9,0)", "momentum cannot change from 0.9 to 0" },
-        { "* sgd lr=cosine(peak=1, steps=2)", "parenthesis" },
+        { "* sgd lr=cosine(peak=1,steps=2", "parenthesis" },
     };
     pd_error err;
 
@@ -137,7 +151,7 @@ int main(void)
         cmocka_unit_test(a_glob_of_many_stars_is_quick),
         cmocka_unit_test(no_rules_mean_sgd_for_all),
         cmocka_unit_test(reads_hyperparameters),
-        cmocka_unit_test(reads_schedules),
+        cmocka_unit_test(blanks_in_brackets_do_not_end_a_word), cmocka_unit_test(reads_schedules),
         cmocka_unit_test(refuses_schedules_by_rule_and_reason),
         cmocka_unit_test(without_memory_reads_no_schedule),
     };

@@ -1,0 +1,79 @@
+#include "text.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "paramd/error.h"
+
+static bool is_blank(char c) { return c == ' ' || c == '\t'; }
+
+/* Behind the piece that begins at `at`: at its separator, a blank or else a comma, outside of brackets, or at the end. */
+static char *end_of(char *at, bool blanks)
+{
+    int depth = 0;
+
+    for (; *at != '\0'; at++) {
+        if (depth == 0 && (blanks ? is_blank(*at) : *at == ',')) break;
+        if (*at == '(' || *at == '[') depth++;
+        if ((*at == ')' || *at == ']') && depth > 0) depth--;
+    }
+    return at;
+}
+
+static char *without_blanks(char *text)
+{
+    char *end = text + strlen(text);
+
+    while (is_blank(*text)) text++;
+    while (end > text && is_blank(end[-1])) end--;
+    *end = '\0';
+    return text;
+}
+
+/* Cuts at `end`; *rest is NULL behind the last piece. */
+static void cut(char **rest, char *end)
+{
+    *rest = *end == '\0' ? NULL : end + 1;
+    *end = '\0';
+}
+
+static void remove_blanks(char *text)
+{
+    char *to = text;
+
+    for (; *text != '\0'; text++)
+        if (!is_blank(*text)) *to++ = *text;
+    *to = '\0';
+}
+
+char *pd_text_word(char **rest)
+{
+    char *word = *rest;
+
+    while (word != NULL && is_blank(*word)) word++;
+    if (word == NULL || *word == '\0') return NULL;
+    cut(rest, end_of(word, true));
+    remove_blanks(word);
+    return word;
+}
+
+char *pd_text_item(char **rest)
+{
+    char *item = *rest;
+
+    if (item == NULL || item[strspn(item, " \t")] == '\0') return NULL;
+    cut(rest, end_of(item, false));
+    return without_blanks(item);
+}
+
+int pd_text_inside(char **inside, const char *text)
+{
+    size_t open = strcspn(text, "(["), length = strlen(text);
+    bool bracketed = text[open] != '\0' && length > 0 && (text[length - 1] == ')' || text[length - 1] == ']');
+    bool called = bracketed && memchr(text, ',', open) == NULL;          /* "word(a,b)", or no word at all */
+
+    *inside = NULL;
+    if (!called && strchr(text, ',') == NULL) return PD_OK;
+    *inside = called ? strndup(text + open + 1, length - open - 2) : strdup(text);
+    return *inside == NULL ? PD_NO_MEMORY : PD_OK;
+}
