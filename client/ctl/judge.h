@@ -19,6 +19,8 @@ typedef struct pd_verdict {
 double pd_relative_error(const float *ours, const double *recorded, int64_t n, double scale);
 /* Euclidean norm of the finite entries. */
 double pd_finite_norm(const float *at, int64_t n);
+/* Does the text of our error name what the recorded message does: NaN, or infinities? Other words may differ. */
+bool   pd_says_alike(const char *ours, const char *recorded);
 
 /* Notes one comparison, and where the worst was. */
 void pd_verdict_add(pd_verdict *verdict, size_t param, int64_t step, double error);

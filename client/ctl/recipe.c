@@ -7,7 +7,9 @@
 
 struct entry;
 typedef int read_config(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err);
-static read_config read_by_name, read_average, read_google;
+static read_config read_by_name, read_average, read_google, read_meta;
+
+enum { MOST_GROUPS = 1000 };
 
 /* One entry a (system, optimizer) that can be replayed: add one where a row follows another upstream. */
 static const struct entry {
@@ -22,6 +24,7 @@ static const struct entry {
     { "trax_average", NULL,  "sgd", "lr", read_average, { NULL } },
     { "google_shampoo", NULL, "scalable_shampoo", "learning_rate", read_google,
       { "batch_axis_name", "num_devices_for_pjit", "replicas", "statistics_partition_spec", "preconditioner_partition_spec", NULL } },
+    { "meta_shampoo", NULL, "shampoo", "lr", read_meta, { "use_pytorch_compile", "pytorch_compile_backend", "lr_schedule", NULL } },
 };
 
 static bool contains(const char *const *list, const char *word)
@@ -44,6 +47,7 @@ static int no_entry(const char *system, const char *optimizer, pd_error *err)
 {
     char name[64] = "";
 
+    if (strcmp(system, "data") == 0) return pd_fail(err, PD_UNIMPLEMENTED, "holds data of other traces, no run");
     if (!pd_recipe_knows(system) || optimizer == NULL) return pd_fail(err, PD_UNIMPLEMENTED, "system %.64s is not implemented", system);
     for (size_t i = 0; optimizer[i] != '\0' && i + 1 < sizeof name; i++) name[i] = (char)tolower((unsigned char)optimizer[i]);
     return pd_fail(err, PD_UNIMPLEMENTED, "optimizer %s is not implemented", name);
@@ -71,16 +75,13 @@ static const char *scalar_text(const json_t *value, char *text, size_t size)
     }
 }
 
-/* {"schedule": "linear_warmup", "peak": 0.1, "warmup_steps": 5} as pd_hypers_set reads it. Gives; NULL: out of memory. */
-static char *schedule_text(const json_t *schedule)
+/* {"schedule": "linear_warmup", "peak": 0.1, "warmup_steps": 5} as pd_hypers_set reads it. */
+static void print_schedule(FILE *out, const json_t *schedule)
 {
-    char *text = NULL, number[40];
     const char *key, *separator = "";
-    size_t size;
+    char number[40];
     json_t *value;
-    FILE *out = open_memstream(&text, &size);
 
-    if (out == NULL) return NULL;
     fprintf(out, "%s(", json_string_value(json_object_get(schedule, "schedule")));
     json_object_foreach((json_t *)schedule, key, value) {
         const char *argument = scalar_text(value, number, sizeof number);
@@ -89,18 +90,58 @@ static char *schedule_text(const json_t *schedule)
         separator = ",";
     }
     fputc(')', out);
-    if (fclose(out) == 0) return text;
-    free(text);
-    return NULL;
 }
 
-static int set_schedule(pd_hypers *hypers, const char *name, const json_t *schedule, pd_error *err)
+/* [0.9, 0.999] as pd_hypers_set reads it. */
+static void print_list(FILE *out, const json_t *list)
 {
-    char *text = schedule_text(schedule);
-    int rc = text == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory") : pd_hypers_set(hypers, name, text, err);
+    char number[40];
+    json_t *value;
+    size_t i;
 
+    json_array_foreach(list, i, value) {
+        const char *item = scalar_text(value, number, sizeof number);
+        fprintf(out, "%s%s", i > 0 ? "," : "(", item != NULL ? item : "");
+    }
+    fputs(i > 0 ? ")" : "()", out);
+}
+
+/* What is not a scalar: as text that pd_hypers_set reads. */
+static int set_printed(pd_hypers *hypers, const char *name, const json_t *value, void (*print)(FILE *out, const json_t *value), pd_error *err)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    int rc;
+
+    if (out == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    print(out, value);
+    rc = fclose(out) != 0 ? pd_fail(err, PD_NO_MEMORY, "out of memory") : pd_hypers_set(hypers, name, text, err);
     free(text);
     return rc;
+}
+
+/* A hyperparameter, or the name of a list ("betas": it has "betas[0]"). */
+static bool has(const pd_row *row, const char *name)
+{
+    char first[96];
+
+    snprintf(first, sizeof first, "%.64s[0]", name);
+    return pd_hypers_find(row, name) >= 0 || pd_hypers_find(row, first) >= 0;
+}
+
+static int set_value(pd_hypers *hypers, const char *name, const json_t *value, pd_error *err)
+{
+    char number[40];
+    const char *text = scalar_text(value, number, sizeof number);
+
+    if (!has(hypers->row, name)) {
+        return pd_fail(err, PD_UNIMPLEMENTED, "hyperparameter %.64s of %s is not implemented", name, pd_row_name(hypers->row));
+    }
+    if (text != NULL) return pd_hypers_set(hypers, name, text, err);
+    if (json_is_string(json_object_get(value, "schedule"))) return set_printed(hypers, name, value, print_schedule, err);
+    if (json_is_array(value)) return set_printed(hypers, name, value, print_list, err);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "config: %.64s is neither number, word, flag, list nor schedule", name);
 }
 
 /* Hyperparameters bear the upstream's own names, so what is in a configuration is set as it stands. */
@@ -110,17 +151,7 @@ static int read_by_name(pd_hypers *hypers, const struct entry *entry, const json
     json_t *value;
 
     json_object_foreach((json_t *)config, key, value) {
-        char number[40];
-        const char *text = scalar_text(value, number, sizeof number);
-        int rc;
-
-        if (contains(entry->execution, key)) continue;
-        if (pd_hypers_find(hypers->row, key) < 0) {
-            return pd_fail(err, PD_UNIMPLEMENTED, "hyperparameter %.64s of %s is not implemented", key, entry->row);
-        }
-        if (json_is_string(json_object_get(value, "schedule"))) rc = set_schedule(hypers, key, value, err);
-        else if (text != NULL) rc = pd_hypers_set(hypers, key, text, err);
-        else rc = pd_fail(err, PD_INVALID_ARGUMENT, "config: %.64s is neither number, word, flag nor schedule", key);
+        int rc = contains(entry->execution, key) ? PD_OK : set_value(hypers, key, value, err);
         if (rc != PD_OK) return rc;
     }
     return PD_OK;
@@ -159,6 +190,151 @@ static int read_google(pd_hypers *hypers, const struct entry *entry, const json_
     return rc;
 }
 
+/* {"type": "adam", "beta2": 0.999}: the choice, and name.beta2. Without a type: its members alone. */
+static int read_members(pd_hypers *hypers, const char *name, const json_t *object, pd_error *err)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)object, key, value) {
+        bool choice = strcmp(key, "type") == 0;
+        char member[160];
+        int rc;
+        snprintf(member, sizeof member, "%.64s%s%.64s", name, choice ? "" : ".", choice ? "" : key);
+        if ((rc = set_value(hypers, member, value, err)) != PD_OK) return rc;
+    }
+    return PD_OK;
+}
+
+/* How the work was distributed: what the ranks send each other is rounded, and the rest changes no number. */
+static int read_distribution(pd_hypers *hypers, const json_t *object, pd_error *err)
+{
+    static const char *const execution[] = { "type", "world_size", NULL };
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)object, key, value) {
+        int rc = contains(execution, key) ? PD_OK : set_value(hypers, key, value, err);
+        if (rc != PD_OK) return rc;
+    }
+    return PD_OK;
+}
+
+static int read_meta(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)config, key, value) {
+        int rc;
+        if (json_is_null(value) || contains(entry->execution, key)) continue;
+        if (strcmp(key, "distributed_config") == 0) rc = read_distribution(hypers, value, err);
+        else if (json_is_object(value) && !json_is_string(json_object_get(value, "schedule"))) rc = read_members(hypers, key, value, err);
+        else rc = set_value(hypers, key, value, err);
+        if (rc != PD_OK) return rc;
+    }
+    return PD_OK;
+}
+
+/* ---- groups ---- */
+
+/* The names that a group lists belong to it, and to no other. */
+static int add_members(pd_recipe *recipe, size_t group, const json_t *names, pd_error *err)
+{
+    json_t *name;
+    size_t i;
+
+    if (!json_is_array(names)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: group %zu has no list of params", group - 1);
+    json_array_foreach(names, i, name) {
+        const char *text = json_string_value(name);
+        if (text == NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "config: group %zu: a name in params is no text", group - 1);
+        if (json_object_get(recipe->members, text) != NULL) {
+            return pd_fail(err, PD_INVALID_ARGUMENT, "config: parameter %.128s is in two groups", text);
+        }
+        if (json_object_set_new(recipe->members, text, json_integer((json_int_t)group)) != 0) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    }
+    return PD_OK;
+}
+
+/* The configuration around it with what differs in the group. Group 0 differs in nothing. Gives; NULL: out of memory. */
+static json_t *configuration_of(const json_t *config, const json_t *group)
+{
+    json_t *own = json_copy((json_t *)config);
+
+    if (own == NULL) return NULL;
+    json_object_del(own, "groups");
+    if (group == NULL) return own;
+    if (json_object_update(own, (json_t *)group) == 0) {
+        json_object_del(own, "params");
+        return own;
+    }
+    json_decref(own);
+    return NULL;
+}
+
+static int read_group(pd_recipe *recipe, size_t group, const struct entry *entry, const json_t *config, const json_t *differs, pd_error *err)
+{
+    json_t *own = configuration_of(config, differs);
+    pd_hypers *hypers = &recipe->groups[group];
+    int rc = own == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory") : entry->read(hypers, entry, own, err);
+
+    json_decref(own);
+    if (rc == PD_OK) rc = pd_hypers_check(hypers, err);
+    return rc == PD_OK && differs != NULL ? add_members(recipe, group, json_object_get(differs, "params"), err) : rc;
+}
+
+static int read_groups(pd_recipe *recipe, const struct entry *entry, const pd_row *row, const json_t *config, pd_error *err)
+{
+    const json_t *list = json_object_get(config, "groups");
+    size_t n = json_array_size(list);
+    int rc = PD_OK;
+
+    if (list != NULL && !json_is_array(list)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: groups is no list");
+    if (n > MOST_GROUPS) return pd_fail(err, PD_INVALID_ARGUMENT, "config: %zu groups; a replay takes at most %d", n, MOST_GROUPS);
+    recipe->groups = calloc(n + 1, sizeof *recipe->groups);
+    if (list != NULL) recipe->members = json_object();
+    if (recipe->groups == NULL || (list != NULL && recipe->members == NULL)) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    recipe->n_groups = n + 1;
+    for (size_t i = 0; i <= n; i++) pd_hypers_init(&recipe->groups[i], row);
+    for (size_t i = 0; rc == PD_OK && i <= n; i++) {
+        const json_t *group = i > 0 ? json_array_get(list, i - 1) : NULL;
+        if (i > 0 && !json_is_object(group)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: group %zu is no object", i - 1);
+        rc = read_group(recipe, i, entry, config, group, err);
+    }
+    return rc;
+}
+
+size_t pd_recipe_group(const pd_recipe *recipe, const char *name)
+{
+    return (size_t)json_integer_value(json_object_get(recipe->members, name));
+}
+
+/* ---- rates ---- */
+
+static int read_rates(pd_recipe *recipe, const json_t *list, pd_error *err)
+{
+    json_t *rate;
+    size_t i;
+
+    if (list == NULL || json_is_null(list)) return PD_OK;
+    if (!json_is_array(list)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: lr_schedule is no list");
+    json_array_foreach(list, i, rate) {
+        if (!json_is_number(rate)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: lr_schedule has no number for step %zu", i + 1);
+    }
+    recipe->rates = json_incref((json_t *)list);
+    return PD_OK;
+}
+
+bool pd_recipe_rate(const pd_recipe *recipe, int64_t step, double *rate)
+{
+    const json_t *value = json_array_get(recipe->rates, (size_t)step - 1);
+
+    if (value != NULL) *rate = json_number_value(value);
+    return value != NULL;
+}
+
+/* ---- the recipe ---- */
+
 int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_error *err)
 {
     const char *optimizer = json_string_value(json_object_get(config, "optimizer"));
@@ -171,27 +347,30 @@ int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_
     if ((row = pd_optim_find(entry->row)) == NULL) {
         return pd_fail(err, PD_UNIMPLEMENTED, "optimizer %s is not implemented", entry->row);
     }
-    pd_hypers_init(&out->hypers, row);
     out->rate = entry->rate;
-    rc = entry->read(&out->hypers, entry, config, err);
-    return rc == PD_OK ? pd_hypers_check(&out->hypers, err) : rc;
+    rc = read_groups(out, entry, row, config, err);
+    return rc == PD_OK && contains(entry->execution, "lr_schedule") ? read_rates(out, json_object_get(config, "lr_schedule"), err) : rc;
 }
 
 void pd_recipe_free(pd_recipe *recipe)
 {
-    pd_hypers_free(&recipe->hypers);
+    for (size_t i = 0; i < recipe->n_groups; i++) pd_hypers_free(&recipe->groups[i]);
+    free(recipe->groups);
+    json_decref(recipe->members);
+    json_decref(recipe->rates);
 }
 
-char *pd_recipe_rule(const pd_recipe *recipe)
+char *pd_recipe_rule(const pd_recipe *recipe, size_t group, const char *glob)
 {
+    const pd_hypers *hypers = &recipe->groups[group];
     size_t count, size;
-    const pd_hyper *hyper = pd_row_hypers(recipe->hypers.row, &count);
+    const pd_hyper *hyper = pd_row_hypers(hypers->row, &count);
     char *text = NULL, value[64];
     FILE *out = open_memstream(&text, &size);
 
     if (out == NULL) return NULL;
-    fprintf(out, "* %s", pd_row_name(recipe->hypers.row));
-    for (size_t i = 0; i < count; i++) fprintf(out, " %s=%s", hyper[i].name, pd_hypers_text(&recipe->hypers, (int)i, value, sizeof value));
+    fprintf(out, "%s %s", glob, pd_row_name(hypers->row));
+    for (size_t i = 0; i < count; i++) fprintf(out, " %s=%s", hyper[i].name, pd_hypers_text(hypers, (int)i, value, sizeof value));
     if (fclose(out) == 0) return text;
     free(text);
     return NULL;

@@ -7,19 +7,28 @@
 #include "paramd/optim.h"
 
 typedef struct pd_recipe {
-    pd_hypers   hypers;     /* with their schedules: the struct stays where it is */
+    size_t      n_groups;   /* at least 1 */
+    pd_hypers  *groups;     /* of group 0: the parameters that no group of the configuration names. With schedules: each stays where it is */
+    json_t     *members;    /* name of a parameter to the number of its group; NULL: all are in group 0 */
+    json_t     *rates;      /* list of numbers, one a step; NULL: the configuration has none */
     const char *rate;       /* the hyperparameter that a recorded schedule of learning rates sets */
 } pd_recipe;
 
-/* From a trace's metadata `system` and `config`. Fills *out; pd_recipe_free it, also after an error.
+/* From a trace's metadata `system` and `config`. Fills *out; pd_recipe_free it, also after an error. Each of `config.groups` names its parameters in
+ * `params` and says in what they differ from the configuration around it. In one of meta_shampoo null is off, an object is a choice and what
+ * belongs to it, or several hyperparameters, and how upstream was distributed is passed over where it changes no number.
  * PD_UNIMPLEMENTED: this build lacks the system, the optimizer or one of the hyperparameters; the text says which.
- * PD_INVALID_ARGUMENT, PD_OUT_OF_RANGE: a configuration that the optimizer refuses. */
+ * PD_INVALID_ARGUMENT, PD_OUT_OF_RANGE: a configuration that the optimizer refuses. PD_NO_MEMORY. */
 int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_error *err);
 void pd_recipe_free(pd_recipe *recipe);
 /* Some optimizer of the system is in the table. */
 bool pd_recipe_knows(const char *system);
 
-/* The recipe as a worker's rule for all parameters: "* sgd lr=0.1 momentum=0.9". Gives; NULL: out of memory. */
-char *pd_recipe_rule(const pd_recipe *recipe);
+/* The number of a parameter's group. */
+size_t pd_recipe_group(const pd_recipe *recipe, const char *name);
+/* The learning rate that the configuration has for a step, counted from 1. False: it has none. */
+bool pd_recipe_rate(const pd_recipe *recipe, int64_t step, double *rate);
+/* A group as a worker's rule for the names that match `glob`: "* sgd lr=0.1 momentum=0.9". Gives; NULL: out of memory. */
+char *pd_recipe_rule(const pd_recipe *recipe, size_t group, const char *glob);
 
 #endif

@@ -4,11 +4,13 @@
 
 #include "judge.h"
 #include "recipe.h"
+#include "replay_parts.h"
 #include "replay_state.h"
 #include "trace.h"
 
 /* Both play a checked trace from its initial weights, step by step, and note in verdicts[parameter] how far the weights are from
- * the recorded ones. A step in which upstream raised an error must give an error, and only such a step.
+ * the recorded ones. A step in which upstream raised an error must give an error that names the same cause, and only such a step. Where upstream failed in
+ * every step, what it was asked for may be refused from the start, too.
  * PD_UNIMPLEMENTED: cannot be played this way (why); PD_FAILED_PRECONDITION: an error came where none was recorded, or the reverse;
  * other codes: what the optimizer or the server said. */
 
@@ -20,12 +22,21 @@ int pd_replay_local(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *
  * job. Each worker's weights are compared. `timeout`: seconds to find the server. PD_DATA_LOSS: the daemon counted otherwise. */
 int pd_replay_server(const pd_trace *trace, const pd_recipe *recipe, const char *url, double timeout, pd_verdict *verdicts, pd_error *err);
 
+/* What both judge by: did the step end as recorded? `rc` and `ours`: its code and error. PD_OK, also for an error where one was recorded;
+ * `ours` itself where none was; PD_FAILED_PRECONDITION where one was and did not come, or named another cause. */
+int  pd_replay_judge_step(const pd_trace *trace, int64_t step, int rc, const pd_error *ours, pd_error *err);
+/* Upstream failed in every step, and `rc` says that what was declared is refused. */
+bool pd_replay_is_refusal(const pd_trace *trace, int rc);
+/* The learning rate recorded for a step; false: none. */
+bool pd_replay_rate(const pd_trace *trace, const pd_recipe *recipe, int64_t step, double *rate);
+
 typedef enum pd_replay_outcome { PD_REPLAY_OK, PD_REPLAY_FAILED, PD_REPLAY_SKIPPED } pd_replay_outcome;
 
 typedef struct pd_replay_result {
     pd_replay_outcome outcome;
     char        system[64], name[128];
     int64_t     steps;
+    bool        excused;        /* skipped, and no build can play it: it records a defect of upstream's, or no run */
     bool        cases;          /* not a run: numbered cases of a routine, which count as parameters here */
     double      tolerance;
     pd_verdict  verdict;        /* over all parameters and steps; compared == 0 where it was not played to the end */

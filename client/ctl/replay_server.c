@@ -17,9 +17,12 @@ typedef struct stage {              /* what all workers of a replay share, read 
     const pd_trace_param *params;
     const char           *url;
     double                timeout;
+    const pd_recipe      *recipe;
     const char           *rate;     /* hyperparameter set at each step, or NULL */
-    char                  job[300], *rule;
-    size_t                n;        /* parameters */
+    char                  job[300];
+    char                **rules;    /* one a group, that of group 0 last; NULL at the end */
+    pd_replay_parts       parts;    /* what is declared */
+    size_t                n;        /* parameters of the trace */
     int64_t               rounds;
     int                   world_size;
     atomic_int           *first_failed;     /* rank; -1: none */
@@ -28,13 +31,14 @@ typedef struct stage {              /* what all workers of a replay share, read 
 typedef struct worker {
     const stage *stage;
     pthread_t    thread;
-    bool         started;
+    bool         started, refused;  /* refused: the job or its parameters, as it should be */
     int          rank, rc;
     pd_error     err;
     uint64_t     sent;              /* contributions with a gradient */
     pd_client   *client;
     float      **weights, **gradient;
-    pd_item     *io;
+    bool        *present;           /* there is a gradient in this round */
+    pd_item     *io;                /* of each part */
     double      *recorded;
     pd_verdict  *verdicts;          /* of each parameter */
 } worker;
@@ -47,10 +51,11 @@ static int allocate(worker *w)
 
     w->weights = calloc(s->n, sizeof *w->weights);
     w->gradient = calloc(s->n, sizeof *w->gradient);
-    w->io = calloc(s->n, sizeof *w->io);
+    w->present = calloc(s->n, sizeof *w->present);
+    w->io = calloc(s->parts.n + 1, sizeof *w->io);
     w->recorded = calloc((size_t)pd_trace_elements(s->trace) + 1, sizeof *w->recorded);
     w->verdicts = calloc(s->n, sizeof *w->verdicts);
-    if (!w->weights || !w->gradient || !w->io || !w->recorded || !w->verdicts) return pd_fail(&w->err, PD_NO_MEMORY, "out of memory");
+    if (!w->weights || !w->gradient || !w->present || !w->io || !w->recorded || !w->verdicts) return pd_fail(&w->err, PD_NO_MEMORY, "out of memory");
     for (size_t i = 0; i < s->n; i++) {
         w->weights[i] = calloc((size_t)s->params[i].elements + 1, sizeof(float));
         w->gradient[i] = calloc((size_t)s->params[i].elements + 1, sizeof(float));
@@ -69,27 +74,54 @@ static void release(worker *w)
     }
     free(w->weights);
     free(w->gradient);
+    free(w->present);
     free(w->io);
     free(w->recorded);
     free(w->verdicts);
 }
 
+static int declare(worker *w, pd_error *err)
+{
+    const pd_replay_parts *parts = &w->stage->parts;
+    pd_client_param *params = calloc(parts->n + 1, sizeof *params);
+    int rc;
+
+    if (params == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    for (size_t i = 0; i < parts->n; i++) params[i] = (pd_client_param){ .name = parts->at[i].name, .shape = parts->at[i].shape };
+    rc = pd_client_declare(w->client, params, parts->n, err);
+    free(params);
+    return rc;
+}
+
+static int init(worker *w, pd_error *err)
+{
+    const pd_replay_parts *parts = &w->stage->parts;
+    void **weights = calloc(parts->n + 1, sizeof *weights);
+    int rc;
+
+    if (weights == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    for (size_t i = 0; i < parts->n; i++) weights[i] = w->weights[parts->at[i].param] + parts->at[i].offset;
+    rc = pd_client_init(w->client, weights, err);
+    free(weights);
+    return rc;
+}
+
 static int join_job(worker *w)
 {
     const stage *s = w->stage;
-    const char *rules[] = { s->rule, NULL };
     const char *options[] = { "aggregate=mean", pd_trace_nonfinite(s->trace) ? "nonfinite=apply" : NULL, NULL };
-    pd_client_options open = { .urls = s->url, .job = s->job, .rank = w->rank, .world_size = s->world_size,
-                               .options = options, .rules = rules, .label = "paramctl replay", .deadline = fmax(s->timeout, 60) };
-    pd_client_param *params = calloc(s->n, sizeof *params);
-    int rc = params == NULL ? pd_fail(&w->err, PD_NO_MEMORY, "out of memory") : pd_client_open(&w->client, &open, &w->err);
+    pd_client_options open = { .urls = s->url, .job = s->job, .rank = w->rank, .world_size = s->world_size, .options = options,
+                               .rules = (const char *const *)s->rules, .label = "paramctl replay", .deadline = fmax(s->timeout, 60) };
+    pd_error why = { 0 };
+    int rc = pd_client_open(&w->client, &open, &why);
 
-    for (size_t i = 0; params != NULL && i < s->n; i++) {
-        params[i] = (pd_client_param){ .name = s->params[i].name, .shape = s->params[i].shape };
+    if (rc == PD_OK) rc = declare(w, &why);
+    if (rc != PD_OK && pd_replay_is_refusal(s->trace, rc)) {
+        w->refused = true;
+        return PD_OK;
     }
-    if (rc == PD_OK) rc = pd_client_declare(w->client, params, s->n, &w->err);
-    if (rc == PD_OK) rc = pd_client_init(w->client, (void *const *)w->weights, &w->err);
-    free(params);
+    if (rc == PD_OK) rc = init(w, &why);
+    if (rc != PD_OK) w->err = why;
     return rc;
 }
 
@@ -99,14 +131,20 @@ static void fill_items(worker *w, int64_t round)
 
     for (size_t i = 0; i < s->n; i++) {
         int64_t step = s->params[i].step > 0 ? s->params[i].step : round;
-        bool present = pd_trace_gradient(s->trace, step, w->rank, i, w->gradient[i]);
-        w->io[i] = (pd_item){ .param = i, .gradient = present ? w->gradient[i] : NULL, .weights = w->weights[i] };
+        w->present[i] = pd_trace_gradient(s->trace, step, w->rank, i, w->gradient[i]);
+    }
+    for (size_t i = 0; i < s->parts.n; i++) {
+        const pd_replay_part *part = &s->parts.at[i];
+        bool present = w->present[part->param];
+        w->io[i] = (pd_item){ .param = i, .gradient = present ? w->gradient[part->param] + part->offset : NULL,
+                              .weights = w->weights[part->param] + part->offset };
         w->sent += present;
     }
 }
 
-static int push_pull(worker *w, int64_t round)
+static int push_pull(worker *w, int64_t round, pd_error *err)
 {
+    const stage *s = w->stage;
     char value[64] = "";
     const char *hypers[] = { value, NULL };
     double rate;
@@ -114,23 +152,38 @@ static int push_pull(worker *w, int64_t round)
     pd_ticket_id ticket;
     int rc;
 
-    if (w->stage->rate != NULL && pd_trace_rate(w->stage->trace, round, &rate)) {
-        snprintf(value, sizeof value, "%s=%.17g", w->stage->rate, rate);
+    if (s->rate != NULL && pd_replay_rate(s->trace, s->recipe, round, &rate)) {
+        snprintf(value, sizeof value, "%s=%.17g", s->rate, rate);
         options.hypers = hypers;
     }
     fill_items(w, round);
-    rc = pd_client_push_pull(w->client, w->io, w->stage->n, &options, &ticket, &w->err);
+    rc = pd_client_push_pull(w->client, w->io, s->parts.n, &options, &ticket, err);
+    return rc == PD_OK ? pd_client_wait(w->client, ticket, 0, err) : rc;
+}
+
+/* After a step that failed: the weights are asked for, not believed to be what they were. */
+static int pull(worker *w)
+{
+    pd_ticket_id ticket;
+    int rc = pd_client_pull(w->client, w->io, w->stage->parts.n, 0, &ticket, &w->err);
+
     return rc == PD_OK ? pd_client_wait(w->client, ticket, 0, &w->err) : rc;
 }
 
-/* A step in which upstream raised an error must fail, and only such a step. */
 static int take_round(worker *w, int64_t round)
 {
-    int rc = push_pull(w, round);
+    const pd_trace *trace = w->stage->trace;
+    pd_error why = { 0 };
+    int rc, judged;
 
-    if (pd_trace_averages(w->stage->trace) || !pd_trace_fails(w->stage->trace, round)) return rc;
-    if (rc == PD_OK) return pd_fail(&w->err, PD_FAILED_PRECONDITION, "step %d was recorded to fail and did not", (int)round);
-    return PD_OK;
+    if (w->refused) return PD_OK;
+    rc = push_pull(w, round, &why);
+    if (pd_trace_averages(trace)) {
+        w->err = why;
+        return rc;
+    }
+    judged = pd_replay_judge_step(trace, round, rc, &why, &w->err);
+    return judged == PD_OK && rc != PD_OK ? pull(w) : judged;
 }
 
 static void compare_weights(worker *w, int64_t step)
@@ -195,19 +248,44 @@ static void *run_worker(void *arg)
 
 /* ---- the job ---- */
 
-static int set_stage(stage *s, const pd_recipe *recipe, pd_error *err)
+/* Groups have names of their own ("2/NAME"); what is in none comes last. */
+static int set_rules(stage *s, pd_error *err)
+{
+    size_t n = s->recipe->n_groups;
+
+    if ((s->rules = calloc(n + 1, sizeof *s->rules)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    for (size_t i = 0; i < n; i++) {
+        size_t group = (i + 1) % n;
+        char glob[32];
+        if (group == 0) snprintf(glob, sizeof glob, "*");
+        else snprintf(glob, sizeof glob, "%zu/*", group);
+        if ((s->rules[i] = pd_recipe_rule(s->recipe, group, glob)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    }
+    return PD_OK;
+}
+
+static int set_stage(stage *s, pd_error *err)
 {
     bool averages = pd_trace_averages(s->trace);
     uint64_t nonce = 0;
+    int rc = pd_replay_parts_find(&s->parts, s->trace, s->recipe, err);
+
+    if (rc != PD_OK) return rc;
 
     s->params = pd_trace_params(s->trace, &s->n);
     s->world_size = pd_trace_replicas(s->trace);
     s->rounds = averages ? 1 : pd_trace_steps(s->trace);
-    s->rate = averages ? NULL : recipe->rate;
+    s->rate = averages ? NULL : s->recipe->rate;
     if (getrandom(&nonce, sizeof nonce, 0) != sizeof nonce) return pd_fail(err, PD_INTERNAL, "no random numbers");
     snprintf(s->job, sizeof s->job, "replay/%.128s/%016llx", pd_trace_case(s->trace), (unsigned long long)nonce);
-    s->rule = pd_recipe_rule(recipe);
-    return s->rule == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory") : PD_OK;
+    return set_rules(s, err);
+}
+
+static void free_stage(stage *s)
+{
+    pd_replay_parts_free(&s->parts);
+    for (size_t i = 0; s->rules != NULL && s->rules[i] != NULL; i++) free(s->rules[i]);
+    free(s->rules);
 }
 
 static int run_workers(worker *workers, const stage *s, pd_error *err)
@@ -252,8 +330,10 @@ static int counted(const stage *s, uint64_t *count, pd_error *err)
 static int check_count(const worker *workers, const stage *s, pd_error *err)
 {
     uint64_t sent = 0, count;
-    int rc = counted(s, &count, err);
+    int rc;
 
+    if (workers[0].refused) return PD_OK;
+    rc = counted(s, &count, err);
     for (int i = 0; i < s->world_size; i++) sent += workers[i].sent;
     if (rc == PD_OK && sent != count) {
         return pd_fail(err, PD_DATA_LOSS, "the daemon counted %llu contributions of %llu that were sent", (unsigned long long)count, (unsigned long long)sent);
@@ -283,13 +363,13 @@ static int perform(worker *workers, const stage *s, pd_verdict *verdicts, pd_err
 int pd_replay_server(const pd_trace *trace, const pd_recipe *recipe, const char *url, double timeout, pd_verdict *verdicts, pd_error *err)
 {
     atomic_int first_failed = -1;
-    stage s = { .trace = trace, .url = url, .timeout = timeout, .first_failed = &first_failed };
-    int rc = set_stage(&s, recipe, err);
-    worker *workers = calloc((size_t)s.world_size, sizeof *workers);
+    stage s = { .trace = trace, .recipe = recipe, .url = url, .timeout = timeout, .first_failed = &first_failed };
+    int rc = set_stage(&s, err);
+    worker *workers = calloc((size_t)s.world_size + 1, sizeof *workers);
 
     if (rc == PD_OK && workers == NULL) rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
     if (rc == PD_OK) rc = perform(workers, &s, verdicts, err);
     free(workers);
-    free(s.rule);
+    free_stage(&s);
     return rc;
 }

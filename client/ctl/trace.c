@@ -24,7 +24,8 @@ struct pd_trace {
     int64_t         steps;
     double          tolerance, state_tolerance;
     bool            recorded[PD_TRACE_MAX_STEPS + 1];   /* weights after this step are in the file */
-    bool            fails[PD_TRACE_MAX_STEPS + 1];
+    json_t         *errors;
+    const char     *error[PD_TRACE_MAX_STEPS + 1];      /* upstream's message; NULL: no error in this step */
     bool            averages, nonfinite;
     int             replicas;
     pd_trace_param *params;
@@ -204,19 +205,23 @@ static int read_real(const pd_trace *trace, const char *name, double preset, dou
 
 static int read_tolerance(pd_trace *trace, pd_error *err)
 {
-    bool meta = strcmp(trace->system, "meta_shampoo") == 0 && pd_safetensors_meta(trace->tensors, "noise_bc32") != NULL;
+    bool close = pd_safetensors_meta(trace->tensors, "noise_bc32") != NULL;     /* that of a run which rounds the same scalars */
     double noise, state_noise;
-    int rc = read_real(trace, meta ? "noise_bc32" : "noise", 0, 0, 1e30, &noise, err);
+    int rc = read_real(trace, close ? "noise_bc32" : "noise", 0, 0, 1e30, &noise, err);
 
     if (rc == PD_OK) rc = read_real(trace, "noise_state", -1, 0, 1e30, &state_noise, err);
     if (rc != PD_OK) return rc;
-    trace->tolerance = (meta ? 3 : 10) * noise + 1e-6;
+    trace->tolerance = (close ? 3 : 10) * noise + 1e-6;
     trace->state_tolerance = state_noise < 0 ? -1 : 10 * state_noise + 1e-6;
     return PD_OK;
 }
 
-/* JSON inside the metadata: an object or list, NULL where there is none. Gives. */
-static int read_json(const pd_trace *trace, const char *name, json_type type, json_t **out, pd_error *err)
+const char *pd_trace_meta(const pd_trace *trace, const char *name)
+{
+    return pd_safetensors_meta(trace->tensors, name);
+}
+
+int pd_trace_json(const pd_trace *trace, const char *name, json_type type, json_t **out, pd_error *err)
 {
     const char *text = pd_safetensors_meta(trace->tensors, name);
     json_error_t why;
@@ -233,15 +238,15 @@ static int read_json(const pd_trace *trace, const char *name, json_type type, js
 
 static int read_errors(pd_trace *trace, pd_error *err)
 {
-    json_t *list, *entry;
+    json_t *entry;
     size_t i;
-    int rc = read_json(trace, "errors", JSON_ARRAY, &list, err);
+    int rc = trace->errors == NULL ? pd_trace_json(trace, "errors", JSON_ARRAY, &trace->errors, err) : PD_OK;
 
-    json_array_foreach(list, i, entry) {
+    json_array_foreach(trace->errors, i, entry) {
         json_int_t step = json_integer_value(json_object_get(entry, "step"));
-        if (step >= 1 && step <= trace->steps) trace->fails[step] = true;
+        const char *message = json_string_value(json_object_get(entry, "message"));
+        if (step >= 1 && step <= trace->steps) trace->error[step] = message != NULL ? message : "";
     }
-    json_decref(list);
     return rc;
 }
 
@@ -278,6 +283,7 @@ void pd_trace_close(pd_trace *trace)
     for (size_t i = 0; i < trace->n; i++) free(trace->params[i].name);
     free(trace->params);
     json_decref(trace->config);
+    json_decref(trace->errors);
     pd_safetensors_free(trace->tensors);
     free(trace->file);
     free(trace);
@@ -291,7 +297,7 @@ double        pd_trace_state_tolerance(const pd_trace *trace) { return trace->st
 
 int pd_trace_config(pd_trace *trace, const json_t **out, pd_error *err)
 {
-    int rc = trace->config == NULL ? read_json(trace, "config", JSON_OBJECT, &trace->config, err) : PD_OK;
+    int rc = trace->config == NULL ? pd_trace_json(trace, "config", JSON_OBJECT, &trace->config, err) : PD_OK;
 
     if (rc == PD_OK && trace->config == NULL) rc = pd_fail(err, PD_INVALID_ARGUMENT, "metadata has no config");
     *out = trace->config;
@@ -410,7 +416,7 @@ static int find_recorded(pd_trace *trace, pd_error *err)
     const pd_st_tensor *table = pd_safetensors_find(trace->tensors, "table/param_steps");
     json_t *list, *entry;
     size_t k;
-    int rc = read_json(trace, "param_steps", JSON_ARRAY, &list, err);
+    int rc = pd_trace_json(trace, "param_steps", JSON_ARRAY, &list, err);
 
     if (table != NULL && !readable(table->dtype)) rc = pd_fail(err, PD_INVALID_ARGUMENT, "table/param_steps: expected numbers");
     json_array_foreach(list, k, entry) {
@@ -494,7 +500,7 @@ bool    pd_trace_averages(const pd_trace *trace)            { return trace->aver
 int     pd_trace_replicas(const pd_trace *trace)            { return trace->replicas; }
 int64_t pd_trace_elements(const pd_trace *trace)            { return trace->most_elements; }
 bool    pd_trace_nonfinite(const pd_trace *trace)           { return trace->nonfinite; }
-bool    pd_trace_fails(const pd_trace *trace, int64_t step) { return trace->fails[step]; }
+const char *pd_trace_error(const pd_trace *trace, int64_t step) { return trace->error[step]; }
 
 const pd_trace_param *pd_trace_params(const pd_trace *trace, size_t *n)
 {

@@ -30,10 +30,13 @@ void pd_trace_close(pd_trace *trace);               /* accepts NULL */
 const char   *pd_trace_system(const pd_trace *trace);
 const char   *pd_trace_case(const pd_trace *trace);
 int64_t       pd_trace_steps(const pd_trace *trace);
-/* Largest relative error that a replay may have: 10 * noise + 1e-6; meta_shampoo 3 * noise_bc32 + 1e-6. */
+/* Largest relative error that a replay may have: 3 * noise_bc32 + 1e-6, or where there is none 10 * noise + 1e-6. */
 double        pd_trace_tolerance(const pd_trace *trace);
 /* The same for recorded state: 10 * noise_state + 1e-6. Negative: the trace does not say how noisy its state is. */
 double        pd_trace_state_tolerance(const pd_trace *trace);
+/* Any entry as text, NULL: there is none; or as JSON, *out NULL where there is none; gives. PD_INVALID_ARGUMENT: not JSON, or of another type. */
+const char   *pd_trace_meta(const pd_trace *trace, const char *name);
+int           pd_trace_json(const pd_trace *trace, const char *name, json_type type, json_t **out, pd_error *err);
 /* Upstream's hyperparameters, a JSON object; borrowed. PD_INVALID_ARGUMENT: there are none, or not as JSON. */
 int           pd_trace_config(pd_trace *trace, const json_t **out, pd_error *err);
 
@@ -49,8 +52,8 @@ const pd_trace_param *pd_trace_params(const pd_trace *trace, size_t *n);
 int64_t pd_trace_elements(const pd_trace *trace);           /* of the largest parameter */
 /* Some recorded gradient has an entry that is not finite. */
 bool pd_trace_nonfinite(const pd_trace *trace);
-/* Upstream raised an error in this step. */
-bool pd_trace_fails(const pd_trace *trace, int64_t step);
+/* The error that upstream raised in this step: its message, "" where that was not recorded. NULL: none. */
+const char *pd_trace_error(const pd_trace *trace, int64_t step);
 
 /* Each copies one tensor to `at` (the parameter's elements), or returns false where the trace has none. Steps count from 1. */
 bool pd_trace_initial(const pd_trace *trace, size_t param, float *at);

@@ -93,20 +93,21 @@ static void a_schedule_that_is_not_there_fails_with_the_list(void **state)
     tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": {\"schedule\": \"zigzag\", \"peak\": 0.5}}");
     assert_outcome(&file, PD_REPLAY_FAILED, "there is no schedule zigzag; there are: linear_warmup");
     tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": {\"peak\": 0.5}}");
-    assert_outcome(&file, PD_REPLAY_FAILED, "neither number, word, flag nor schedule");
+    assert_outcome(&file, PD_REPLAY_FAILED, "neither number, word, flag, list nor schedule");
 }
 
 static void a_recipe_becomes_a_rule_of_any_length(void **state)
 {
     char text[6000] = "table(0.5", *whole;
-    pd_recipe recipe = { 0 };
+    pd_recipe recipe = { .n_groups = 1, .groups = calloc(1, sizeof(pd_hypers)) };
 
     (void)state;
+    assert_non_null(recipe.groups);
     while (strlen(text) < sizeof text - 8) strcat(text, ",0.25");
     strcat(text, ")");
-    pd_hypers_init(&recipe.hypers, pd_optim_find("sgd"));
-    assert_int_equal(pd_hypers_set(&recipe.hypers, "lr", text, NULL), PD_OK);
-    assert_non_null(whole = pd_recipe_rule(&recipe));
+    pd_hypers_init(&recipe.groups[0], pd_optim_find("sgd"));
+    assert_int_equal(pd_hypers_set(&recipe.groups[0], "lr", text, NULL), PD_OK);
+    assert_non_null(whole = pd_recipe_rule(&recipe, 0, "*"));
     assert_true(strncmp(whole, "* sgd lr=table(0.5,0.25", 23) == 0);
     assert_memory_equal(whole + strlen("* sgd lr="), text, strlen(text));
     assert_string_equal(whole + strlen("* sgd lr=") + strlen(text), " momentum=0 dampening=0 weight_decay=0 nesterov=no maximize=no");
@@ -202,6 +203,118 @@ static void a_step_that_should_fail_and_does_not_fails(void **state)
     (void)state;
     tracefile_meta(&file, "errors", "[{\"step\": 2}]");
     assert_outcome(&file, PD_REPLAY_FAILED, "step 2 was recorded to fail");
+}
+
+static void another_cause_than_the_recorded_one_is_no_agreement(void **state)
+{
+    const pd_error nan_error = { PD_FAILED_PRECONDITION, "parameter w: Encountered nan values in it" }, full = { PD_NO_MEMORY, "out of memory" };
+    tracefile file = sgd_file();
+    pd_trace *trace;
+    pd_error err;
+    char path[64];
+
+    (void)state;
+    tracefile_meta(&file, "errors", "[{\"step\": 1, \"message\": \"Encountered nan values in factor 0\"}, {\"step\": 2, \"message\": \"found inf values\"}]");
+    tracefile_write(&file, path);
+    assert_int_equal(pd_trace_open(&trace, path, NULL), PD_OK);
+    unlink(path);
+    assert_int_equal(pd_trace_check(trace, NULL), PD_OK);
+    assert_int_equal(pd_replay_judge_step(trace, 1, PD_FAILED_PRECONDITION, &nan_error, &err), PD_OK);
+    assert_int_equal(pd_replay_judge_step(trace, 2, PD_FAILED_PRECONDITION, &nan_error, &err), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(err.text, "step 2 was recorded to fail with \"found inf values\", and failed with \"parameter w: Encountered nan"));
+    assert_int_equal(pd_replay_judge_step(trace, 1, PD_NO_MEMORY, &full, &err), PD_NO_MEMORY);
+    assert_string_equal(err.text, "out of memory");
+    pd_trace_close(trace);
+}
+
+static void an_error_where_none_was_recorded_is_told_as_it_is(void **state)
+{
+    const pd_error ours = { PD_FAILED_PRECONDITION, "parameter w: no" };
+    tracefile file = sgd_file();
+    pd_trace *trace;
+    pd_error err;
+    char path[64];
+
+    (void)state;
+    tracefile_write(&file, path);
+    assert_int_equal(pd_trace_open(&trace, path, NULL), PD_OK);
+    unlink(path);
+    assert_int_equal(pd_trace_check(trace, NULL), PD_OK);
+    assert_int_equal(pd_replay_judge_step(trace, 1, PD_OK, &ours, &err), PD_OK);
+    assert_int_equal(pd_replay_judge_step(trace, 1, PD_FAILED_PRECONDITION, &ours, &err), PD_FAILED_PRECONDITION);
+    assert_string_equal(err.text, "parameter w: no");
+    pd_trace_close(trace);
+}
+
+static void a_recorded_defect_is_skipped_with_its_reason_and_excused(void **state)
+{
+    tracefile file = sgd_file();
+    pd_replay_result r;
+
+    (void)state;
+    tracefile_meta(&file, "quirk", "weights are written twice");
+    assert_outcome(&file, PD_REPLAY_SKIPPED, "records a defect: weights are written twice");
+    tracefile_meta(&file, "errors", "[{\"step\": 1}]");
+    r = replayed(&file);
+    assert_true(r.outcome == PD_REPLAY_SKIPPED && r.excused);
+    pd_replay_result_free(&r);
+}
+
+/* Upstream could not take a single step, and we can. */
+static void a_defect_that_we_do_not_have_is_skipped_with_its_reason(void **state)
+{
+    tracefile file = sgd_file();
+
+    (void)state;
+    tracefile_meta(&file, "quirk", "nothing works");
+    tracefile_meta(&file, "errors", "[{\"step\": 1}, {\"step\": 2}]");
+    assert_outcome(&file, PD_REPLAY_SKIPPED, "records a defect: nothing works");
+}
+
+static void what_a_build_lacks_is_skipped_and_not_excused(void **state)
+{
+    tracefile file = sgd_file();
+    pd_replay_result r;
+
+    (void)state;
+    tracefile_meta(&file, "system", "other_system");
+    r = replayed(&file);
+    assert_true(r.outcome == PD_REPLAY_SKIPPED && !r.excused);
+    pd_replay_result_free(&r);
+}
+
+static void data_is_no_run_and_excused(void **state)
+{
+    tracefile file = { 0 };
+    pd_replay_result r;
+
+    (void)state;
+    tracefile_meta(&file, "system", "data");
+    tracefile_meta(&file, "case", "digits");
+    tracefile_meta(&file, "steps", "1");
+    tracefile_add(&file, "x", g1, 2);
+    r = replayed(&file);
+    assert_true(r.outcome == PD_REPLAY_SKIPPED && r.excused);
+    assert_non_null(strstr(r.why.text, "no run"));
+    pd_replay_result_free(&r);
+}
+
+/* v, in a group of its own, moves by half as much. */
+static void each_parameter_has_the_hyperparameters_of_its_group(void **state)
+{
+    static const float v1[2] = { .5f, 1 }, v2[2] = { -1.5f, 1.5f };
+    tracefile file = sgd_file();
+
+    (void)state;
+    tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": 0.5, \"groups\": [{\"params\": [\"v\"], \"lr\": 0.25}]}");
+    tracefile_add(&file, "param/0000/v", w0, 2);
+    tracefile_add(&file, "grad/0001/v", g1, 2);
+    tracefile_add(&file, "param/0001/v", v1, 2);
+    tracefile_add(&file, "grad/0002/v", g2, 2);
+    tracefile_add(&file, "param/0002/v", v2, 2);
+    assert_outcome(&file, PD_REPLAY_OK, "");
+    tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": 0.5, \"groups\": [{\"params\": [\"w\"], \"lr\": 0.25}]}");
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
 static void averages_want_a_server(void **state)
@@ -314,6 +427,13 @@ int main(void)
         cmocka_unit_test(a_file_that_is_no_trace_fails),
         cmocka_unit_test(a_trace_without_anything_to_compare_is_not_ok),
         cmocka_unit_test(a_step_that_should_fail_and_does_not_fails),
+        cmocka_unit_test(another_cause_than_the_recorded_one_is_no_agreement),
+        cmocka_unit_test(an_error_where_none_was_recorded_is_told_as_it_is),
+        cmocka_unit_test(a_recorded_defect_is_skipped_with_its_reason_and_excused),
+        cmocka_unit_test(a_defect_that_we_do_not_have_is_skipped_with_its_reason),
+        cmocka_unit_test(what_a_build_lacks_is_skipped_and_not_excused),
+        cmocka_unit_test(data_is_no_run_and_excused),
+        cmocka_unit_test(each_parameter_has_the_hyperparameters_of_its_group),
         cmocka_unit_test(averages_want_a_server),
         cmocka_unit_test(a_recorded_schedule_sets_the_rate_of_each_step),
         cmocka_unit_test(a_parameter_without_gradient_stays),
