@@ -2,6 +2,7 @@
 #include "training.h"
 
 #include "plan.h"
+#include "together.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -170,7 +171,7 @@ static int survey(const pd_job *job, pd_planning *planning, pd_error *err)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for plans", job->name);
     for (uint32_t i = 0; i < job->n_params; i++)
         planning->decls[i] = (pd_declaration){ .name = job->params[i].name, .shape = job->params[i].shape,
-                                               .hypers = job->params[i].rule->hypers };
+                                               .hypers = job->params[i].rule->hypers, .group = (int)rule_index(job, &job->params[i]) };
     for (size_t r = 0; r < job->n_rules; r++)
         pd_optim_survey(job->rules[r].hypers.row, planning->decls, job->n_params, planning->facts[r]);
     return PD_OK;
@@ -263,7 +264,7 @@ static int lay_chunks(pd_job *job, pd_error *err)
     job->slots = calloc(n, job->world * sizeof *job->slots);
     job->batch = calloc(job->n_params, sizeof *job->batch);
     job->optims = calloc(job->n_params, sizeof *job->optims);
-    if (job->chunks == NULL || job->slots == NULL || job->batch == NULL || job->optims == NULL)
+    if (job->chunks == NULL || job->slots == NULL || job->batch == NULL || job->optims == NULL || pd_groups_make(job) != PD_OK)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->name);
     for (uint32_t i = 0; i < job->n_params; i++) {
         pd_param *param = &job->params[i];
@@ -289,11 +290,13 @@ void pd_job_forget_set(pd_job *job)
     free(job->slots);
     free(job->batch);
     free(job->optims);
+    free(job->groups);
     job->params = NULL;
     job->chunks = NULL;
     job->slots = NULL;
     job->batch = NULL;
     job->optims = NULL;
+    job->groups = NULL;
     job->n_params = 0;
     job->reserve = job->committed = 0;
 }

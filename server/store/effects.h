@@ -20,6 +20,8 @@ void       pd_answer_error(pd_effects *outbox, pd_request *request, const pd_err
 
 /* A line for the log; lost when memory is short. */
 void       pd_say(pd_effects *outbox, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* What happens again and again is said the first time and then at powers of two. */
+static inline bool pd_is_power_of_two(uint64_t n) { return (n & (n - 1)) == 0; }
 enum { PD_SAY_ERROR = 3, PD_SAY_WARNING = 4, PD_SAY_INFO = 6, PD_SAY_DEBUG = 7 };
 
 /* request.c */

@@ -1,6 +1,8 @@
 /* end.c - what ends or is late: overdue rounds, lingering jobs, the release of all that a job holds. */
 #include "training.h"
 
+#include "together.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <utlist.h>
@@ -59,17 +61,29 @@ static uint32_t count_overdue(const pd_job *job, uint64_t now_ns, uint64_t *step
     return n;
 }
 
+/* A round that everybody has contributed to waits for another parameter's: that is the one to look at. */
+static const pd_param *culprit(const pd_job *job, const pd_param *oldest)
+{
+    const pd_param *awaited = oldest->stage == PD_HELD ? pd_param_awaited(job, oldest) : NULL;
+
+    return awaited != NULL ? awaited : oldest;
+}
+
 static void describe(const pd_job *job, uint32_t n, uint64_t now_ns, pd_error *err)
 {
-    const pd_param *oldest = job->waiting;
-    char ranks[300], more[48] = "";
-    uint32_t missing = missing_text(job, oldest, now_ns, ranks, sizeof ranks);
+    const pd_param *oldest = job->waiting, *late = culprit(job, oldest);
+    unsigned long long step = (unsigned long long)late->step + 1, ago = (unsigned long long)((now_ns - oldest->round.started_ns) / second);
+    char ranks[300], more[48] = "", held[160] = "";
+    uint32_t missing = missing_text(job, late, now_ns, ranks, sizeof ranks);
 
     if (n > 1) snprintf(more, sizeof more, " (and %u more parameter%s)", n - 1, n > 2 ? "s" : "");
-    pd_fail(err, PD_DEADLINE_EXCEEDED, "%s ha%s not contributed to step %llu of %.100s%s for %llu s; the contributions that came stand, "
-            "push again to go on waiting",
-            ranks, missing == 1 ? "s" : "ve", (unsigned long long)oldest->step + 1, oldest->name, more,
-            (unsigned long long)((now_ns - oldest->round.started_ns) / second));
+    if (late != oldest) snprintf(held, sizeof held, ", which step %llu of %.100s waits for", (unsigned long long)oldest->step + 1, oldest->name);
+    if (missing == 0)
+        pd_fail(err, PD_DEADLINE_EXCEEDED, "step %llu of %.100s%s has not been taken for %llu s%s; the contributions that came stand, push again to go on waiting",
+                step, late->name, more, ago, held);
+    else
+        pd_fail(err, PD_DEADLINE_EXCEEDED, "%s ha%s not contributed to step %llu of %.100s%s for %llu s%s; the contributions that came stand, "
+                "push again to go on waiting", ranks, missing == 1 ? "s" : "ve", step, late->name, more, ago, held);
 }
 
 static void report_overdue(pd_job *job, uint64_t now_ns)

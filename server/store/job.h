@@ -45,6 +45,8 @@ typedef struct pd_job {
     pd_request *inbox, *inbox_last;     /* frames that need arithmetic before they are taken: Init, and Push under nonfinite = reject */
     pd_chunk   *complete, *partial;     /* chunks to sum: every rank has been heard of; ranks in order have */
     pd_param   *waiting, *ready;        /* see pd_param */
+    struct pd_group *groups;            /* by rule; together.h */
+    uint32_t    n_held;                 /* parameters that wait for the others, where the job steps as a whole */
     bool        look;                   /* something was filed since partial chunks were last looked at */
     uint32_t    n_open;                 /* rounds open */
     uint64_t    retry_ns;               /* memory was short: not before then; 0: no */
@@ -62,6 +64,7 @@ typedef struct pd_job {
     uint32_t    tasks_out;              /* root tasks not back */
     pd_effect  *farewell, *notice;      /* memory for JOB_GONE, and for a report that memory is short */
     uint64_t    contributions, steps, skipped, refused, duplicates;
+    uint64_t    skipped_whole;          /* steps of all parameters skipped because of one */
 } pd_job;
 
 /* Creates a job as the Hello describes it. Gives *out, in no table yet. PD_INVALID_ARGUMENT, PD_NO_MEMORY. */
@@ -93,6 +96,8 @@ void pd_job_take_inbox(pd_job *job, uint64_t now_ns);
 void pd_job_let_go(pd_job *job, pd_request *frame);
 
 /* work.c: one batch: the inbox, sums, steps. */
+/* Puts a parameter into job->ready. */
+void pd_job_ready(pd_job *job, pd_param *param, pd_stage stage);
 void pd_job_work(pd_job *job, uint64_t now_ns);
 bool pd_job_has_work(const pd_job *job, uint64_t now_ns);
 /* A root task is back. */

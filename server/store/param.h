@@ -26,6 +26,7 @@ typedef struct pd_root_said {
 /* Where a parameter's step is. */
 typedef enum pd_stage {
     PD_GATHERING,                       /* contributions are missing, or not summed yet */
+    PD_HELD,                            /* the aggregate is there, and other parameters are waited for: together.h */
     PD_READY,                           /* in job->ready: the aggregate is there, the step has not begun */
     PD_STEPPING,                        /* in job->ready: begun, and can go on */
     PD_PARKED,                          /* begun, waits for a root task */
@@ -52,9 +53,12 @@ typedef struct pd_param {
     float           *accumulator;       /* sum, then aggregate, of the round; NULL: nothing summed yet */
     pd_pushed       *pushed;            /* NULL until hyperparameters come with a push for the first time */
     pd_stage         stage;
+    pd_outcome       outcome;           /* from READY on: how the round ends; PD_STEPPED: it takes a step. HELD: so it would by itself */
+    struct pd_group *group;             /* counts its steps with others; NULL: by itself */
+    struct pd_param *next_member;       /* of that group */
     bool             uncaptured;        /* memory was short when its tasks were to be handed out */
-    struct pd_param *prev_waiting, *next_waiting;       /* job->waiting: open rounds that miss somebody, oldest first */
-    struct pd_param *prev_ready, *next_ready;           /* job->ready */
+    struct pd_param *prev_waiting, *next_waiting;       /* job->waiting: open rounds that miss somebody or may be held, oldest first */
+    struct pd_param *prev_ready, *next_ready;           /* job->ready, or its group's list of those held */
     uint64_t         mark;              /* number of the last frame that named this parameter */
     bool             mark_absent;       /* and it did so as absent */
 

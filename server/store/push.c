@@ -4,6 +4,7 @@
 #include "convert.h"
 #include "kernels.h"
 #include "schedule.h"
+#include "together.h"
 
 #include <assert.h>
 #include <math.h>
@@ -298,7 +299,7 @@ static void file_slot(pd_job *job, pd_param *param, pd_chunk *chunk, uint32_t ra
         DL_APPEND2(job->waiting, param, prev_waiting, next_waiting);
     }
     list_chunk(job, chunk, pd_round_add(round, chunk, rank, slot));
-    if (round->missing == 0) DL_DELETE2(job->waiting, param, prev_waiting, next_waiting);
+    if (round->missing == 0 && !pd_param_may_be_held(job, param)) DL_DELETE2(job->waiting, param, prev_waiting, next_waiting);
 }
 
 /* False: the rank has said it before. */

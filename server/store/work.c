@@ -4,6 +4,8 @@
  * on a second later. */
 #include "training.h"
 
+#include "together.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <utlist.h>
@@ -12,7 +14,7 @@
 
 static pd_aggregation aggregation(const pd_job *job) { return (pd_aggregation)job->values.at[PD_JOB_KEY_AGGREGATE]; }
 
-static void ready(pd_job *job, pd_param *param, pd_stage stage)
+void pd_job_ready(pd_job *job, pd_param *param, pd_stage stage)
 {
     param->stage = stage;
     DL_APPEND2(job->ready, param, prev_ready, next_ready);
@@ -116,7 +118,7 @@ static void note_pass(pd_job *job, const pd_pass *pass)
     if (pass->upto == job->world) {
         DL_DELETE(job->complete, chunk);
         chunk->list = PD_CHUNK_NOWHERE;
-        if (pass->round->unsummed == 0) ready(job, chunk->param, PD_READY);
+        if (pass->round->unsummed == 0) pd_param_gathered(job, chunk->param);
     } else if (chunk->summed == chunk->prefix) {
         DL_DELETE(job->partial, chunk);
         chunk->list = PD_CHUNK_NOWHERE;
@@ -139,15 +141,6 @@ static double sum_chunks(pd_job *job, uint64_t now_ns)
 
 /* ---- steps ---- */
 
-/* How the gathered round ends, if it does not take a step; PD_STEPPED: it does. */
-static pd_outcome outcome_of(const pd_job *job, const pd_param *param)
-{
-    if (!pd_round_any_given(&param->round)) return PD_NO_GRADIENT;
-    if (param->round.weightless) return PD_SKIPPED;
-    if (!param->round.finite && job->values.at[PD_JOB_KEY_NONFINITE] != PD_APPLY) return PD_SKIPPED;
-    return PD_STEPPED;
-}
-
 static int begin(pd_job *job, pd_param *param)
 {
     pd_step_io io = { .gradient = param->accumulator, .before = param->current->at[PD_F32] };
@@ -162,6 +155,7 @@ static int begin(pd_job *job, pd_param *param)
         io.hypers = param->pushed->hypers.value;
         io.hypers_mask = param->pushed->mask;
     }
+    if (param->group != NULL) pd_optim_set_count(param->optim, pd_group_count(param));
     if ((rc = pd_optim_begin(param->optim, &io)) != PD_OK) {
         pd_snapshot_unref(param->next);
         param->next = NULL;
@@ -180,7 +174,7 @@ static size_t gather_batch(pd_job *job, double budget_ns, pd_param **starved)
     *starved = NULL;
     while (job->ready != NULL && (n == 0 || cost_ns < budget_ns)) {
         pd_param *param = job->ready;
-        bool steps = param->stage == PD_STEPPING || outcome_of(job, param) == PD_STEPPED;
+        bool steps = param->stage == PD_STEPPING || param->outcome == PD_STEPPED;
         if (param->stage == PD_READY && steps && begin(job, param) != PD_OK) {
             *starved = param;
             break;
@@ -225,14 +219,12 @@ static int capture_tasks(pd_job *job, pd_param *param)
     }
 }
 
-static bool is_power_of_two(uint64_t n) { return (n & (n - 1)) == 0; }
-
 static void count_outcome(pd_job *job, pd_param *param, pd_outcome outcome)
 {
     if (outcome == PD_STEPPED) job->steps++;
     if (outcome != PD_SKIPPED) return;
     job->skipped++;
-    if (is_power_of_two(++param->skipped))
+    if (pd_is_power_of_two(++param->skipped) && job->values.at[PD_JOB_KEY_NONFINITE_SCOPE] == PD_SCOPE_PARAMETER)
         pd_say(&job->store->outbox, PD_SAY_WARNING, "job %s: step %llu of %s is skipped, %s (%llu skipped so far)", job->name,
                (unsigned long long)param->step, param->name,
                param->round.weightless ? "all weights are 0" : "its gradient is not finite", (unsigned long long)param->skipped);
@@ -241,18 +233,17 @@ static void count_outcome(pd_job *job, pd_param *param, pd_outcome outcome)
 /* The round is over: *closed says how; everything is ready for the next. */
 static void close_round(pd_job *job, pd_param *param, pd_closed *closed)
 {
-    pd_outcome outcome = param->stage == PD_STEPPING ? PD_STEPPED : outcome_of(job, param);
-
     param->step++;
-    count_outcome(job, param, outcome);
+    count_outcome(job, param, param->outcome);
     pd_shelf_give(param->shelf[PD_F32], param->accumulator);
     param->accumulator = NULL;
-    pd_param_publish(param, param->next, outcome, closed);
+    pd_param_publish(param, param->next, param->outcome, closed);
     param->next = NULL;
     if (param->pushed != NULL) param->pushed->mask = 0;
     pd_round_reset(&param->round);
     param->stage = PD_GATHERING;
     job->n_open--;
+    pd_param_moved_on(job, param);
 }
 
 /* Steps that are under way but not over wait for a task, or go on in the next batch; the others are gathered at the front. */
@@ -264,7 +255,7 @@ static size_t keep_finished(pd_job *job, size_t n, bool ran)
         pd_param *param = job->batch[i];
         if (param->stage == PD_READY || (ran && pd_optim_done(param->optim))) job->batch[done++] = param;
         else if (ran && !param->uncaptured && pd_optim_waits(param->optim)) param->stage = PD_PARKED;
-        else ready(job, param, PD_STEPPING);
+        else pd_job_ready(job, param, PD_STEPPING);
     }
     return done;
 }
@@ -280,7 +271,7 @@ static void publish(pd_job *job, size_t n, pd_effect *effect, pd_closed *closed)
 
 static void put_back(pd_job *job, size_t n)
 {
-    for (size_t i = 0; i < n; i++) ready(job, job->batch[i], job->batch[i]->stage);
+    for (size_t i = 0; i < n; i++) pd_job_ready(job, job->batch[i], job->batch[i]->stage);
 }
 
 /* Runs the batch and publishes what is finished. Gives the parameter for which memory was short, or NULL. Takes effect and closed. */
@@ -345,7 +336,7 @@ void pd_job_task(pd_job *job, pd_request *request, uint64_t now_ns)
     assert(request->u.task.param < job->n_params && job->tasks_out > 0);
     job->tasks_out--;
     pd_optim_deliver(param->optim, request->u.task.task);
-    if (param->stage == PD_PARKED && !job->gone && !pd_optim_waits(param->optim)) ready(job, param, PD_STEPPING);
+    if (param->stage == PD_PARKED && !job->gone && !pd_optim_waits(param->optim)) pd_job_ready(job, param, PD_STEPPING);
     pd_store_touch(job->store, job, now_ns);
     pd_request_free(request);
 }

@@ -81,7 +81,7 @@ static bool somebody_sends(rig *r, const pd_store_config *config, uint32_t job, 
     return false;
 }
 
-static void train(uint64_t ingest, uint64_t seed)
+static void train(uint64_t ingest, const char *options, uint64_t seed)
 {
     pd_store_config config = rig_config();
     uint32_t order[WORLD][N], job;
@@ -92,7 +92,7 @@ static void train(uint64_t ingest, uint64_t seed)
     config.chunk_elements = CHUNK;
     config.ingest_bytes = ingest;
     rig_new(&r, &config);
-    job = rig_start(&r, "job", WORLD, 10, sizes, N, NULL, NULL);
+    job = rig_start(&r, "job", WORLD, 10, sizes, N, options, NULL);
     orders(order, &seed);
     for (uint32_t rank = 0; rank < WORLD; rank++) lay_out(&senders[rank], rank, order[rank]);
     for (;;) {
@@ -115,13 +115,20 @@ static void train(uint64_t ingest, uint64_t seed)
 static void four_orders_finish_at_the_smallest_budget(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 40; seed++) train(WORLD * FRAME, seed);
+    for (uint64_t seed = 1; seed <= 40; seed++) train(WORLD * FRAME, NULL, seed);
 }
 
 static void four_orders_finish_at_budgets_that_do_not_divide(void **state)
 {
     (void)state;
-    for (uint64_t extra = 1; extra < 3 * WORLD * FRAME; extra += 3001) train(WORLD * FRAME + extra, extra);
+    for (uint64_t extra = 1; extra < 3 * WORLD * FRAME; extra += 3001) train(WORLD * FRAME + extra, NULL, extra);
+}
+
+/* Parameters that wait for each other have been summed: they hold nobody's share. */
+static void four_orders_finish_when_the_job_steps_as_a_whole(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 40; seed++) train(WORLD * FRAME, "nonfinite_scope=job", seed);
 }
 
 static void declare_refuses_what_the_budget_cannot_hold(void **state)
@@ -254,6 +261,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(four_orders_finish_at_the_smallest_budget),
         cmocka_unit_test(four_orders_finish_at_budgets_that_do_not_divide),
+        cmocka_unit_test(four_orders_finish_when_the_job_steps_as_a_whole),
         cmocka_unit_test(declare_refuses_what_the_budget_cannot_hold),
         cmocka_unit_test(holds_contributions_until_all_are_there_when_memory_allows),
         cmocka_unit_test(sums_at_once_what_a_pressed_rank_holds_in_order),

@@ -1,0 +1,44 @@
+/* together.h - parameters that wait for others of their job before they step. Who waits for whom, and until when?
+ *
+ * Step thread. Pure bookkeeping. A parameter whose round is gathered and summed is handed in here; it goes on to job->ready at once, or is held
+ * (PD_HELD) until what it waits for is there. Its contributions are summed by then and its frames have gone, so holding costs no share of
+ * the ingest budget. There are two reasons to wait:
+ *
+ * The job steps as a whole (nonfinite_scope = job): nobody begins step s before the rounds s of all parameters are gathered; then what one
+ * round finds counts for all. Every parameter is at the same step then, so one number is all the state there is.
+ *
+ * A group counts its steps together (pd_row.counts_by_group; the group is what one rule of the job matches): the optimizer's count in step s is the
+ * number of earlier rounds in which some parameter of the group had a gradient that was not skipped, plus 1. Of rounds up to `base` (closed by
+ * all of the group) that is known. Of a later one it is known as soon as somebody steps in it. So a parameter may step in round s when all
+ * rounds between base and s have been stepped in; they are one run, base + 1 ... unknown - 1, since nobody steps beyond the first round of which it is
+ * not known. A parameter whose own rounds all had gradients never waits. The others wait for the slower ones to close theirs. */
+#ifndef PD_TOGETHER_H
+#define PD_TOGETHER_H
+
+#include "job.h"
+
+/* The parameters of one rule whose row counts by group. */
+typedef struct pd_group {
+    pd_param *members;                  /* linked by next_member, in the order of declaration */
+    pd_param *held;                     /* linked by next_ready */
+    uint64_t  base;                     /* rounds that all of them have closed */
+    uint64_t  unknown;                  /* first round later than base in which nobody has stepped yet */
+    uint64_t  missed;                   /* rounds up to base in which nobody stepped */
+    uint32_t  behind;                   /* members that have closed `base` rounds and no more */
+} pd_group;
+
+/* Finds the job's groups, once its parameters are added. PD_NO_MEMORY. They are the job's: pd_job_forget_set frees them. */
+int  pd_groups_make(pd_job *job);
+
+/* Rounds of this parameter may be held: until it is ready it stands in job->waiting. */
+bool pd_param_may_be_held(const pd_job *job, const pd_param *param);
+/* Its round is gathered and summed: it goes on or is held, and others that waited for it go on. Sets the outcome of those that go on. */
+void pd_param_gathered(pd_job *job, pd_param *param);
+/* Its round has closed, and its step is counted. */
+void pd_param_moved_on(pd_job *job, pd_param *param);
+/* Of one that is held: a parameter that it waits for. */
+const pd_param *pd_param_awaited(const pd_job *job, const pd_param *param);
+/* The optimizer's count before the step of a parameter of a group that is ready. */
+int64_t pd_group_count(const pd_param *param);
+
+#endif

@@ -1,0 +1,17 @@
+/* counting_row.h - an optimizer for tests of what couples the parameters of a job: its counter belongs to a group, and it may refuse a step.
+ *
+ *     early            F <- the gradient's first element                    slot "first"
+ *     task, each step  R <- F, or, where F > COUNTING_LIMIT, it fails and the step is refused         slot "root"
+ *     late             w <- w - count G
+ *
+ * So the weights tell which counts the steps had. Not in the table: give it to a store as one of its rows. */
+#ifndef COUNTING_ROW_H
+#define COUNTING_ROW_H
+
+#include "row.h"
+
+#define COUNTING_LIMIT 1000
+
+extern const pd_row counting_row;
+
+#endif
