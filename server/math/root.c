@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <math.h>
 
+#include "root_basis.h"
 #include "root_parts.h"
 
 static int by_method(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report)
@@ -12,8 +13,8 @@ static int by_method(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_
     case PD_ROOT_EIGH:    return pd_root_eigh(X, A, want, report);
     case PD_ROOT_EIGH64:  return pd_root_eigh64(X, A, want, report);
     case PD_ROOT_TRACKED: return pd_root_tracked(X, Q, A, want, report);
-    case PD_ROOT_COUPLED:
-    case PD_ROOT_HIGHER_ORDER: break;
+    case PD_ROOT_COUPLED: return pd_root_coupled(X, A, want, report);
+    case PD_ROOT_HIGHER_ORDER: return pd_root_higher_order(X, A, want, report);
     }
     assert(!"a method of the list");
     return PD_INTERNAL;
@@ -25,16 +26,28 @@ static bool is_refused(int rc, const pd_root_want *want, const pd_root_report *r
     return rc == PD_OUT_OF_RANGE || (rc == PD_OK && !(report->error < want->most_error));
 }
 
-int pd_root(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report)
+/* After a try by `want`: a decomposition in float64, with the same ridge. */
+static pd_root_want by_decomposition(const pd_root_want *want, const pd_root_report *report)
 {
     pd_root_want now = *want;
+
+    now.method = PD_ROOT_EIGH64;
+    now.exponent = pd_root_exponent(want);
+    if (want->method == PD_ROOT_HIGHER_ORDER) now.epsilon = pd_root_bounded_ridge(want->epsilon, report->largest);
+    return now;
+}
+
+int pd_root(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report)
+{
+    pd_root_want now;
     int rc;
 
     *report = (pd_root_report){ .error = NAN, .largest = NAN, .condition = NAN, .tries = 1 };
     if (!pd_root_is_finite(A)) return PD_OUT_OF_RANGE;              /* LAPACK may not come back from it */
-    rc = by_method(X, Q, A, &now, report);
+    if (want->ridge == PD_RIDGE_SHIFTED && pd_root_is_diagonal((pd_factor){ .A = A })) return pd_root_of_diagonal(X, (pd_factor){ .A = A }, want, report);
+    rc = by_method(X, Q, A, want, report);
     report->tries = 1;
-    now.method = PD_ROOT_EIGH64;
+    now = by_decomposition(want, report);
     for (int again = 1; again <= want->retries && is_refused(rc, want, report); again++) {
         rc = by_method(X, Q, A, &now, report);
         report->tries = 1 + again;
@@ -44,18 +57,19 @@ int pd_root(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_repo
 }
 
 /* In products of n by n matrices as float32 takes them: Newton 20 steps with T^p, M and H, of each somewhat more than one half, and in float64; an
- * eigendecomposition 8, in float64 half as much again, and one to put the root together; 5 to follow an eigenbasis. */
+ * eigendecomposition 8, in float64 half as much again, and one to put the root together; 5 to follow an eigenbasis. In float32 with whole products Newton
+ * takes 15 steps, and an iteration of third order 12 with two products more. */
 double pd_root_flops(pd_root_method method, int64_t n, int p)
 {
-    double product = 2.0 * (double)n * (double)n * (double)n;
+    double product = 2.0 * (double)n * (double)n * (double)n, powers = floor(log2(p)) + __builtin_popcount((unsigned)p) + 1;
 
     switch (method) {
-    case PD_ROOT_NEWTON:  return 20 * 2 * 0.6 * (floor(log2(p)) + __builtin_popcount((unsigned)p) + 1) * product;
+    case PD_ROOT_NEWTON:  return 20 * 2 * 0.6 * powers * product;
     case PD_ROOT_EIGH:    return (8 + 1) * product;
     case PD_ROOT_EIGH64:  return (12 + 2) * product;
-    case PD_ROOT_TRACKED:
-    case PD_ROOT_COUPLED:
-    case PD_ROOT_HIGHER_ORDER: break;
+    case PD_ROOT_TRACKED: break;
+    case PD_ROOT_COUPLED: return 15 * powers * product;
+    case PD_ROOT_HIGHER_ORDER: return 12 * (powers + 2) * product;
     }
     return 5 * product;
 }

@@ -1,5 +1,6 @@
 #include "root_basis.h"
 
+#include <cblas.h>
 #include <float.h>
 #include <lapacke.h>
 #include <limits.h>
@@ -10,17 +11,43 @@
 #include "dispatch.h"
 #include "root_parts.h"
 
-enum { LANES = 8 };
+enum { LANES = 8, MOST_ORDER = 64 };
 
-int pd_basis_judge(pd_root_report *report, double *ridge, double least, double largest, double eps, int64_t n, double epsilon)
+/* ---- an eigenvalue's part in the root ---- */
+
+pd_form pd_form_of(const pd_root_want *want)
 {
+    double p;
+
+    if (want->ridge == PD_RIDGE_RELATIVE) return (pd_form){ .half = -0.5 / want->p, .p = want->p };
+    p = round(1 / want->exponent);
+    if (!(p >= 1 && p <= MOST_ORDER && fabs(p * want->exponent - 1) <= 4 * DBL_EPSILON)) p = 0;
+    return (pd_form){ .half = -0.5 * want->exponent, .p = (int)p };
+}
+
+double pd_form_ridge(const pd_root_want *want, double largest)
+{
+    return want->ridge == PD_RIDGE_RELATIVE ? pd_root_ridge(want->epsilon, largest) : want->epsilon;
+}
+
+double pd_form_half(const pd_form *form, double eigenvalue)
+{
+    return pow(fmax(eigenvalue - form->lift, 0) + form->ridge, form->half);
+}
+
+int pd_basis_judge(pd_root_report *report, pd_form *form, double least, double largest, double eps, int64_t n, const pd_root_want *want)
+{
+    *form = pd_form_of(want);
     if (!isfinite(least) || !isfinite(largest)) return PD_OUT_OF_RANGE;
     report->largest = fmax(largest, 0);
-    *ridge = pd_root_ridge(epsilon, report->largest);
-    if (!(*ridge > 0) && least <= eps * sqrt((double)n) * largest) return PD_OUT_OF_RANGE;
-    report->condition = (report->largest + *ridge) / (fmax(least, 0) + *ridge);
+    form->ridge = pd_form_ridge(want, report->largest);
+    if (want->ridge == PD_RIDGE_SHIFTED) form->lift = fmin(least, 0);
+    else if (!(form->ridge > 0) && least <= eps * sqrt((double)n) * largest) return PD_OUT_OF_RANGE;
+    report->condition = (fmax(largest - form->lift, 0) + form->ridge) / (fmax(least - form->lift, 0) + form->ridge);
     return PD_OK;
 }
+
+/* ---- products with vectors ---- */
 
 PD_CLONES void pd_basis_apply(double *y, pd_mat M, const double *x)
 {
@@ -48,7 +75,25 @@ void pd_basis_signs(double *v, int64_t n)
     }
 }
 
-/* ---- the measure ---- */
+/* y <- M' x */
+PD_CLONES static void apply_turned(double *restrict y, pd_mat M, const double *restrict x)
+{
+    for (int64_t j = 0; j < M.cols; j++) y[j] = 0;
+    for (int64_t i = 0; i < M.rows; i++) {
+        const float *restrict row = M.at + i * M.stride;
+        for (int64_t j = 0; j < M.cols; j++) y[j] += (double)row[j] * x[i];
+    }
+}
+
+static void apply_factor(double *y, pd_factor A, const double *x)
+{
+    int n = (int)A.A.rows;
+
+    if (A.wide == NULL) pd_basis_apply(y, A.A, x);
+    else cblas_dgemv(CblasRowMajor, CblasNoTrans, n, n, 1, A.wide, n, x, 1, 0, y, 1);
+}
+
+/* ---- the measures ---- */
 
 /* One product after the other; x and y change places. */
 static void multiply(double **y, double **x, pd_mat M, int times)
@@ -60,9 +105,9 @@ static void multiply(double **y, double **x, pd_mat M, int times)
     }
 }
 
-int pd_basis_check(double *error, pd_mat X, pd_mat A, double ridge, int p)
+int pd_basis_check(double *error, pd_mat X, pd_factor A, double ridge, int p)
 {
-    int64_t n = A.rows;
+    int64_t n = X.rows;
     double *room, *v, *x, *y, sum = 0;
 
     *error = INFINITY;
@@ -72,13 +117,41 @@ int pd_basis_check(double *error, pd_mat X, pd_mat A, double ridge, int p)
     pd_basis_signs(v, n);
     memcpy(x, v, (size_t)n * sizeof *x);
     multiply(&y, &x, X, p - p / 2);
-    pd_basis_apply(y, A, x);
+    apply_factor(y, A, x);
     for (int64_t i = 0; i < n; i++) x[i] = y[i] + ridge * x[i];
     multiply(&y, &x, X, p / 2);
     for (int64_t i = 0; i < n; i++) sum += (x[i] - v[i]) * (x[i] - v[i]);
     free(room);
     *error = n > 0 ? sqrt(sum / (double)n) : 0;
     return isfinite(*error) ? PD_OK : PD_OUT_OF_RANGE;
+}
+
+int pd_basis_residual(double *error, pd_mat Q, const double *values, pd_factor A)
+{
+    int64_t n = Q.rows;
+    double *room = pd_root_room(1, 3 * n, sizeof *room, 0), *v = room, *x = room + n, *y = room + 2 * n, most = 0, sum = 0;
+
+    if (room == NULL) return PD_NO_MEMORY;
+    pd_basis_signs(v, n);
+    pd_basis_apply(y, Q, v);
+    for (int64_t i = 0; i < n; i++) {
+        y[i] *= values[i];
+        most = fmax(most, fabs(values[i]));
+    }
+    apply_turned(x, Q, y);
+    apply_factor(y, A, v);
+    for (int64_t i = 0; i < n; i++) sum += (x[i] - y[i]) * (x[i] - y[i]);
+    free(room);
+    *error = most > 0 ? sqrt(sum / (double)n) / most : 0;
+    return isfinite(*error) ? PD_OK : PD_OUT_OF_RANGE;
+}
+
+int pd_basis_finish(double *error, pd_mat X, pd_factor A, const pd_form *form)
+{
+    if (form->p > 0) return pd_basis_check(error, X, A, form->ridge - form->lift, form->p);
+    if (pd_root_is_finite(X)) return PD_OK;
+    *error = INFINITY;
+    return PD_OUT_OF_RANGE;
 }
 
 /* ---- decomposition ---- */
@@ -109,20 +182,26 @@ static int eigenvectors(pd_mat Q, float *values, float *work, int64_t n_work)
 }
 
 /* X <- (Q f^(1/2))' (Q f^(1/2)), f the roots of the eigenvalues. S: as large as Q. */
-static void assemble(pd_mat X, pd_mat S, pd_mat Q, const float *values, double ridge, int p)
+static void assemble(pd_mat X, pd_mat S, pd_mat Q, const float *values, const pd_form *form)
 {
     for (int64_t i = 0; i < Q.rows; i++) {
-        float half = (float)pow(fmax((double)values[i], 0) + ridge, -0.5 / p);
+        float half = (float)pd_form_half(form, (double)values[i]);
         for (int64_t j = 0; j < Q.cols; j++) S.at[i * S.stride + j] = half * Q.at[i * Q.stride + j];
     }
     pd_syrk(X, 0, 1, S, PD_RIGHT);
     pd_mirror(X);
 }
 
-int pd_basis_decompose(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report)
+/* The decomposition's residual. `room`: n numbers of float64. */
+static int residual(double *error, pd_mat Q, const float *values, pd_mat A, double *room)
+{
+    for (int64_t i = 0; i < Q.rows; i++) room[i] = (double)values[i];
+    return pd_basis_residual(error, Q, room, (pd_factor){ .A = A });
+}
+
+int pd_basis_decompose(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_form *form, pd_root_report *report)
 {
     int64_t n = A.rows, n_work = 1 + 6 * n + 2 * n * n;
-    double ridge;
     float *work, *values;
     int rc;
 
@@ -131,8 +210,9 @@ int pd_basis_decompose(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, p
     for (int64_t i = 0; i < n; i++) memcpy(Q.at + i * Q.stride, A.at + i * A.stride, (size_t)n * sizeof *Q.at);
     values = work + n_work;
     rc = eigenvectors(Q, values, work, n_work);
-    if (rc == PD_OK) rc = pd_basis_judge(report, &ridge, (double)values[0], (double)values[n - 1], FLT_EPSILON, n, want->epsilon);
-    if (rc == PD_OK) assemble(X, pd_mat_dense(work, n, n), Q, values, ridge, want->p);
+    if (rc == PD_OK) rc = pd_basis_judge(report, form, (double)values[0], (double)values[n - 1], FLT_EPSILON, n, want);
+    if (rc == PD_OK && form->p == 0) rc = residual(&report->error, Q, values, A, (double *)(work + (n * n + 1) / 2 * 2));
+    if (rc == PD_OK) assemble(X, pd_mat_dense(work, n, n), Q, values, form);
     free(work);
     report->tries = 1;
     report->decomposed = true;

@@ -1,24 +1,20 @@
 /* Roots from a symmetric eigendecomposition: in float32 by root_basis.c, and here in float64. Eigenvalues that rounding made negative count as
  * zero, so that with a ridge every root exists; without one a matrix that is singular up to rounding is refused. */
+#include <assert.h>
+#include <cblas.h>
 #include <float.h>
 #include <lapacke.h>
 #include <limits.h>
 #include <math.h>
-#include <cblas.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "root_basis.h"
 #include "root_parts.h"
 
-int pd_root_eigh(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report)
-{
-    int rc;
-
-    *report = (pd_root_report){ .error = INFINITY };
-    rc = pd_basis_decompose(X, X, A, want, report);
-    if (rc != PD_OK) return rc;
-    return pd_basis_check(&report->error, X, A, pd_root_ridge(want->epsilon, report->largest), want->p);
-}
+/* Up to so many rows a root in float64 costs some 0.1 ms more than one in float32, whose eigenvalues are wrong by 2^-24 of the largest: with an
+ * absolute ridge below that, and next to nothing else in X, that is most of a small factor's error. */
+enum { SMALL = 128 };
 
 /* ---- in float64 ---- */
 
@@ -57,12 +53,12 @@ static int wide_decompose(wide *w)
     return info == 0 ? PD_OK : PD_OUT_OF_RANGE;
 }
 
-static void wide_assemble(pd_mat X, wide *w, double ridge, int p)
+static void wide_assemble(pd_mat X, wide *w, const pd_form *form)
 {
     int n = (int)w->n;
 
     for (int64_t i = 0; i < w->n; i++) {
-        double half = pow(fmax(w->values[i], 0) + ridge, -0.5 / p);
+        double half = pd_form_half(form, w->values[i]);
         for (int64_t j = 0; j < w->n; j++) w->Q[i * w->n + j] *= half;
     }
     cblas_dsyrk(CblasRowMajor, CblasLower, CblasTrans, n, n, 1, w->Q, n, 0, w->work, n);
@@ -70,21 +66,60 @@ static void wide_assemble(pd_mat X, wide *w, double ridge, int p)
     pd_mirror(X);
 }
 
-int pd_root_eigh64(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report)
+/* The measure of the decomposition takes eigenvectors rounded to float32, in X. */
+static int wide_residual(double *error, pd_mat X, const wide *w, pd_factor A)
 {
-    double ridge;
-    wide w;
-    int rc;
+    pd_root_narrow(X, w->Q);
+    return pd_basis_residual(error, X, w->values, A);
+}
 
-    *report = (pd_root_report){ .error = INFINITY, .tries = 1, .decomposed = true };
-    if (!pd_root_is_finite(A)) return PD_OUT_OF_RANGE;
-    rc = wide_new(&w, A.rows);
+/* A is finite. */
+static int wide_root(pd_mat X, pd_factor A, const pd_root_want *want, pd_root_report *report)
+{
+    pd_form form;
+    wide w;
+    int rc = wide_new(&w, X.rows);
+
     if (rc == PD_OK) {
-        pd_root_widen(w.Q, A);
+        if (A.wide == NULL) pd_root_widen(w.Q, A.A);
+        else memcpy(w.Q, A.wide, (size_t)(w.n * w.n) * sizeof *w.Q);
         rc = wide_decompose(&w);
     }
-    if (rc == PD_OK) rc = pd_basis_judge(report, &ridge, w.values[0], w.values[w.n - 1], DBL_EPSILON, w.n, want->epsilon);
-    if (rc == PD_OK) wide_assemble(X, &w, ridge, want->p);
+    if (rc == PD_OK) rc = pd_basis_judge(report, &form, w.values[0], w.values[w.n - 1], DBL_EPSILON, w.n, want);
+    if (rc == PD_OK && form.p == 0) rc = wide_residual(&report->error, X, &w, A);
+    if (rc == PD_OK) wide_assemble(X, &w, &form);
     wide_free(&w);
-    return rc == PD_OK ? pd_basis_check(&report->error, X, A, pd_root_ridge(want->epsilon, report->largest), want->p) : rc;
+    return rc == PD_OK ? pd_basis_finish(&report->error, X, A, &form) : rc;
+}
+
+int pd_root_eigh64(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report)
+{
+    *report = (pd_root_report){ .error = INFINITY, .tries = 1, .decomposed = true };
+    return pd_root_is_finite(A) ? wide_root(X, (pd_factor){ .A = A }, want, report) : PD_OUT_OF_RANGE;
+}
+
+int pd_root_wide(pd_mat X, const double *A, const pd_root_want *want, pd_root_report *report)
+{
+    pd_factor factor = { .A = { NULL, X.rows, X.rows, X.rows }, .wide = A };
+
+    assert(want->ridge == PD_RIDGE_SHIFTED);
+    *report = (pd_root_report){ .error = INFINITY, .tries = 1 };
+    for (int64_t i = 0; i < X.rows * X.rows; i++)
+        if (!isfinite(A[i])) return PD_OUT_OF_RANGE;
+    if (pd_root_is_diagonal(factor)) return pd_root_of_diagonal(X, factor, want, report);
+    report->decomposed = true;
+    return wide_root(X, factor, want, report);
+}
+
+/* ---- in float32 ---- */
+
+int pd_root_eigh(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report)
+{
+    pd_form form;
+    int rc;
+
+    if (want->ridge == PD_RIDGE_SHIFTED && A.rows <= SMALL) return pd_root_eigh64(X, A, want, report);
+    *report = (pd_root_report){ .error = INFINITY };
+    rc = pd_basis_decompose(X, X, A, want, &form, report);
+    return rc == PD_OK ? pd_basis_finish(&report->error, X, (pd_factor){ .A = A }, &form) : rc;
 }

@@ -11,6 +11,20 @@ double pd_root_ridge(double epsilon, double largest)
     return epsilon * (largest < 1e-6 ? 1e-6 : largest);         /* of a NaN the comparison is false */
 }
 
+double pd_root_bounded_ridge(double epsilon, double bound)
+{
+    double ridge = epsilon * bound;
+
+    return ridge < 1e-16 ? 1e-16 : ridge;
+}
+
+double pd_root_exponent(const pd_root_want *want)
+{
+    if (want->method == PD_ROOT_COUPLED) return 1.0 / want->p;
+    if (want->method == PD_ROOT_HIGHER_ORDER) return (double)(want->q > 1 ? want->q : 1) / want->p;
+    return want->exponent;
+}
+
 void *pd_root_room(int64_t n, int64_t count, size_t size, size_t more)
 {
     size_t bytes;
@@ -30,6 +44,30 @@ void pd_root_narrow(pd_mat X, const double *from)
 {
     for (int64_t i = 0; i < X.rows; i++)
         for (int64_t j = 0; j < X.cols; j++) X.at[i * X.stride + j] = (float)from[i * X.cols + j];
+}
+
+void pd_root_product(pd_mat P, pd_mat A, pd_mat B, bool symmetric)
+{
+    if (!symmetric) {
+        pd_gemm(P, 0, 1, A, PD_AS_IS, B, PD_AS_IS);
+        return;
+    }
+    pd_gemm_half(P, 1, A, PD_AS_IS, B, PD_AS_IS);
+    pd_mirror(P);
+}
+
+pd_mat pd_root_power(pd_mat Y, int m, pd_mat P, pd_mat T, bool symmetric)
+{
+    pd_mat held = Y;
+    int digit = 0;
+
+    while (m >> (digit + 1) != 0) digit++;
+    while (digit-- > 0)
+        for (int more = 0; more <= (m >> digit & 1); more++) {
+            pd_root_product(P, held, more == 0 ? held : Y, symmetric);
+            held = P, P = T, T = held;
+        }
+    return held;
 }
 
 bool pd_root_is_finite(pd_mat X)

@@ -52,7 +52,7 @@ typedef struct tracking {
     float  *ladder, *s;         /* levels of n numbers each: ladder_rise; a row of numbers */
     int     levels;
     int     exponent;           /* of the scale */
-    double  ridge, largest;     /* scaled */
+    double  lift, ridge, largest;   /* scaled; lift: as a pd_form has it, the least eigenvalue estimated by the least on the diagonal */
     double *wide;               /* VECTORS vectors, */
     float  *probe;              /* and four times as many */
     void   *room;
@@ -138,11 +138,12 @@ static double largest_of(const tracking *t)
 static bool diagonal(tracking *t, const pd_root_want *want)
 {
     t->largest = fmax(largest_of(t), 0);
-    t->ridge = ldexp(pd_root_ridge(want->epsilon, ldexp(t->largest, t->exponent)), -t->exponent);
+    t->ridge = ldexp(pd_form_ridge(want, ldexp(t->largest, t->exponent)), -t->exponent);
     if (!isfinite(t->largest) || !isfinite(t->ridge)) return false;
+    for (int64_t i = 0; want->ridge == PD_RIDGE_SHIFTED && i < t->n; i++) t->lift = fmin(t->lift, (double)t->B.at[i * t->B.stride + i]);
     for (int64_t i = 0; i < t->n; i++) {
         float *b = &t->B.at[i * t->B.stride + i];
-        double d = fmax((double)*b, 0) + t->ridge, y = pow(d, -1.0 / t->p);
+        double d = fmax((double)*b - t->lift, 0) + t->ridge, y = pow(d, -1.0 / t->p);
         *b = t->d[i] = (float)d;
         t->y[i] = (float)y, t->ya[i] = (float)pow(y, t->a), t->yb[i] = (float)pow(y, t->b);
         if (!(d > 0) || !isfinite(t->yb[i])) return false;
@@ -222,22 +223,6 @@ PD_CLONES static void newton_update(const tracking *t, pd_mat E)
     }
 }
 
-/* Y^m, symmetric, m >= 1, by m's binary digits: in P or in T, which are as large, or Y itself. */
-static pd_mat power_of(pd_mat Y, int m, pd_mat P, pd_mat T)
-{
-    pd_mat held = Y;
-    int digit = 0;
-
-    while (m >> (digit + 1) != 0) digit++;
-    while (digit-- > 0)
-        for (int more = 0; more <= (m >> digit & 1); more++) {
-            pd_gemm_half(P, 1, held, PD_AS_IS, more == 0 ? held : Y, PD_AS_IS);
-            pd_mirror(P);
-            held = P, P = T, T = held;
-        }
-    return held;
-}
-
 /* E <- Y^a B Y^b, lower half. P, T, and R where b > a: as large. */
 static void residual(const tracking *t, pd_mat E, pd_mat P, pd_mat T, pd_mat R)
 {
@@ -247,7 +232,7 @@ static void residual(const tracking *t, pd_mat E, pd_mat P, pd_mat T, pd_mat R)
         pd_gemm_half(E, 1, t->B, PD_AS_IS, t->Y, PD_AS_IS);
         return;
     }
-    left = right = power_of(t->Y, t->a, P, T);
+    left = right = pd_root_power(t->Y, t->a, P, T, true);
     if (t->b > t->a) {
         right = R;
         pd_gemm_half(right, 1, left, PD_AS_IS, t->Y, PD_AS_IS);
@@ -404,13 +389,15 @@ static void turn_back(const tracking *t, pd_mat X, pd_mat Q)
 }
 
 /* From the last basis. *good: false where that does not do. */
-static int track(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report, bool *good)
+static int track(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_form *form, pd_root_report *report, bool *good)
 {
     tracking t;
     int rc;
 
     *good = false;
-    if ((rc = tracking_new(&t, X, want->p)) != PD_OK) return rc;
+    *form = pd_form_of(want);
+    if (form->p == 0) return PD_OK;
+    if ((rc = tracking_new(&t, X, form->p)) != PD_OK) return rc;
     if (is_basis(&t, Q)) {
         turn(&t, Q, A);
         if (diagonal(&t, want)) rc = correct(&t, &report->iterations, good);
@@ -419,7 +406,9 @@ static int track(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root
         double least = (double)t.d[0];
         for (int64_t i = 1; i < t.n; i++) least = fmin(least, (double)t.d[i]);
         report->largest = ldexp(t.largest, t.exponent);
-        report->condition = (t.largest + t.ridge) / least;
+        report->condition = (t.largest - t.lift + t.ridge) / least;
+        form->lift = ldexp(t.lift, t.exponent);
+        form->ridge = pd_form_ridge(want, report->largest);
         turn_back(&t, X, Q);
     }
     free(t.room);
@@ -427,9 +416,9 @@ static int track(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root
 }
 
 /* Q keeps a basis or none. */
-static int decompose(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report)
+static int decompose(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_form *form, pd_root_report *report)
 {
-    int rc = pd_basis_decompose(X, Q, A, want, report);
+    int rc = pd_basis_decompose(X, Q, A, want, form, report);
 
     report->iterations = 0;
     for (int64_t i = 0; rc != PD_OK && i < Q.rows; i++) memset(Q.at + i * Q.stride, 0, (size_t)Q.cols * sizeof *Q.at);
@@ -438,13 +427,13 @@ static int decompose(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_
 
 int pd_root_tracked(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report)
 {
+    pd_form form;
     bool good;
     int rc;
 
     *report = (pd_root_report){ .error = INFINITY, .tries = 1 };
     if (!pd_root_is_finite(A)) return PD_OUT_OF_RANGE;
-    if ((rc = track(X, Q, A, want, report, &good)) != PD_OK) return rc;
-    if (!good) rc = decompose(X, Q, A, want, report);
-    if (rc == PD_OK) rc = pd_basis_check(&report->error, X, A, pd_root_ridge(want->epsilon, report->largest), want->p);
-    return rc;
+    if ((rc = track(X, Q, A, want, &form, report, &good)) != PD_OK) return rc;
+    if (!good) rc = decompose(X, Q, A, want, &form, report);
+    return rc == PD_OK ? pd_basis_finish(&report->error, X, (pd_factor){ .A = A }, &form) : rc;
 }

@@ -85,16 +85,25 @@ static void jacobi(double *S, double *V, int64_t n)
                 if (S[i * n + j] * S[i * n + j] > 1e-32 * fabs(S[i * n + i] * S[j * n + j])) rotate(S, V, n, i, j);
 }
 
-double roots_error(pd_mat X, pd_mat A, int p, double epsilon)
+/* S <- eigenvalues of A on its diagonal, V <- eigenvectors in rows. Both to be freed. Gives the least and the largest. */
+static void decompose(pd_mat A, double **S, double **V, double *least, double *largest)
 {
     int64_t n = A.rows;
-    double *S = calloc((size_t)(n * n), sizeof *S), *V = calloc((size_t)(n * n), sizeof *V), largest = 0, difference = 0, norm = 0;
 
+    *S = calloc((size_t)(n * n), sizeof **S), *V = calloc((size_t)(n * n), sizeof **V);
     for (int64_t i = 0; i < n; i++)
-        for (int64_t j = 0; j < n; j++) S[i * n + j] = (double)A.at[i * A.stride + j];
-    jacobi(S, V, n);
-    for (int64_t i = 0; i < n; i++) largest = fmax(largest, S[i * n + i]);
-    for (int64_t i = 0; i < n; i++) S[i * n + i] = pow(fmax(S[i * n + i], 0) + epsilon * fmax(largest, 1e-6), -1.0 / p);
+        for (int64_t j = 0; j < n; j++) (*S)[i * n + j] = (double)A.at[i * A.stride + j];
+    jacobi(*S, *V, n);
+    *least = INFINITY, *largest = -INFINITY;
+    for (int64_t i = 0; i < n; i++) *least = fmin(*least, (*S)[i * n + i]), *largest = fmax(*largest, (*S)[i * n + i]);
+}
+
+/* |X - V' diag(S) V| / |V' diag(S) V|. Frees both. */
+static double compare(pd_mat X, double *S, double *V)
+{
+    int64_t n = X.rows;
+    double difference = 0, norm = 0;
+
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < n; j++) {
             double sum = 0;
@@ -105,6 +114,24 @@ double roots_error(pd_mat X, pd_mat A, int p, double epsilon)
     free(S);
     free(V);
     return sqrt(difference / norm);
+}
+
+double roots_error(pd_mat X, pd_mat A, int p, double epsilon)
+{
+    double *S, *V, least, largest;
+
+    decompose(A, &S, &V, &least, &largest);
+    for (int64_t i = 0; i < A.rows; i++) S[i * A.rows + i] = pow(fmax(S[i * A.rows + i], 0) + epsilon * fmax(largest, 1e-6), -1.0 / p);
+    return compare(X, S, V);
+}
+
+double roots_shifted_error(pd_mat X, pd_mat A, double exponent, double epsilon)
+{
+    double *S, *V, least, largest;
+
+    decompose(A, &S, &V, &least, &largest);
+    for (int64_t i = 0; i < A.rows; i++) S[i * A.rows + i] = pow(S[i * A.rows + i] - fmin(least, 0) + epsilon, -exponent);
+    return compare(X, S, V);
 }
 
 double roots_residual(pd_mat X, pd_mat A, int p)
@@ -131,6 +158,6 @@ double roots_checked(pd_mat X, pd_mat A, double ridge, int p)
 {
     double error;
 
-    pd_basis_check(&error, X, A, ridge, p);
+    pd_basis_check(&error, X, (pd_factor){ .A = A }, ridge, p);
     return error;
 }

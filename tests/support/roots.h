@@ -15,6 +15,8 @@ double roots_number(uint32_t *seed);
 
 /* |X - (A + epsilon max(largest, 1e-6) I)^(-1/p)| over the norm of the latter. */
 double roots_error(pd_mat X, pd_mat A, int p, double epsilon);
+/* The same of (A - min(least eigenvalue, 0) I + epsilon I)^-exponent. */
+double roots_shifted_error(pd_mat X, pd_mat A, double exponent, double epsilon);
 /* |X^p A - I| / sqrt(n) */
 double roots_residual(pd_mat X, pd_mat A, int p);
 /* What the measure of the methods says of X. */
