@@ -53,13 +53,15 @@ bool pd_replay_rate(const pd_trace *trace, const pd_recipe *recipe, int64_t step
 
 static int keep_names(pd_replay_result *out, const pd_trace *trace)
 {
-    const pd_trace_param *params = pd_trace_params(trace, &out->n);
+    size_t n;
+    const pd_trace_param *params = pd_trace_params(trace, &n);
 
+    out->n = n + pd_replay_net_wanted(trace);
     out->params = calloc(out->n, sizeof *out->params);
     out->verdicts = calloc(out->n, sizeof *out->verdicts);
     if (out->params == NULL || out->verdicts == NULL) return PD_NO_MEMORY;
     for (size_t i = 0; i < out->n; i++) {
-        if ((out->params[i] = strdup(params[i].name)) == NULL) return PD_NO_MEMORY;
+        if ((out->params[i] = strdup(i < n ? params[i].name : "loss")) == NULL) return PD_NO_MEMORY;
     }
     return PD_OK;
 }

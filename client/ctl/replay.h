@@ -4,12 +4,13 @@
 
 #include "judge.h"
 #include "recipe.h"
+#include "replay_net.h"
 #include "replay_parts.h"
 #include "replay_state.h"
 #include "trace.h"
 
 /* Both play a checked trace from its initial weights, step by step, and note in verdicts[parameter] how far the weights are from
- * the recorded ones. A step in which upstream raised an error must give an error that names the same cause, and only such a step. Where upstream failed in
+ * the recorded ones. Where gradients were not recorded but can be computed (replay_net.h), the losses are judged instead: in verdicts[parameters]. A step in which upstream raised an error must give an error that names the same cause, and only such a step. Where upstream failed in
  * every step, what it was asked for may be refused from the start, too.
  * PD_UNIMPLEMENTED: cannot be played this way (why); PD_FAILED_PRECONDITION: an error came where none was recorded, or the reverse;
  * other codes: what the optimizer or the server said. */

@@ -10,6 +10,8 @@ typedef struct play {
     size_t                n;                /* parameters of the trace */
     float               **weights, **gradient;
     bool                 *present;          /* there is a gradient in this step */
+    pd_replay_net        *net;              /* NULL: gradients were recorded */
+    double                loss;             /* of the net, before this step */
     double               *recorded;         /* of the largest parameter */
     pd_replay_parts       parts;            /* what is declared */
     pd_declaration       *declarations;
@@ -32,6 +34,7 @@ static void free_play(play *p)
     free(p->recorded);
     free(p->declarations);
     free(p->io);
+    pd_replay_net_close(p->net);
     pd_replay_parts_free(&p->parts);
     pd_model_free(p->model);
 }
@@ -83,6 +86,7 @@ static int prepare(play *p, const pd_trace *trace, const pd_recipe *recipe, pd_e
     p->params = pd_trace_params(trace, &p->n);
     p->rate = pd_hypers_find(recipe->groups[0].row, recipe->rate);
     rc = pd_replay_parts_find(&p->parts, trace, recipe, err);
+    if (rc == PD_OK && pd_replay_net_wanted(trace)) rc = pd_replay_net_open(&p->net, trace, err);
     if (rc == PD_OK) rc = allocate(p, err);
     return rc == PD_OK ? declare(p, err) : rc;
 }
@@ -91,8 +95,9 @@ static void fill_io(play *p, int64_t step)
 {
     uint64_t mask = p->rate >= 0 && pd_replay_rate(p->trace, p->recipe, step, &p->hypers[p->rate]) ? (uint64_t)1 << p->rate : 0;
 
+    if (p->net != NULL) p->loss = pd_replay_net_differentiate(p->net, step, p->weights, p->gradient);
     for (size_t i = 0; i < p->n; i++) {
-        p->present[i] = pd_trace_gradient(p->trace, step, 0, i, p->gradient[i]);
+        p->present[i] = p->net != NULL || pd_trace_gradient(p->trace, step, 0, i, p->gradient[i]);
         if (p->present[i] && p->shaken) pd_replay_shake(p->gradient[i], p->params[i].elements);
     }
     for (size_t i = 0; i < p->parts.n; i++) {
@@ -112,15 +117,21 @@ static int take_step(play *p, int64_t step, pd_error *err)
     return pd_replay_judge_step(p->trace, step, pd_model_step(p->model, p->io, &why), &why, err);
 }
 
+static void judge_step(play *p, int64_t step, pd_verdict *verdicts)
+{
+    if (p->net != NULL) pd_verdict_add(&verdicts[p->n], p->n, step, pd_replay_net_error(p->net, step, p->loss));
+    for (size_t i = 0; p->net == NULL && i < p->n; i++) {
+        if (!pd_trace_weights(p->trace, step, i, p->recorded)) continue;
+        pd_verdict_add(&verdicts[i], i, step, pd_relative_error(p->weights[i], p->recorded, p->params[i].elements, 0));
+    }
+}
+
 /* One step of the replay, and of its shaken companion where there is one; then what was recorded after it. */
 static int play_step(play *p, play *shaken, int64_t step, pd_verdict *verdicts, pd_replay_state *state, pd_error *err)
 {
     int rc = take_step(p, step, err);
 
-    for (size_t i = 0; rc == PD_OK && i < p->n; i++) {
-        if (!pd_trace_weights(p->trace, step, i, p->recorded)) continue;
-        pd_verdict_add(&verdicts[i], i, step, pd_relative_error(p->weights[i], p->recorded, p->params[i].elements, 0));
-    }
+    if (rc == PD_OK) judge_step(p, step, verdicts);
     if (rc == PD_OK && shaken->shaken) rc = take_step(shaken, step, err);
     return rc == PD_OK && state != NULL && p->model != NULL ? pd_replay_state_compare(state, p->model, shaken->model, step, err) : rc;
 }

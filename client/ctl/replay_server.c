@@ -39,8 +39,10 @@ typedef struct worker {
     float      **weights, **gradient;
     bool        *present;           /* there is a gradient in this round */
     pd_item     *io;                /* of each part */
+    pd_replay_net *net;             /* NULL: gradients were recorded */
+    double       loss;              /* of the net, before this step */
     double      *recorded;
-    pd_verdict  *verdicts;          /* of each parameter */
+    pd_verdict  *verdicts;          /* of each parameter, and of the losses */
 } worker;
 
 /* ---- one worker ---- */
@@ -54,7 +56,7 @@ static int allocate(worker *w)
     w->present = calloc(s->n, sizeof *w->present);
     w->io = calloc(s->parts.n + 1, sizeof *w->io);
     w->recorded = calloc((size_t)pd_trace_elements(s->trace) + 1, sizeof *w->recorded);
-    w->verdicts = calloc(s->n, sizeof *w->verdicts);
+    w->verdicts = calloc(s->n + 1, sizeof *w->verdicts);
     if (!w->weights || !w->gradient || !w->present || !w->io || !w->recorded || !w->verdicts) return pd_fail(&w->err, PD_NO_MEMORY, "out of memory");
     for (size_t i = 0; i < s->n; i++) {
         w->weights[i] = calloc((size_t)s->params[i].elements + 1, sizeof(float));
@@ -62,12 +64,13 @@ static int allocate(worker *w)
         if (w->weights[i] == NULL || w->gradient[i] == NULL) return pd_fail(&w->err, PD_NO_MEMORY, "out of memory");
         pd_trace_initial(s->trace, i, w->weights[i]);
     }
-    return PD_OK;
+    return pd_replay_net_wanted(s->trace) ? pd_replay_net_open(&w->net, s->trace, &w->err) : PD_OK;
 }
 
 static void release(worker *w)
 {
     pd_client_close(w->client);
+    pd_replay_net_close(w->net);
     for (size_t i = 0; i < w->stage->n; i++) {
         if (w->weights != NULL) free(w->weights[i]);
         if (w->gradient != NULL) free(w->gradient[i]);
@@ -129,9 +132,10 @@ static void fill_items(worker *w, int64_t round)
 {
     const stage *s = w->stage;
 
+    if (w->net != NULL) w->loss = pd_replay_net_differentiate(w->net, round, w->weights, w->gradient);
     for (size_t i = 0; i < s->n; i++) {
         int64_t step = s->params[i].step > 0 ? s->params[i].step : round;
-        w->present[i] = pd_trace_gradient(s->trace, step, w->rank, i, w->gradient[i]);
+        w->present[i] = w->net != NULL || pd_trace_gradient(s->trace, step, w->rank, i, w->gradient[i]);
     }
     for (size_t i = 0; i < s->parts.n; i++) {
         const pd_replay_part *part = &s->parts.at[i];
@@ -186,11 +190,12 @@ static int take_round(worker *w, int64_t round)
     return judged == PD_OK && rc != PD_OK ? pull(w) : judged;
 }
 
-static void compare_weights(worker *w, int64_t step)
+static void compare(worker *w, int64_t step)
 {
     const stage *s = w->stage;
 
-    for (size_t i = 0; i < s->n; i++) {
+    if (w->net != NULL) pd_verdict_add(&w->verdicts[s->n], s->n, step, pd_replay_net_error(w->net, step, w->loss));
+    for (size_t i = 0; w->net == NULL && i < s->n; i++) {
         if (!pd_trace_weights(s->trace, step, i, w->recorded)) continue;
         pd_verdict_add(&w->verdicts[i], i, step, pd_relative_error(w->weights[i], w->recorded, s->params[i].elements, 0));
     }
@@ -239,7 +244,7 @@ static void *run_worker(void *arg)
     if (w->rc == PD_OK) w->rc = join_job(w);
     for (int64_t round = 1; w->rc == PD_OK && round <= s->rounds; round++) {
         w->rc = take_round(w, round);
-        if (w->rc == PD_OK && !pd_trace_averages(s->trace)) compare_weights(w, round);
+        if (w->rc == PD_OK && !pd_trace_averages(s->trace)) compare(w, round);
     }
     if (w->rc == PD_OK && pd_trace_averages(s->trace)) compare_averages(w);
     if (w->rc != PD_OK) give_up(w);
@@ -351,7 +356,7 @@ static int perform(worker *workers, const stage *s, pd_verdict *verdicts, pd_err
     }
     if (rc == PD_OK) rc = check_count(workers, s, err);
     for (int i = 0; i < s->world_size; i++) {
-        for (size_t p = 0; rc == PD_OK && p < s->n; p++) pd_verdict_fold(&verdicts[p], &workers[i].verdicts[p]);
+        for (size_t p = 0; rc == PD_OK && p < s->n + (workers[i].net != NULL); p++) pd_verdict_fold(&verdicts[p], &workers[i].verdicts[p]);
     }
     pd_operator_drop(s->url, s->timeout, s->job);
     for (int i = 0; i < s->world_size; i++) {

@@ -17,6 +17,7 @@
 #define KEY_TEXT 400                /* longest name of a tensor that is looked for */
 
 struct pd_trace {
+    char           *path;
     uint8_t        *file;
     pd_safetensors *tensors;
     char            system[64], name[128];
@@ -269,7 +270,9 @@ int pd_trace_open(pd_trace **out, const char *path, pd_error *err)
     int rc;
 
     if (trace == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    rc = read_file(trace, path, &bytes, err);
+    trace->path = strdup(path);
+    rc = trace->path == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory") : PD_OK;
+    if (rc == PD_OK) rc = read_file(trace, path, &bytes, err);
     if (rc == PD_OK) rc = pd_safetensors_read(&trace->tensors, trace->file, bytes, err);
     if (rc == PD_OK) rc = read_metadata(trace, err);
     if (rc == PD_OK) *out = trace;
@@ -286,9 +289,11 @@ void pd_trace_close(pd_trace *trace)
     json_decref(trace->errors);
     pd_safetensors_free(trace->tensors);
     free(trace->file);
+    free(trace->path);
     free(trace);
 }
 
+const char   *pd_trace_path(const pd_trace *trace)      { return trace->path; }
 const char   *pd_trace_system(const pd_trace *trace)    { return trace->system; }
 const char   *pd_trace_case(const pd_trace *trace)      { return trace->name; }
 int64_t       pd_trace_steps(const pd_trace *trace)     { return trace->steps; }

@@ -26,6 +26,8 @@ typedef struct pd_trace_param {
 int  pd_trace_open(pd_trace **out, const char *path, pd_error *err);
 void pd_trace_close(pd_trace *trace);               /* accepts NULL */
 
+/* As it was opened. */
+const char   *pd_trace_path(const pd_trace *trace);
 /* Metadata. */
 const char   *pd_trace_system(const pd_trace *trace);
 const char   *pd_trace_case(const pd_trace *trace);
