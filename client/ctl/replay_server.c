@@ -112,7 +112,8 @@ static int init(worker *w, pd_error *err)
 static int join_job(worker *w)
 {
     const stage *s = w->stage;
-    const char *options[] = { "aggregate=mean", pd_trace_nonfinite(s->trace) ? "nonfinite=apply" : NULL, NULL };
+    bool hard = pd_trace_nonfinite(s->trace) || pd_trace_has_errors(s->trace);         /* a step then fails or not for all parameters */
+    const char *options[] = { "aggregate=mean", hard ? "nonfinite=apply" : NULL, "nonfinite_scope=job", NULL };      /* up to the first NULL */
     pd_client_options open = { .urls = s->url, .job = s->job, .rank = w->rank, .world_size = s->world_size, .options = options,
                                .rules = (const char *const *)s->rules, .label = "paramctl replay", .deadline = fmax(s->timeout, 60) };
     pd_error why = { 0 };

@@ -505,6 +505,7 @@ bool    pd_trace_averages(const pd_trace *trace)            { return trace->aver
 int     pd_trace_replicas(const pd_trace *trace)            { return trace->replicas; }
 int64_t pd_trace_elements(const pd_trace *trace)            { return trace->most_elements; }
 bool    pd_trace_nonfinite(const pd_trace *trace)           { return trace->nonfinite; }
+bool    pd_trace_has_errors(const pd_trace *trace)          { return json_array_size(trace->errors) > 0; }
 const char *pd_trace_error(const pd_trace *trace, int64_t step) { return trace->error[step]; }
 
 const pd_trace_param *pd_trace_params(const pd_trace *trace, size_t *n)

@@ -56,6 +56,8 @@ int64_t pd_trace_elements(const pd_trace *trace);           /* of the largest pa
 bool pd_trace_nonfinite(const pd_trace *trace);
 /* The error that upstream raised in this step: its message, "" where that was not recorded. NULL: none. */
 const char *pd_trace_error(const pd_trace *trace, int64_t step);
+/* In some step. */
+bool pd_trace_has_errors(const pd_trace *trace);
 
 /* Each copies one tensor to `at` (the parameter's elements), or returns false where the trace has none. Steps count from 1. */
 bool pd_trace_initial(const pd_trace *trace, size_t param, float *at);
