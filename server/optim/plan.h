@@ -14,7 +14,7 @@ void pd_plan_free(pd_plan *plan);       /* frees the arrays, not the struct; acc
 int64_t pd_plan_state_bytes(const pd_plan *plan);
 /* Bytes of one slot's state; 0 of a temporary one. INT64_MAX where that does not fit. */
 int64_t pd_slot_bytes(const pd_slot_spec *spec);
-/* Its name in messages and files: "momentum", "statistics.3", "block_3.factor_matrices.1". Returns `text`; 128 bytes suffice. */
+/* Its name in messages and files: "momentum_buffer", "statistics.3", "block_3.factor_matrices.1". Returns `text`; 128 bytes suffice. */
 char   *pd_slot_name(const pd_slot_spec *spec, char *text, size_t size);
 /* A slot as the matrix that quantize.h sees: its first dimension, and the product of the others. */
 void    pd_slot_sides(const pd_slot_spec *spec, int64_t *rows, int64_t *cols);

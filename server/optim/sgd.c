@@ -1,7 +1,7 @@
 /* sgd - stochastic gradient descent as torch.optim.SGD has it (and its order of operations):
  *
  *     g <- -g if maximize;   g <- g + weight_decay w
- *     b <- g in the first step, then momentum b + (1 - dampening) g        with momentum only
+ *     b <- g in the first step, then momentum b + (1 - dampening) g        momentum_buffer, with momentum only
  *     g <- g + momentum b with nesterov, else b
  *     w <- w - lr g
  *
@@ -44,7 +44,7 @@ static int sgd_plan(const pd_declaration *declaration, const double *fact, pd_pl
     (void)fact;
     (void)err;
     if (declaration->hypers.value[MOMENTUM] != 0)
-        slot = pd_plan_slot(plan, &(pd_slot_spec){ .name = "momentum", .number = -1, .shape = plan->shape });
+        slot = pd_plan_slot(plan, &(pd_slot_spec){ .name = "momentum_buffer", .number = -1, .shape = plan->shape });
     return slot < 0 ? slot : PD_OK;
 }
 

@@ -246,7 +246,7 @@ static void rules_and_parameters_are_refused_as_a_job_would(void **state)
     model m = small_model();
 
     (void)state;
-    assert_refused(&m, "* adam", "there are: sgd, coupled, varied, scalable_shampoo");
+    assert_refused(&m, "* marvel", "there are: sgd, coupled, varied, scalable_shampoo");
     assert_refused(&m, "* coupled block_size=0", "block_size");
     assert_refused(&m, "v* coupled", "parameter w: none of the 1 rules matches it");
 }

@@ -195,7 +195,7 @@ static void sgd_has_weights_and_at_most_momentum(void **state)
     assert_does_not_tell(f, false, "due");
     assert_does_not_tell(f, false, "tasks");
     pd_forecast_free(&m.forecast);
-    assert_tells(forecast(&m, "* sgd momentum=0.9", NULL), false, " momentum (7, 5) float32 140 B\n");
+    assert_tells(forecast(&m, "* sgd momentum=0.9", NULL), false, " momentum_buffer (7, 5) float32 140 B\n");
     pd_forecast_free(&m.forecast);
 }
 

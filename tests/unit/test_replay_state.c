@@ -66,8 +66,8 @@ static void the_same_state_is_ok_at_the_steps_that_have_it(void **state)
     pd_replay_result r;
 
     (void)state;
-    add(&file, "state/0001/w/momentum", b1);
-    add(&file, "state/0002/w/momentum", b2);
+    add(&file, "state/0001/w/momentum_buffer", b1);
+    add(&file, "state/0002/w/momentum_buffer", b2);
     r = replayed(&file, true);
     if (r.outcome != PD_REPLAY_OK) fail_msg("%s", r.why.text);
     assert_true(r.state.compared == 2 && r.state.error == 0);
@@ -81,12 +81,12 @@ static void another_state_fails_by_name_though_the_weights_agree(void **state)
     pd_replay_result r;
 
     (void)state;
-    add(&file, "state/0001/w/momentum", b1);
-    add(&file, "state/0002/w/momentum", off);
+    add(&file, "state/0001/w/momentum_buffer", b1);
+    add(&file, "state/0002/w/momentum_buffer", off);
     r = replayed(&file, true);
     assert_int_equal(r.outcome, PD_REPLAY_FAILED);
     assert_true(r.verdict.error == 0 && fabs(r.state.error - 1e-3 / sqrt(147)) < 1e-6);
-    assert_string_equal(r.state.worst, "state/0002/w/momentum");
+    assert_string_equal(r.state.worst, "state/0002/w/momentum_buffer");
     pd_replay_result_free(&r);
     r = replayed(&file, false);
     assert_int_equal(r.outcome, PD_REPLAY_OK);
@@ -100,7 +100,7 @@ static void state_has_a_noise_of_its_own(void **state)
     tracefile file = momentum_file();
 
     (void)state;
-    add(&file, "state/0002/w/momentum", off);
+    add(&file, "state/0002/w/momentum_buffer", off);
     tracefile_meta(&file, "noise_state", "1e-4");
     assert_outcome(&file, PD_REPLAY_OK, "");
     tracefile_meta(&file, "noise", "1e-4");
@@ -122,7 +122,7 @@ static void state_may_differ_by_what_the_last_bits_of_gradients_do_to_it(void **
 
     (void)state;
     file.entry[0].at = zeros, file.entry[1].at = big, file.entry[2].at = w_1, file.entry[3].at = minus, file.entry[4].at = w_2;
-    add(&file, "state/0002/w/momentum", left);
+    add(&file, "state/0002/w/momentum_buffer", left);
     assert_outcome(&file, PD_REPLAY_OK, "");
     file.entry[5].at = near;
     assert_outcome(&file, PD_REPLAY_OK, "");
@@ -136,7 +136,7 @@ static void state_may_differ_by_what_the_last_bits_of_gradients_do_to_it(void **
 /* Another parameter is quiet, stands before or behind the noisy "w", and shares its slot's noise. */
 static void shares_noise(char other)
 {
-    char name[] = "state/0002/ /momentum";
+    char name[] = "state/0002/ /momentum_buffer";
     static const float zeros[4] = { 0 }, big[4] = { 16777215, 4, 0, 8 }, minus[4] = { -8388607, 5, 1, 0 };
     static const float w_1[4] = { -8388607.5f, -2, 0, -4 }, w_2[4] = { -8388607.75f, -5.5f, -.5f, -6 };
     static const float left[4] = { .5f, 7, 1, 4 }, near[4] = { 9.125f, 7, 1, 4 };
@@ -147,7 +147,7 @@ static void shares_noise(char other)
     add(&file, name, near);
     assert_outcome(&file, PD_REPLAY_FAILED, "");
     file.entry[0].at = zeros, file.entry[1].at = big, file.entry[2].at = w_1, file.entry[3].at = minus, file.entry[4].at = w_2;
-    add(&file, "state/0002/w/momentum", left);
+    add(&file, "state/0002/w/momentum_buffer", left);
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
@@ -176,7 +176,7 @@ static void state_that_is_not_finite_on_both_sides_coincides(void **state)
     tracefile_meta(&file, "steps", "1");
     file.n = 3;
     file.entry[1].at = huge, file.entry[2].at = w_1;
-    add(&file, "state/0001/w/momentum", huge);
+    add(&file, "state/0001/w/momentum_buffer", huge);
     assert_outcome(&file, PD_REPLAY_OK, "");
     file.entry[3].at = kind;
     assert_outcome(&file, PD_REPLAY_OK, "");
@@ -200,10 +200,10 @@ static tracefile quantized_file(void)
 {
     tracefile file = momentum_file();
 
-    tracefile_add_typed(&file, "state/0002/w/momentum/quantized", PD_ST_I16, codes, 4);
+    tracefile_add_typed(&file, "state/0002/w/momentum_buffer/quantized", PD_ST_I16, codes, 4);
     file.entry[5].shape = (pd_shape){ .rank = 2, .dim = { 2, 2 } };
-    tracefile_add(&file, "state/0002/w/momentum/bucket_size", bucket, 2);
-    tracefile_add(&file, "state/0002/w/momentum/diagonal", diagonal, 2);
+    tracefile_add(&file, "state/0002/w/momentum_buffer/bucket_size", bucket, 2);
+    tracefile_add(&file, "state/0002/w/momentum_buffer/diagonal", diagonal, 2);
     return file;
 }
 
@@ -238,8 +238,8 @@ static void a_quantized_vector_has_one_bucket(void **state)
     tracefile_add(&file, "param/0000/v", v0, 2);
     tracefile_add(&file, "grad/0001/v", gv, 2);
     tracefile_add(&file, "param/0001/v", v1, 2);
-    tracefile_add_typed(&file, "state/0001/v/momentum/quantized", PD_ST_I8, vector_codes, 2);
-    tracefile_add(&file, "state/0001/v/momentum/bucket_size", one, 0);
+    tracefile_add_typed(&file, "state/0001/v/momentum_buffer/quantized", PD_ST_I8, vector_codes, 2);
+    tracefile_add(&file, "state/0001/v/momentum_buffer/bucket_size", one, 0);
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
@@ -249,9 +249,9 @@ static void quantized_state_without_its_parts_fails(void **state)
 
     (void)state;
     strcpy(file.entry[6].name, "elsewhere");
-    assert_outcome(&file, PD_REPLAY_FAILED, "momentum/bucket_size: missing");
+    assert_outcome(&file, PD_REPLAY_FAILED, "momentum_buffer/bucket_size: missing");
     file = quantized_file(), file.entry[6].shape.dim[0] = 1, file.entry[6].bytes = 4;
-    assert_outcome(&file, PD_REPLAY_FAILED, "momentum/bucket_size: expected 2 elements");
+    assert_outcome(&file, PD_REPLAY_FAILED, "momentum_buffer/bucket_size: expected 2 elements");
     file = quantized_file(), file.entry[5].shape.rank = 0, file.entry[5].bytes = 2;
     assert_outcome(&file, PD_REPLAY_FAILED, "expected codes of a vector or matrix");
     file = quantized_file(), file.entry[5].shape = (pd_shape){ .rank = 2, .dim = { 2, 1 } }, file.entry[5].bytes = 4;
@@ -272,8 +272,8 @@ static void state_without_a_slot_must_be_zero(void **state)
     pd_replay_result_free(&r);
     file.entry[5].at = b1;
     assert_outcome(&file, PD_REPLAY_FAILED, "state/0001/w/statistics/3: the optimizer keeps no slot statistics with number 3");
-    strcpy(file.entry[5].name, "state/0001/w/momentum/3");
-    assert_outcome(&file, PD_REPLAY_FAILED, "no slot momentum with number 3");
+    strcpy(file.entry[5].name, "state/0001/w/momentum_buffer/3");
+    assert_outcome(&file, PD_REPLAY_FAILED, "no slot momentum_buffer with number 3");
 }
 
 static void state_of_another_size_fails(void **state)
@@ -281,14 +281,14 @@ static void state_of_another_size_fails(void **state)
     tracefile file = momentum_file();
 
     (void)state;
-    tracefile_add(&file, "state/0001/w/momentum", b1, 3);
-    assert_outcome(&file, PD_REPLAY_FAILED, "state/0001/w/momentum");
+    tracefile_add(&file, "state/0001/w/momentum_buffer", b1, 3);
+    assert_outcome(&file, PD_REPLAY_FAILED, "state/0001/w/momentum_buffer");
 }
 
 static void state_of_no_parameter_or_step_fails(void **state)
 {
-    static const char *const names[] = { "state/0001/v/momentum", "state/0001/w", "state/momentum", "state/1/w/momentum", "state/0003/w/momentum",
-                                         "state/0000/w/momentum" };
+    static const char *const names[] = { "state/0001/v/momentum", "state/0001/w", "state/momentum", "state/1/w/momentum", "state/0003/w/momentum_buffer",
+                                         "state/0000/w/momentum_buffer" };
 
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -307,8 +307,8 @@ static void state_belongs_to_the_longest_name(void **state)
     add(&file, "grad/0001/w/momentum", g1);
     add(&file, "param/0001/w/momentum", w1);
     add(&file, "param/0002/w/momentum", w1);
-    add(&file, "state/0001/w/momentum/momentum", b1);
-    add(&file, "state/0001/w/momentum", b1);
+    add(&file, "state/0001/w/momentum/momentum_buffer", b1);
+    add(&file, "state/0001/w/momentum_buffer", b1);
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
