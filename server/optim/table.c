@@ -3,6 +3,18 @@
 
 #define ROWS(X) \
     X(pd_sgd) \
+    X(pd_adam) \
+    X(pd_adamw) \
+    X(pd_adagrad) \
+    X(pd_rmsprop) \
+    X(pd_nadam) \
+    X(pd_radam) \
+    X(pd_adamax) \
+    X(pd_adadelta) \
+    X(pd_rprop) \
+    X(pd_asgd) \
+    X(pd_lamb) \
+    X(pd_lion) \
     X(pd_scalable_shampoo)
 
 #define DECLARE(row) extern const pd_row row;

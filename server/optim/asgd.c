@@ -1,0 +1,74 @@
+/* asgd - stochastic gradient descent that also keeps the average of its weights, as torch.optim.ASGD has it:
+ *
+ *     g <- -g if maximize;   g <- g + weight_decay w
+ *     w <- (1 - lambd eta) w - eta g
+ *     x <- w where mu is 1, else x + mu (w - x)                 ax: the averaged weights, read from the state
+ *     eta <- lr / (1 + lambd lr count)^alpha                    for the next step; lr in the first
+ *     mu  <- 1 / max(1, count - t0)                             1 in the first */
+#include "first_order.h"
+
+enum { LR, LAMBD, ALPHA, T0, WEIGHT_DECAY, MAXIMIZE };
+enum { AX, ETA, MU };
+
+static const pd_hyper asgd_hypers[] = {
+    [LR]           = PD_HYPER_LR(1e-2),
+    [LAMBD]        = { "lambd", PD_REAL, 1e-4, -INFINITY, INFINITY, NULL, "decay of the weights and of the rate", true, false },
+    [ALPHA]        = { "alpha", PD_REAL, 0.75, -INFINITY, INFINITY, NULL, "power by which the rate falls", true, false },
+    [T0]           = { "t0", PD_REAL, 1e6, -INFINITY, INFINITY, NULL, "step after which the weights are averaged", true, false },
+    [WEIGHT_DECAY] = PD_HYPER_L2,
+    [MAXIMIZE]     = PD_HYPER_MAXIMIZE,
+    { .name = NULL },
+};
+
+static int asgd_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+{
+    int rc = pd_plan_slots(plan, (const char *const[]){ "ax", NULL });
+
+    (void)declaration;
+    (void)fact;
+    (void)err;
+    if (rc == PD_OK) rc = pd_plan_number(plan, "eta", 0);
+    return rc == PD_OK ? pd_plan_number(plan, "mu", 1) : rc;
+}
+
+typedef struct factors { pd_pull pull; float eta, mu; } factors;
+
+PD_CLONES static void pass(const pd_unit *unit, factors f)
+{
+    const pd_run r = pd_run_of(unit);
+    float *ax = pd_run_slot(unit, AX);
+
+#pragma GCC ivdep                                       /* after may be before itself, never a shifted part of it */
+    for (int64_t i = 0; i < r.n; i++) {
+        float w = r.before[i], g = pd_pulled(f.pull, r.gradient[i], w), moved = f.pull.keep * w - f.eta * g;
+        float average = ax[i] + (moved - ax[i]) * f.mu;
+        ax[i] = f.mu != 1 ? average : moved;
+        r.after[i] = moved;
+    }
+}
+
+static void move(const pd_unit *unit)
+{
+    const double *h = unit->hyper;
+    const float eta = unit->count == 1 ? (float)h[LR] : unit->slot[ETA][0];
+    factors f = { pd_pull_of(h[LR], h[WEIGHT_DECAY], false, h[MAXIMIZE] != 0), eta, unit->slot[MU][0] };
+
+    f.pull.keep = (float)(1 - h[LAMBD] * (double)eta);
+    pass(unit, f);
+}
+
+static void advance(const pd_unit *unit)
+{
+    const double *h = unit->hyper, count = (double)unit->count;
+
+    unit->slot[ETA][0] = (float)(h[LR] / pow(1 + h[LAMBD] * h[LR] * count, h[ALPHA]));
+    unit->slot[MU][0] = (float)(1 / fmax(1, count - h[T0]));
+}
+
+const pd_row pd_asgd = {
+    .name   = "asgd",
+    .about  = "averaged stochastic gradient descent (torch.optim.ASGD)",
+    .hypers = asgd_hypers,
+    .plan   = asgd_plan,
+    .phases = { { .name = "move", .kind = PD_RANGES, .run = move }, { .name = "advance", .kind = PD_WHOLE, .run = advance } },
+};
