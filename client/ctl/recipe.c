@@ -7,7 +7,9 @@
 
 struct entry;
 typedef int read_config(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err);
-static read_config read_by_name, read_average, read_google, read_meta;
+static read_config read_by_name, read_nadam, read_average, read_google, read_meta;
+
+#define TORCH_EXECUTION { "optimizer", "foreach", "differentiable", "fused", "capturable", NULL }
 
 enum { MOST_GROUPS = 1000 };
 
@@ -20,7 +22,17 @@ static const struct entry {
     read_config *read;
     const char  *execution[8];      /* keys that choose how upstream computes, not what: passed over; NULL at the end */
 } table[] = {
-    { "torch_optim",  "SGD", "sgd", "lr", read_by_name, { "optimizer", "foreach", "differentiable", "fused", "capturable", NULL } },
+    { "torch_optim",  "SGD", "sgd", "lr", read_by_name, TORCH_EXECUTION },
+    { "torch_optim",  "Adam", "adam", "lr", read_by_name, TORCH_EXECUTION },
+    { "torch_optim",  "AdamW", "adamw", "lr", read_by_name, TORCH_EXECUTION },
+    { "torch_optim",  "Adagrad", "adagrad", "lr", read_by_name, TORCH_EXECUTION },
+    { "torch_optim",  "RMSprop", "rmsprop", "lr", read_by_name, TORCH_EXECUTION },
+    { "torch_optim",  "NAdam", "nadam", "lr", read_nadam, TORCH_EXECUTION },
+    { "torch_optim",  "RAdam", "radam", "lr", read_by_name, TORCH_EXECUTION },
+    { "torch_optim",  "Adamax", "adamax", "lr", read_by_name, TORCH_EXECUTION },
+    { "torch_optim",  "Adadelta", "adadelta", "lr", read_by_name, TORCH_EXECUTION },
+    { "torch_optim",  "Rprop", "rprop", "lr", read_by_name, TORCH_EXECUTION },
+    { "torch_optim",  "ASGD", "asgd", "lr", read_by_name, TORCH_EXECUTION },
     { "trax_average", NULL,  "sgd", "lr", read_average, { NULL } },
     { "google_shampoo", NULL, "scalable_shampoo", "learning_rate", read_google,
       { "batch_axis_name", "num_devices_for_pjit", "replicas", "statistics_partition_spec", "preconditioner_partition_spec", NULL } },
@@ -144,17 +156,26 @@ static int set_value(pd_hypers *hypers, const char *name, const json_t *value, p
     return pd_fail(err, PD_INVALID_ARGUMENT, "config: %.64s is neither number, word, flag, list nor schedule", name);
 }
 
-/* Hyperparameters bear the upstream's own names, so what is in a configuration is set as it stands. */
+/* Hyperparameters bear the upstream's own names, so what is in a configuration is set as it stands. A key without a value means that the option is
+ * off, as our defaults do. */
 static int read_by_name(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
     const char *key;
     json_t *value;
 
     json_object_foreach((json_t *)config, key, value) {
-        int rc = contains(entry->execution, key) ? PD_OK : set_value(hypers, key, value, err);
+        int rc = json_is_null(value) || contains(entry->execution, key) ? PD_OK : set_value(hypers, key, value, err);
         if (rc != PD_OK) return rc;
     }
     return PD_OK;
+}
+
+/* Releases up to 1.13, whose NAdam has no `differentiable` yet, have a defect that a replay must have. */
+static int read_nadam(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
+{
+    int rc = read_by_name(hypers, entry, config, err);
+
+    return rc == PD_OK && json_object_get(config, "differentiable") == NULL ? pd_hypers_set(hypers, "mu_counted_twice", "yes", err) : rc;
 }
 
 /* A trace of averages: sgd with lr 1 turns weights 0 into minus the aggregate. */
@@ -172,19 +193,12 @@ static int read_average(pd_hypers *hypers, const struct entry *entry, const json
     return pd_hypers_set(hypers, "lr", "1", err);
 }
 
-/* Keys without a value mean that the option is off, as our defaults do. Upstream reduces the memory of statistics with an axis of replicas alone. In
- * its sharded mode a NaN root destroys the one before: a defect that a replay must have. */
+/* Upstream reduces the memory of statistics with an axis of replicas alone. In its sharded mode a NaN root destroys the one before: a defect that a
+ * replay must have. */
 static int read_google(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
-    json_t *given = json_object();
-    const char *key;
-    json_t *value;
-    int rc = given == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory") : PD_OK;
+    int rc = read_by_name(hypers, entry, config, err);
 
-    json_object_foreach((json_t *)config, key, value)
-        if (rc == PD_OK && !json_is_null(value) && json_object_set(given, key, value) != 0) rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
-    if (rc == PD_OK) rc = read_by_name(hypers, entry, given, err);
-    json_decref(given);
     if (rc == PD_OK && !json_is_string(json_object_get(config, "batch_axis_name"))) rc = pd_hypers_set(hypers, "memory_reduction_scope", "momentum", err);
     if (rc == PD_OK && json_is_true(json_object_get(config, "shard_optimizer_states"))) rc = pd_hypers_set(hypers, "nan_roots_leak", "yes", err);
     return rc;

@@ -1,0 +1,7 @@
+/* Plays every recorded run of torch.optim in $PARAMD_GOLDEN/torch_optim; they record no state. */
+#include "replayed.h"
+
+int main(void)
+{
+    return replayed_folder("torch_optim", false);
+}
