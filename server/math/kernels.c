@@ -129,6 +129,25 @@ bool pd_all_finite(const void *at, pd_dtype dtype, int64_t n)
     return true;
 }
 
+PD_CLONES static bool finite_f64(const double *x, int64_t n)
+{
+    uint64_t bad = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        bad |= (uint64_t)((bits & 0x7ff0000000000000u) == 0x7ff0000000000000u);
+    }
+    return !bad;
+}
+
+bool pd_all_finite_f64(const double *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += TILE)
+        if (!finite_f64(x + i, n - i < TILE ? n - i : TILE)) return false;
+    return true;
+}
+
 /* ---- sums ---- */
 
 typedef float  floats __attribute__((vector_size(32), aligned(4), may_alias));

@@ -20,6 +20,7 @@ bool pd_accumulate(float *acc, int64_t n, bool resume, const pd_addend *x, int k
 
 /* No element is infinite or NaN. */
 bool pd_all_finite(const void *at, pd_dtype dtype, int64_t n);
+bool pd_all_finite_f64(const double *x, int64_t n);
 
 /* Sums over n elements in float64, in 16 lanes (element i belongs to lane i mod 16) that are added pairwise at the end:
  * the bits depend on n and the values alone. Where threads share a vector each sums a fixed range, and the ranges are added in order. */

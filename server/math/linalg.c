@@ -96,15 +96,28 @@ void pd_gemm_half(pd_mat S, float alpha, pd_mat A, pd_turn a, pd_mat B, pd_turn 
 }
 
 /* One of the two passes over S strides down columns: in squares whose rows, a power of 2 apart, still share a set of the first-level cache. */
+#define MIRROR(name, type)                                                                                          \
+    static void name(type *at, int64_t n, int64_t stride)                                                           \
+    {                                                                                                               \
+        enum { SIDE = 8 };                                                                                          \
+                                                                                                                    \
+        for (int64_t top = 0; top < n; top += SIDE) {                                                               \
+            int64_t bottom = top + SIDE < n ? top + SIDE : n;                                                       \
+            for (int64_t left = 0; left <= top; left += SIDE)                                                       \
+                for (int64_t j = left; j < left + SIDE && j < bottom; j++)                                          \
+                    for (int64_t i = j < top ? top : j + 1; i < bottom; i++) at[j * stride + i] = at[i * stride + j];       \
+        }                                                                                                           \
+    }
+MIRROR(mirror_f32, float)
+MIRROR(mirror_f64, double)
+
 void pd_mirror(pd_mat S)
 {
-    enum { SIDE = 8 };
-
     assert(S.rows == S.cols);
-    for (int64_t top = 0; top < S.rows; top += SIDE) {
-        int64_t bottom = top + SIDE < S.rows ? top + SIDE : S.rows;
-        for (int64_t left = 0; left <= top; left += SIDE)
-            for (int64_t j = left; j < left + SIDE && j < bottom; j++)
-                for (int64_t i = j < top ? top : j + 1; i < bottom; i++) S.at[j * S.stride + i] = S.at[i * S.stride + j];
-    }
+    mirror_f32(S.at, S.rows, S.stride);
+}
+
+void pd_mirror_f64(double *S, int64_t n)
+{
+    mirror_f64(S, n, n);
 }

@@ -39,5 +39,7 @@ void pd_gemv(float *y, float beta, float alpha, pd_mat A, pd_turn a, const float
 void pd_gemm_half(pd_mat S, float alpha, pd_mat A, pd_turn a, pd_mat B, pd_turn b);
 /* Writes the lower half of S (n, n), which pd_syrk computes, over its upper half. */
 void pd_mirror(pd_mat S);
+/* The same of a dense matrix in float64. */
+void pd_mirror_f64(double *S, int64_t n);
 
 #endif

@@ -24,6 +24,8 @@ static const struct { const char *name; int64_t bytes, buckets; } storages[] = {
     [PD_STORE_BF16]  = { "bfloat16", 2, 0 },
     [PD_STORE_INT8]  = { "int8",     1, INT8_MAX },
     [PD_STORE_INT16] = { "int16",    2, INT16_MAX },
+    [PD_STORE_F16]   = { "float16",  2, 0 },
+    [PD_STORE_F64]   = { "float64",  8, 0 },
 };
 
 const char *pd_storage_name(pd_storage storage)
@@ -34,6 +36,12 @@ const char *pd_storage_name(pd_storage storage)
 static bool has_buckets(pd_storage storage)
 {
     return storages[storage].buckets > 0;
+}
+
+/* Of a storage without buckets: what elements are cast to. */
+static pd_dtype cast_of(const pd_quantized *q)
+{
+    return q->storage == PD_STORE_F16 ? PD_F16 : PD_BF16;
 }
 
 /* Bytes up to the end of each part, when each begins at a multiple of `align`; they stay at INT64_MAX once that is passed. */
@@ -83,7 +91,7 @@ pd_quantized pd_quantized_at(void *memory, pd_storage storage, bool diagonal_apa
     layout l = lay_out(storage, diagonal_apart, rows, cols, ALIGN);
     pd_quantized q = { .storage = storage, .rows = rows, .cols = cols, .codes = memory };
 
-    assert(storage != PD_STORE_F32 && l.end < INT64_MAX && (uintptr_t)memory % ALIGN == 0);
+    assert(storage != PD_STORE_F32 && storage != PD_STORE_F64 && l.end < INT64_MAX && (uintptr_t)memory % ALIGN == 0);
     if (!has_buckets(storage)) return q;
     q.bucket = (float *)((char *)memory + l.bucket);
     q.diagonal_apart = diagonal_apart;
@@ -213,7 +221,7 @@ static void quantize_tile(const pd_quantized *q, const float *x, const tile *t)
 void pd_quantize(const pd_quantized *q, const float *x)
 {
     if (!has_buckets(q->storage)) {
-        pd_convert(q->codes, PD_BF16, x, PD_F32, q->rows * q->cols);
+        pd_convert(q->codes, cast_of(q), x, PD_F32, q->rows * q->cols);
         return;
     }
     for (int64_t i = 0; q->diagonal_apart && i < q->rows; i++) q->diagonal[i] = x[i * q->cols + i];
@@ -225,7 +233,7 @@ void pd_quantize(const pd_quantized *q, const float *x)
 }
 
 /* The run's values to `at`. */
-static void decode_run(float *at, const pd_quantized *q, const tile *t, const run *r, const float bucket[TILE])
+static void decode_run(float *at, const pd_quantized *q, const tile *t, const run *r, const float *bucket)
 {
     if (q->storage == PD_STORE_INT8) decode_8(at, (const int8_t *)q->codes + r->offset, bucket, r->n);
     else decode_16(at, (const int16_t *)q->codes + r->offset, bucket, r->n);
@@ -240,7 +248,7 @@ void pd_dequantize(float *x, const pd_quantized *q)
     float bucket[TILE];
 
     if (!has_buckets(q->storage)) {
-        pd_convert(x, PD_F32, q->codes, PD_BF16, q->rows * q->cols);
+        pd_convert(x, PD_F32, q->codes, cast_of(q), q->rows * q->cols);
         return;
     }
     for (int64_t col = 0; col < q->cols; ) {
@@ -254,13 +262,26 @@ void pd_dequantize(float *x, const pd_quantized *q)
     }
 }
 
-static bool holds_bf16(const pd_quantized *q, const float *x)
+void pd_dequantize_run(float *x, const pd_quantized *q, int64_t first, int64_t n)
+{
+    if (!has_buckets(q->storage)) {
+        pd_convert(x, PD_F32, (const uint16_t *)q->codes + first, cast_of(q), n);
+        return;
+    }
+    for (int64_t some; n > 0; first += some, x += some, n -= some) {
+        int64_t row = first / q->cols, col = first % q->cols;
+        tile t = { col, some = n < q->cols - col ? n : q->cols - col, 1 };
+        decode_run(x, q, &t, &(run){ row, 1, first, some }, q->bucket + col);
+    }
+}
+
+static bool holds_cast(const pd_quantized *q, const float *x)
 {
     float values[TILE];
 
     for (int64_t i = 0, n = q->rows * q->cols; i < n; i += TILE) {
         int64_t some = n - i < TILE ? n - i : TILE;
-        pd_convert(values, PD_F32, (const uint16_t *)q->codes + i, PD_BF16, some);
+        pd_convert(values, PD_F32, (const uint16_t *)q->codes + i, cast_of(q), some);
         if (memcmp(values, x + i, (size_t)some * sizeof *x) != 0) return false;
     }
     return true;
@@ -270,7 +291,7 @@ bool pd_quantized_holds(const pd_quantized *q, const float *x)
 {
     float bucket[TILE], values[TILE];
 
-    if (!has_buckets(q->storage)) return holds_bf16(q, x);
+    if (!has_buckets(q->storage)) return holds_cast(q, x);
     for (int64_t col = 0; col < q->cols; ) {
         tile t = tile_at(q, col);
         spread(q, &t, bucket);

@@ -185,6 +185,26 @@ static void finds_the_one_short_element_that_is_not_finite(void **state)
     assert_true(pd_all_finite(f->b, PD_BF16, N));
 }
 
+static void finds_the_one_double_that_is_not_finite(void **state)
+{
+    static double x[N];
+    static const int places[] = { 0, 1, 2047, 2048, N - 1 };
+    static const double values[] = { INFINITY, -INFINITY, NAN };
+
+    (void)state;
+    for (int i = 0; i < N; i++) x[i] = i % 2 == 0 ? 1.7e308 : -5e-324;
+    assert_true(pd_all_finite_f64(x, N));
+    assert_true(pd_all_finite_f64(x, 0));
+    for (size_t p = 0; p < 5; p++)
+        for (size_t v = 0; v < 3; v++) {
+            double kept = x[places[p]];
+            x[places[p]] = values[v];
+            assert_false(pd_all_finite_f64(x, N));
+            assert_true(pd_all_finite_f64(x, places[p]));
+            x[places[p]] = kept;
+        }
+}
+
 static void sums_products_in_sixteen_lanes(void **state)
 {
     fixture *f = *state;
@@ -214,6 +234,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(tells_wherever_a_result_is_not_finite, set_up, tear_down),
         cmocka_unit_test(tells_a_sum_that_overflows),
         cmocka_unit_test_setup_teardown(finds_the_one_short_element_that_is_not_finite, set_up, tear_down),
+        cmocka_unit_test(finds_the_one_double_that_is_not_finite),
         cmocka_unit_test_setup_teardown(sums_products_in_sixteen_lanes, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

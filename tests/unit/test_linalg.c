@@ -231,6 +231,20 @@ static void mirrors_the_lower_half(void **state)
     }
 }
 
+static void mirrors_doubles(void **state)
+{
+    enum { MOST = 40 };
+    static double S[MOST * MOST];
+    (void)state;
+
+    for (int64_t n = 0; n <= MOST; n += n < 4 ? 1 : 12) {
+        for (int i = 0; i < MOST * MOST; i++) S[i] = i + 0x1p-40;
+        pd_mirror_f64(S, n);
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t j = 0; j < n; j++) assert_true(S[i * n + j] == (double)(i < j ? j * n + i : i * n + j) + 0x1p-40);
+    }
+}
+
 static void takes_matrices_without_elements(void **state)
 {
     fixture *f = *state;
@@ -276,6 +290,7 @@ int main(void)
         CASE(symm_multiplies_from_either_side), CASE(trmm_reads_the_upper_half_alone), CASE(gemv_takes_both_turns), CASE(takes_matrices_without_elements),
         cmocka_unit_test(half_a_product_is_the_lower_half_of_the_whole),
         cmocka_unit_test(mirrors_the_lower_half),
+        cmocka_unit_test(mirrors_doubles),
         cmocka_unit_test(names_the_blas_core_in_use),
         cmocka_unit_test(computes_with_the_openmp_flavour),
         cmocka_unit_test(calls_an_old_core_on_a_new_cpu_a_poor_choice),

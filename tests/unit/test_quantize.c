@@ -316,27 +316,65 @@ static void halves_go_to_the_even_code_in_every_rounding_mode(void **state)
     }
 }
 
-/* ---- bfloat16 ---- */
+/* ---- casts ---- */
 
-static void bfloat16_is_a_cast_and_keeps_what_is_not_finite(void **state)
+static void is_a_cast(pd_storage storage, uint16_t (*narrow)(float), float (*widen)(uint16_t))
 {
-    box b = new_box(PD_STORE_BF16, true, 40, 40);
+    box b = new_box(storage, true, 40, 40);
 
-    (void)state;
     assert_true(b.q.bucket == NULL && b.q.diagonal == NULL && !b.q.diagonal_apart);
     fill(&b, 4);
     b.x[5] = INFINITY, b.x[6] = -INFINITY, b.x[7] = NAN;
     round_trip(&b);
     for (int64_t i = 0; i < 1600; i++) {
-        uint16_t h = pd_bf16_from_f32(b.x[i]);
+        uint16_t h = narrow(b.x[i]);
         assert_int_equal(((uint16_t *)b.q.codes)[i], h);
-        assert_int_equal(pd_f32_bits(b.back[i]), pd_f32_bits(pd_f32_from_bf16(h)));
+        assert_int_equal(pd_f32_bits(b.back[i]), pd_f32_bits(widen(h)));
     }
     assert_true(pd_quantized_holds(&b.q, b.back));
     assert_false(pd_quantized_holds(&b.q, b.x));
-    b.back[1599] += 1;
+    b.back[1599] = pd_f32_from_bits(pd_f32_bits(b.back[1599]) ^ 1);
     assert_false(pd_quantized_holds(&b.q, b.back));
     free_box(&b);
+}
+
+static uint16_t to_bf16(float x)      { return pd_bf16_from_f32(x); }
+static float    from_bf16(uint16_t h) { return pd_f32_from_bf16(h); }
+static uint16_t to_f16(float x)       { return pd_f16_from_f32(x); }
+static float    from_f16(uint16_t h)  { return pd_f32_from_f16(h); }
+
+static void bfloat16_is_a_cast_and_keeps_what_is_not_finite(void **state)
+{
+    (void)state;
+    is_a_cast(PD_STORE_BF16, to_bf16, from_bf16);
+}
+
+static void float16_is_a_cast_and_keeps_what_is_not_finite(void **state)
+{
+    (void)state;
+    is_a_cast(PD_STORE_F16, to_f16, from_f16);
+}
+
+/* ---- runs ---- */
+
+static void a_run_gives_what_the_whole_gives(void **state)
+{
+    static const pd_storage storages[] = { PD_STORE_BF16, PD_STORE_INT8, PD_STORE_INT16, PD_STORE_F16 };
+    static const int64_t runs[][2] = { { 0, 49 }, { 0, 1 }, { 48, 1 }, { 3, 20 }, { 6, 9 }, { 21, 7 }, { 5, 0 } };
+
+    (void)state;
+    for (size_t s = 0; s < 4; s++)
+        for (int apart = 0; apart < 2; apart++) {
+            box b = new_box(storages[s], apart != 0, 7, 7);
+            fill(&b, 5);
+            round_trip(&b);
+            for (size_t r = 0; r < sizeof runs / sizeof *runs; r++) {
+                float run[49];
+                pd_dequantize_run(run, &b.q, runs[r][0], runs[r][1]);
+                assert_memory_equal(run, b.back + runs[r][0], (size_t)runs[r][1] * sizeof *run);
+            }
+            free_box(&b);
+        }
 }
 
 /* ---- memory ---- */
@@ -347,6 +385,8 @@ static void bytes_are_those_of_codes_buckets_and_diagonal(void **state)
     assert_int_equal(pd_quantized_bytes(PD_STORE_F32, false, 7, 5), 140);
     assert_int_equal(pd_quantized_bytes(PD_STORE_BF16, false, 7, 5), 70);
     assert_int_equal(pd_quantized_bytes(PD_STORE_BF16, true, 7, 7), 98);
+    assert_int_equal(pd_quantized_bytes(PD_STORE_F16, true, 7, 7), 98);
+    assert_int_equal(pd_quantized_bytes(PD_STORE_F64, false, 7, 5), 280);
     assert_int_equal(pd_quantized_bytes(PD_STORE_INT8, false, 7, 5), 35 + 20);
     assert_int_equal(pd_quantized_bytes(PD_STORE_INT16, true, 7, 7), 98 + 28 + 28);
     assert_int_equal(pd_quantized_room(PD_STORE_INT8, false, 7, 5), 64 + 64);
@@ -382,6 +422,8 @@ static void every_storage_has_a_name(void **state)
     assert_string_equal(pd_storage_name(PD_STORE_BF16), "bfloat16");
     assert_string_equal(pd_storage_name(PD_STORE_INT8), "int8");
     assert_string_equal(pd_storage_name(PD_STORE_INT16), "int16");
+    assert_string_equal(pd_storage_name(PD_STORE_F16), "float16");
+    assert_string_equal(pd_storage_name(PD_STORE_F64), "float64");
 }
 
 int main(void)
@@ -400,6 +442,8 @@ int main(void)
         cmocka_unit_test(what_is_too_small_for_a_bucket_is_code_zero),
         cmocka_unit_test(halves_go_to_the_even_code_in_every_rounding_mode),
         cmocka_unit_test(bfloat16_is_a_cast_and_keeps_what_is_not_finite),
+        cmocka_unit_test(float16_is_a_cast_and_keeps_what_is_not_finite),
+        cmocka_unit_test(a_run_gives_what_the_whole_gives),
         cmocka_unit_test(bytes_are_those_of_codes_buckets_and_diagonal),
         cmocka_unit_test(parts_are_aligned_and_do_not_overlap),
         cmocka_unit_test(sizes_that_do_not_fit_are_the_largest_number),
