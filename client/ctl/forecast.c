@@ -238,7 +238,7 @@ static bool slots_alike(const pd_plan *plan, int a, int b)
 {
     const pd_slot_spec *x = &plan->slots[a], *y = &plan->slots[b];
 
-    return strcmp(x->name, y->name) == 0 && (x->number < 0) == (y->number < 0) && pd_shape_equal(&x->shape, &y->shape)
+    return strcmp(x->name, y->name) == 0 && (x->number < 0) == (y->number < 0) && x->of_block == y->of_block && pd_shape_equal(&x->shape, &y->shape)
         && x->storage == y->storage && x->diagonal_apart == y->diagonal_apart && x->temporary == y->temporary && x->in_after == y->in_after;
 }
 

@@ -3,27 +3,39 @@
 #include <math.h>
 #include <string.h>
 
-static bool coincide(float ours, double recorded)
+static bool coincide(double ours, double recorded)
 {
     if (isnan(recorded)) return isnan(ours);
     return isinf(ours) && isinf(recorded) && (ours > 0) == (recorded > 0);
 }
 
-double pd_relative_error(const float *ours, const double *recorded, int64_t n, double scale)
+/* Ours are `narrow`, or where that is NULL `wide`. */
+static double relative_error(const float *narrow, const double *wide, const double *recorded, int64_t n, double scale)
 {
     double distance = 0, size = 0;
 
     for (int64_t i = 0; i < n; i++) {
-        if (isfinite(ours[i]) && isfinite(recorded[i])) {
-            double apart = ours[i] - recorded[i];
+        double ours = narrow != NULL ? (double)narrow[i] : wide[i];
+        if (isfinite(ours) && isfinite(recorded[i])) {
+            double apart = ours - recorded[i];
             distance += apart * apart;
             size += recorded[i] * recorded[i];
-        } else if (!coincide(ours[i], recorded[i])) {
+        } else if (!coincide(ours, recorded[i])) {
             return INFINITY;
         }
     }
     scale = fmax(sqrt(size), scale);
     return scale > 0 ? sqrt(distance) / scale : sqrt(distance);
+}
+
+double pd_relative_error(const float *ours, const double *recorded, int64_t n, double scale)
+{
+    return relative_error(ours, NULL, recorded, n, scale);
+}
+
+double pd_relative_error_f64(const double *ours, const double *recorded, int64_t n)
+{
+    return relative_error(NULL, ours, recorded, n, 0);
 }
 
 double pd_finite_norm(const float *at, int64_t n)

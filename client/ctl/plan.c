@@ -137,16 +137,31 @@ static bool evenly_spaced(const int *number, size_t n)
     return true;
 }
 
-/* "statistics.0 … 215", "statistics.0, 2 … 214", "statistics.1, 3, 5", "momentum"; sorts the numbers, which may repeat. */
-static void numbered(char text[NAMES], const char *name, int *number, size_t n)
+/* "0 … 215", "0, 2 … 214", "1, 3, 5" behind the first `used` bytes of `text`; returns how many it has then. Sorts the numbers, which may repeat. */
+static size_t listed(char text[NAMES], size_t used, int *number, size_t n)
 {
-    size_t many = distinct(number, n), told, used = (size_t)snprintf(text, NAMES, "%.60s", name);
+    size_t many = distinct(number, n), told;
     bool even = evenly_spaced(number, many);
 
-    if (number[0] < 0) return;
     told = many > 2 && even && number[1] == number[0] + 1 ? 1 : many <= 4 ? many : even ? 2 : 3;
-    for (size_t i = 0; i < told; i++) used += (size_t)snprintf(text + used, NAMES - used, "%s%d", i == 0 ? "." : ", ", number[i]);
-    if (told < many) snprintf(text + used, NAMES - used, " … %d", number[many - 1]);
+    for (size_t i = 0; i < told; i++) used += (size_t)snprintf(text + used, NAMES - used, "%s%d", i == 0 ? "" : ", ", number[i]);
+    if (told < many) used += (size_t)snprintf(text + used, NAMES - used, " … %d", number[many - 1]);
+    return used;
+}
+
+/* n slots of one name: "statistics.0 … 215", "momentum", "block_0 … 11.factor_matrices.0, 1". `number`: room for n. */
+static void numbered(char text[NAMES], const pd_plan *plan, const int *slot, size_t n, int *number)
+{
+    const pd_slot_spec *spec = &plan->slots[slot[0]];
+    size_t used = 0;
+
+    if (spec->of_block) {
+        for (size_t i = 0; i < n; i++) number[i] = plan->slots[slot[i]].block;
+        used = listed(text, (size_t)snprintf(text, NAMES, "block_"), number, n);
+    }
+    used += (size_t)snprintf(text + used, NAMES - used, "%s%.40s%s", spec->of_block ? "." : "", spec->name, spec->number < 0 ? "" : ".");
+    for (size_t i = 0; i < n; i++) number[i] = plan->slots[slot[i]].number;
+    if (spec->number >= 0) listed(text, used, number, n);
 }
 
 static const char *stored_as(const pd_slot_spec *spec, char text[PD_CELL])
@@ -158,11 +173,7 @@ static const char *stored_as(const pd_slot_spec *spec, char text[PD_CELL])
 
 static int64_t memory_of(const pd_slot_spec *spec)
 {
-    int64_t elements = 0;
-
-    if (!spec->temporary) return pd_slot_bytes(spec);
-    (void)pd_shape_elements(&spec->shape, &elements);
-    return elements * (int64_t)sizeof(float);
+    return spec->temporary ? pd_slot_seen_bytes(spec) : pd_slot_bytes(spec);
 }
 
 /* n slots that differ by their numbers. */
@@ -187,8 +198,7 @@ static void slot_rows(pd_table *table, const pd_plan *plan, const pd_groups *slo
     for (size_t g = 0; g < slots->n; g++) {
         size_t first = slots->first[g], n = slots->first[g + 1] - first;
         const pd_slot_spec *spec = &plan->slots[slots->item[first]];
-        for (size_t i = 0; i < n; i++) number[i] = plan->slots[slots->item[first + i]].number;
-        numbered(names, spec->name, number, n);
+        numbered(names, plan, slots->item + first, n, number);
         slot_row(table, spec, names, (int64_t)n);
     }
 }
@@ -201,26 +211,26 @@ static const int *slots_of(const pd_task_spec *spec, bool outputs, int *n)
     return outputs ? spec->output : spec->input;
 }
 
-/* The numbers of these tasks' inputs, or outputs, that have this name. */
-static size_t numbers_of(int *number, const pd_plan *plan, const int *task, size_t n, bool outputs, const char *name)
+/* Which slots of this name these tasks have as inputs, or outputs. */
+static size_t slots_named(int *found, const pd_plan *plan, const int *task, size_t n, bool outputs, const char *name)
 {
-    size_t found = 0;
+    size_t many = 0;
 
     for (size_t i = 0; i < n; i++) {
         int n_slots;
         const int *slot = slots_of(&plan->tasks[task[i]], outputs, &n_slots);
         for (int k = 0; k < n_slots; k++)
-            if (strcmp(plan->slots[slot[k]].name, name) == 0) number[found++] = plan->slots[slot[k]].number;
+            if (strcmp(plan->slots[slot[k]].name, name) == 0) found[many++] = slot[k];
     }
-    return found;
+    return many;
 }
 
-/* The slots of these tasks' inputs, or outputs, by name: "statistics.0 … 215; tally". */
-static void task_slots(char text[2 * NAMES], const pd_plan *plan, const int *task, size_t n, bool outputs, int *number)
+/* The slots of these tasks' inputs, or outputs, by name: "statistics.0 … 215; tally". `room` as in task_lines. */
+static void task_slots(char text[2 * NAMES], const pd_plan *plan, const int *task, size_t n, bool outputs, int *room)
 {
     int n_slots;
     const int *slot = slots_of(&plan->tasks[task[0]], outputs, &n_slots);
-    size_t used = 0;
+    size_t used = 0, many;
 
     *text = '\0';
     for (int k = 0; k < n_slots && used < 2 * NAMES; k++) {
@@ -229,19 +239,20 @@ static void task_slots(char text[2 * NAMES], const pd_plan *plan, const int *tas
         bool seen = false;
         for (int j = 0; j < k; j++) seen = seen || strcmp(plan->slots[slot[j]].name, name) == 0;
         if (seen) continue;
-        numbered(names, name, number, numbers_of(number, plan, task, n, outputs, name));
+        many = slots_named(room, plan, task, n, outputs, name);
+        numbered(names, plan, room, many, room + many);
         used += (size_t)snprintf(text + used, 2 * NAMES - used, "%s%s", k > 0 ? "; " : "", names);
     }
 }
 
-static void task_line(pd_table *table, const pd_plan *plan, const int *task, size_t n, int *number)
+static void task_line(pd_table *table, const pd_plan *plan, const int *task, size_t n, int *room)
 {
     const pd_task_spec *spec = &plan->tasks[task[0]];
     char what[PD_CELL] = "", from[2 * NAMES], to[2 * NAMES], flops[PD_CELL], count[PD_CELL];
 
     if (spec->exponent != 0) snprintf(what, sizeof what, ", exponent -1/%g", spec->exponent);
-    task_slots(from, plan, task, n, false, number);
-    task_slots(to, plan, task, n, true, number);
+    task_slots(from, plan, task, n, false, room);
+    task_slots(to, plan, task, n, true, room);
     pd_table_line(table, "  %s task%s%s, %s%s", pd_count_text(count, n), n > 1 ? "s" : "", what, pd_flops_text(flops, spec->cost), n > 1 ? " each" : "");
     if (strlen(from) + strlen(to) < 64) {
         pd_table_line(table, "    from %s to %s", from, to);
@@ -251,10 +262,11 @@ static void task_line(pd_table *table, const pd_plan *plan, const int *task, siz
     }
 }
 
-static void task_lines(pd_table *table, const pd_plan *plan, const pd_groups *tasks, int *number)
+/* `room`: twice as many as all tasks have tensors on one side. */
+static void task_lines(pd_table *table, const pd_plan *plan, const pd_groups *tasks, int *room)
 {
     for (size_t g = 0; g < tasks->n; g++)
-        task_line(table, plan, tasks->item + tasks->first[g], tasks->first[g + 1] - tasks->first[g], number);
+        task_line(table, plan, tasks->item + tasks->first[g], tasks->first[g + 1] - tasks->first[g], room);
 }
 
 /* "in the same step", "from 20 steps later on" */
@@ -329,15 +341,15 @@ static size_t heading(pd_table *table, const pd_forecast *f, const line *at, siz
     return params;
 }
 
-/* What one of them has. `number`: room for the numbers of all slots of all tasks. */
-static void body(pd_table *table, const pd_kind *kind, const pd_groups *slots, const pd_groups *tasks, int *number)
+/* What one of them has. `room`: for all slots, and as task_lines wants it. */
+static void body(pd_table *table, const pd_kind *kind, const pd_groups *slots, const pd_groups *tasks, int *room)
 {
     const pd_slot_spec weights = { .name = "weights", .number = -1, .shape = kind->shape };
 
     slot_row(table, &weights, "weights", 1);
-    slot_rows(table, &kind->plan, slots, number);
+    slot_rows(table, &kind->plan, slots, room);
     if (kind->plan.n_blocks > 0) blocks_line(table, kind);
-    task_lines(table, &kind->plan, tasks, number);
+    task_lines(table, &kind->plan, tasks, room);
     if (kind->plan.n_tasks > 0) due_line(table, kind);
 }
 
@@ -346,17 +358,17 @@ static int add_entry(pd_table *table, const pd_forecast *f, const line *at, size
 {
     const pd_plan *plan = &at->kind->plan;
     pd_groups slots = { 0 }, tasks = { 0 };
-    int *number = malloc((plan->n_slots + plan->n_tasks * PD_MAX_TASK_TENSORS + 1) * sizeof *number), rc = PD_NO_MEMORY;
+    int *room = malloc((plan->n_slots + 2 * plan->n_tasks * PD_MAX_TASK_TENSORS + 1) * sizeof *room), rc = PD_NO_MEMORY;
 
-    if (number != NULL && pd_group_slots(&slots, plan, verbose) == PD_OK && pd_group_tasks(&tasks, plan, verbose) == PD_OK) {
+    if (room != NULL && pd_group_slots(&slots, plan, verbose) == PD_OK && pd_group_tasks(&tasks, plan, verbose) == PD_OK) {
         size_t params = heading(table, f, at, n);
         state_line(table, at->kind, params);
-        body(table, at->kind, &slots, &tasks, number);
+        body(table, at->kind, &slots, &tasks, room);
         rc = PD_OK;
     }
     pd_groups_free(&slots);
     pd_groups_free(&tasks);
-    free(number);
+    free(room);
     return rc;
 }
 

@@ -16,6 +16,7 @@ static json_t *slot_json(const pd_slot_spec *spec)
                                "storage", pd_storage_name(spec->storage), "diagonal_apart", spec->diagonal_apart, "temporary", spec->temporary,
                                "bytes", (json_int_t)pd_slot_bytes(spec));
 
+    if (spec->of_block) json_object_set_new(object, "block", json_integer(spec->block));
     if (spec->number >= 0) json_object_set_new(object, "number", json_integer(spec->number));
     return object;
 }

@@ -236,12 +236,12 @@ static int dequantize(const pd_replay_state *state, const entry *e, double *at, 
 }
 
 /* How far `ours` is from `other`, of which entries that are finite on neither side are left out: both are overwritten there. */
-static double distance(float *ours, double *other, int64_t n)
+static double distance(double *ours, double *other, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         if (!isfinite(ours[i]) && !isfinite(other[i])) ours[i] = 0, other[i] = 0;
     }
-    return pd_relative_error(ours, other, n, 0);
+    return pd_relative_error_f64(ours, other, n);
 }
 
 static bool all_zero(const double *at, int64_t n)
@@ -253,23 +253,17 @@ static bool all_zero(const double *at, int64_t n)
 }
 
 /* How far the shaken model's tensor is from `ours`, relatively. `room` for n elements is written over, as is what of `ours` is not finite. */
-static int find_noise(entry *e, const pd_model *shaken, double *room, float *ours, int64_t n, pd_error *err)
+static int find_noise(entry *e, const pd_model *shaken, double *room, double *ours, int64_t n, pd_error *err)
 {
-    float *other = calloc((size_t)n + 1, sizeof *other);
-    double noise = 0;
-    int rc;
+    int rc = pd_model_read_part(shaken, e->param, e->slot, e->number, -1, room, n, err);
+    double noise = rc == PD_OK ? distance(ours, room, n) : 0;
 
-    if (other == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    rc = pd_model_read_slot(shaken, e->param, e->slot, e->number, other, n, err);
-    for (int64_t i = 0; rc == PD_OK && i < n; i++) room[i] = (double)other[i];
-    if (rc == PD_OK) noise = distance(ours, room, n);
     if (isfinite(noise)) e->noise = noise;
-    free(other);
     return rc;
 }
 
 /* `recorded` and `ours` have room for n elements. */
-static int compare(const pd_replay_state *state, entry *e, const pd_model *model, const pd_model *shaken, double *recorded, float *ours, int64_t n,
+static int compare(const pd_replay_state *state, entry *e, const pd_model *model, const pd_model *shaken, double *recorded, double *ours, int64_t n,
                    pd_error *err)
 {
     pd_error why = { 0 };
@@ -277,7 +271,7 @@ static int compare(const pd_replay_state *state, entry *e, const pd_model *model
 
     pd_trace_values(state->trace, e->name, recorded);
     if (e->quantized && (rc = dequantize(state, e, recorded, n, err)) != PD_OK) return rc;
-    rc = pd_model_read_slot(model, e->param, e->slot, e->number, ours, n, &why);
+    rc = pd_model_read_part(model, e->param, e->slot, e->number, -1, ours, n, &why);
     if (rc == PD_NOT_FOUND && all_zero(recorded, n)) return PD_OK;
     if (rc != PD_OK) return pd_fail(err, rc, "%.256s: %.200s", e->name, why.text);
     e->error = distance(ours, recorded, n);
@@ -290,8 +284,7 @@ static int compare_entry(const pd_replay_state *state, entry *e, const pd_model 
 {
     pd_shape shape;
     int64_t n = 0;
-    double *recorded;
-    float *ours;
+    double *recorded, *ours;
     int rc;
 
     (void)pd_trace_tensor(state->trace, e->name, &shape);

@@ -127,20 +127,19 @@ int pd_model_step(pd_model *model, const pd_step_io *io, pd_error *err)
     return PD_OK;
 }
 
-int pd_model_read_slot(const pd_model *model, size_t param, const char *slot, int number, float *out, int64_t n, pd_error *err)
+int pd_model_read_part(const pd_model *model, size_t param, const char *slot, int number, int block, double *out, int64_t n, pd_error *err)
 {
-    const pd_plan *plan = pd_optim_plan(model->optims[param]);
+    const pd_optim *optim = model->optims[param];
+    char name[128];
     int64_t elements = 0;
+    pd_part part;
 
-    for (size_t i = 0; i < plan->n_slots; i++) {
-        const pd_slot_spec *spec = &plan->slots[i];
-        if (spec->temporary || spec->number != number || strcmp(spec->name, slot) != 0) continue;
-        (void)pd_shape_elements(&spec->shape, &elements);
-        if (elements != n) return pd_fail(err, PD_OUT_OF_RANGE, "slot %s has %lld elements, not %lld", slot, (long long)elements, (long long)n);
-        pd_optim_read_slot(model->optims[param], i, out);
-        return PD_OK;
-    }
-    return pd_fail(err, PD_NOT_FOUND, "the optimizer keeps no slot %s with number %d", slot, number);
+    pd_slot_name(&(pd_slot_spec){ .name = slot, .number = number, .of_block = block >= 0, .block = block }, name, sizeof name);
+    if (!pd_plan_part(pd_optim_plan(optim), slot, number, block, &part)) return pd_fail(err, PD_NOT_FOUND, "the optimizer keeps no slot %s", name);
+    (void)pd_shape_elements(&part.shape, &elements);
+    if (elements != n) return pd_fail(err, PD_OUT_OF_RANGE, "slot %s has %lld elements, not %lld", name, (long long)elements, (long long)n);
+    pd_optim_read_part(optim, &part, out);
+    return PD_OK;
 }
 
 int64_t pd_model_state_bytes(const pd_model *model)

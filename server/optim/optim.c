@@ -152,12 +152,6 @@ pd_tensor pd_optim_slot(const pd_optim *optim, size_t i)
     return (pd_tensor){ optim->slot[i], optim->basis->plan.slots[i].shape };
 }
 
-void pd_optim_read_slot(const pd_optim *optim, size_t i, float *out)
-{
-    assert(i < optim->basis->plan.n_slots && optim->stage == PD_STAGE_IDLE && !optim->basis->plan.slots[i].temporary);
-    pd_slot_load(optim, (int)i, out);
-}
-
 pd_root_state pd_optim_root(const pd_optim *optim, size_t task)
 {
     assert(task < optim->basis->plan.n_tasks);

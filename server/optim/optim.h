@@ -32,7 +32,8 @@ const pd_hypers *pd_optim_hypers(const pd_optim *optim);
 int64_t          pd_optim_count(const pd_optim *optim);     /* of the step begun last; 0: none yet */
 int64_t          pd_optim_elements(const pd_optim *optim);
 int64_t          pd_optim_state_bytes(const pd_optim *optim);
-/* Borrowed view of slot i, for tests; 0 <= i < plan->n_slots. A temporary one, or one not stored as float32, has memory only during a step. */
+/* Borrowed view of slot i, for tests; 0 <= i < plan->n_slots. A temporary one, or one coded in fewer bits, has memory only during a step; of a float64
+ * one the pointer is to be cast. */
 pd_tensor        pd_optim_slot(const pd_optim *optim, size_t i);
 /* Copies slot i to `out` in float32, whole and with both halves, however it is stored. Between two steps. */
 void             pd_optim_read_slot(const pd_optim *optim, size_t i, float *out);
@@ -45,9 +46,10 @@ typedef struct pd_part {
 } pd_part;
 /* False: the optimizer keeps no such part. */
 bool             pd_plan_part(const pd_plan *plan, const char *slot, int number, int block, pd_part *part);
-/* Copies it out in float64, whatever it is stored as, or in: rounded to how it is stored. Between two steps. */
+/* Copies it out in float64, whatever it is stored as, or in: rounded to float32, and then to how it is stored. A symmetric slot is read with both
+ * halves, and of what is written the lower one counts. Between two steps. PD_NO_MEMORY, for slots coded in fewer bits alone: nothing has changed. */
 void             pd_optim_read_part(const pd_optim *optim, const pd_part *part, double *out);
-void             pd_optim_write_part(pd_optim *optim, const pd_part *part, const double *in);
+int              pd_optim_write_part(pd_optim *optim, const pd_part *part, const double *in);
 /* Estimated work of one step in bytes moved and operations, in nanoseconds of one core: for bounded batches. */
 double           pd_optim_cost_ns(const pd_optim *optim);
 

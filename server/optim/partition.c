@@ -43,10 +43,14 @@ int64_t pd_block_elements(const pd_block *block, int rank)
     return n;
 }
 
-/* ---- a block as runs of elements that lie together in the whole tensor ---- */
+/* ---- runs ---- */
 
-/* Where the run-th run (of block->size[last] elements) begins in the whole tensor. */
-static int64_t run_start(const pd_shape *shape, const pd_block *block, int64_t run)
+int64_t pd_block_run_length(const pd_shape *shape, const pd_block *block)
+{
+    return shape->rank > 0 ? block->size[shape->rank - 1] : 1;
+}
+
+int64_t pd_block_run_start(const pd_shape *shape, const pd_block *block, int64_t run)
 {
     int64_t start = 0, stride = 1;
 
@@ -64,16 +68,16 @@ static int64_t run_start(const pd_shape *shape, const pd_block *block, int64_t r
 
 void pd_block_gather(float *dense, const float *whole, const pd_shape *shape, const pd_block *block)
 {
-    int64_t n = pd_block_elements(block, shape->rank), length = shape->rank > 0 ? block->size[shape->rank - 1] : 1;
+    int64_t n = pd_block_elements(block, shape->rank), length = pd_block_run_length(shape, block);
 
     for (int64_t i = 0; i < n; i += length)
-        memcpy(dense + i, whole + run_start(shape, block, i / length), (size_t)length * sizeof *dense);
+        memcpy(dense + i, whole + pd_block_run_start(shape, block, i / length), (size_t)length * sizeof *dense);
 }
 
 void pd_block_scatter(float *whole, const float *dense, const pd_shape *shape, const pd_block *block)
 {
-    int64_t n = pd_block_elements(block, shape->rank), length = shape->rank > 0 ? block->size[shape->rank - 1] : 1;
+    int64_t n = pd_block_elements(block, shape->rank), length = pd_block_run_length(shape, block);
 
     for (int64_t i = 0; i < n; i += length)
-        memcpy(whole + run_start(shape, block, i / length), dense + i, (size_t)length * sizeof *dense);
+        memcpy(whole + pd_block_run_start(shape, block, i / length), dense + i, (size_t)length * sizeof *dense);
 }

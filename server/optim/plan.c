@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,21 +61,37 @@ static int64_t plus(int64_t bytes, int64_t more)
     return more == INT64_MAX || __builtin_add_overflow(bytes, more, &bytes) ? INT64_MAX : bytes;
 }
 
-static int64_t float_bytes(const pd_slot_spec *spec)
+bool pd_slot_is_coded(const pd_slot_spec *spec)
 {
-    int64_t elements;
+    return !spec->temporary && spec->storage != PD_STORE_F32 && spec->storage != PD_STORE_F64;
+}
 
-    return pd_shape_elements(&spec->shape, &elements) == PD_OK ? elements * (int64_t)sizeof(float) : INT64_MAX;
+/* pd_shape_elements has made sure that 8 bytes an element fit. */
+int64_t pd_slot_seen_bytes(const pd_slot_spec *spec)
+{
+    int64_t elements, size = spec->storage == PD_STORE_F64 ? (int64_t)sizeof(double) : (int64_t)sizeof(float);
+
+    return pd_shape_elements(&spec->shape, &elements) == PD_OK ? elements * size : INT64_MAX;
 }
 
 int64_t pd_slot_bytes(const pd_slot_spec *spec)
 {
-    int64_t bytes = float_bytes(spec), rows, cols;
+    int64_t bytes = pd_slot_seen_bytes(spec), rows, cols;
 
     if (spec->temporary) return 0;
-    if (spec->storage == PD_STORE_F32 || bytes == INT64_MAX) return bytes;
+    if (!pd_slot_is_coded(spec) || bytes == INT64_MAX) return bytes;
     pd_slot_sides(spec, &rows, &cols);
     return pd_quantized_bytes(spec->storage, spec->diagonal_apart, rows, cols);
+}
+
+char *pd_slot_name(const pd_slot_spec *spec, char *text, size_t size)
+{
+    int used = spec->of_block ? snprintf(text, size, "block_%d.", spec->block) : 0;
+
+    if (used < 0 || (size_t)used >= size) return text;
+    if (spec->number < 0) snprintf(text + used, size - (size_t)used, "%s", spec->name);
+    else snprintf(text + used, size - (size_t)used, "%s.%d", spec->name, spec->number);
+    return text;
 }
 
 void pd_slot_sides(const pd_slot_spec *spec, int64_t *rows, int64_t *cols)
@@ -98,13 +115,11 @@ int64_t pd_plan_task_bytes(const pd_plan *plan)
 
     for (size_t t = 0; t < plan->n_tasks && bytes < INT64_MAX; t++) {
         const pd_task_spec *task = &plan->tasks[t];
-        for (int k = 0; k < task->n_inputs; k++) bytes = plus(bytes, float_bytes(&plan->slots[task->input[k]]));
-        for (int k = 0; k < task->n_outputs; k++) bytes = plus(bytes, float_bytes(&plan->slots[task->output[k]]));
+        for (int k = 0; k < task->n_inputs; k++) bytes = plus(bytes, pd_slot_seen_bytes(&plan->slots[task->input[k]]));
+        for (int k = 0; k < task->n_outputs; k++) bytes = plus(bytes, pd_slot_seen_bytes(&plan->slots[task->output[k]]));
     }
     return bytes;
 }
-
-static bool is_stored(const pd_slot_spec *spec) { return !spec->temporary && spec->storage != PD_STORE_F32; }
 
 int64_t pd_plan_step_bytes(const pd_plan *plan)
 {
@@ -112,8 +127,8 @@ int64_t pd_plan_step_bytes(const pd_plan *plan)
 
     for (size_t i = 0; i < plan->n_slots && bytes < INT64_MAX; i++) {
         const pd_slot_spec *spec = &plan->slots[i];
-        bool in_step = spec->temporary ? !spec->in_after : is_stored(spec) && !spec->blockwise;
-        if (in_step) bytes = plus(bytes, float_bytes(spec));
+        bool in_step = spec->temporary ? !spec->in_after : pd_slot_is_coded(spec) && !spec->blockwise;
+        if (in_step) bytes = plus(bytes, pd_slot_seen_bytes(spec));
     }
     return bytes;
 }
@@ -125,8 +140,8 @@ int pd_plan_thread_bytes(const pd_plan *plan, int64_t *bytes)
     if (forms == NULL) return PD_NO_MEMORY;
     for (size_t i = 0; i < plan->n_slots; i++) {
         const pd_slot_spec *spec = &plan->slots[i];
-        if (!is_stored(spec) || !spec->blockwise) continue;
-        forms[spec->block] = plus(forms[spec->block], float_bytes(spec));
+        if (!pd_slot_is_coded(spec) || !spec->blockwise) continue;
+        forms[spec->block] = plus(forms[spec->block], pd_slot_seen_bytes(spec));
         if (forms[spec->block] > most) most = forms[spec->block];
     }
     free(forms);
@@ -141,6 +156,25 @@ int64_t pd_plan_own_bytes(const pd_plan *plan)
     size_t tasks = plan->n_tasks * (2 * sizeof *plan->tasks + sizeof(pd_root_state) + sizeof(pd_task *));
 
     return (int64_t)(plan->n_blocks * sizeof *plan->blocks + slots + tasks);
+}
+
+/* What the row's contract asks of a slot. */
+static bool is_sound(const pd_plan *plan, const pd_slot_spec *spec)
+{
+    bool has_block = spec->block >= 0 && (size_t)spec->block < plan->n_blocks;
+    int64_t elements = -1;
+
+    if ((spec->blockwise || spec->of_block) && !has_block) return false;
+    if (spec->storage == PD_STORE_F64 && (spec->blockwise || spec->in_after || spec->diagonal_apart)) return false;
+    if (spec->in_after && (!spec->temporary || pd_shape_elements(&spec->shape, &elements) != PD_OK || elements != plan->elements)) return false;
+    return !(spec->identity || spec->symmetric) || spec->shape.rank == 2;
+}
+
+static bool all_sound(const pd_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_slots; i++)
+        if (!is_sound(plan, &plan->slots[i])) return false;
+    return plan->errors_slot < 0 || ((size_t)plan->errors_slot < plan->n_slots && plan->slots[plan->errors_slot].storage == PD_STORE_F32);
 }
 
 static int fill(pd_plan *plan, const pd_declaration *declaration, const double *fact, pd_error *err)
@@ -172,7 +206,7 @@ int pd_plan_make(pd_plan *plan, const pd_declaration *declaration, const double 
         return pd_fail(err, rc, "parameter %.160s: %.300s", declaration->name, rc == PD_NO_MEMORY ? "out of memory for its plan" : why.text);
     }
     assert(plan->range_elements > 0 && plan->root_delay >= PD_ROOT_READY);
-    assert(plan->errors_slot < 0 || (size_t)plan->errors_slot < plan->n_slots);
+    assert(all_sound(plan));
     assert(plan->n_tasks == 0 || (row->task != NULL && row->due != NULL));
     return PD_OK;
 }

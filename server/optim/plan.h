@@ -14,6 +14,10 @@ void pd_plan_free(pd_plan *plan);       /* frees the arrays, not the struct; acc
 int64_t pd_plan_state_bytes(const pd_plan *plan);
 /* Bytes of one slot's state; 0 of a temporary one. INT64_MAX where that does not fit. */
 int64_t pd_slot_bytes(const pd_slot_spec *spec);
+/* It is kept between steps in another form than phases see: what is neither temporary nor float32 nor float64. */
+bool    pd_slot_is_coded(const pd_slot_spec *spec);
+/* Bytes of the form that phases see: float32, or float64 where it is stored so. INT64_MAX where that does not fit. */
+int64_t pd_slot_seen_bytes(const pd_slot_spec *spec);
 /* Its name in messages and files: "momentum_buffer", "statistics.3", "block_3.factor_matrices.1". Returns `text`; 128 bytes suffice. */
 char   *pd_slot_name(const pd_slot_spec *spec, char *text, size_t size);
 /* A slot as the matrix that quantize.h sees: its first dimension, and the product of the others. */
@@ -22,7 +26,7 @@ void    pd_slot_sides(const pd_slot_spec *spec, int64_t *rows, int64_t *cols);
 int64_t pd_plan_task_bytes(const pd_plan *plan);
 /* Bytes that the plan itself takes, with what an optimizer keeps for each slot and task of it. */
 int64_t pd_plan_own_bytes(const pd_plan *plan);
-/* Bytes of float32 that one step needs beside the state: temporary slots (but one that may be in `after`), and the forms of slots of the
+/* Bytes that one step needs beside the state: temporary slots (but one that may be in `after`), and the forms of slots of the
  * whole parameter that are stored otherwise. INT64_MAX where that does not fit. */
 int64_t pd_plan_step_bytes(const pd_plan *plan);
 /* Bytes that each thread of a batch needs: scratch, and the float32 forms of one block's slots. PD_NO_MEMORY. */

@@ -25,7 +25,7 @@ typedef enum pd_stage {
     PD_STAGE_CLOSE,         /* those slots stored again */
 } pd_stage;
 
-/* A slot that is not stored as float32. */
+/* A slot that has another form between steps: pd_slot_is_coded. */
 typedef struct pd_stored {
     int          slot;
     int          block;             /* -1: the whole parameter's */
@@ -42,7 +42,7 @@ struct pd_optim {
     int64_t       most_units;       /* of a stage, over the stages */
     double        cost_ns;
 
-    float       **slot;             /* by plan->slots: float32, NULL while there is no such form */
+    float       **slot;             /* by plan->slots: as phases see it, NULL while there is no such form */
     void         *state;            /* memory of those that are not temporary */
     pd_stored    *stored;           /* in the order of their blocks, after those that belong to the whole parameter */
     size_t        n_stored, n_whole;
@@ -87,7 +87,6 @@ struct pd_task {
     double        ms;
     double        hyper[PD_MAX_HYPERS];
     float        *input[PD_MAX_TASK_TENSORS], *output[PD_MAX_TASK_TENSORS];         /* what the view points to */
-    int64_t       input_elements[PD_MAX_TASK_TENSORS], output_elements[PD_MAX_TASK_TENSORS];
     float        *memory;
 };
 
@@ -116,9 +115,11 @@ void pd_block_close(const pd_optim *optim, int64_t block);
 /* The same for optim->stored[i], i < n_whole, over a step. */
 void pd_stored_open(const pd_optim *optim, size_t i);
 void pd_stored_close(const pd_optim *optim, size_t i);
-/* A whole copy of slot i, with both halves, from wherever it is. And back, a task's result. */
-void pd_slot_load(const pd_optim *optim, int slot, float *to);
-void pd_slot_store(const pd_optim *optim, int slot, const float *from);
+/* NULL: it lies in optim->slot[slot] as phases see it. */
+const pd_quantized *pd_slot_codes(const pd_optim *optim, int slot);
+/* A whole copy of slot i as phases see it (float32 or float64), with both halves, from wherever it is. And back, a task's result. */
+void pd_slot_load(const pd_optim *optim, int slot, void *to);
+void pd_slot_store(const pd_optim *optim, int slot, const void *from);
 
 /* The step is over: its temporary memory goes. */
 void pd_optim_end(pd_optim *optim);

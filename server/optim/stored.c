@@ -1,4 +1,4 @@
-/* stored.c - a parameter's slots in memory: float32 where they lie, or stored in fewer bits with a float32 form while somebody works on it. */
+/* stored.c - a parameter's slots in memory: float32 or float64 where they lie, or coded in fewer bits with a float32 form while somebody works on it. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +22,10 @@ static int64_t elements_of(const pd_slot_spec *spec)
     return n;
 }
 
-static bool is_stored(const pd_slot_spec *spec)
+/* Of the form that phases see, in floats: a float64 takes two. */
+static int64_t floats_of(const pd_slot_spec *spec)
 {
-    return !spec->temporary && spec->storage != PD_STORE_F32;
+    return pd_floats_padded(elements_of(spec) * (spec->storage == PD_STORE_F64 ? 2 : 1));
 }
 
 /* ---- measuring ---- */
@@ -39,17 +40,17 @@ static int64_t room_of(const pd_slot_spec *spec)
 {
     int64_t rows, cols;
 
-    if (!is_stored(spec)) return pd_floats_padded(elements_of(spec)) * (int64_t)sizeof(float);
+    if (!pd_slot_is_coded(spec)) return floats_of(spec) * (int64_t)sizeof(float);
     pd_slot_sides(spec, &rows, &cols);
     return pd_quantized_room(spec->storage, spec->diagonal_apart, rows, cols);
 }
 
 static int measure_slot(pd_optim *optim, const pd_slot_spec *spec)
 {
-    int64_t floats = pd_floats_padded(elements_of(spec));
+    int64_t floats = floats_of(spec);
 
     if (spec->temporary && spec->in_after) optim->after_floats += floats;
-    if (spec->temporary || (is_stored(spec) && !spec->blockwise)) return add(&optim->temporary_floats, floats);
+    if (spec->temporary || (pd_slot_is_coded(spec) && !spec->blockwise)) return add(&optim->temporary_floats, floats);
     return PD_OK;
 }
 
@@ -64,12 +65,12 @@ static int list_stored(pd_optim *optim)
 {
     const pd_plan *plan = &optim->basis->plan;
 
-    for (size_t i = 0; i < plan->n_slots; i++) optim->n_stored += is_stored(&plan->slots[i]);
+    for (size_t i = 0; i < plan->n_slots; i++) optim->n_stored += pd_slot_is_coded(&plan->slots[i]);
     if (optim->n_stored == 0) return PD_OK;
     if ((optim->stored = calloc(optim->n_stored, sizeof *optim->stored)) == NULL) return PD_NO_MEMORY;
     for (size_t i = 0, n = 0; i < plan->n_slots; i++) {
         const pd_slot_spec *spec = &plan->slots[i];
-        if (!is_stored(spec)) continue;
+        if (!pd_slot_is_coded(spec)) continue;
         optim->stored[n++] = (pd_stored){ .slot = (int)i, .block = spec->blockwise ? spec->block : -1 };
         optim->n_whole += !spec->blockwise;
     }
@@ -96,7 +97,7 @@ static void measure_views(pd_optim *optim)
     for (size_t first = optim->n_whole, end; first < optim->n_stored; first = end) {
         int64_t floats = 0;
         pd_stored_of_block(optim, optim->stored[first].block, &first, &end);
-        for (size_t i = first; i < end; i++) floats += pd_floats_padded(elements_of(spec_of(optim, optim->stored[i].slot)));
+        for (size_t i = first; i < end; i++) floats += floats_of(spec_of(optim, optim->stored[i].slot));
         if (floats > optim->view_floats) optim->view_floats = floats;
     }
 }
@@ -107,8 +108,6 @@ int pd_slots_measure(pd_optim *optim)
 
     for (size_t i = 0; i < plan->n_slots; i++) {
         const pd_slot_spec *spec = &plan->slots[i];
-        assert(!spec->in_after || (spec->temporary && elements_of(spec) == plan->elements));
-        assert(!spec->blockwise || (spec->block >= 0 && (size_t)spec->block < plan->n_blocks));
         if (measure_slot(optim, spec) != PD_OK) return PD_NO_MEMORY;
         if (!spec->temporary && add(&optim->state_bytes, room_of(spec)) != PD_OK) return PD_NO_MEMORY;
     }
@@ -119,14 +118,18 @@ int pd_slots_measure(pd_optim *optim)
 
 /* ---- the state ---- */
 
-static void fill(float *at, const pd_slot_spec *spec)
+static void set(void *at, const pd_slot_spec *spec, int64_t i, float value)
+{
+    if (spec->storage == PD_STORE_F64) ((double *)at)[i] = (double)value;
+    else ((float *)at)[i] = value;
+}
+
+static void fill(void *at, const pd_slot_spec *spec)
 {
     int64_t n = elements_of(spec);
 
-    for (int64_t i = 0; i < n; i++) at[i] = spec->identity ? 0.0f : spec->fill;
-    if (!spec->identity) return;
-    assert(spec->shape.rank == 2);
-    for (int64_t i = 0; i < spec->shape.dim[0] && i < spec->shape.dim[1]; i++) at[i * spec->shape.dim[1] + i] = spec->fill;
+    for (int64_t i = 0; i < n; i++) set(at, spec, i, spec->identity ? 0.0f : spec->fill);
+    for (int64_t i = 0; spec->identity && i < spec->shape.dim[0] && i < spec->shape.dim[1]; i++) set(at, spec, i * spec->shape.dim[1] + i, spec->fill);
 }
 
 static void place(pd_optim *optim)
@@ -135,7 +138,7 @@ static void place(pd_optim *optim)
     char *memory = optim->state;
 
     for (size_t i = 0; i < plan->n_slots; i++) {
-        if (plan->slots[i].temporary || is_stored(&plan->slots[i])) continue;
+        if (plan->slots[i].temporary || pd_slot_is_coded(&plan->slots[i])) continue;
         optim->slot[i] = (float *)memory;
         memory += room_of(&plan->slots[i]);
     }
@@ -148,7 +151,7 @@ static void place(pd_optim *optim)
     }
 }
 
-/* Initial values of slots that are not float32, by way of a float32 form of each. */
+/* Initial values of slots that have another form, by way of a float32 form of each. */
 static int fill_stored(pd_optim *optim)
 {
     int64_t most = 0;
@@ -177,7 +180,7 @@ int pd_slots_make(pd_optim *optim)
     if ((optim->state = pd_pages_new((size_t)optim->state_bytes)) == NULL) return PD_NO_MEMORY;
     place(optim);
     for (size_t i = 0; i < plan->n_slots; i++)
-        if (!plan->slots[i].temporary && !is_stored(&plan->slots[i])) fill(optim->slot[i], &plan->slots[i]);
+        if (!plan->slots[i].temporary && !pd_slot_is_coded(&plan->slots[i])) fill(optim->slot[i], &plan->slots[i]);
     return fill_stored(optim);
 }
 
@@ -195,9 +198,9 @@ int pd_slots_open(pd_optim *optim)
     memory = optim->temporary;
     for (size_t i = 0; i < plan->n_slots; i++) {
         const pd_slot_spec *spec = &plan->slots[i];
-        if (!spec->temporary && (!is_stored(spec) || spec->blockwise)) continue;
+        if (!spec->temporary && (!pd_slot_is_coded(spec) || spec->blockwise)) continue;
         optim->slot[i] = spec->in_after && borrow ? optim->io.after : memory;
-        if (optim->slot[i] == memory) memory += pd_floats_padded(elements_of(spec));
+        if (optim->slot[i] == memory) memory += floats_of(spec);
     }
     return PD_OK;
 }
@@ -208,7 +211,7 @@ void pd_slots_close(pd_optim *optim)
 
     if (optim->temporary_floats == 0) return;
     for (size_t i = 0; i < plan->n_slots; i++)
-        if (plan->slots[i].temporary || is_stored(&plan->slots[i])) optim->slot[i] = NULL;
+        if (plan->slots[i].temporary || pd_slot_is_coded(&plan->slots[i])) optim->slot[i] = NULL;
     free(optim->temporary);
     optim->temporary = NULL;
 }
@@ -235,7 +238,7 @@ void pd_block_open(const pd_optim *optim, int64_t block, float *memory)
     for (size_t i = first; i < end; i++) {
         optim->slot[optim->stored[i].slot] = memory;
         pd_stored_open(optim, i);
-        memory += pd_floats_padded(elements_of(spec_of(optim, optim->stored[i].slot)));
+        memory += floats_of(spec_of(optim, optim->stored[i].slot));
     }
 }
 
@@ -252,8 +255,7 @@ void pd_block_close(const pd_optim *optim, int64_t block)
 
 /* ---- copies ---- */
 
-/* NULL: it is stored as float32, or has such a form now. */
-static const pd_quantized *codes_of(const pd_optim *optim, int slot)
+const pd_quantized *pd_slot_codes(const pd_optim *optim, int slot)
 {
     const pd_slot_spec *spec = spec_of(optim, slot);
     size_t first = 0, end = optim->n_whole;
@@ -265,20 +267,31 @@ static const pd_quantized *codes_of(const pd_optim *optim, int slot)
     return NULL;
 }
 
-void pd_slot_load(const pd_optim *optim, int slot, float *to)
+static void copy(void *to, const void *from, const pd_slot_spec *spec)
 {
-    const pd_slot_spec *spec = spec_of(optim, slot);
-    const pd_quantized *codes = codes_of(optim, slot);
-
-    if (codes != NULL) pd_dequantize(to, codes);
-    else memcpy(to, optim->slot[slot], (size_t)elements_of(spec) * sizeof(float));
-    if (spec->symmetric) pd_mirror(pd_mat_dense(to, spec->shape.dim[0], spec->shape.dim[1]));
+    memcpy(to, from, (size_t)pd_slot_seen_bytes(spec));
 }
 
-void pd_slot_store(const pd_optim *optim, int slot, const float *from)
+static void mirror(void *at, const pd_slot_spec *spec)
 {
-    const pd_quantized *codes = codes_of(optim, slot);
+    if (spec->storage == PD_STORE_F64) pd_mirror_f64(at, spec->shape.dim[0]);
+    else pd_mirror(pd_mat_dense(at, spec->shape.dim[0], spec->shape.dim[1]));
+}
+
+void pd_slot_load(const pd_optim *optim, int slot, void *to)
+{
+    const pd_slot_spec *spec = spec_of(optim, slot);
+    const pd_quantized *codes = pd_slot_codes(optim, slot);
+
+    if (codes != NULL) pd_dequantize(to, codes);
+    else copy(to, optim->slot[slot], spec);
+    if (spec->symmetric) mirror(to, spec);
+}
+
+void pd_slot_store(const pd_optim *optim, int slot, const void *from)
+{
+    const pd_quantized *codes = pd_slot_codes(optim, slot);
 
     if (codes != NULL) pd_quantize(codes, from);
-    else memcpy(optim->slot[slot], from, (size_t)elements_of(spec_of(optim, slot)) * sizeof(float));
+    else copy(optim->slot[slot], from, spec_of(optim, slot));
 }

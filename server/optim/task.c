@@ -6,24 +6,16 @@
 #include "kernels.h"
 #include "state.h"
 
-static int64_t slot_elements(const pd_plan *plan, int slot)
-{
-    int64_t n = 0;
-    (void)pd_shape_elements(&plan->slots[slot].shape, &n);
-    return n;
-}
-
 /* ---- capture ---- */
 
-/* Lays n tensors shaped as `slot` one after the other; without memory it only measures. Returns the floats they take. */
-static int64_t lay_out(const pd_plan *plan, const int *slot, int n, float *memory, float **tensor, int64_t *elements)
+/* Lays n tensors as phases see those slots one after the other; without memory it only measures. Returns the floats they take. */
+static int64_t lay_out(const pd_plan *plan, const int *slot, int n, float *memory, float **tensor)
 {
     int64_t floats = 0;
 
     for (int i = 0; i < n; i++) {
-        elements[i] = slot_elements(plan, slot[i]);
         tensor[i] = memory == NULL ? NULL : memory + floats;
-        floats += pd_floats_padded(elements[i]);
+        floats += pd_floats_padded(pd_slot_seen_bytes(&plan->slots[slot[i]]) / (int64_t)sizeof(float));
     }
     return floats;
 }
@@ -31,12 +23,12 @@ static int64_t lay_out(const pd_plan *plan, const int *slot, int n, float *memor
 static bool give_memory(pd_task *task, const pd_plan *plan)
 {
     const pd_task_spec *spec = task->view.spec;
-    int64_t in = lay_out(plan, spec->input, spec->n_inputs, NULL, task->input, task->input_elements);
-    int64_t out = lay_out(plan, spec->output, spec->n_outputs, NULL, task->output, task->output_elements);
+    int64_t in = lay_out(plan, spec->input, spec->n_inputs, NULL, task->input);
+    int64_t out = lay_out(plan, spec->output, spec->n_outputs, NULL, task->output);
 
     if ((task->memory = pd_floats_new(in + out)) == NULL) return false;
-    lay_out(plan, spec->input, spec->n_inputs, task->memory, task->input, task->input_elements);
-    lay_out(plan, spec->output, spec->n_outputs, task->memory + in, task->output, task->output_elements);
+    lay_out(plan, spec->input, spec->n_inputs, task->memory, task->input);
+    lay_out(plan, spec->output, spec->n_outputs, task->memory + in, task->output);
     return true;
 }
 
@@ -120,20 +112,60 @@ pd_task *pd_optim_capture(pd_optim *optim)
 
 /* ---- away ---- */
 
+static int64_t elements_of(const pd_slot_spec *spec)
+{
+    int64_t n = 0;
+
+    (void)pd_shape_elements(&spec->shape, &n);
+    return n;
+}
+
+/* n tensors as phases see those slots. */
+static bool all_finite(const pd_plan *plan, const int *slot, int n, float *const *tensor)
+{
+    for (int i = 0; i < n; i++) {
+        const pd_slot_spec *spec = &plan->slots[slot[i]];
+        bool finite = spec->storage == PD_STORE_F64 ? pd_all_finite_f64((const void *)tensor[i], elements_of(spec))
+                                                    : pd_all_finite(tensor[i], PD_F32, elements_of(spec));
+        if (!finite) return false;
+    }
+    return true;
+}
+
+static bool has_nan(const pd_slot_spec *spec, const void *at)
+{
+    const float *narrow = at;
+    const double *wide = at;
+    bool found = false;
+
+    for (int64_t i = 0, n = elements_of(spec); i < n && !found; i++) found = spec->storage == PD_STORE_F64 ? isnan(wide[i]) : isnan(narrow[i]);
+    return found;
+}
+
+/* Of inputs that are not all finite. */
+static pd_unfit why_unfit(const pd_task *task)
+{
+    const pd_plan *plan = task->view.plan;
+    const pd_task_spec *spec = task->view.spec;
+
+    for (int i = 0; i < spec->n_inputs; i++)
+        if (has_nan(&plan->slots[spec->input[i]], task->input[i])) return PD_UNFIT_NAN;
+    return PD_UNFIT_INF;
+}
+
 static int run_checked(pd_task *task)
 {
+    const pd_plan *plan = task->view.plan;
     const pd_task_spec *spec = task->view.spec;
     int rc;
 
-    for (int i = 0; i < spec->n_inputs; i++)
-        if (!pd_all_finite(task->input[i], PD_F32, task->input_elements[i])) {
-            task->view.error = NAN;
-            return PD_INVALID_ARGUMENT;
-        }
+    if (!all_finite(plan, spec->input, spec->n_inputs, task->input)) {
+        task->view.unfit = why_unfit(task);
+        task->view.error = NAN;
+        return PD_INVALID_ARGUMENT;
+    }
     if ((rc = task->row->task(&task->view)) != PD_OK) return rc;
-    for (int i = 0; i < spec->n_outputs; i++)
-        if (!pd_all_finite(task->output[i], PD_F32, task->output_elements[i])) return PD_OUT_OF_RANGE;
-    return PD_OK;
+    return all_finite(plan, spec->output, spec->n_outputs, task->output) ? PD_OK : PD_OUT_OF_RANGE;
 }
 
 void pd_task_run(pd_task *task)

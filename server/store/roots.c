@@ -18,15 +18,6 @@ static const pd_slot_spec *slot_of(const pd_param *param, size_t task)
     return &plan->slots[plan->tasks[task].output[0]];
 }
 
-static const char *name_of(const pd_param *param, size_t task, char *text, size_t size)
-{
-    const pd_slot_spec *spec = slot_of(param, task);
-
-    if (spec->number < 0) snprintf(text, size, "%s", spec->name);
-    else snprintf(text, size, "%s.%d", spec->name, spec->number);
-    return text;
-}
-
 int pd_roots_prepare(pd_param *param)
 {
     size_t n = count_roots(param);
@@ -62,10 +53,10 @@ static news news_of(pd_root_said *said, const pd_root_state *root)
 
 static void say(pd_job *job, const pd_param *param, size_t task, news what, const pd_root_state *root)
 {
-    char name[64], shape[192];
+    char name[128], shape[192];
     unsigned long long step = (unsigned long long)param->step + 1;
 
-    name_of(param, task, name, sizeof name);
+    pd_slot_name(slot_of(param, task), name, sizeof name);
     pd_shape_text(&slot_of(param, task)->shape, shape, sizeof shape);
     if (what == FAILED)
         pd_say(&job->store->outbox, PD_SAY_WARNING, "job %.100s: root %s of %.160s, size %s, has failed by step %llu (%lld times so far), error %.3g: the last "
@@ -106,7 +97,7 @@ void pd_roots_fill(pd_root_info *info, const pd_param *param, size_t task)
     pd_root_state root = pd_optim_root(param->optim, task);
 
     snprintf(info->param, sizeof info->param, "%s", param->name);
-    name_of(param, task, info->root, sizeof info->root);
+    pd_slot_name(slot_of(param, task), info->root, sizeof info->root);
     info->shape = slot_of(param, task)->shape;
     info->condition = root.condition;
     info->error = root.error;

@@ -18,7 +18,7 @@ static const double no_fact[PD_MAX_FACTS];
 
 enum { STORAGE, DELAY, LAZY };
 static const pd_hyper thrifty_hypers[] = {
-    [STORAGE] = { "storage", PD_CHOICE, 0, 0, 0, "float32|bfloat16|int8|int16", "of everything", false },
+    [STORAGE] = { "storage", PD_CHOICE, 0, 0, 0, "float32|bfloat16|int8|int16|float16", "of everything", false },
     [DELAY]   = { "root_delay", PD_INT, 0, -1, 8, NULL, "", false },
     [LAZY]    = { "lazy", PD_FLAG, 0, 0, 1, NULL, "statistics are left alone", true },
     { .name = NULL },
@@ -257,7 +257,7 @@ static void assert_slot(const pd_optim *optim, int slot, const float *expected)
 static void phases_see_float32_and_the_form_stored_is_what_is_left(void **state)
 {
     (void)state;
-    for (pd_storage storage = PD_STORE_F32; storage <= PD_STORE_INT16; storage++) {
+    for (pd_storage storage = PD_STORE_F32; storage <= PD_STORE_F16; storage++) {
         pd_optim *optim = new_optim(storage, 0);
         float W[2][ROWS * COLS] = { { 0 } }, G[ROWS * COLS];
         twin t;
@@ -280,7 +280,7 @@ static void phases_see_float32_and_the_form_stored_is_what_is_left(void **state)
 static void a_step_in_place_gives_the_bits_of_one_beside(void **state)
 {
     (void)state;
-    for (pd_storage storage = PD_STORE_F32; storage <= PD_STORE_INT16; storage++) {
+    for (pd_storage storage = PD_STORE_F32; storage <= PD_STORE_F16; storage++) {
         pd_optim *beside = new_optim(storage, 0), *in_place = new_optim(storage, 0);
         float W[2][ROWS * COLS] = { { 0 } }, X[ROWS * COLS] = { 0 }, G[ROWS * COLS];
         for (int s = 0; s < 4; s++) {
@@ -513,7 +513,8 @@ static void without_memory_there_is_no_optimizer_and_no_step(void **state)
 static void a_model_reads_its_slots_by_name(void **state)
 {
     pd_declaration declaration = declare(PD_STORE_INT8, 0);
-    float W[ROWS * COLS] = { 0 }, G[ROWS * COLS], M[ROWS * COLS], R[SIDE * SIDE];
+    float W[ROWS * COLS] = { 0 }, G[ROWS * COLS];
+    double M[ROWS * COLS], R[SIDE * SIDE];
     pd_model *model;
     pd_error err;
 
@@ -521,12 +522,12 @@ static void a_model_reads_its_slots_by_name(void **state)
     fill_gradient(G, 0);
     assert_int_equal(pd_model_new(&model, &declaration, 1, 1, &err), PD_OK);
     assert_int_equal(pd_model_step(model, &(pd_step_io){ .gradient = G, .before = W, .after = W }, &err), PD_OK);
-    assert_int_equal(pd_model_read_slot(model, 0, "momentum", -1, M, ROWS * COLS, &err), PD_OK);
+    assert_int_equal(pd_model_read_part(model, 0, "momentum", -1, -1, M, ROWS * COLS, &err), PD_OK);
     assert_true(M[0] != 0);
-    assert_int_equal(pd_model_read_slot(model, 0, "root", 3, R, 4, &err), PD_OK);
-    assert_int_equal(pd_model_read_slot(model, 0, "root", 3, R, 9, &err), PD_OUT_OF_RANGE);
-    assert_int_equal(pd_model_read_slot(model, 0, "root", 4, R, 4, &err), PD_NOT_FOUND);
-    assert_int_equal(pd_model_read_slot(model, 0, "direction", -1, M, ROWS * COLS, &err), PD_NOT_FOUND);
+    assert_int_equal(pd_model_read_part(model, 0, "root", 3, -1, R, 4, &err), PD_OK);
+    assert_int_equal(pd_model_read_part(model, 0, "root", 3, -1, R, 9, &err), PD_OUT_OF_RANGE);
+    assert_int_equal(pd_model_read_part(model, 0, "root", 4, -1, R, 4, &err), PD_NOT_FOUND);
+    assert_int_equal(pd_model_read_part(model, 0, "direction", -1, -1, M, ROWS * COLS, &err), PD_NOT_FOUND);
     pd_model_free(model);
 }
 

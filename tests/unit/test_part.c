@@ -1,0 +1,291 @@
+/* Parts of an optimizer's state: addressed by names and blocks, read and written in float64 whatever they are stored as. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "convert.h"
+#include "oom.h"
+#include "optim.h"
+#include "wide_row.h"
+
+enum { ROWS = 5, COLS = 4, N = ROWS * COLS };
+
+static const double no_fact[PD_MAX_FACTS];
+
+static pd_optim *new_optim(pd_storage storage)
+{
+    pd_declaration declaration = { .name = "w", .shape = { 2, { ROWS, COLS } } };
+    pd_optim *optim;
+
+    pd_hypers_init(&declaration.hypers, &wide_row);
+    declaration.hypers.value[WIDE_STORAGE] = storage;
+    assert_int_equal(pd_optim_new(&optim, &declaration, no_fact, NULL), PD_OK);
+    return optim;
+}
+
+static pd_part part_of(const pd_optim *optim, const char *slot, int number, int block)
+{
+    pd_part part;
+
+    assert_true(pd_plan_part(pd_optim_plan(optim), slot, number, block, &part));
+    return part;
+}
+
+static void write(pd_optim *optim, const char *slot, int number, int block, const double *in)
+{
+    pd_part part = part_of(optim, slot, number, block);
+
+    assert_int_equal(pd_optim_write_part(optim, &part, in), PD_OK);
+}
+
+static void read(const pd_optim *optim, const char *slot, int number, int block, double *out)
+{
+    pd_part part = part_of(optim, slot, number, block);
+
+    pd_optim_read_part(optim, &part, out);
+}
+
+/* ---- names ---- */
+
+static void a_slot_is_found_by_name_number_and_block(void **state)
+{
+    pd_optim *optim = new_optim(PD_STORE_F32);
+    pd_part part;
+
+    (void)state;
+    part = part_of(optim, "momentum", -1, -1);
+    assert_int_equal(part.slot, WIDE_MOMENTUM);
+    assert_null(part.box);
+    assert_true(pd_shape_equal(&part.shape, &(pd_shape){ 2, { ROWS, COLS } }));
+    part = part_of(optim, "root", 0, 3);
+    assert_int_equal(part.slot, WIDE_FIRST_BLOCK + 3 * 3 + 1);
+    assert_null(part.box);
+    assert_true(pd_shape_equal(&part.shape, &(pd_shape){ 2, { 2, 2 } }));
+    part = part_of(optim, "momentum", -1, 3);
+    assert_int_equal(part.slot, WIDE_MOMENTUM);
+    assert_ptr_equal(part.box, &pd_optim_plan(optim)->blocks[3]);
+    assert_true(pd_shape_equal(&part.shape, &(pd_shape){ 2, { 2, 1 } }));
+    pd_optim_free(optim);
+}
+
+static void what_is_not_kept_is_not_found(void **state)
+{
+    static const struct { const char *slot; int number, block; } cases[] = {
+        { "direction", -1, -1 }, { "direction", -1, 0 },            /* temporary */
+        { "momentum", 0, -1 }, { "root", -1, 0 }, { "root", 0, -1 }, { "root", 1, 0 }, { "moment", -1, -1 },
+        { "momentum", -1, 4 }, { "root", 0, 4 }, { "momentum", -1, -2 },
+        { "unfit", -1, 0 },                                         /* of the parameter, but not shaped as it */
+    };
+    pd_optim *optim = new_optim(PD_STORE_F32);
+    pd_part part;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_false(pd_plan_part(pd_optim_plan(optim), cases[i].slot, cases[i].number, cases[i].block, &part));
+    pd_optim_free(optim);
+}
+
+static void names_in_files_tell_block_name_and_number(void **state)
+{
+    char text[128];
+
+    (void)state;
+    assert_string_equal(pd_slot_name(&(pd_slot_spec){ .name = "momentum", .number = -1 }, text, sizeof text), "momentum");
+    assert_string_equal(pd_slot_name(&(pd_slot_spec){ .name = "statistics", .number = 3, .block = 1 }, text, sizeof text), "statistics.3");
+    assert_string_equal(pd_slot_name(&(pd_slot_spec){ .name = "factor_matrices", .number = 1, .of_block = true, .block = 3 }, text, sizeof text),
+                        "block_3.factor_matrices.1");
+    assert_string_equal(pd_slot_name(&(pd_slot_spec){ .name = "filtered_grad", .number = -1, .of_block = true }, text, sizeof text), "block_0.filtered_grad");
+    assert_string_equal(pd_slot_name(&(pd_slot_spec){ .name = "filtered_grad", .number = -1, .of_block = true }, text, 4), "blo");
+}
+
+/* ---- values ---- */
+
+static const pd_storage storages[] = { PD_STORE_F32, PD_STORE_BF16, PD_STORE_INT8, PD_STORE_INT16, PD_STORE_F16, PD_STORE_F64 };
+#define EACH_STORAGE (size_t k = 0; k < sizeof storages / sizeof *storages; k++)
+
+/* How far a value may be from what was written: columns of fill_numbers are below 8. */
+static double rounding_of(pd_storage storage)
+{
+    switch (storage) {
+    case PD_STORE_F32:   return 8 * 0x1p-24;
+    case PD_STORE_BF16:  return 8 * 0x1p-9;
+    case PD_STORE_F16:   return 8 * 0x1p-12;
+    case PD_STORE_INT8:  return 8.0 / 127 / 2 + 1e-6;
+    case PD_STORE_INT16: return 8.0 / 32767 / 2 + 1e-6;
+    case PD_STORE_F64:   return 0;
+    }
+    return 0;
+}
+
+static void fill_numbers(double *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) x[i] = 7 * sin((double)(i + 1) * 1.3) + 0.3;
+}
+
+static void assert_near(const double *x, const double *y, int64_t n, double distance)
+{
+    for (int64_t i = 0; i < n; i++) assert_true(fabs(x[i] - y[i]) <= distance);
+}
+
+static void what_was_written_is_read_as_its_storage_rounds_it(void **state)
+{
+    double in[N], out[N];
+
+    (void)state;
+    fill_numbers(in, N);
+    for EACH_STORAGE {
+        pd_optim *optim = new_optim(storages[k]);
+        write(optim, "momentum", -1, -1, in);
+        read(optim, "momentum", -1, -1, out);
+        assert_near(in, out, N, rounding_of(storages[k]));
+        if (storages[k] == PD_STORE_BF16)
+            for (int i = 0; i < N; i++) assert_true(out[i] == (double)pd_f32_from_bf16(pd_bf16_from_f32((float)in[i])));
+        pd_optim_free(optim);
+    }
+}
+
+static void a_slot_read_by_part_is_the_slot_read_whole(void **state)
+{
+    double in[N], out[N];
+    float whole[N];
+
+    (void)state;
+    fill_numbers(in, N);
+    for EACH_STORAGE {
+        pd_optim *optim = new_optim(storages[k]);
+        write(optim, "momentum", -1, -1, in);
+        read(optim, "momentum", -1, -1, out);
+        pd_optim_read_slot(optim, WIDE_MOMENTUM, whole);
+        for (int i = 0; i < N; i++) assert_true(whole[i] == (float)out[i]);
+        pd_optim_free(optim);
+    }
+}
+
+/* Block by block it is all there, and each at its place. */
+static void the_boxes_of_a_whole_slot_are_its_blocks(void **state)
+{
+    double whole[N], dense[N];
+
+    (void)state;
+    for EACH_STORAGE {
+        pd_optim *optim = new_optim(storages[k]);
+        const pd_plan *plan = pd_optim_plan(optim);
+        fill_numbers(whole, N);
+        write(optim, "momentum", -1, -1, whole);
+        read(optim, "momentum", -1, -1, whole);
+        for (int b = 0; b < (int)plan->n_blocks; b++) {
+            const pd_block *box = &plan->blocks[b];
+            read(optim, "momentum", -1, b, dense);
+            for (int64_t i = 0; i < box->size[0] * box->size[1]; i++)
+                assert_true(dense[i] == whole[(box->start[0] + i / box->size[1]) * COLS + box->start[1] + i % box->size[1]]);
+        }
+        pd_optim_free(optim);
+    }
+}
+
+static void writing_a_box_leaves_what_lies_beside_it(void **state)
+{
+    (void)state;
+    for EACH_STORAGE {
+        pd_optim *optim = new_optim(storages[k]);
+        const pd_block *box = &pd_optim_plan(optim)->blocks[2];
+        double before[N], after[N], in[N], expected[N];
+        fill_numbers(before, N);
+        write(optim, "momentum", -1, -1, before);
+        for (int i = 0; i < N; i++) in[i] = -1 - i;
+        write(optim, "momentum", -1, 2, in);
+        read(optim, "momentum", -1, -1, after);
+        memcpy(expected, before, sizeof expected);
+        for (int64_t i = 0; i < box->size[0] * box->size[1]; i++)
+            expected[(box->start[0] + i / box->size[1]) * COLS + box->start[1] + i % box->size[1]] = in[i];
+        assert_near(after, expected, N, 2 * rounding_of(storages[k]));
+        pd_optim_free(optim);
+    }
+}
+
+static void of_a_symmetric_slot_the_lower_half_counts(void **state)
+{
+    double in[9] = { 1, 70, 71, 2, 3, 72, 4, 5, 6 }, out[9], expected[9] = { 1, 2, 4, 2, 3, 5, 4, 5, 6 };
+    pd_optim *optim = new_optim(PD_STORE_F32);
+
+    (void)state;
+    write(optim, "statistics", 0, 1, in);
+    read(optim, "statistics", 0, 1, out);
+    assert_memory_equal(out, expected, sizeof out);
+    pd_optim_free(optim);
+}
+
+static void a_part_of_a_slot_with_buckets_is_not_written_without_memory(void **state)
+{
+    double in[N], before[N], after[N];
+    pd_optim *optim = new_optim(PD_STORE_INT8);
+    pd_part part = part_of(optim, "momentum", -1, 0);
+    int rc;
+
+    (void)state;
+    fill_numbers(in, N);
+    write(optim, "momentum", -1, -1, in);
+    read(optim, "momentum", -1, -1, before);
+    oom_arm(0);
+    rc = pd_optim_write_part(optim, &part, (double[9]){ 0 });
+    assert_true(oom_disarm());
+    assert_int_equal(rc, PD_NO_MEMORY);
+    read(optim, "momentum", -1, -1, after);
+    assert_memory_equal(before, after, sizeof after);
+    pd_optim_free(optim);
+}
+
+static void a_step_goes_on_from_what_was_written(void **state)
+{
+    float W[2][N] = { { 0 } }, G[N];
+    pd_optim *optim[2] = { new_optim(PD_STORE_F16), new_optim(PD_STORE_F16) };
+    const pd_plan *plan = pd_optim_plan(optim[0]);
+    double values[N];
+
+    (void)state;
+    for (int s = 0; s < 4; s++) {
+        for (int i = 0; i < N; i++) G[i] = cosf((float)(i + s));
+        for (int o = s < 2 ? 1 : 0; o < 2; o++) {
+            assert_int_equal(pd_optim_begin(optim[o], &(pd_step_io){ .gradient = G, .before = W[o], .after = W[o] }), PD_OK);
+            while (!pd_optim_done(optim[o])) {
+                assert_int_equal(pd_batch_run(&optim[o], 1, 1), PD_OK);
+                for (pd_task *task; (task = pd_optim_capture(optim[o])) != NULL; pd_optim_deliver(optim[o], task)) pd_task_run(task);
+            }
+        }
+        if (s != 1) continue;
+        for (size_t i = 0; i < plan->n_slots; i++) {
+            const pd_slot_spec *spec = &plan->slots[i];
+            if (spec->temporary) continue;
+            read(optim[1], spec->name, spec->number, spec->of_block ? spec->block : -1, values);
+            write(optim[0], spec->name, spec->number, spec->of_block ? spec->block : -1, values);
+        }
+        pd_optim_set_count(optim[0], 2);
+        memcpy(W[0], W[1], sizeof W[0]);
+    }
+    assert_memory_equal(W[0], W[1], sizeof W[0]);
+    pd_optim_free(optim[0]);
+    pd_optim_free(optim[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_slot_is_found_by_name_number_and_block),
+        cmocka_unit_test(what_is_not_kept_is_not_found),
+        cmocka_unit_test(names_in_files_tell_block_name_and_number),
+        cmocka_unit_test(what_was_written_is_read_as_its_storage_rounds_it),
+        cmocka_unit_test(a_slot_read_by_part_is_the_slot_read_whole),
+        cmocka_unit_test(the_boxes_of_a_whole_slot_are_its_blocks),
+        cmocka_unit_test(writing_a_box_leaves_what_lies_beside_it),
+        cmocka_unit_test(of_a_symmetric_slot_the_lower_half_counts),
+        cmocka_unit_test(a_part_of_a_slot_with_buckets_is_not_written_without_memory),
+        cmocka_unit_test(a_step_goes_on_from_what_was_written),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
