@@ -17,6 +17,7 @@ typedef struct pd_ctl {
     double      timeout;            /* --timeout, seconds */
     bool        json, quiet, verbose, local, state;
     double      within;             /* drain: seconds that open rounds may take */
+    int64_t     from;               /* set: the step from which it holds; 0: the next */
     int64_t     workers, tensors, floats, rounds;   /* bench */
     char       *rules[PD_CTL_RULES];            /* plan */
     size_t      n_rules;
@@ -38,8 +39,10 @@ int pd_ctl_shutdown(const pd_ctl *ctl);
 int pd_ctl_replay(const pd_ctl *ctl);
 int pd_ctl_bench(const pd_ctl *ctl);
 int pd_ctl_plan(const pd_ctl *ctl);
+int pd_ctl_set(const pd_ctl *ctl);
+int pd_ctl_settings(const pd_ctl *ctl);
 
-enum { PD_LIST_JOBS = 1, PD_LIST_PARAMS, PD_LIST_WORKERS, PD_LIST_ROOTS };      /* ListRequest.what */
+enum { PD_LIST_JOBS = 1, PD_LIST_PARAMS, PD_LIST_WORKERS, PD_LIST_ROOTS, PD_LIST_SETTINGS };      /* ListRequest.what */
 
 /* An operator's connection, and memory for its answers. */
 typedef struct pd_operator {
@@ -50,6 +53,11 @@ typedef struct pd_operator {
 /* `url` NULL: PARAMD_URL, else tcp://127.0.0.1:7070. PD_UNAVAILABLE: nobody answers there. */
 int  pd_operator_open(pd_operator *out, const char *url, double timeout, pd_error *err);
 void pd_operator_close(pd_operator *op);
+/* Opens, asks one thing and leaves the answer in op's arena; the caller closes op, after an error too. */
+int  pd_operator_ask(const pd_ctl *ctl, pd_operator *op, unsigned method, const ProtobufCMessage *request, void **reply, pd_error *err);
+/* Hands each page of a list to `use`, which borrows it for the call. Changes request->start. */
+typedef void pd_page_user(void *arg, const Paramd__ListReply *page);
+int  pd_operator_list(const pd_ctl *ctl, Paramd__ListRequest *request, pd_page_user *use, void *arg, pd_error *err);
 /* Ends a job as well as may be: for clearing up, where nobody asks how it went. */
 void pd_operator_drop(const char *url, double timeout, const char *job);
 /* Whether a daemon answers there: before something whose own deadline is long. */

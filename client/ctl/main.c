@@ -7,7 +7,7 @@
 
 #include "ctl.h"
 
-enum { KEY_LOCAL = 256, KEY_STATE, KEY_WITHIN, KEY_WORKERS, KEY_TENSORS, KEY_FLOATS, KEY_ROUNDS, KEY_RULE };
+enum { KEY_LOCAL = 256, KEY_STATE, KEY_WITHIN, KEY_WORKERS, KEY_TENSORS, KEY_FLOATS, KEY_ROUNDS, KEY_RULE, KEY_FROM };
 
 static const struct argp_option common_options[] = {
     { "server",  's', "URL",     0, "Daemon to talk to: tcp://host:port or unix:///path (default: $PARAMD_URL, else tcp://127.0.0.1:7070)", 1 },
@@ -47,6 +47,17 @@ static const struct argp_option plan_options[] = {
     { 0 }
 };
 
+static const struct argp_option set_options[] = {
+    { "from", KEY_FROM, "STEP", 0, "Step from which it holds (default: each parameter's next step that has not begun)", 0 },
+    { 0, 0, 0, OPTION_DOC, "Parameters whose name matches PATTERN (* is all) take what their optimizer has of it, or nothing changes. VALUE is a number, flag or "
+      "schedule, as in a job's rules, and goes before values sent with a push; NAME= withdraws what was set before.", 0 },
+    { 0 }
+};
+static const struct argp_option settings_options[] = {
+    { "verbose", 'v', NULL, 0, "List every parameter; without it those that are alike share a line", 0 },
+    { 0 }
+};
+
 /* Every command. A new one needs a line here and a function. */
 typedef struct command {
     const char *name;
@@ -65,6 +76,8 @@ static const command commands[] = {
     { "workers",    "JOB",            "List a job's workers",                           NULL,           1, 1, pd_ctl_workers },
     { "roots",      "JOB [PARAM-GLOB]", "List the inverse roots of a job's blocks",   NULL,           1, 2, pd_ctl_roots },
     { "optimizers", "[NAME]",         "List optimizers, or one's hyperparameters",       NULL,           0, 1, pd_ctl_optimizers },
+    { "set",        "JOB PATTERN NAME=VALUE...", "Set hyperparameters while a job runs", set_options,  3, 2 + 64, pd_ctl_set },
+    { "settings",   "JOB [PARAM-GLOB]", "List what operators have set in a job",       settings_options, 1, 2, pd_ctl_settings },
     { "drop",       "JOB",            "End a job; its workers get an error",            NULL,           1, 1, pd_ctl_drop },
     { "drain",      "",               "Finish the open steps and take no new ones",     drain_options,  0, 0, pd_ctl_drain },
     { "shutdown",   "",               "Stop the daemon",                                NULL,           0, 0, pd_ctl_shutdown },
@@ -129,6 +142,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case KEY_TENSORS: ctl->tensors = number(arg, 1, 1 << 20, state); break;
     case KEY_FLOATS:  ctl->floats = number(arg, 1, 1ll << 32, state); break;
     case KEY_ROUNDS:  ctl->rounds = number(arg, 5, 100000, state); break;
+    case KEY_FROM:    ctl->from = number(arg, 1, INT64_MAX, state); break;
     case KEY_RULE:    add_rule(ctl, arg, state); break;
     default:          return ARGP_ERR_UNKNOWN;
     }

@@ -74,8 +74,7 @@ int pd_ctl_print_json(json_t *value)
     return PD_EXIT_OK;
 }
 
-/* Opens, asks one thing and leaves the answer in op's arena; the caller closes op, after an error too. */
-static int ask(const pd_ctl *ctl, pd_operator *op, unsigned method, const ProtobufCMessage *request, void **reply, pd_error *err)
+int pd_operator_ask(const pd_ctl *ctl, pd_operator *op, unsigned method, const ProtobufCMessage *request, void **reply, pd_error *err)
 {
     int rc = pd_operator_open(op, ctl->server, ctl->timeout, err);
 
@@ -89,7 +88,7 @@ static int command_without_answer(const pd_ctl *ctl, unsigned method, const Prot
     pd_error err = { 0 };
     int status = PD_EXIT_OK;
 
-    if (ask(ctl, &op, method, request, NULL, &err) != PD_OK) status = pd_ctl_fail(ctl, &err);
+    if (pd_operator_ask(ctl, &op, method, request, NULL, &err) != PD_OK) status = pd_ctl_fail(ctl, &err);
     else if (ctl->json) status = pd_ctl_print_json(json_pack("{s:b}", "ok", 1));
     else printf("%s\n", done);
     pd_operator_close(&op);
@@ -206,7 +205,7 @@ int pd_ctl_status(const pd_ctl *ctl)
     void *reply = NULL;
     int status = PD_EXIT_OK;
 
-    if (ask(ctl, &op, PD_STATUS, NULL, &reply, &err) != PD_OK) {
+    if (pd_operator_ask(ctl, &op, PD_STATUS, NULL, &reply, &err) != PD_OK) {
         status = pd_ctl_fail(ctl, &err);
     } else if (ctl->json) {
         status = pd_ctl_print_json(pd_message_json(reply));
@@ -307,8 +306,10 @@ static void add_error(json_t *errors, const Paramd__RootInfo *root)
     json_array_append_new(list, value != NULL ? value : json_null());
 }
 
-static void add_page(pages *out, const Paramd__ListReply *page)
+static void add_page(void *arg, const Paramd__ListReply *page)
 {
+    pages *out = arg;
+
     for (size_t i = 0; i < page->n_params; i++) out->any_roots = out->any_roots || page->params[i]->roots > 0;
     if (out->errors != NULL) {
         for (size_t i = 0; i < page->n_roots; i++) add_error(out->errors, page->roots[i]);
@@ -327,7 +328,7 @@ static void add_page(pages *out, const Paramd__ListReply *page)
     for (size_t i = 0; i < page->n_roots; i++) roots_row(out->table, page->roots[i]);
 }
 
-static int fetch_pages(const pd_ctl *ctl, Paramd__ListRequest *request, pages *out, pd_error *err)
+int pd_operator_list(const pd_ctl *ctl, Paramd__ListRequest *request, pd_page_user *use, void *arg, pd_error *err)
 {
     pd_operator op;
     Paramd__ListReply *page = NULL;
@@ -336,7 +337,7 @@ static int fetch_pages(const pd_ctl *ctl, Paramd__ListRequest *request, pages *o
     while (rc == PD_OK) {
         rc = pd_client_call(op.client, PD_LIST, &request->base, op.arena, (void **)&page, err);
         if (rc != PD_OK) break;
-        add_page(out, page);
+        use(arg, page);
         if (page->next <= request->start) break;        /* 0: that was the last */
         request->start = page->next;
     }
@@ -352,7 +353,7 @@ static int fetch_errors(const pd_ctl *ctl, pages *out, pd_error *err)
     request.what = PD_LIST_ROOTS;
     request.job = ctl->args[0];
     if ((out->errors = json_object()) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    return fetch_pages(ctl, &request, out, err);
+    return pd_operator_list(ctl, &request, add_page, out, err);
 }
 
 static void add_errors(const pages *out)
@@ -402,7 +403,7 @@ static int command_list(const pd_ctl *ctl, unsigned what, pd_table *table, const
     request.what = what;
     if (ctl->n_args > 0) request.job = ctl->args[0];
     if (ctl->n_args > 1) request.param = ctl->args[1];
-    rc = out.table == NULL ? pd_fail(&err, PD_NO_MEMORY, "out of memory") : fetch_pages(ctl, &request, &out, &err);
+    rc = out.table == NULL ? pd_fail(&err, PD_NO_MEMORY, "out of memory") : pd_operator_list(ctl, &request, add_page, &out, &err);
     if (rc == PD_OK && out.any_roots && (ctl->json || ctl->verbose)) rc = fetch_errors(ctl, &out, &err);
     if (rc == PD_OK && ctl->json) add_errors(&out);
     return print_pages(ctl, &out, rc, &err, key, none);
@@ -499,7 +500,7 @@ static int show_optimizer(const pd_ctl *ctl)
     int status = PD_EXIT_OK;
 
     request.name = ctl->args[0];
-    if (ask(ctl, &op, PD_OPTIMIZERS, &request.base, &reply, &err) != PD_OK) status = pd_ctl_fail(ctl, &err);
+    if (pd_operator_ask(ctl, &op, PD_OPTIMIZERS, &request.base, &reply, &err) != PD_OK) status = pd_ctl_fail(ctl, &err);
     else if ((page = reply)->n_optimizers != 1) status = pd_ctl_fail(ctl, &(pd_error){ PD_INTERNAL, "the server answers with other optimizers" });
     else if (ctl->json) status = pd_ctl_print_json(pd_message_json(&page->optimizers[0]->base));
     else print_optimizer(page->optimizers[0]);

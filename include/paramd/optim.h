@@ -76,6 +76,8 @@ PD_API void pd_hypers_free(pd_hypers *hypers);
 PD_API void pd_hypers_at(const pd_hypers *hypers, int64_t count, double *value);
 /* Index in pd_row_hypers, or -1. */
 PD_API int pd_hypers_find(const pd_row *row, const char *name);
+/* What a name stands for: bit i, value i; of a list all its numbers. 0: the row has no such hyperparameter. */
+PD_API uint64_t pd_hypers_bits(const pd_row *row, const char *name);
 /* What concerns several values at once (sgd: nesterov wants momentum > 0 and dampening 0), wherever schedules turn too. PD_INVALID_ARGUMENT. */
 PD_API int pd_hypers_check(const pd_hypers *hypers, pd_error *err);
 /* May one step of a parameter declared with `declared` use now->value? Also refuses a change of what is not per_step, and what

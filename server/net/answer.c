@@ -142,6 +142,14 @@ static void on_info(pd_daemon *daemon, const pd_effect *effect)
     if (conn != NULL) pd_info_reply(conn, pending, effect->u.info);
 }
 
+static void on_set(pd_daemon *daemon, const pd_effect *effect)
+{
+    pd_pending *pending;
+    pd_conn *conn = addressee(daemon, effect, &pending);
+
+    if (conn != NULL) pd_set_reply(conn, pending, effect->u.set);
+}
+
 /* As many parameters as time allows; backlog_at remembers where to go on. */
 static bool on_closed(pd_daemon *daemon, const pd_effect *effect, uint64_t until_ns)
 {
@@ -167,6 +175,7 @@ bool pd_handle_effect(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
     case PD_EFF_FENCED:    on_fenced(daemon, effect); break;
     case PD_EFF_JOB_GONE:  on_job_gone(daemon, effect); break;
     case PD_EFF_INFO:      on_info(daemon, effect); break;
+    case PD_EFF_SET:       on_set(daemon, effect); break;
     case PD_EFF_LOG:       daemon->config.log(effect->u.log.level, "%s", effect->u.log.text); break;
     case PD_EFF_TASK:      break;       /* the stepper keeps these */
     }

@@ -26,6 +26,7 @@ static int run_optimizers(pd_conn *conn, const pd_prefix *prefix, void *message,
 static int run_drop(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
 static int run_drain(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
 static int run_shutdown(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+static int run_set(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
 
 static const method methods[PD_METHODS] = {
     [PD_HELLO]      = { "Hello",      0,                 .run = pd_run_hello },
@@ -43,6 +44,7 @@ static const method methods[PD_METHODS] = {
     [PD_DROP]       = { "Drop",       OPERATOR,          .run = run_drop },
     [PD_DRAIN]      = { "Drain",      OPERATOR,          .run = run_drain },
     [PD_SHUTDOWN]   = { "Shutdown",   OPERATOR,          .run = run_shutdown },
+    [PD_SET]        = { "Set",        OPERATOR,          .run = run_set },
 };
 
 void pd_dispatch_check(void)
@@ -281,8 +283,8 @@ static int run_list(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
 {
     const Paramd__ListRequest *list = message;
 
-    if (list->what < PD_INFO_JOBS || list->what > PD_INFO_ROOTS)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "List of %u: 1 is jobs, 2 parameters, 3 workers, 4 roots", list->what);
+    if (list->what < PD_INFO_JOBS || list->what > PD_INFO_SETTINGS)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "List of %u: 1 is jobs, 2 parameters, 3 workers, 4 roots, 5 settings", list->what);
     return ask_info(conn, prefix, list, err);
 }
 
@@ -337,5 +339,31 @@ static int run_shutdown(pd_conn *conn, const pd_prefix *prefix, void *message, p
     if (pending == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory, try again later");
     pd_pendings_add(&conn->pendings, pending);
     pd_daemon_drain(conn->daemon, true, conn->daemon->config.drain_ms);
+    return PD_OK;
+}
+
+static int copy_set(pd_request *request, const pd_conn *conn, const Paramd__SetRequest *set)
+{
+    request->u.set.job_name = strdup(set->job);
+    request->u.set.pattern = strdup(set->pattern);
+    request->u.set.by = strdup(conn->label);
+    request->u.set.from_step = set->from_step;
+    if (request->u.set.job_name == NULL || request->u.set.pattern == NULL || request->u.set.by == NULL) return PD_NO_MEMORY;
+    return pd_options_copy(&request->u.set.options, &request->u.set.n, set->options, set->n_options);
+}
+
+static int run_set(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
+{
+    const Paramd__SetRequest *set = message;
+    pd_request *request = pd_request_new(PD_REQ_SET, (pd_ticket){ conn->number, prefix->request });
+    pd_pending *pending = pd_pending_new(conn, prefix->request, prefix->method, 0);
+
+    if (request == NULL || pending == NULL || copy_set(request, conn, set) != PD_OK) {
+        pd_request_free(request);
+        pd_pending_free(pending);
+        return pd_fail(err, PD_NO_MEMORY, "%s: out of memory, try again later", pd_method_name(prefix->method));
+    }
+    pd_pendings_add(&conn->pendings, pending);
+    pd_daemon_post(conn->daemon, request);
     return PD_OK;
 }

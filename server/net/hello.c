@@ -31,14 +31,16 @@ static int check_hello(const pd_conn *conn, const Paramd__HelloRequest *hello, p
     return check_name("job", hello->job, err);
 }
 
-static int copy_options(pd_request *request, Paramd__Option *const *from, size_t n)
+int pd_options_copy(pd_option **out, size_t *n_out, Paramd__Option *const *from, size_t n)
 {
-    if (n > 0 && (request->u.hello.options = calloc(n, sizeof *request->u.hello.options)) == NULL) return PD_NO_MEMORY;
-    request->u.hello.n_options = n;
-    for (size_t i = 0; i < n; i++) {
-        pd_option *to = &request->u.hello.options[i];
-        if ((to->name = strdup(from[i]->name)) == NULL || (to->value = strdup(from[i]->value)) == NULL) return PD_NO_MEMORY;
-    }
+    pd_option *to;
+
+    if (n == 0) return PD_OK;
+    if ((to = calloc(n, sizeof *to)) == NULL) return PD_NO_MEMORY;
+    *out = to;
+    *n_out = n;
+    for (size_t i = 0; i < n; i++)
+        if ((to[i].name = strdup(from[i]->name)) == NULL || (to[i].value = strdup(from[i]->value)) == NULL) return PD_NO_MEMORY;
     return PD_OK;
 }
 
@@ -62,7 +64,7 @@ static pd_request *hello_request(const pd_conn *conn, uint64_t id, const Paramd_
     request->u.hello.job_name = strdup(hello->job);
     request->u.hello.label = strdup(conn->label);
     if (request->u.hello.job_name != NULL && request->u.hello.label != NULL
-        && copy_options(request, hello->options, hello->n_options) == PD_OK
+        && pd_options_copy(&request->u.hello.options, &request->u.hello.n_options, hello->options, hello->n_options) == PD_OK
         && copy_rules(request, hello->rules, hello->n_rules) == PD_OK) return request;
     pd_request_free(request);
     return NULL;

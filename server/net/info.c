@@ -92,9 +92,28 @@ static void fill_worker(Paramd__WorkerInfo *to, const pd_worker_info *from)
     to->held_bytes = from->held_bytes;
 }
 
+static void fill_setting(Paramd__SettingInfo *to, const pd_setting_info *from)
+{
+    paramd__setting_info__init(to);
+    to->param = (char *)from->param;
+    to->name = (char *)from->name;
+    to->value = (char *)from->value;
+    to->from = from->from;
+    to->in_force = from->in_force;
+    to->by = (char *)from->by;
+    to->pattern = (char *)from->pattern;
+}
+
 /* ---- a page: as many of the entries as fit a header ---- */
 
-typedef union entry { Paramd__JobInfo job; Paramd__ParamInfo param; Paramd__WorkerInfo worker; Paramd__RootInfo root; ProtobufCMessage base; } entry;
+typedef union entry {
+    Paramd__JobInfo     job;
+    Paramd__ParamInfo   param;
+    Paramd__WorkerInfo  worker;
+    Paramd__RootInfo    root;
+    Paramd__SettingInfo setting;
+    ProtobufCMessage    base;
+} entry;
 
 typedef struct page {
     entry    at[PD_INFO_PAGE];
@@ -110,6 +129,7 @@ static void fill_entry(page *p, const pd_info *info, size_t i)
     if (info->jobs != NULL) fill_job(&to->job, &info->jobs[i]);
     else if (info->params != NULL) fill_param(&to->param, &info->params[i], p->shapes[p->n]);
     else if (info->roots != NULL) fill_root(&to->root, &info->roots[i], p->shapes[p->n]);
+    else if (info->settings != NULL) fill_setting(&to->setting, &info->settings[i]);
     else fill_worker(&to->worker, &info->workers[i]);
 }
 
@@ -129,7 +149,7 @@ static void list_reply(pd_conn *conn, pd_pending *pending, const pd_info *info, 
     Paramd__ListReply reply = PARAMD__LIST_REPLY__INIT;
     uint64_t next;
 
-    fill_page(p, info, info->n_jobs + info->n_params + info->n_workers + info->n_roots);        /* one of them */
+    fill_page(p, info, info->n_jobs + info->n_params + info->n_workers + info->n_roots + info->n_settings);     /* one of them */
     next = info->start + p->n;
     if (info->jobs != NULL) {
         reply.jobs = (Paramd__JobInfo **)p->list;
@@ -140,6 +160,9 @@ static void list_reply(pd_conn *conn, pd_pending *pending, const pd_info *info, 
     } else if (info->roots != NULL) {
         reply.roots = (Paramd__RootInfo **)p->list;
         reply.n_roots = p->n;
+    } else if (info->settings != NULL) {
+        reply.settings = (Paramd__SettingInfo **)p->list;
+        reply.n_settings = p->n;
     } else {
         reply.workers = (Paramd__WorkerInfo **)p->list;
         reply.n_workers = p->n;
@@ -213,4 +236,35 @@ void pd_info_reply(pd_conn *conn, pd_pending *pending, const pd_info *info)
     else if (pending->method == PD_STATUS) status_reply(conn, pending, info, p);
     else list_reply(conn, pending, info, p);
     free(p);
+}
+
+/* ---- what an operator has set ---- */
+
+static void fill_change(Paramd__SetChange *to, const pd_set_change *from)
+{
+    paramd__set_change__init(to);
+    to->optimizer = (char *)from->optimizer;
+    to->name = (char *)from->name;
+    to->before = (char *)from->before;
+    to->mixed = from->mixed;
+    to->value = (char *)from->value;
+    to->withdrawn = from->withdrawn;
+    to->params = from->params;
+    to->from_least = from->from_least;
+    to->from_most = from->from_most;
+}
+
+void pd_set_reply(pd_conn *conn, pd_pending *pending, const pd_set_result *result)
+{
+    Paramd__SetReply reply = PARAMD__SET_REPLY__INIT;
+    Paramd__SetChange changes[PD_MAX_CHANGES], *list[PD_MAX_CHANGES];
+
+    reply.params = result->params;
+    reply.left_off = result->left_off;
+    reply.changes = list;
+    for (size_t i = 0; i < result->n; i++) {
+        fill_change(&changes[i], &result->at[i]);
+        list[reply.n_changes++] = &changes[i];
+    }
+    pd_conn_answer(conn, pending, &reply.base);
 }

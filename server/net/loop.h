@@ -97,9 +97,12 @@ int      pd_run_declare(pd_conn *conn, const pd_prefix *prefix, void *message, p
 void     pd_hello_reply(pd_conn *conn, pd_pending *pending, const pd_effect *effect);   /* effect NULL: an operator's */
 void     pd_declare_reply(pd_conn *conn, const pd_effect *effect);
 void     pd_undeclare(pd_conn *conn);
+/* Gives *out, n of them. PD_NO_MEMORY: what there is of them belongs to the caller all the same. */
+int      pd_options_copy(pd_option **out, size_t *n_out, Paramd__Option *const *from, size_t n);
 /* ---- answer.c: effects ---- */
 bool     pd_handle_effect(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns);    /* takes it, or false: not finished, later again */
 /* ---- info.c: what operators ask ---- */
 void     pd_info_reply(pd_conn *conn, pd_pending *pending, const pd_info *info);
+void     pd_set_reply(pd_conn *conn, pd_pending *pending, const pd_set_result *result);
 
 #endif

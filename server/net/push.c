@@ -124,18 +124,6 @@ static void queue_reply(pd_conn *conn, pd_pending *pending)
 
 /* ---- Push and PushPull ---- */
 
-static int fill_hypers(pd_request *request, Paramd__Option *const *options, size_t n)
-{
-    if (n == 0) return PD_OK;
-    if ((request->u.data.hypers = calloc(n, sizeof *request->u.data.hypers)) == NULL) return PD_NO_MEMORY;
-    request->u.data.n_hypers = n;
-    for (size_t i = 0; i < n; i++) {
-        pd_option *to = &request->u.data.hypers[i];
-        if ((to->name = strdup(options[i]->name)) == NULL || (to->value = strdup(options[i]->value)) == NULL) return PD_NO_MEMORY;
-    }
-    return PD_OK;
-}
-
 static int check_push(const Paramd__PushRequest *push, pd_error *err)
 {
     if (push->step == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "push for step 0: the first step is 1");
@@ -158,7 +146,8 @@ static int fill_push(pd_conn *conn, const pd_prefix *prefix, const Paramd__PushR
     request->u.data.step = push->step;
     request->u.data.weight = push->weight != 0 || push->zero_weight ? push->weight : 1;
     request->u.data.presummed = push->presummed;
-    return fill_hypers(request, push->hypers, push->n_hypers) == PD_OK ? PD_OK : no_memory(prefix, err);
+    rc = pd_options_copy(&request->u.data.hypers, &request->u.data.n_hypers, push->hypers, push->n_hypers);
+    return rc == PD_OK ? PD_OK : no_memory(prefix, err);
 }
 
 /* A push for rounds that are closed already is a retry: its payload is read away and it is answered at once. */

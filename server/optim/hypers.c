@@ -298,6 +298,16 @@ static bool has_members(const pd_row *row, const char *name)
     return false;
 }
 
+uint64_t pd_hypers_bits(const pd_row *row, const char *name)
+{
+    int n = 1, first = pd_hypers_find(row, name);
+    uint64_t mask = 0;
+
+    if (first < 0 && (first = find_list(row, name, &n)) < 0) return 0;
+    for (int i = 0; i < n; i++) mask |= bit(first + i);
+    return mask;
+}
+
 /* "Adam(beta2=0.999,epsilon=1e-8)": the word, and NAME.beta2, NAME.epsilon. `members`: what is inside the brackets; cut up on the way. */
 static int set_members(pd_hypers *hypers, int index, const char *name, const char *text, char *members, uint64_t *mask, pd_error *err)
 {

@@ -1,4 +1,4 @@
-/* info.c - what operators ask for: status, jobs, parameters, workers, roots; a page of each. */
+/* info.c - what operators ask for: status, jobs, parameters, workers, roots, settings; a page of each. */
 #include "training.h"
 
 #include <stdio.h>
@@ -128,11 +128,46 @@ static int list_roots(pd_info *info, const pd_job *job, const char *pattern)
     return PD_OK;
 }
 
+static void fill_setting(pd_setting_info *info, const pd_param *param, const pd_hold *hold, int h)
+{
+    const pd_setting *setting = hold->setting;
+    size_t count;
+
+    snprintf(info->param, sizeof info->param, "%s", param->name);
+    snprintf(info->pattern, sizeof info->pattern, "%s", setting->pattern);
+    snprintf(info->name, sizeof info->name, "%s", pd_row_hypers(setting->hypers.row, &count)[h].name);
+    snprintf(info->by, sizeof info->by, "%s", setting->by);
+    if ((setting->withdrawn >> h & 1) == 0) pd_settings_text(&setting->hypers, h, pd_optim_count(param->optim), info->value, sizeof info->value);
+    info->from = hold->from;
+    info->in_force = hold->from <= param->step + 1;
+}
+
+static void list_hold(pd_info *info, const pd_param *param, const pd_hold *hold)
+{
+    for (int h = 0; h < PD_MAX_HYPERS; h++)
+        if ((hold->mask >> h & 1) != 0 && info->total++ >= info->start && info->n_settings < PD_INFO_PAGE)
+            fill_setting(&info->settings[info->n_settings++], param, hold, h);
+}
+
+static int list_settings(pd_info *info, const pd_job *job, const char *pattern)
+{
+    bool all = pattern == NULL || pattern[0] == '\0';
+
+    if ((info->settings = calloc(PD_INFO_PAGE, sizeof *info->settings)) == NULL) return PD_NO_MEMORY;
+    for (uint32_t i = 0; i < job->n_params; i++) {
+        const pd_param *param = &job->params[i];
+        if (param->n_holds == 0 || (!all && !pd_glob_match(pattern, param->name))) continue;
+        for (uint32_t k = 0; k < param->n_holds; k++) list_hold(info, param, &param->holds[k]);
+    }
+    return PD_OK;
+}
+
 static int list_of_job(pd_info *info, const pd_job *job, const char *pattern)
 {
     switch (info->what) {
     case PD_INFO_PARAMS:  return list_params(info, job);
     case PD_INFO_WORKERS: return list_workers(info, job);
+    case PD_INFO_SETTINGS: return list_settings(info, job, pattern);
     default:              return list_roots(info, job, pattern);
     }
 }

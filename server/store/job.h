@@ -40,6 +40,7 @@ typedef struct pd_job {
     pd_chunk   *chunks;                 /* of all parameters, behind one another */
     pd_slot    *slots;
     uint64_t    reserve;                /* largest frame of a rank; 0 before the first Declare */
+    uint32_t    n_settings;             /* by operators: setting.h */
     uint64_t    committed;              /* bytes counted against max_total_bytes */
 
     pd_request *inbox, *inbox_last;     /* frames that need arithmetic before they are taken: Init, and Push under nonfinite = reject */

@@ -1,4 +1,4 @@
-#include "param.h"
+#include "setting.h"
 
 #include "convert.h"
 
@@ -16,6 +16,7 @@ void pd_param_clear(pd_param *param)
     pd_optim_free(param->optim);
     for (int t = 0; t < 4; t++) pd_shelf_leave(param->shelf[t]);
     free(param->pushed);
+    pd_holds_clear(param);
     free(param->said);
     free(param->name);
 }

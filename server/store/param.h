@@ -32,6 +32,8 @@ typedef enum pd_stage {
     PD_PARKED,                          /* begun, waits for a root task */
 } pd_stage;
 
+struct pd_hold;
+
 typedef struct pd_param {
     UT_hash_handle   hh;                /* job->names */
     char            *name;
@@ -52,6 +54,8 @@ typedef struct pd_param {
     pd_round         round;             /* of step + 1 */
     float           *accumulator;       /* sum, then aggregate, of the round; NULL: nothing summed yet */
     pd_pushed       *pushed;            /* NULL until hyperparameters come with a push for the first time */
+    struct pd_hold  *holds;             /* what operators have set, in the order of the steps from which it holds: setting.h */
+    uint32_t         n_holds, holds_room;
     pd_stage         stage;
     pd_outcome       outcome;           /* from READY on: how the round ends; PD_STEPPED: it takes a step. HELD: so it would by itself */
     struct pd_group *group;             /* counts its steps with others; NULL: by itself */

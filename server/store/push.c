@@ -52,8 +52,7 @@ static void finish(pd_job *job, pd_request *frame)
 
 /* ---- hyperparameters sent with a push ---- */
 
-/* All that were set may change from step to step; else the name of one that may not. */
-static const char *fixed_of(const pd_row *row, uint64_t mask)
+const char *pd_fixed_hyper(const pd_row *row, uint64_t mask)
 {
     size_t count;
     const pd_hyper *hypers = pd_row_hypers(row, &count);
@@ -78,7 +77,7 @@ static int read_hyper(pd_rule *rule, const pd_option *option, bool *known, pd_er
     if (rc == PD_NOT_FOUND) return PD_OK;       /* another piece's row may have it */
     *known = true;
     if (rc != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.400s", why.text);
-    if ((fixed = fixed_of(row, mask)) != NULL)
+    if ((fixed = pd_fixed_hyper(row, mask)) != NULL)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s is fixed while the job runs: it cannot be sent with a push", fixed, pd_row_name(row));
     rule->pushed_mask |= mask;
     return PD_OK;
@@ -141,11 +140,12 @@ static int check_hypers(pd_param *param, const pd_request *frame, uint64_t numbe
     pd_hypers merged;
     int rc = read_hypers(param->rule, frame, number, known, err);
 
-    if (rc != PD_OK || param->rule->pushed_mask == 0) return rc;
+    if (rc != PD_OK || param->rule->pushed_mask == 0 || frame->u.data.step <= param->step) return rc;      /* closed: sent again */
     if (param->pushed == NULL && (param->pushed = calloc(1, sizeof *param->pushed)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for pushed hyperparameters", param->name);
     if ((rc = compare_hypers(param, frame->rank, err)) != PD_OK) return rc;
     merged = merged_hypers(param);
+    pd_settings_next(param, merged.value);              /* what an operator has set goes before it */
     if (pd_hypers_check_step(&param->rule->hypers, &merged, &why) != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: %.300s", param->name, why.text);
     return PD_OK;
 }

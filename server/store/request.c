@@ -64,6 +64,12 @@ static void free_contents(pd_request *request)
         free(request->u.info.job_name);
         free(request->u.info.pattern);
         break;
+    case PD_REQ_SET:
+        free(request->u.set.job_name);
+        free(request->u.set.pattern);
+        free(request->u.set.by);
+        free_options(request->u.set.options, request->u.set.n);
+        break;
     case PD_REQ_BARRIER:
     case PD_REQ_LEAVE:
     case PD_REQ_LOST:
@@ -109,7 +115,15 @@ void pd_info_free(pd_info *info)
     free(info->params);
     free(info->workers);
     free(info->roots);
+    free(info->settings);
     free(info);
+}
+
+void pd_set_result_free(pd_set_result *result)
+{
+    if (result == NULL) return;
+    free(result->at);
+    free(result);
 }
 
 void pd_effect_free(pd_effect *effect)
@@ -118,5 +132,6 @@ void pd_effect_free(pd_effect *effect)
     if (effect->kind == PD_EFF_DECLARED) free(effect->u.declared.params);
     if (effect->kind == PD_EFF_CLOSED) free(effect->u.closed.at);
     if (effect->kind == PD_EFF_INFO) pd_info_free(effect->u.info);
+    if (effect->kind == PD_EFF_SET) pd_set_result_free(effect->u.set);
     free(effect);
 }

@@ -60,8 +60,9 @@ typedef enum pd_request_kind {
     PD_REQ_LOST,            /* the connection is gone or silent; no ticket */
     PD_REQ_RELEASED,        /* snapshots that the loop thread no longer reads; no ticket */
     PD_REQ_TASK,            /* a root task is back; no ticket (posted by the root pool) */
-    PD_REQ_INFO,            /* status, jobs, params, workers, roots */
+    PD_REQ_INFO,            /* status, jobs, params, workers, roots, settings */
     PD_REQ_DROP,            /* an operator ends a job */
+    PD_REQ_SET,             /* an operator sets hyperparameters while the job runs */
     PD_REQ_DRAIN,           /* no new steps; answered when what is under way has finished */
 } pd_request_kind;
 
@@ -102,10 +103,17 @@ typedef struct pd_request {
         struct {
             int      what;                  /* enum pd_info_what */
             char    *job_name;              /* DROP uses it too ("" or NULL: all) */
-            char    *pattern;               /* ROOTS: glob on the parameter's name; "" or NULL: all */
+            char    *pattern;               /* ROOTS, SETTINGS: glob on the parameter's name; "" or NULL: all */
             uint64_t start;                 /* first entry wanted */
         } info;
         struct { uint64_t deadline_ns; } drain;         /* from now */
+        struct {
+            char      *job_name;
+            char      *pattern;             /* glob on the parameters' names */
+            char      *by;                  /* who: the label of the connection */
+            pd_option *options; size_t n;   /* an empty value: what was set before no longer holds */
+            uint64_t   from_step;           /* 0: each parameter's next step */
+        } set;
     } u;
 } pd_request;
 
@@ -148,7 +156,7 @@ typedef struct pd_declared {
     bool     initialised;
 } pd_declared;
 
-typedef enum pd_info_what { PD_INFO_STATUS, PD_INFO_JOBS, PD_INFO_PARAMS, PD_INFO_WORKERS, PD_INFO_ROOTS } pd_info_what;
+typedef enum pd_info_what { PD_INFO_STATUS, PD_INFO_JOBS, PD_INFO_PARAMS, PD_INFO_WORKERS, PD_INFO_ROOTS, PD_INFO_SETTINGS } pd_info_what;
 
 #define PD_INFO_PAGE 256            /* most entries of one answer: a model may have a hundred thousand roots */
 
@@ -197,16 +205,45 @@ typedef struct pd_worker_info {
     uint64_t nonce, step, contributions, held_bytes;    /* step: highest it contributed to */
 } pd_worker_info;
 
+/* One hyperparameter of one parameter, as an operator has set it. */
+typedef struct pd_setting_info {
+    char     param[PD_NAME_MAX + 1], pattern[PD_NAME_MAX + 1];  /* the command's */
+    char     name[64], value[160];      /* value "": it is withdrawn from that step on */
+    char     by[128];
+    uint64_t from;                      /* step from which it holds */
+    bool     in_force;                  /* in the parameter's next step; else planned */
+} pd_setting_info;
+
 typedef struct pd_info {
     pd_info_what    what;
     pd_job_info    *jobs;    size_t n_jobs;     /* STATUS and JOBS */
     pd_param_info  *params;  size_t n_params;
     pd_worker_info *workers; size_t n_workers;
     pd_root_info   *roots;   size_t n_roots;
+    pd_setting_info *settings; size_t n_settings;
     uint64_t        start, total;   /* what is above are the entries from `start` on, of so many */
     bool            draining;
 } pd_info;
 void pd_info_free(pd_info *info);
+
+#define PD_MAX_CHANGES 128          /* in the answer to a Set */
+
+/* What a Set has changed: one hyperparameter of the parameters of one rule. */
+typedef struct pd_set_change {
+    char     optimizer[64], name[64];
+    char     before[96], value[160];    /* of a schedule, its value now and its text */
+    bool     mixed;                     /* before: some of them had other values */
+    bool     withdrawn;                 /* what is declared or scheduled holds again: value */
+    uint32_t params;                    /* so many parameters */
+    uint64_t from_least, from_most;     /* steps from which it holds: of the first of them and of the last */
+} pd_set_change;
+
+typedef struct pd_set_result {
+    pd_set_change *at;   size_t n;
+    size_t         left_off;            /* changes beyond PD_MAX_CHANGES */
+    uint32_t       params;              /* that were changed */
+} pd_set_result;
+void pd_set_result_free(pd_set_result *result);     /* accepts NULL */
 
 typedef enum pd_effect_kind {
     PD_EFF_HELLO,           /* welcome: u.hello */
@@ -219,6 +256,7 @@ typedef enum pd_effect_kind {
     PD_EFF_FENCED,          /* ticket.conn was superseded by another process at its rank: close it, u.error says why */
     PD_EFF_JOB_GONE,        /* job's board entries end: waiters get u.error */
     PD_EFF_INFO,            /* u.info */
+    PD_EFF_SET,             /* done: u.set */
     PD_EFF_TASK,            /* a root task for the pool: u.task (the stepper hands it on; never reaches the loop) */
     PD_EFF_LOG,             /* a line for the log: u.log */
 } pd_effect_kind;
@@ -236,6 +274,7 @@ typedef struct pd_effect {
         struct { uint64_t step; pd_error error; } timed_out;
         pd_buffer *buffer;
         pd_info   *info;
+        pd_set_result *set;
         struct { struct pd_task *task; uint32_t param; } task;
         struct { int level; char text[400]; } log;      /* level as syslog's: 3 error, 4 warning, 6 info, 7 debug */
     } u;

@@ -368,6 +368,7 @@ void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns)
     case PD_REQ_HELLO:    hello(store, request); break;
     case PD_REQ_INFO:     pd_store_info(store, request); break;
     case PD_REQ_DROP:     drop(store, request); break;
+    case PD_REQ_SET:      pd_store_set(store, request); break;
     case PD_REQ_DRAIN:    drain(store, request, now_ns); break;
     case PD_REQ_RELEASED: released(request); break;
     case PD_REQ_TASK:     task(store, request, now_ns); break;

@@ -11,6 +11,7 @@
 #define PD_TRAINING_H
 
 #include "job.h"
+#include "setting.h"
 #include "store.h"
 
 struct pd_store {
@@ -57,6 +58,12 @@ void pd_roots_watch(pd_job *job, pd_param *param);
 void pd_roots_fill(pd_root_info *info, const pd_param *param, size_t task);
 void pd_roots_of_param(pd_param_info *info, const pd_param *param);
 void pd_roots_of_job(pd_job_info *info, const pd_job *job);
+
+/* set.c: answers a PD_REQ_SET. Takes. */
+void pd_store_set(pd_store *store, pd_request *request);
+
+/* push.c: the name of one of these hyperparameters that may not change from step to step; NULL: all may. */
+const char *pd_fixed_hyper(const pd_row *row, uint64_t mask);
 
 /* info.c: answers a PD_REQ_INFO. Takes. */
 void pd_store_info(pd_store *store, pd_request *request);

@@ -143,7 +143,8 @@ static double sum_chunks(pd_job *job, uint64_t now_ns)
 
 static int begin(pd_job *job, pd_param *param)
 {
-    pd_step_io io = { .gradient = param->accumulator, .before = param->current->at[PD_F32] };
+    double hypers[PD_MAX_HYPERS];
+    pd_step_io io = { .gradient = param->accumulator, .before = param->current->at[PD_F32], .hypers = hypers };
     int rc;
 
     if ((param->next = pd_snapshot_new(param->shelf, param->elements)) == NULL) return PD_NO_MEMORY;
@@ -151,11 +152,8 @@ static int begin(pd_job *job, pd_param *param)
     param->next->param = param->index;
     param->next->version = param->step + 1;
     io.after = param->next->at[PD_F32];
-    if (param->pushed != NULL) {
-        io.hypers = param->pushed->hypers.value;
-        io.hypers_mask = param->pushed->mask;
-    }
     if (param->group != NULL) pd_optim_set_count(param->optim, pd_group_count(param));
+    io.hypers_mask = pd_settings_begin(&job->store->outbox, job->name, param, hypers);       /* schedules follow the count */
     if ((rc = pd_optim_begin(param->optim, &io)) != PD_OK) {
         pd_snapshot_unref(param->next);
         param->next = NULL;
@@ -240,6 +238,7 @@ static void close_round(pd_job *job, pd_param *param, pd_closed *closed)
     pd_param_publish(param, param->next, param->outcome, closed);
     param->next = NULL;
     if (param->pushed != NULL) param->pushed->mask = 0;
+    pd_holds_settle(&job->store->outbox, job->name, param);
     pd_round_reset(&param->round);
     param->stage = PD_GATHERING;
     job->n_open--;

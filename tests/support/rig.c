@@ -184,6 +184,12 @@ static void absorb(rig *r, pd_effect *effect)
         r->info = effect->u.info;
         effect->u.info = NULL;
         break;
+    case PD_EFF_SET:
+        on_answer(r, effect);
+        pd_set_result_free(r->set);
+        r->set = effect->u.set;
+        effect->u.set = NULL;
+        break;
     case PD_EFF_CLOSED: on_closed(r, effect); break;
     case PD_EFF_TIMED_OUT:
         r->timed_out++;
@@ -247,17 +253,18 @@ void rig_sleep(rig *r, double seconds)
     rig_absorb(r);
 }
 
-static void add_options(pd_request *request, const char *options)
+static pd_option *read_options(const char *options, size_t *n)
 {
     char *copy = must(strdup(options != NULL ? options : "")), *rest = NULL;
+    pd_option *at = must(calloc(PD_MAX_OPTIONS + 1, sizeof *at));
 
-    request->u.hello.options = must(calloc(PD_MAX_OPTIONS, sizeof(pd_option)));
     for (char *word = strtok_r(copy, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
         char *equals = strchr(word, '=');
         *equals = '\0';
-        request->u.hello.options[request->u.hello.n_options++] = (pd_option){ must(strdup(word)), must(strdup(equals + 1)) };
+        at[(*n)++] = (pd_option){ must(strdup(word)), must(strdup(equals + 1)) };
     }
     free(copy);
+    return at;
 }
 
 static void add_rules(pd_request *request, const char *rules)
@@ -281,7 +288,7 @@ int rig_hello(rig *r, const char *job, uint32_t rank, uint32_t world, uint64_t n
     request->u.hello.label = must(strdup(label));
     request->u.hello.world_size = world;
     request->u.hello.nonce = nonce;
-    add_options(request, options);
+    request->u.hello.options = read_options(options, &request->u.hello.n_options);
     add_rules(request, rules);
     return rig_apply(r, request);
 }
@@ -461,6 +468,23 @@ pd_info *rig_ask(rig *r, pd_info_what what, const char *job)
     return r->info;
 }
 
+pd_request *rig_set_request(rig *r, const char *job, const char *pattern, const char *options, uint64_t from_step)
+{
+    pd_request *request = must(pd_request_new(PD_REQ_SET, rig_ticket(r, 1)));
+
+    request->u.set.job_name = must(strdup(job));
+    request->u.set.pattern = must(strdup(pattern));
+    request->u.set.by = must(strdup("host:7"));
+    request->u.set.options = read_options(options, &request->u.set.n);
+    request->u.set.from_step = from_step;
+    return request;
+}
+
+int rig_set(rig *r, const char *job, const char *pattern, const char *options, uint64_t from_step)
+{
+    return rig_apply(r, rig_set_request(r, job, pattern, options, from_step));
+}
+
 const float *rig_weights(rig *r, uint32_t job, uint32_t param)
 {
     assert_non_null(r->board[job % RIG_JOBS]);
@@ -479,6 +503,7 @@ void rig_free(rig *r)
     assert_int_equal(pd_store_count_bytes(r->store).held, 0);
     assert_int_equal(pd_store_count_bytes(r->store).snapshots, 0);
     pd_info_free(r->info);
+    pd_set_result_free(r->set);
     pd_store_free(r->store);
     memset(r, 0, sizeof *r);
 }

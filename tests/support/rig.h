@@ -32,6 +32,7 @@ typedef struct rig {
     bool      initialised[4096];
     uint64_t  steps[4096];
     pd_info  *info;                         /* last, owned by the rig */
+    pd_set_result *set;                     /* last, owned by the rig */
     /* what came by itself */
     rig_entry *board[RIG_JOBS];             /* by job number, 4096 each */
     uint64_t  fenced_conn; pd_error fenced;
@@ -89,6 +90,10 @@ void rig_noise(uint64_t seed, float *out, int64_t n);
 /* The next of a fixed sequence of random numbers. */
 uint64_t rig_random(uint64_t *state);
 pd_info *rig_ask(rig *r, pd_info_what what, const char *job);       /* borrowed until the next */
+
+/* An operator sets hyperparameters, "lr=0.1 momentum=": gives the code; what has changed is in r->set. */
+pd_request *rig_set_request(rig *r, const char *job, const char *pattern, const char *options, uint64_t from_step);
+int  rig_set(rig *r, const char *job, const char *pattern, const char *options, uint64_t from_step);
 
 /* Published weights as float32, borrowed until the next publication. */
 const float *rig_weights(rig *r, uint32_t job, uint32_t param);

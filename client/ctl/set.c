@@ -1,0 +1,194 @@
+/* set.c - hyperparameters of a running job: the commands set and settings. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl.h"
+#include "format.h"
+
+/* ---- set JOB PATTERN NAME=VALUE... ---- */
+
+/* Cuts the arguments at their first '='. NULL: one has none, or memory is short; it has said so. */
+static Paramd__Option *read_options(const pd_ctl *ctl, size_t n)
+{
+    Paramd__Option *options = calloc(n, sizeof *options);
+
+    if (options == NULL) fprintf(stderr, "paramctl: out of memory\n");
+    for (size_t i = 0; options != NULL && i < n; i++) {
+        char *text = ctl->args[2 + i], *equals = strchr(text, '=');
+        if (equals == NULL || equals == text) {
+            fprintf(stderr, "paramctl: %s: expected NAME=VALUE, like lr=0.05 (NAME= withdraws what was set)\n", text);
+            free(options);
+            return NULL;
+        }
+        *equals = '\0';
+        paramd__option__init(&options[i]);
+        options[i].name = text;
+        options[i].value = equals + 1;
+    }
+    return options;
+}
+
+/* "lr of 12 parameters: 0.1 -> 0.05 from step 1201 on" */
+static void print_change(const Paramd__SetChange *change)
+{
+    printf("%s of ", change->name);
+    if (change->params == 1) printf("1 parameter");
+    else printf("%" PRIu64 " parameters", change->params);
+    printf(" (%s): %s%s -> %s%s, from step %" PRIu64, change->optimizer, change->before, change->mixed ? " and others" : "", change->value,
+           change->withdrawn ? " again" : "", change->from_least);
+    if (change->from_most > change->from_least) printf(" to %" PRIu64, change->from_most);
+    printf(" on\n");
+}
+
+static void print_reply(const Paramd__SetReply *reply)
+{
+    for (size_t i = 0; i < reply->n_changes; i++) print_change(reply->changes[i]);
+    if (reply->left_off > 0) printf("and %" PRIu64 " more\n", reply->left_off);
+}
+
+int pd_ctl_set(const pd_ctl *ctl)
+{
+    Paramd__SetRequest request = PARAMD__SET_REQUEST__INIT;
+    size_t n = (size_t)ctl->n_args - 2;
+    Paramd__Option *options = read_options(ctl, n), **list = calloc(n, sizeof(Paramd__Option *));
+    pd_operator op = { 0 };
+    pd_error err = { 0 };
+    void *reply = NULL;
+    int status = PD_EXIT_OK;
+
+    if (options == NULL || list == NULL) {
+        free(options);
+        free(list);
+        return PD_EXIT_USAGE;
+    }
+    for (size_t i = 0; i < n; i++) list[i] = &options[i];
+    request.job = ctl->args[0];
+    request.pattern = ctl->args[1];
+    request.options = list;
+    request.n_options = n;
+    request.from_step = (uint64_t)ctl->from;
+    if (pd_operator_ask(ctl, &op, PD_SET, &request.base, &reply, &err) != PD_OK) status = pd_ctl_fail(ctl, &err);
+    else if (ctl->json) status = pd_ctl_print_json(pd_message_json(reply));
+    else print_reply(reply);
+    pd_operator_close(&op);
+    free(options);
+    free(list);
+    return status;
+}
+
+/* ---- settings JOB [PARAM-GLOB] ---- */
+
+/* Parameters that hold the same share a line. */
+typedef struct group {
+    char    *param, *pattern, *name, *value, *by;
+    uint64_t from, params;
+    bool     in_force;
+} group;
+
+typedef struct listing {
+    group  *at;
+    size_t  n, room;
+    json_t *list;                   /* instead, for machines */
+    bool    apart;                  /* every parameter has a line of its own */
+    bool    starved;
+} listing;
+
+static bool is_alike(const group *g, const Paramd__SettingInfo *setting)
+{
+    return g->from == setting->from && g->in_force == setting->in_force && strcmp(g->name, setting->name) == 0 && strcmp(g->value, setting->value) == 0
+        && strcmp(g->pattern, setting->pattern) == 0 && strcmp(g->by, setting->by) == 0;
+}
+
+static void free_group(group *g)
+{
+    free(g->param);
+    free(g->pattern);
+    free(g->name);
+    free(g->value);
+    free(g->by);
+}
+
+static void add_group(listing *out, const Paramd__SettingInfo *setting)
+{
+    group *g;
+
+    if (out->n == out->room) {
+        size_t room = 2 * out->room + 16;
+        group *more = realloc(out->at, room * sizeof *more);
+        if (more == NULL) {
+            out->starved = true;
+            return;
+        }
+        out->at = more;
+        out->room = room;
+    }
+    g = &out->at[out->n];
+    *g = (group){ strdup(setting->param), strdup(setting->pattern), strdup(setting->name), strdup(setting->value), strdup(setting->by), setting->from, 1,
+                  setting->in_force };
+    out->n++;
+    if (g->param == NULL || g->pattern == NULL || g->name == NULL || g->value == NULL || g->by == NULL) {
+        out->starved = true;
+        free_group(&out->at[--out->n]);
+    }
+}
+
+static void add_setting(listing *out, const Paramd__SettingInfo *setting)
+{
+    if (out->list != NULL) {
+        json_array_append_new(out->list, pd_message_json(&setting->base));
+        return;
+    }
+    for (size_t i = out->n; !out->apart && i-- > 0;) {
+        if (!is_alike(&out->at[i], setting)) continue;
+        out->at[i].params++;
+        return;
+    }
+    add_group(out, setting);
+}
+
+static void add_page(void *arg, const Paramd__ListReply *page)
+{
+    for (size_t i = 0; i < page->n_settings; i++) add_setting(arg, page->settings[i]);
+}
+
+static void settings_row(pd_table *table, const group *g)
+{
+    if (g->params == 1) pd_table_cell(table, "%s", g->param);
+    else pd_table_cell(table, "%" PRIu64 " of %s", g->params, g->pattern);
+    pd_table_cell(table, "%s", g->name);
+    pd_table_cell(table, "%s", g->value[0] != '\0' ? g->value : "(withdrawn)");
+    pd_table_cell(table, "%" PRIu64, g->from);
+    pd_table_cell(table, "%s", g->in_force ? "in force" : "planned");
+    pd_table_cell(table, "%s", g->by);
+}
+
+static int print_groups(listing *out)
+{
+    pd_table *table = pd_table_new("PARAMETERS|HYPERPARAMETER|VALUE|>FROM STEP|STATE|SET BY");
+
+    for (size_t i = 0; table != NULL && i < out->n; i++) settings_row(table, &out->at[i]);
+    if (table == NULL) return PD_NO_MEMORY;
+    return pd_table_print(table, stdout, "nothing is set: the configuration and its schedules hold");
+}
+
+int pd_ctl_settings(const pd_ctl *ctl)
+{
+    Paramd__ListRequest request = PARAMD__LIST_REQUEST__INIT;
+    listing out = { .list = ctl->json ? json_array() : NULL, .apart = ctl->verbose };
+    pd_error err = { 0 };
+    int status = PD_EXIT_OK, rc;
+
+    request.what = PD_LIST_SETTINGS;
+    request.job = ctl->args[0];
+    if (ctl->n_args > 1) request.param = ctl->args[1];
+    rc = pd_operator_list(ctl, &request, add_page, &out, &err);
+    if (rc == PD_OK && out.starved) rc = pd_fail(&err, PD_NO_MEMORY, "out of memory");
+    if (rc != PD_OK) status = pd_ctl_fail(ctl, &err);
+    else if (ctl->json) status = pd_ctl_print_json(json_pack("{s:O}", "settings", out.list));
+    else status = print_groups(&out) == PD_OK ? PD_EXIT_OK : PD_EXIT_REFUSED;
+    json_decref(out.list);
+    for (size_t i = 0; i < out.n; i++) free_group(&out.at[i]);
+    free(out.at);
+    return status;
+}

@@ -1,0 +1,173 @@
+#include "setting.h"
+
+#include "effects.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FEW = 4 };
+
+/* ---- a setting ---- */
+
+pd_setting *pd_setting_new(const pd_hypers *declared, const char *pattern, const char *by, uint32_t *alive)
+{
+    pd_setting *setting = calloc(1, sizeof *setting);
+
+    if (setting == NULL) return NULL;
+    if ((setting->pattern = strdup(pattern)) == NULL) {
+        free(setting);
+        return NULL;
+    }
+    snprintf(setting->by, sizeof setting->by, "%s", by);
+    setting->hypers = *declared;
+    setting->refs = 1;
+    setting->alive = alive;
+    ++*alive;
+    return setting;
+}
+
+void pd_setting_drop(pd_setting *setting)
+{
+    if (setting == NULL || --setting->refs > 0) return;
+    --*setting->alive;
+    pd_hypers_free(&setting->hypers);
+    free(setting->pattern);
+    free(setting);
+}
+
+/* ---- a parameter's holds, in the order of their steps ---- */
+
+int pd_holds_reserve(pd_param *param, pd_error *err)
+{
+    uint32_t room = param->holds_room == 0 ? FEW : 2 * param->holds_room;
+    pd_hold *holds;
+
+    if (param->n_holds < param->holds_room) return PD_OK;
+    if ((holds = realloc(param->holds, room * sizeof *holds)) == NULL) return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for a setting", param->name);
+    param->holds = holds;
+    param->holds_room = room;
+    return PD_OK;
+}
+
+uint32_t pd_holds_insert(pd_hold *holds, uint32_t n, pd_hold news)
+{
+    uint32_t at = n;
+
+    for (uint32_t i = 0; i < n; i++)
+        if (holds[i].from >= news.from) holds[i].mask &= ~news.mask;
+    for (; at > 0 && holds[at - 1].from > news.from; at--) holds[at] = holds[at - 1];
+    holds[at] = news;
+    return n + 1;
+}
+
+static void say_begun(pd_effects *outbox, const char *job, const pd_param *param, pd_hold *hold)
+{
+    const pd_hyper *hypers;
+    char what[160] = "", value[64];
+    size_t count, used = 0;
+
+    if (!hold->setting->planned || hold->mask == 0 || hold->from > param->step + 1) return;
+    hold->setting->planned = false;
+    hypers = pd_row_hypers(hold->setting->hypers.row, &count);
+    for (size_t h = 0; h < count && used < sizeof what; h++) {
+        if ((hold->mask >> h & 1) == 0) continue;
+        pd_settings_text(&hold->setting->hypers, (int)h, pd_optim_count(param->optim), value, sizeof value);
+        used += (size_t)snprintf(what + used, sizeof what - used, "%s%s = %s", used > 0 ? ", " : "", hypers[h].name, value);
+    }
+    pd_say(outbox, PD_SAY_INFO, "job %.100s: step %llu has come, %s holds for %.100s, as %.60s has set", job, (unsigned long long)hold->from, what,
+           hold->setting->pattern, hold->setting->by);
+}
+
+void pd_holds_settle(pd_effects *outbox, const char *job, pd_param *param)
+{
+    uint64_t later = 0;
+    uint32_t kept = 0;
+
+    for (uint32_t i = param->n_holds; i-- > 0;) {
+        pd_hold *hold = &param->holds[i];
+        if (hold->from > param->step + 1) continue;
+        say_begun(outbox, job, param, hold);
+        hold->mask &= ~later;
+        later |= hold->mask;
+        hold->mask &= ~hold->setting->withdrawn;        /* as if it had never been set */
+    }
+    for (uint32_t i = 0; i < param->n_holds; i++) {
+        if (param->holds[i].mask != 0) param->holds[kept++] = param->holds[i];
+        else pd_setting_drop(param->holds[i].setting);
+    }
+    param->n_holds = kept;
+}
+
+void pd_holds_clear(pd_param *param)
+{
+    for (uint32_t i = 0; i < param->n_holds; i++) pd_setting_drop(param->holds[i].setting);
+    free(param->holds);
+    param->holds = NULL;
+    param->n_holds = param->holds_room = 0;
+}
+
+uint64_t pd_holds_mask(const pd_param *param)
+{
+    uint64_t mask = 0;
+
+    for (uint32_t i = 0; i < param->n_holds; i++) mask |= param->holds[i].mask & ~param->holds[i].setting->withdrawn;
+    return mask;
+}
+
+/* ---- what holds in the next step ---- */
+
+/* Settled: no two that are in force are about the same hyperparameter, and none withdraws one. */
+uint64_t pd_settings_next(const pd_param *param, double *value)
+{
+    uint64_t mask = 0;
+
+    for (uint32_t i = 0; i < param->n_holds && param->holds[i].from <= param->step + 1; i++) {
+        double own[PD_MAX_HYPERS];
+        pd_hypers_at(&param->holds[i].setting->hypers, pd_optim_count(param->optim), own);
+        for (int h = 0; h < PD_MAX_HYPERS; h++)
+            if ((param->holds[i].mask >> h & 1) != 0) value[h] = own[h];
+        mask |= param->holds[i].mask;
+    }
+    return mask;
+}
+
+static void say_overruled(pd_effects *outbox, const char *job, const pd_param *param, uint64_t pushed)
+{
+    size_t count;
+    const pd_hyper *hypers = pd_row_hypers(param->rule->hypers.row, &count);
+
+    for (uint32_t i = 0; i < param->n_holds && param->holds[i].from <= param->step + 1; i++) {
+        pd_setting *setting = param->holds[i].setting;
+        uint64_t both = param->holds[i].mask & pushed;
+        if (both == 0 || setting->overruled) continue;
+        setting->overruled = true;
+        pd_say(outbox, PD_SAY_INFO, "job %.100s: workers send %s for %.100s with step %llu; what %.60s has set goes before it", job,
+               hypers[__builtin_ctzll(both)].name, param->name, (unsigned long long)param->step + 1, setting->by);
+    }
+}
+
+uint64_t pd_settings_begin(pd_effects *outbox, const char *job, const pd_param *param, double *value)
+{
+    uint64_t pushed = param->pushed != NULL ? param->pushed->mask : 0, set;
+
+    if (pushed != 0) memcpy(value, param->pushed->hypers.value, sizeof param->pushed->hypers.value);
+    set = pd_settings_next(param, value);
+    if ((set & pushed) != 0) say_overruled(outbox, job, param, pushed);
+    return pushed | set;
+}
+
+/* ---- text ---- */
+
+char *pd_settings_text(const pd_hypers *hypers, int index, int64_t count, char *text, size_t size)
+{
+    pd_hypers now = { .row = hypers->row };
+    char number[64];
+    const char *value;
+
+    pd_hypers_at(hypers, count, now.value);
+    value = pd_hypers_text(&now, index, number, sizeof number);
+    if ((hypers->scheduled >> index & 1) == 0) snprintf(text, size, "%s", value);
+    else snprintf(text, size, "%s (%.100s)", value, pd_hypers_text(hypers, index, NULL, 0));
+    return text;
+}
