@@ -5,15 +5,10 @@
 /* Elements of a block of a matrix that, with what is made of it, stays in a second-level cache. */
 enum { MOST_GATHERED = 32768 };
 
-/* The block's elements lie together, in its own order: it spans every dimension behind the first in which it has more than one. */
+/* The block's elements lie together, in its own order. */
 static bool lies_dense(const pd_shape *shape, const pd_block *block)
 {
-    int d = 0;
-
-    while (d < shape->rank && block->size[d] == 1) d++;
-    for (d++; d < shape->rank; d++)
-        if (block->size[d] != shape->dim[d]) return false;
-    return true;
+    return pd_block_run_length(shape, block) == pd_block_elements(block, shape->rank);
 }
 
 /* Small blocks of a matrix are gathered, too: their rows often lie a power of 2 apart and push each other out of the first-level cache, and
@@ -38,15 +33,6 @@ int64_t pd_block_contract_scratch(const pd_shape *shape, const pd_block *block)
     return (shape->rank < 2 ? 0 : shape->rank == 2 && is_used_in_place(shape, block) ? 1 : 2) * padded(pd_block_elements(block, shape->rank));
 }
 
-/* Where a block's first element is. */
-static int64_t offset_of(const pd_shape *shape, const pd_block *block)
-{
-    int64_t offset = 0;
-
-    for (int d = 0; d < shape->rank; d++) offset = offset * shape->dim[d] + block->start[d];
-    return offset;
-}
-
 pd_block_view pd_block_look(const float *whole, const pd_shape *shape, const pd_block *block, float *scratch)
 {
     pd_block_view view = { .rank = shape->rank };
@@ -54,7 +40,7 @@ pd_block_view pd_block_look(const float *whole, const pd_shape *shape, const pd_
     assert(shape->rank >= 1);
     for (int d = 0; d < view.rank; d++) view.size[d] = block->size[d];
     if (is_used_in_place(shape, block)) {
-        view.at = (float *)whole + offset_of(shape, block);
+        view.at = (float *)whole + pd_block_run_start(shape, block, 0);
         if (view.rank == 2) view.stride = shape->dim[1];
     } else {
         pd_block_gather(scratch, whole, shape, block);
@@ -131,7 +117,7 @@ double pd_block_contract(float *whole, const pd_shape *shape, const pd_block *bl
     pd_block_view out = *view;
     double sum;
 
-    out.at = in_place ? whole + offset_of(shape, block) : scratch + (view->rank - 1) % 2 * padded(n);
+    out.at = in_place ? whole + pd_block_run_start(shape, block, 0) : scratch + (view->rank - 1) % 2 * padded(n);
     if (view->rank == 1) pd_gemv(out.at, 0, 1, pd_mat_dense(P[0], n, n), PD_TRANSPOSED, view->at);
     else if (view->rank == 2) contract_matrix((pd_mat){ out.at, view->size[0], view->size[1], view->stride }, view, P, scratch);
     else contract_in_turns(out.at, view, P, scratch);

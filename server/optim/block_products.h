@@ -29,7 +29,7 @@ pd_block_view pd_block_look(const float *whole, const pd_shape *shape, const pd_
 void pd_block_gram(pd_mat S, float beta, float alpha, const pd_block_view *view, int dim);
 
 /* Multiplies the block by P[d], row-major (size[d], size[d]), along each dimension d: out[.., b, ..] = sum over a of in[.., a, ..] P[d][a, b].
- * The result goes to the same block of `whole`, a tensor of the same shape. Gives the sum of what `measure` says of it while it is at hand. */
+ * The result goes to the same block of `whole`, a tensor of the same shape; with two dimensions or more that may be what the view looks at. Gives the sum of what `measure` says of it while it is at hand. */
 double pd_block_contract(float *whole, const pd_shape *shape, const pd_block *block, const pd_block_view *view, float *const *P, float *scratch,
                          double (*measure)(const float *x, int64_t n));
 

@@ -55,19 +55,30 @@ PD_CLONES static void accumulate(float *restrict V, const float *restrict G, int
 
 void pd_graft_accumulate(float *V, const float *G, int64_t n, const pd_graft *f)
 {
-    if (f->kind == PD_GRAFT_DIAGONAL) accumulate(V, G, n, f);
+    if (f->kind == PD_GRAFT_DIAGONAL || f->kind == PD_GRAFT_CORRECTED) accumulate(V, G, n, f);
 }
 
-PD_CLONES static void diagonal(float *restrict D, const float *restrict G, const float *restrict V, int64_t n, const pd_graft *f)
+/* `kind` is a constant where it is called. */
+PD_INLINE void directions(float *D, const float *G, const float *V, int64_t n, const pd_graft *f, pd_graft_kind kind)
 {
     const pd_graft own = *f;
 
-    for (int64_t i = 0; i < n; i++) D[i] = pd_graft_direction(PD_GRAFT_DIAGONAL, &own, G[i], V[i]);
+#pragma GCC ivdep                                       /* D may be G itself, never a shifted part of it */
+    for (int64_t i = 0; i < n; i++) D[i] = pd_graft_direction(kind, &own, G[i], kind == PD_GRAFT_SIGN ? 0 : V[i]);
 }
 
-PD_CLONES static void sign(float *restrict D, const float *restrict G, int64_t n)
+PD_CLONES static void sign(float *D, const float *G, int64_t n, const pd_graft *f) { directions(D, G, NULL, n, f, PD_GRAFT_SIGN); }
+PD_CLONES static void diagonal(float *D, const float *G, const float *V, int64_t n, const pd_graft *f) { directions(D, G, V, n, f, PD_GRAFT_DIAGONAL); }
+PD_CLONES static void corrected(float *D, const float *G, const float *V, int64_t n, const pd_graft *f) { directions(D, G, V, n, f, PD_GRAFT_CORRECTED); }
+
+void pd_graft_directions(float *D, const float *G, const float *V, int64_t n, const pd_graft *f)
 {
-    for (int64_t i = 0; i < n; i++) D[i] = pd_graft_direction(PD_GRAFT_SIGN, NULL, G[i], 0);
+    switch (f->kind) {
+    case PD_GRAFT_PLAIN:     memmove(D, G, (size_t)n * sizeof *D); break;
+    case PD_GRAFT_SIGN:      sign(D, G, n, f); break;
+    case PD_GRAFT_DIAGONAL:  diagonal(D, G, V, n, f); break;
+    case PD_GRAFT_CORRECTED: corrected(D, G, V, n, f); break;
+    }
 }
 
 double pd_graft_squares(const float *G, const float *V, int64_t n, const pd_graft *f)
@@ -78,8 +89,7 @@ double pd_graft_squares(const float *G, const float *V, int64_t n, const pd_graf
     if (f->kind == PD_GRAFT_PLAIN) return squares(G, n);
     for (int64_t i = 0; i < n; i += TILE) {
         int64_t some = n - i < TILE ? n - i : TILE;
-        if (f->kind == PD_GRAFT_SIGN) sign(D, G + i, some);
-        else diagonal(D, G + i, V + i, some, f);
+        pd_graft_directions(D, G + i, V == NULL ? NULL : V + i, some, f);
         sum += squares(D, some);
     }
     return sum;

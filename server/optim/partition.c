@@ -45,18 +45,31 @@ int64_t pd_block_elements(const pd_block *block, int rank)
 
 /* ---- runs ---- */
 
+/* The dimension along which a run lies: behind it the block spans every one. */
+static int run_dim(const pd_shape *shape, const pd_block *block)
+{
+    int d = shape->rank - 1;
+
+    while (d > 0 && block->size[d] == shape->dim[d]) d--;
+    return d;
+}
+
 int64_t pd_block_run_length(const pd_shape *shape, const pd_block *block)
 {
-    return shape->rank > 0 ? block->size[shape->rank - 1] : 1;
+    int64_t n = 1;
+
+    for (int d = shape->rank - 1; d >= 0 && d >= run_dim(shape, block); d--) n *= block->size[d];
+    return n;
 }
 
 int64_t pd_block_run_start(const pd_shape *shape, const pd_block *block, int64_t run)
 {
     int64_t start = 0, stride = 1;
+    int along = run_dim(shape, block);
 
     for (int d = shape->rank - 1; d >= 0; d--) {
         int64_t within = 0;
-        if (d < shape->rank - 1) {
+        if (d < along) {
             within = run % block->size[d];
             run /= block->size[d];
         }

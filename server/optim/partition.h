@@ -11,10 +11,10 @@ int64_t pd_partition_count(const pd_shape *shape, int64_t block_size);
 pd_block pd_partition_block(const pd_shape *shape, int64_t block_size, int64_t index);
 
 int64_t pd_block_elements(const pd_block *block, int rank);
-/* A block as runs of elements that lie together in the whole tensor, one for each place in all but the last dimension: where the run-th begins,
- * and how long each is. */
-int64_t pd_block_run_start(const pd_shape *shape, const pd_block *block, int64_t run);
+/* A block's elements lie in runs, one behind the other in the block's own order: how long each is, and where the run-th begins in the whole tensor. A block
+ * whose elements all lie together is one run. The block has elements. */
 int64_t pd_block_run_length(const pd_shape *shape, const pd_block *block);
+int64_t pd_block_run_start(const pd_shape *shape, const pd_block *block, int64_t run);
 /* Copies a block between the whole tensor, row-major of `shape`, and a dense buffer of the block's own shape. */
 void pd_block_gather(float *dense, const float *whole, const pd_shape *shape, const pd_block *block);
 void pd_block_scatter(float *whole, const float *dense, const pd_shape *shape, const pd_block *block);

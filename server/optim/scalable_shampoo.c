@@ -100,8 +100,8 @@ static int shampoo_task(pd_task_view *task)
 {
     const double *h = task->hyper;
     int64_t side = pd_statistics_side(task->plan, task->spec->block);
-    pd_root_want want = { .method = (pd_root_method)h[ROOT_METHOD], .p = pd_shampoo_root_order(task->plan, h), .epsilon = h[MATRIX_EPSILON],
-                          .padded_side = h[PADDING_COUPLING] != 0 ? (int64_t)task->fact[0] : 0, .padding = pd_shampoo_quantizes_statistics(h) ? 0 : 1,
+    pd_root_want want = { .method = (pd_root_method)h[ROOT_METHOD], .p = pd_scalable_root_order(task->plan, h), .epsilon = h[MATRIX_EPSILON],
+                          .padded_side = h[PADDING_COUPLING] != 0 ? (int64_t)task->fact[0] : 0, .padding = pd_scalable_quantizes_statistics(h) ? 0 : 1,
                           .most_error = h[FAILURE_THRESHOLD], .retries = (int)h[ROOT_RETRIES] };
     pd_root_report report = { 0 };
     pd_mat Q = { 0 };
@@ -122,12 +122,12 @@ static int shampoo_task(pd_task_view *task)
 static void shampoo_note(const pd_task_view *task, float *const *slot)
 {
     const double *h = task->hyper;
-    shampoo_layout slots = pd_shampoo_layout(task->plan, h);
+    scalable_layout slots = pd_scalable_layout(task->plan, h);
     int64_t k = task->spec->block, side = pd_statistics_side(task->plan, k);
-    float *X = slot[pd_shampoo_slot(&slots, k, PRECONDITIONER)];
+    float *X = slot[pd_scalable_slot(&slots, k, PRECONDITIONER)];
 
     if (task->error > 0 && (float)task->error != (float)h[FAILURE_THRESHOLD]) slot[slots.errors][k] = (float)task->error;
-    if (h[NAN_ROOTS_LEAK] == 0 || !isnan(task->error) || pd_shampoo_quantizes_statistics(h)) return;
+    if (h[NAN_ROOTS_LEAK] == 0 || !isnan(task->error) || pd_scalable_quantizes_statistics(h)) return;
     for (int64_t i = 0; i < side * side; i++) X[i] = NAN;
 }
 
@@ -146,12 +146,12 @@ static void update_statistics(const pd_unit *unit, const pd_block_view *view, fl
 {
     const double *h = unit->hyper;
     const float w1 = (float)h[BETA2], w2 = h[BETA2] == 1 ? 1.0f : (float)(1 - h[BETA2]);
-    shampoo_layout slots = pd_shampoo_layout(unit->plan, h);
+    scalable_layout slots = pd_scalable_layout(unit->plan, h);
 
     for (int d = 0; d < view->rank; d++) {
         int64_t side = view->size[d];
-        float *S = unit->slot[pd_shampoo_slot(&slots, unit->index * view->rank + d, STATISTIC)];
-        if (pd_shampoo_quantizes_statistics(h)) {
+        float *S = unit->slot[pd_scalable_slot(&slots, unit->index * view->rank + d, STATISTIC)];
+        if (pd_scalable_quantizes_statistics(h)) {
             pd_mat term = pd_mat_dense(scratch, side, side);
             pd_block_gram(term, 0, 1, view, d);
             pd_mirror(term);
@@ -179,15 +179,15 @@ static void block_direction(const pd_unit *unit)
 {
     const pd_plan *plan = unit->plan;
     const double *h = unit->hyper;
-    shampoo_layout slots = pd_shampoo_layout(plan, h);
+    scalable_layout slots = pd_scalable_layout(plan, h);
     pd_block_view view = pd_block_look(unit->gradient, &plan->shape, unit->block, unit->scratch);
     float *scratch = unit->scratch + pd_block_view_scratch(&plan->shape, unit->block);
     float *X[PD_MAX_RANK];
 
     if (every(h[STATISTICS_INTERVAL], unit->count) && !shampoo_due(plan, h, unit->count)) update_statistics(unit, &view, scratch);
-    for (int d = 0; d < view.rank; d++) X[d] = unit->slot[pd_shampoo_slot(&slots, unit->index * view.rank + d, PRECONDITIONER)];
+    for (int d = 0; d < view.rank; d++) X[d] = unit->slot[pd_scalable_slot(&slots, unit->index * view.rank + d, PRECONDITIONER)];
     unit->partial[OF_DIRECTION] = pd_block_contract(unit->slot[slots.direction], &plan->shape, unit->block, &view, X, scratch, pd_squares);
-    if (!pd_shampoo_graft_has_diagonal(h)) unit->partial[OF_GRAFT] = pd_block_view_sum(&view, h[GRAFT_TYPE] == GRAFT_SGD ? pd_squares : pd_sign_squares);
+    if (!pd_scalable_graft_has_diagonal(h)) unit->partial[OF_GRAFT] = pd_block_view_sum(&view, h[GRAFT_TYPE] == GRAFT_SGD ? pd_squares : pd_sign_squares);
 }
 
 static bool no_blocks(const pd_plan *plan, const double *h, int64_t count)
@@ -234,7 +234,7 @@ static float clip_of(const pd_unit *unit)
 
 static float *diagonal_of(const pd_unit *unit)
 {
-    shampoo_layout slots = pd_shampoo_layout(unit->plan, unit->hyper);
+    scalable_layout slots = pd_scalable_layout(unit->plan, unit->hyper);
     return slots.diagonal_statistics < 0 ? NULL : unit->slot[slots.diagonal_statistics] + unit->first;
 }
 
@@ -251,7 +251,7 @@ static void graft(const pd_unit *unit)
 static bool no_graft(const pd_plan *plan, const double *h, int64_t count)
 {
     (void)count;
-    return plan->n_blocks > 0 && !pd_shampoo_graft_has_diagonal(h);
+    return plan->n_blocks > 0 && !pd_scalable_graft_has_diagonal(h);
 }
 
 static void clipped_norm(const pd_unit *unit)
@@ -280,10 +280,10 @@ static double graft_squares(const pd_unit *unit)
 static void move(const pd_unit *unit)
 {
     const double *h = unit->hyper;
-    shampoo_layout slots = pd_shampoo_layout(unit->plan, h);
+    scalable_layout slots = pd_scalable_layout(unit->plan, h);
     bool own = unit->plan->n_blocks > 0;
     double squares = graft_squares(unit);
-    shampoo_move m = {
+    scalable_move m = {
         .graft = graft_of(unit), .own_direction = own, .n = unit->n, .nesterov = h[NESTEROV] != 0, .decays = h[WEIGHT_DECAY] != 0,
         .after = unit->after + unit->first, .before = unit->before + unit->first, .gradient = unit->gradient + unit->first, .diagonal = diagonal_of(unit),
         .direction = own ? unit->slot[slots.direction] + unit->first : NULL, .momentum = unit->slot[slots.momentum] + unit->first,
@@ -294,7 +294,7 @@ static void move(const pd_unit *unit)
     };
 
     if (graft_is_clipped(h)) m.graft.clip = clip_of(unit);
-    pd_shampoo_move(&m);
+    pd_scalable_move(&m);
 }
 
 const pd_row pd_scalable_shampoo = {
@@ -303,8 +303,8 @@ const pd_row pd_scalable_shampoo = {
     .hypers = shampoo_hypers,
     .facts  = shampoo_facts,
     .check  = shampoo_check,
-    .survey = pd_shampoo_survey,
-    .plan   = pd_shampoo_plan,
+    .survey = pd_scalable_survey,
+    .plan   = pd_scalable_plan,
     .phases = {
         [PHASE_STATISTICS]   = { .name = "statistics", .kind = PD_BLOCKS, .run = block_statistics, .skip = no_statistics_for_roots },
         [PHASE_NORM]         = { .name = "gradient norm", .kind = PD_RANGES, .run = gradient_norm, .fold = { PD_FOLD_SUM }, .skip = no_gradient_norm },

@@ -1,5 +1,5 @@
-/* scalable_shampoo.h - inside of the optimizer scalable_shampoo: shared by its files (scalable_shampoo.c: the row; shampoo_plan.c;
- * shampoo_move.c), and by its test. */
+/* scalable_shampoo.h - inside of the optimizer scalable_shampoo: shared by its files (scalable_shampoo.c: the row; scalable_shampoo_plan.c;
+ * scalable_shampoo_move.c), and by its test. */
 #ifndef PD_SCALABLE_SHAMPOO_H
 #define PD_SCALABLE_SHAMPOO_H
 
@@ -15,29 +15,29 @@ enum {
 enum { GRAFT_SGD, GRAFT_ADAGRAD, GRAFT_RMSPROP, GRAFT_RMSPROP_NORMALIZED, GRAFT_SQRT_N, GRAFT_ADAGRAD_NORMALIZED };
 enum { SCOPE_ALL, SCOPE_MOMENTUM };
 
-/* ---- shampoo_plan.c; `h`: values by hyperparameter ---- */
+/* ---- scalable_shampoo_plan.c; `h`: values by hyperparameter ---- */
 
 /* Indices of the slots; -1 of those that a parameter does not have. */
-typedef struct shampoo_layout {
+typedef struct scalable_layout {
     int momentum, diagonal_momentum, diagonal_statistics;
     int direction, errors, statistics;      /* preconditioned parameters alone; `statistics`: the first one's slots, `each` for every one */
     int each;
-} shampoo_layout;
+} scalable_layout;
 enum { STATISTIC, PRECONDITIONER, BASIS };  /* what a statistic's slots are */
 
-shampoo_layout pd_shampoo_layout(const pd_plan *plan, const double *h);
-int  pd_shampoo_slot(const shampoo_layout *slots, int64_t statistic, int which);
-bool pd_shampoo_quantizes_statistics(const double *h);
-bool pd_shampoo_graft_has_diagonal(const double *h);
-int  pd_shampoo_root_order(const pd_plan *plan, const double *h);
+scalable_layout pd_scalable_layout(const pd_plan *plan, const double *h);
+int  pd_scalable_slot(const scalable_layout *slots, int64_t statistic, int which);
+bool pd_scalable_quantizes_statistics(const double *h);
+bool pd_scalable_graft_has_diagonal(const double *h);
+int  pd_scalable_root_order(const pd_plan *plan, const double *h);
 /* The row's survey (one fact: the largest side of a block) and plan. */
-void pd_shampoo_survey(const pd_declaration *declaration, double *fact);
-int  pd_shampoo_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);
+void pd_scalable_survey(const pd_declaration *declaration, double *fact);
+int  pd_scalable_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);
 
-/* ---- shampoo_move.c ---- */
+/* ---- scalable_shampoo_move.c ---- */
 
 /* The last pass of a step over n elements: from gradient and direction by both momenta to the weights. */
-typedef struct shampoo_move {
+typedef struct scalable_move {
     pd_graft     graft;
     bool         own_direction;     /* else the direction is the graft's, and `direction` is NULL */
     bool         nesterov, decays;
@@ -51,8 +51,8 @@ typedef struct shampoo_move {
     float        beta1, gain, weight_decay;
     float        run;               /* 1: the preconditioned direction is used, 0: the graft's */
     float        rate;              /* minus the learning rate */
-} shampoo_move;
+} scalable_move;
 
-void pd_shampoo_move(const shampoo_move *m);
+void pd_scalable_move(const scalable_move *m);
 
 #endif

@@ -64,19 +64,19 @@ int64_t pd_statistics_side(const pd_plan *plan, int64_t number)
     return plan->blocks[number / plan->shape.rank].size[number % plan->shape.rank];
 }
 
-int pd_shape_check_blocks(const pd_shape *shape, int64_t block_size, pd_error *err)
+int pd_shape_check_blocks(const pd_shape *shape, int64_t block_size, const char *hyper, pd_error *err)
 {
     int64_t side = pd_shape_largest_side(shape, block_size), bytes;
     pd_block first = pd_partition_block(shape, block_size, 0);
     char text[192];
 
     if (pd_partition_count(shape, block_size) > PD_MAX_BLOCKS)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "shape %s would be cut into more than %d blocks; use a larger block_size than %lld",
-                       pd_shape_text(shape, text, sizeof text), PD_MAX_BLOCKS, (long long)block_size);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "shape %s would be cut into more than %d blocks; use a larger %s than %lld",
+                       pd_shape_text(shape, text, sizeof text), PD_MAX_BLOCKS, hyper, (long long)block_size);
     if (side > INT_MAX || __builtin_mul_overflow(side * side, (int64_t)8, &bytes))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "a matrix of side %lld is not possible; use a smaller block_size", (long long)side);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a matrix of side %lld is not possible; use a smaller %s", (long long)side, hyper);
     if (pd_block_elements(&first, shape->rank) > INT_MAX)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "a block of %lld elements is not possible, at most %d are; use a smaller block_size",
-                       (long long)pd_block_elements(&first, shape->rank), INT_MAX);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a block of %lld elements is not possible, at most %d are; use a smaller %s",
+                       (long long)pd_block_elements(&first, shape->rank), INT_MAX, hyper);
     return PD_OK;
 }

@@ -25,7 +25,7 @@ int64_t pd_statistics_count(const pd_plan *plan);
 int64_t pd_statistics_side(const pd_plan *plan, int64_t number);
 
 /* Are there not too many blocks of `shape`, and are they such that matrices of each side, and products with them, can be addressed? Wants a shape
- * with elements. PD_INVALID_ARGUMENT: no; the text says what is too large. */
-int pd_shape_check_blocks(const pd_shape *shape, int64_t block_size, pd_error *err);
+ * with elements. PD_INVALID_ARGUMENT: no; the text says what is too large, and names `hyper`, which sets the block size. */
+int pd_shape_check_blocks(const pd_shape *shape, int64_t block_size, const char *hyper, pd_error *err);
 
 #endif

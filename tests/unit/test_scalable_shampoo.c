@@ -14,7 +14,7 @@
 #include "oom.h"
 #include "optim.h"
 #include "partition.h"
-#include "shampoo.h"
+#include "shampoos.h"
 #include "shapes.h"
 
 /* ---- a run of a few steps on one or two parameters ---- */
@@ -81,7 +81,7 @@ static void run_end(run *r)
 
 static run run_of(const pd_shape *shape, const char *hypers, int steps)
 {
-    return (run){ .param = { { .name = "w", .shape = *shape, .hypers = shampoo_hypers(hypers) } }, .n = 1, .steps = steps, .seed = 9 };
+    return (run){ .param = { { .name = "w", .shape = *shape, .hypers = shampoo_hypers("scalable_shampoo", hypers) } }, .n = 1, .steps = steps, .seed = 9 };
 }
 
 /* Weights of both runs: of the same shape. */
@@ -297,7 +297,7 @@ static void state_takes_the_memory_that_the_formula_says(void **state)
             pd_plan plan;
             double ratio;
             snprintf(hypers, sizeof hypers, "block_size=128 best_effort_memory_usage_reduction=%s graft_type=%s", kind & 1 ? "yes" : "no", kind & 2 ? "RMSPROP" : "SGD");
-            param.hypers = shampoo_hypers(hypers);
+            param.hypers = shampoo_hypers("scalable_shampoo", hypers);
             if (pd_plan_make(&plan, &param, (double[PD_MAX_FACTS]){ 128 }, &err) != PD_OK) fail_msg("%s", err.text);
             ratio = (double)pd_plan_state_bytes(&plan) / formula(&shapes[s], 128, kind & 1, kind & 2);
             assert_true(ratio > 0.98 && ratio <= 1.02);
@@ -479,7 +479,7 @@ static void every_block_has_the_scratch_memory_that_it_takes(void **state)
     (void)state;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-            pd_declaration param = { .name = "w", .shape = shapes[s], .hypers = shampoo_hypers(kinds[k]) };
+            pd_declaration param = { .name = "w", .shape = shapes[s], .hypers = shampoo_hypers("scalable_shampoo", kinds[k]) };
             pd_plan plan;
             assert_int_equal(pd_plan_make(&plan, &param, (double[PD_MAX_FACTS]){ 200 }, NULL), PD_OK);
             assert_true(plan.n_blocks > 0);
@@ -491,7 +491,7 @@ static void every_block_has_the_scratch_memory_that_it_takes(void **state)
 
 static void out_of_memory_is_told_and_leaves_nothing(void **state)
 {
-    pd_declaration param = { .name = "w", .shape = { 2, { 9, 6 } }, .hypers = shampoo_hypers("block_size=4 graft_type=RMSPROP best_effort_memory_usage_reduction=yes") };
+    pd_declaration param = { .name = "w", .shape = { 2, { 9, 6 } }, .hypers = shampoo_hypers("scalable_shampoo", "block_size=4 graft_type=RMSPROP best_effort_memory_usage_reduction=yes") };
     int64_t n;
 
     (void)state;
@@ -561,7 +561,7 @@ static void values_out_of_range_are_refused_by_name(void **state)
 
 static void a_matrix_too_large_to_address_is_refused_at_declaration(void **state)
 {
-    pd_declaration param = { .name = "emb", .shape = { 2, { (int64_t)1 << 30, 2 } }, .hypers = shampoo_hypers("block_size=0 skip_preconditioning_dim_size_gt=2147483647") };
+    pd_declaration param = { .name = "emb", .shape = { 2, { (int64_t)1 << 30, 2 } }, .hypers = shampoo_hypers("scalable_shampoo", "block_size=0 skip_preconditioning_dim_size_gt=2147483647") };
     pd_plan plan;
     pd_error err;
 

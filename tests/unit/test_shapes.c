@@ -117,12 +117,12 @@ static void matrices_that_cannot_be_addressed_are_refused_with_their_size(void *
     pd_error err;
 
     (void)state;
-    assert_int_equal(pd_shape_check_blocks(&wide, 0, &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_shape_check_blocks(&wide, 0, "block_size", &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "2147483648"));
-    assert_int_equal(pd_shape_check_blocks(&wide, 8192, &err), PD_OK);
-    assert_int_equal(pd_shape_check_blocks(&deep, 0, &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_shape_check_blocks(&wide, 8192, "block_size", &err), PD_OK);
+    assert_int_equal(pd_shape_check_blocks(&deep, 0, "block_size", &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "137438953472"));
-    assert_int_equal(pd_shape_check_blocks(&deep, 128, &err), PD_OK);
+    assert_int_equal(pd_shape_check_blocks(&deep, 128, "block_size", &err), PD_OK);
 }
 
 static void a_limit_is_exceeded_by_what_is_above_it(void **state)
@@ -139,9 +139,9 @@ static void a_cut_into_too_many_blocks_is_refused(void **state)
     pd_error err = { 0 };
 
     (void)state;
-    assert_int_equal(pd_shape_check_blocks(&most, 8, &err), PD_OK);
-    assert_int_equal(pd_shape_check_blocks(&more, 8, &err), PD_INVALID_ARGUMENT);
-    assert_int_equal(pd_shape_check_blocks(&huge, 1, &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_shape_check_blocks(&most, 8, "block_size", &err), PD_OK);
+    assert_int_equal(pd_shape_check_blocks(&more, 8, "block_size", &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_shape_check_blocks(&huge, 1, "block_size", &err), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "more than 262144 blocks"));
 }
 

@@ -1,4 +1,4 @@
-#include "shampoo.h"
+#include "shampoos.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,13 +24,13 @@ void shampoo_fill(float *at, int64_t n, float size)
     for (int64_t i = 0; i < n; i++) at[i] = size * ((float)draw() / 1073741824.0f - 1);
 }
 
-pd_hypers shampoo_hypers(const char *list)
+pd_hypers shampoo_hypers(const char *row, const char *list)
 {
     pd_hypers hypers;
     char text[512], *rest = text, *word;
     pd_error err;
 
-    pd_hypers_init(&hypers, pd_optim_find("scalable_shampoo"));
+    pd_hypers_init(&hypers, pd_optim_find(row));
     snprintf(text, sizeof text, "%s", list);
     while ((word = strsep(&rest, " ")) != NULL) {
         char *value = strchr(word, '=');

@@ -11,7 +11,7 @@
 
 #include "root.h"
 #include "scalable_shampoo.h"
-#include "shampoo.h"
+#include "shampoos.h"
 #include "shapes.h"
 
 enum { MOST = 600, MOST_STATISTICS = 96, MOST_SIDE = 16, STEPS = 7 };

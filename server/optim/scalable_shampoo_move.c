@@ -2,7 +2,7 @@
 #include "scalable_shampoo.h"
 
 /* `kind`, `own`, `nesterov` and `decays` are constants where it is called, so the loop has no branches. */
-PD_INLINE void pass(const shampoo_move *m, pd_graft_kind kind, bool own, bool nesterov, bool decays)
+PD_INLINE void pass(const scalable_move *m, pd_graft_kind kind, bool own, bool nesterov, bool decays)
 {
     const pd_graft f = m->graft;
     const float length = m->length, beta1 = m->beta1, gain = m->gain, decay = m->weight_decay, run = m->run, stay = 1.0f - m->run, rate = m->rate;
@@ -30,7 +30,7 @@ PD_INLINE void pass(const shampoo_move *m, pd_graft_kind kind, bool own, bool ne
 }
 
 #define PASS(name, kind, own, nesterov, decays) \
-    PD_CLONES static void name(const shampoo_move *m) { pass(m, kind, own, nesterov, decays); }
+    PD_CLONES static void name(const scalable_move *m) { pass(m, kind, own, nesterov, decays); }
 #define PASSES(name, kind, own)                     \
     PASS(name##_plain, kind, own, false, false)     \
     PASS(name##_decay, kind, own, false, true)      \
@@ -45,9 +45,9 @@ PASSES(own_sign, PD_GRAFT_SIGN, true)
 PASSES(graft_diagonal, PD_GRAFT_DIAGONAL, false)
 PASSES(own_diagonal, PD_GRAFT_DIAGONAL, true)
 
-void pd_shampoo_move(const shampoo_move *m)
+void pd_scalable_move(const scalable_move *m)
 {
-    static void (*const passes[3][2][2][2])(const shampoo_move *m) = {
+    static void (*const passes[3][2][2][2])(const scalable_move *m) = {
         [PD_GRAFT_PLAIN]    = { PASSES_OF(graft_plain), PASSES_OF(own_plain) },
         [PD_GRAFT_SIGN]     = { PASSES_OF(graft_sign), PASSES_OF(own_sign) },
         [PD_GRAFT_DIAGONAL] = { PASSES_OF(graft_diagonal), PASSES_OF(own_diagonal) },

@@ -1,4 +1,4 @@
-/* shampoo_plan.c - which slots, blocks and tasks a parameter of scalable_shampoo has. */
+/* scalable_shampoo_plan.c - which slots, blocks and tasks a parameter of scalable_shampoo has. */
 #include <math.h>
 
 #include "block_products.h"
@@ -8,12 +8,12 @@
 
 /* ---- what a parameter's values mean ---- */
 
-bool pd_shampoo_quantizes_statistics(const double *h)
+bool pd_scalable_quantizes_statistics(const double *h)
 {
     return h[MEMORY_REDUCTION] != 0 && h[REDUCTION_SCOPE] == SCOPE_ALL && h[SHARDED] == 0;
 }
 
-bool pd_shampoo_graft_has_diagonal(const double *h)
+bool pd_scalable_graft_has_diagonal(const double *h)
 {
     return h[GRAFT_TYPE] != GRAFT_SGD && h[GRAFT_TYPE] != GRAFT_SQRT_N;
 }
@@ -28,14 +28,14 @@ static bool is_preconditioned(const pd_shape *shape, const double *h)
     return shape->rank > 0 && !pd_shape_exceeds(shape, (int64_t)h[SKIP_SIZE]);
 }
 
-int pd_shampoo_root_order(const pd_plan *plan, const double *h)
+int pd_scalable_root_order(const pd_plan *plan, const double *h)
 {
     return h[EXPONENT_OVERRIDE] > 0 ? (int)h[EXPONENT_OVERRIDE] : 2 * plan->shape.rank;
 }
 
 /* ---- the largest block of a parameter ---- */
 
-void pd_shampoo_survey(const pd_declaration *declaration, double *fact)
+void pd_scalable_survey(const pd_declaration *declaration, double *fact)
 {
     const double *h = declaration->hypers.value;
     int64_t elements = 0;
@@ -49,14 +49,14 @@ void pd_shampoo_survey(const pd_declaration *declaration, double *fact)
 
 /* ---- plan ---- */
 
-shampoo_layout pd_shampoo_layout(const pd_plan *plan, const double *h)
+scalable_layout pd_scalable_layout(const pd_plan *plan, const double *h)
 {
-    shampoo_layout slots = { .direction = -1, .errors = -1, .statistics = -1, .each = h[ROOT_METHOD] == PD_ROOT_TRACKED ? 3 : 2 };
+    scalable_layout slots = { .direction = -1, .errors = -1, .statistics = -1, .each = h[ROOT_METHOD] == PD_ROOT_TRACKED ? 3 : 2 };
     int n = 0;
 
     slots.momentum = n++;
     slots.diagonal_momentum = h[GRAFT_TYPE] == GRAFT_SQRT_N ? -1 : n++;
-    slots.diagonal_statistics = pd_shampoo_graft_has_diagonal(h) ? n++ : -1;
+    slots.diagonal_statistics = pd_scalable_graft_has_diagonal(h) ? n++ : -1;
     if (plan->n_blocks == 0) return slots;
     slots.direction = n++;
     slots.errors = n++;
@@ -64,7 +64,7 @@ shampoo_layout pd_shampoo_layout(const pd_plan *plan, const double *h)
     return slots;
 }
 
-int pd_shampoo_slot(const shampoo_layout *slots, int64_t statistic, int which)
+int pd_scalable_slot(const scalable_layout *slots, int64_t statistic, int which)
 {
     return slots->statistics + (int)statistic * slots->each + which;
 }
@@ -79,33 +79,33 @@ static int plan_diagonals(pd_plan *plan, const pd_shape *declared, const double 
     if (h[DIAGONAL_DTYPE] != 0) statistics.storage = PD_STORE_BF16;
     if (pd_plan_slot(plan, &momentum) < 0) return PD_NO_MEMORY;
     if (h[GRAFT_TYPE] != GRAFT_SQRT_N && pd_plan_slot(plan, &diagonal) < 0) return PD_NO_MEMORY;
-    if (pd_shampoo_graft_has_diagonal(h) && pd_plan_slot(plan, &statistics) < 0) return PD_NO_MEMORY;
+    if (pd_scalable_graft_has_diagonal(h) && pd_plan_slot(plan, &statistics) < 0) return PD_NO_MEMORY;
     return PD_OK;
 }
 
-static int plan_statistic(pd_plan *plan, const shampoo_layout *slots, int64_t k, const double *h)
+static int plan_statistic(pd_plan *plan, const scalable_layout *slots, int64_t k, const double *h)
 {
     int64_t side = pd_statistics_side(plan, k);
     pd_slot_spec matrix = { .number = (int)k, .shape = { .rank = 2, .dim = { side, side } }, .identity = true, .block = (int)(k / plan->shape.rank) };
     pd_slot_spec statistic = matrix, preconditioner = matrix, basis = matrix;
     pd_task_spec task = { .block = (int)k, .n_inputs = slots->each - 1, .n_outputs = slots->each - 1 };
 
-    if (pd_shampoo_quantizes_statistics(h)) {
+    if (pd_scalable_quantizes_statistics(h)) {
         statistic.storage = preconditioner.storage = PD_STORE_INT16;
         statistic.diagonal_apart = preconditioner.diagonal_apart = true;
         statistic.blockwise = preconditioner.blockwise = true;
     }
     statistic.name = "statistics";
     statistic.fill = (float)h[MATRIX_EPSILON];
-    statistic.symmetric = !pd_shampoo_quantizes_statistics(h);     /* rounded by columns it is not quite */
+    statistic.symmetric = !pd_scalable_quantizes_statistics(h);     /* rounded by columns it is not quite */
     preconditioner.name = "preconditioners";
     preconditioner.fill = 1;
     basis.name = "eigenbasis";
-    task.input[0] = pd_shampoo_slot(slots, k, STATISTIC);
-    task.output[0] = pd_shampoo_slot(slots, k, PRECONDITIONER);
-    task.input[1] = task.output[1] = pd_shampoo_slot(slots, k, BASIS);
-    task.exponent = pd_shampoo_root_order(plan, h);
-    task.cost = pd_root_flops((pd_root_method)h[ROOT_METHOD], side, pd_shampoo_root_order(plan, h));
+    task.input[0] = pd_scalable_slot(slots, k, STATISTIC);
+    task.output[0] = pd_scalable_slot(slots, k, PRECONDITIONER);
+    task.input[1] = task.output[1] = pd_scalable_slot(slots, k, BASIS);
+    task.exponent = pd_scalable_root_order(plan, h);
+    task.cost = pd_root_flops((pd_root_method)h[ROOT_METHOD], side, pd_scalable_root_order(plan, h));
     if (pd_plan_slot(plan, &statistic) < 0 || pd_plan_slot(plan, &preconditioner) < 0) return PD_NO_MEMORY;
     if (slots->each > 2 && pd_plan_slot(plan, &basis) < 0) return PD_NO_MEMORY;
     return pd_plan_task(plan, &task) < 0 ? PD_NO_MEMORY : PD_OK;
@@ -118,7 +118,7 @@ static int64_t scratch_of(const pd_plan *plan, const pd_block *block, const doub
 {
     int64_t products = pd_block_contract_scratch(&plan->shape, block);
 
-    for (int d = 0; pd_shampoo_quantizes_statistics(h) && d < plan->shape.rank; d++) products = larger(products, block->size[d] * block->size[d]);
+    for (int d = 0; pd_scalable_quantizes_statistics(h) && d < plan->shape.rank; d++) products = larger(products, block->size[d] * block->size[d]);
     return pd_block_view_scratch(&plan->shape, block) + products;
 }
 
@@ -136,13 +136,13 @@ static void plan_work(pd_plan *plan, const double *h)
 static int plan_blocks(pd_plan *plan, const pd_declaration *declaration, pd_error *err)
 {
     const double *h = declaration->hypers.value;
-    shampoo_layout slots;
+    scalable_layout slots;
     int rc;
 
     plan->shape = merged_shape(&declaration->shape, h);
-    if ((rc = pd_shape_check_blocks(&plan->shape, (int64_t)h[BLOCK_SIZE], err)) != PD_OK) return rc;
+    if ((rc = pd_shape_check_blocks(&plan->shape, (int64_t)h[BLOCK_SIZE], "block_size", err)) != PD_OK) return rc;
     if ((rc = pd_plan_blocks(plan, (int64_t)h[BLOCK_SIZE])) != PD_OK) return rc;
-    slots = pd_shampoo_layout(plan, h);
+    slots = pd_scalable_layout(plan, h);
     if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "direction", .number = -1, .shape = declaration->shape, .temporary = true, .in_after = true }) < 0)
         return PD_NO_MEMORY;
     if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "inverse_pth_root_errors", .number = -1, .shape = { .rank = 1, .dim = { pd_statistics_count(plan) } } }) < 0)
@@ -154,7 +154,7 @@ static int plan_blocks(pd_plan *plan, const pd_declaration *declaration, pd_erro
     return PD_OK;
 }
 
-int pd_shampoo_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+int pd_scalable_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
 {
     const double *h = declaration->hypers.value;
     int rc = plan_diagonals(plan, &declaration->shape, h);
