@@ -15,7 +15,8 @@
     X(pd_asgd) \
     X(pd_lamb) \
     X(pd_lion) \
-    X(pd_scalable_shampoo)
+    X(pd_scalable_shampoo) \
+    X(pd_shampoo)
 
 #define DECLARE(row) extern const pd_row row;
 ROWS(DECLARE)

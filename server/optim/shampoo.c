@@ -1,0 +1,187 @@
+/* shampoo - Meta's PyTorch Distributed Shampoo (arXiv:2309.06497), release of July 2024, with beta3 and dampening of the month after:
+ *
+ *     G   <- G + weight_decay W, unless the decay is decoupled
+ *     L_k <- beta2 L_k + (1 - beta2) (block of G contracted with itself over all dimensions but k)      for each block; beta2 = 1: plain sums
+ *     R_k <- (L_k / c2 + epsilon I)^(-exponent_multiplier/r)          every precondition_frequency steps, from start_preconditioning_step on
+ *     F   <- beta1 F + (1 - beta1) G;   D = F / c1                    beta1 = 0: D = G
+ *     P   =  D multiplied by the R of its block along each dimension, times |graft(D)| / (|P| + 1e-16) of the block;   graft(D) before the start
+ *     P   <- P + weight_decay W, where the decay is decoupled
+ *     M   <- momentum M + (1 - dampening) P;   P <- M, or (1 - dampening) P + momentum M with Nesterov
+ *     W   <- W - lr P
+ *
+ * with c1 = 1 - beta1^t, c2 = 1 - beta2^t where biases are corrected. The steps t are counted by the group. Grafts: graft.h, with moments of their
+ * own; shapes, blocks and their order: shapes.h. All state begins at zero, the roots too. What differs from Google's Shampoo is more than names: row
+ * scalable_shampoo. Of upstream's defects none is copied: a 0 inside the list inv_root_override is the default there, as everywhere. */
+#include <math.h>
+
+#include "kernels.h"
+#include "linalg.h"
+#include "root.h"
+#include "shampoo.h"
+#include "shapes.h"
+
+#define LARGEST_COUNT 9007199254740991.0        /* whole numbers are exact in a double up to here */
+#define LARGEST_INT   2147483647
+#define DTYPES        "float32|bfloat16|float16"
+
+#define OVERRIDE(order, list) [ROOT_OVERRIDE + (order)] = { "inv_root_override[" #order "]", PD_INT, 0, -LARGEST_INT, 1 << 20, NULL, \
+    "r of the inverse root of blocks with " #order " dimensions, 0: twice that; a plain number holds for all blocks", true, list }
+
+static const pd_hyper shampoo_hypers[] = {
+    [LR]                  = { "lr", PD_REAL, 0.01, -INFINITY, INFINITY, NULL, "learning rate", true },
+    [BETA1]               = { "betas[0]", PD_REAL, 0.9, -INFINITY, INFINITY, NULL, "decay of the filtered gradient, below 1; 0: gradients are not filtered", true },
+    [BETA2]               = { "betas[1]", PD_REAL, 1, -INFINITY, INFINITY, NULL, "decay of the factor matrices, above 0; exactly 1: plain sums", true },
+    [BETA3]               = { "beta3", PD_REAL, -1, -INFINITY, INFINITY, NULL, "weight of the old filtered gradient in the direction, below 1; -1: betas[0]", true },
+    [EPSILON]             = { "epsilon", PD_REAL, 1e-12, -INFINITY, INFINITY, NULL, "added to the eigenvalues of each factor matrix, above 0", true },
+    [MOMENTUM]            = { "momentum", PD_REAL, 0, -INFINITY, INFINITY, NULL, "momentum of the direction, below 1; 0: none", true },
+    [DAMPENING]           = { "dampening", PD_REAL, 0, -INFINITY, INFINITY, NULL, "dampening of the direction in the momentum, below 1", true },
+    [WEIGHT_DECAY]        = { "weight_decay", PD_REAL, 0, -INFINITY, INFINITY, NULL, "factor of the weights added to the direction, or to the gradient", true },
+    [MAX_DIM]             = { "max_preconditioner_dim", PD_INT, 1024, -LARGEST_INT, LARGEST_INT, NULL, "largest side of a block, and of merged dimensions", false },
+    [FREQUENCY]           = { "precondition_frequency", PD_INT, 1, -LARGEST_COUNT, LARGEST_COUNT, NULL, "steps from one computation of the inverse roots to the next", true },
+    [START_STEP]          = { "start_preconditioning_step", PD_INT, -1, -LARGEST_COUNT, LARGEST_COUNT, NULL, "first step (from 1) with Shampoo's direction, at least precondition_frequency; -1: that", true },
+    OVERRIDE(0, true), OVERRIDE(1, false), OVERRIDE(2, false), OVERRIDE(3, false), OVERRIDE(4, false), OVERRIDE(5, false), OVERRIDE(6, false),
+    OVERRIDE(7, false), OVERRIDE(8, false),
+    [EXPONENT_MULTIPLIER] = { "exponent_multiplier", PD_REAL, 1, -INFINITY, INFINITY, NULL, "the exponent of the inverse roots is -exponent_multiplier / r", true },
+    [NESTEROV]            = { "use_nesterov", PD_FLAG, 0, 0, 1, NULL, "Nesterov momentum; nothing without momentum", true },
+    [BIAS_CORRECTION]     = { "use_bias_correction", PD_FLAG, 1, 0, 1, NULL, "of the filtered gradient and the factor matrices", true },
+    [DECOUPLED_DECAY]     = { "use_decoupled_weight_decay", PD_FLAG, 1, 0, 1, NULL, "weight decay enters the direction (AdamW); else the gradient (L2 penalty)", false },
+    [MERGE_DIMS]          = { "use_merge_dims", PD_FLAG, 1, 0, 1, NULL, "merge small dimensions", false },
+    [GRAFTING]            = { "grafting_config", PD_CHOICE, GRAFT_NONE, 0, 0, "none|SGD|Adagrad|RMSprop|Adam", "whose step length each block gets", false },
+    [GRAFTING_BETA2]      = { "grafting_config.beta2", PD_REAL, -INFINITY, -INFINITY, INFINITY, "default", "decay of the second moment of RMSprop (0.99) and Adam (0.999), above 0", true },
+    [GRAFTING_EPSILON]    = { "grafting_config.epsilon", PD_REAL, -INFINITY, -INFINITY, INFINITY, "default", "added to its square root: Adagrad 1e-10, RMSprop and Adam 1e-8; above 0", true },
+    [PRECONDITIONER_DTYPE] = { "preconditioner_dtype", PD_CHOICE, OLD_NONE, 0, 0, "none|float32|float64", "of factor matrices and their roots' computation (deprecated upstream)", false },
+    [PRECISION]           = { "precision_config", PD_CHOICE, 0, 0, 0, "none|PrecisionConfig", "what each quantity is stored as; not together with preconditioner_dtype", false },
+    [FACTOR_DTYPE]        = { "precision_config.factor_matrix_dtype", PD_CHOICE, STORE_FLOAT32, 0, 0, DTYPES "|float64", "of factor matrices; float64: roots are computed in it, too", false },
+    [INVERSE_DTYPE]       = { "precision_config.inv_factor_matrix_dtype", PD_CHOICE, STORE_FLOAT32, 0, 0, DTYPES, "of inverse roots", false },
+    [FILTERED_DTYPE]      = { "precision_config.filtered_grad_dtype", PD_CHOICE, STORE_FLOAT32, 0, 0, DTYPES, "of the filtered gradient", false },
+    [MOMENTUM_DTYPE]      = { "precision_config.momentum_dtype", PD_CHOICE, STORE_FLOAT32, 0, 0, DTYPES, "of the momentum", false },
+    [GRAFTING_DTYPE]      = { "precision_config.grafting_state_dtype", PD_CHOICE, STORE_FLOAT32, 0, 0, DTYPES, "of the graft's second moment", false },
+    [COMPUTATION_DTYPE]   = { "precision_config.computation_dtype", PD_CHOICE, STORE_FLOAT32, 0, 0, "float32", "what a step computes in", false },
+    [PROTECTED_EIGH]      = { "use_protected_eigh", PD_FLAG, 1, 0, 1, NULL, "a root that fails is tried again in float64, and then the last good one stays; else the step fails", true },
+    [ROOT_METHOD]         = { "root_inverse_method", PD_CHOICE, ROOT_EIGEN, 0, 0, "eigen|newton|higher_order|tracked", "how roots are computed; tracked is not upstream's", false },
+    [ROOT_TOLERANCE]      = { "root_inverse_tolerance", PD_REAL, 1e-6, 0, INFINITY, NULL, "newton, higher_order: largest error at which the iteration ends", true },
+    [ROOT_ITERATIONS]     = { "root_inverse_max_iterations", PD_INT, 100, 1, LARGEST_INT, NULL, "newton, higher_order: most iterations", true },
+    [ROOT_ITERATION_ORDER] = { "root_inverse_order", PD_INT, 2, 2, 32, NULL, "higher_order: order of the iteration; 2 is Newton's", true },
+    [TRAINERS]            = { "num_trainers_per_group", PD_INT, -1, -LARGEST_INT, LARGEST_INT, NULL, "upstream's groups of ranks: at least 1, or -1; changes no number", false },
+    [COMMUNICATION_DTYPE] = { "communication_dtype", PD_CHOICE, SEND_FLOAT32, 0, 0, "FP32|FP16|BF16|DEFAULT", "updates are rounded to it before they are added", false },
+    [COMMUNICATE_PARAMS]  = { "communicate_params", PD_FLAG, 0, 0, 1, NULL, "the weights are rounded to communication_dtype instead", false },
+    [TRACK_RESIDUALS]     = { "track_root_inv_residuals", PD_FLAG, 0, 0, 1, NULL, "accepted: errors of roots are always there to be read", true },
+    [PYTORCH_COMPILE]     = { "use_pytorch_compile", PD_FLAG, 0, 0, 1, NULL, "no: there is nothing to compile", false },
+    [ROOT_DELAY]          = { "root_delay", PD_INT, 0, -1, LARGEST_COUNT, "ready", "steps from the factors to the use of their root, at most precondition_frequency; ready: as soon as it is done, which depends on timing", false },
+    [ROOT_RETRIES]        = { "root_retries", PD_INT, 0, 0, 6, NULL, "how often a root that failed is tried once more, with larger epsilons", true },
+    { .name = NULL },
+};
+
+/* ---- roots ---- */
+
+/* Two causes of refusal, which the task tells by its status: */
+enum { NOT_FINITE = PD_OUT_OF_RANGE, FAILED = PD_ABORTED };
+
+static pd_root_want want_of(const pd_task_view *task)
+{
+    static const pd_root_method methods[] = { [ROOT_EIGEN] = PD_ROOT_EIGH, [ROOT_NEWTON] = PD_ROOT_COUPLED, [ROOT_HIGHER_ORDER] = PD_ROOT_HIGHER_ORDER, [ROOT_TRACKED] = PD_ROOT_TRACKED };
+    const double *h = task->hyper;
+    int p = pd_shampoo_root_order(task->plan, h);
+
+    return (pd_root_want){ .method = methods[(int)h[ROOT_METHOD]], .p = p, .exponent = h[EXPONENT_MULTIPLIER] / p, .epsilon = h[EPSILON], .ridge = PD_RIDGE_SHIFTED,
+                           .most_error = INFINITY, .retries = (int)h[ROOT_RETRIES] + (h[PROTECTED_EIGH] != 0 && h[ROOT_METHOD] == ROOT_EIGEN ? 1 : 0), .q = 1,
+                           .tolerance = h[ROOT_TOLERANCE], .iterations = (int)h[ROOT_ITERATIONS], .order = (int)h[ROOT_ITERATION_ORDER] };
+}
+
+/* NaN counts before infinities. */
+static pd_unfit unfit_of(const float *A, const double *wide, int64_t n)
+{
+    pd_unfit unfit = PD_FIT;
+
+    for (int64_t i = 0; i < n; i++) {
+        double a = wide != NULL ? wide[i] : (double)A[i];
+        if (isnan(a)) return PD_UNFIT_NAN;
+        if (isinf(a)) unfit = PD_UNFIT_INF;
+    }
+    return unfit;
+}
+
+/* Divides the factor by its bias correction, in place. */
+static void correct(const pd_task_view *task, float *A, double *wide, int64_t n)
+{
+    const double *h = task->hyper;
+    float correction = h[BIAS_CORRECTION] != 0 && h[BETA2] < 1 ? pd_shampoo_correction(h[BETA2], task->count) : 1.0f;
+
+    for (int64_t i = 0; i < n; i++) {
+        if (wide != NULL) wide[i] /= (double)correction;
+        else A[i] /= correction;
+    }
+}
+
+/* A float64 root other than by eigendecomposition is computed in float32. */
+static int root_of(const pd_task_view *task, float *A, double *wide, int64_t side, pd_root_report *report)
+{
+    pd_root_want want = want_of(task);
+    pd_mat X = pd_mat_dense(task->output[0], side, side), Q = { 0 };
+
+    if (wide != NULL && want.method == PD_ROOT_EIGH) return pd_root_wide(X, wide, &want, report);
+    for (int64_t i = 0; wide != NULL && i < side * side; i++) A[i] = (float)wide[i];
+    if (want.method == PD_ROOT_TRACKED) {
+        Q = pd_mat_dense(task->output[1], side, side);
+        for (int64_t i = 0; i < side * side; i++) Q.at[i] = task->input[1][i];
+    }
+    return pd_root(X, Q, pd_mat_dense(A, side, side), &want, report);
+}
+
+static int shampoo_task(pd_task_view *task)
+{
+    int64_t side = pd_statistics_side(task->plan, task->spec->block), n = side * side;
+    double *wide = pd_shampoo_factors_are_wide(task->hyper) ? (double *)(void *)task->input[0] : NULL;
+    pd_root_report report = { 0 };
+    int rc;
+
+    correct(task, task->input[0], wide, n);
+    if ((task->unfit = unfit_of(task->input[0], wide, n)) != PD_FIT) {
+        task->error = NAN;
+        return PD_INVALID_ARGUMENT;
+    }
+    for (int64_t i = 0; i < n; i++) task->output[0][i] = 0;         /* what a method that gives up may leave as it is */
+    rc = root_of(task, task->input[0], wide, side, &report);
+    task->error = rc == PD_OUT_OF_RANGE ? NAN : report.error;
+    task->condition = report.condition;
+    if (rc != PD_OUT_OF_RANGE) return rc;
+    if (task->hyper[ROOT_METHOD] == ROOT_HIGHER_ORDER) return FAILED;
+    return pd_all_finite(task->output[0], PD_F32, n) ? FAILED : NOT_FINITE;
+}
+
+/* What upstream raises is a failed step; what it warns of leaves the last good root. */
+static int shampoo_refusal(const pd_task_view *task, pd_error *err)
+{
+    int rank = task->plan->shape.rank, block = task->spec->block / rank, dim = task->spec->block % rank;
+
+    if (task->unfit == PD_UNFIT_NAN)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "Encountered nan values in bias-corrected factor matrix block_%d.%d! To mitigate, check if nan inputs are being "
+                       "passed into the network or nan gradients are being passed to the optimizer.", block, dim);
+    if (task->unfit == PD_UNFIT_INF)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "Encountered inf values in bias-corrected factor matrix block_%d.%d! In some cases, this may be due to "
+                       "divergence of the algorithm. To mitigate, try decreasing the learning rate or increasing grafting epsilon.", block, dim);
+    if (task->status == NOT_FINITE)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "Encountered nan or inf values in inverse factor matrix block_%d.%d! To mitigate, try increasing epsilon, "
+                       "starting later (start_preconditioning_step), or preconditioner_dtype=float64.", block, dim);
+    if (task->status != PD_OK && task->hyper[PROTECTED_EIGH] == 0)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "the inverse root of factor matrix block_%d.%d failed, and use_protected_eigh is off", block, dim);
+    return PD_OK;
+}
+
+const pd_row pd_shampoo = {
+    .name   = "shampoo",
+    .about  = "Meta's PyTorch Distributed Shampoo",
+    .hypers = shampoo_hypers,
+    .check  = pd_shampoo_check,
+    .plan   = pd_shampoo_plan,
+    .phases = {
+        { .name = "factors", .kind = PD_BLOCKS, .run = pd_shampoo_factors, .skip = pd_shampoo_no_factors },
+        { .name = "step", .kind = PD_BLOCKS, .run = pd_shampoo_step },
+    },
+    .task_phase = 1,
+    .due     = pd_shampoo_due,
+    .task    = shampoo_task,
+    .refusal = shampoo_refusal,
+    .counts_by_group = true,
+    .gives_updates = true,
+};

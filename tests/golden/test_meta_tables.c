@@ -1,0 +1,240 @@
+/* Upstream's own tables in $PARAMD_GOLDEN/meta_shampoo: which options its constructor takes and what it says of others, when roots are computed and from
+ * when they are used, merged dimensions, blocks and where their elements lie. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "partition.h"
+#include "shampoo.h"
+
+static json_t *validation, *schedules, *merges, *offsets;        /* rows of the tables */
+
+static bool open_table(json_t **table, json_t **rows, const char *name)
+{
+    const char *golden = getenv("PARAMD_GOLDEN");
+    char path[512];
+
+    snprintf(path, sizeof path, "%s/meta_shampoo/%s.json", golden != NULL ? golden : "", name);
+    *table = json_load_file(path, 0, NULL);
+    *rows = json_object_get(*table, "rows");
+    if (*rows == NULL) printf("skipped: no table %s (PARAMD_GOLDEN)\n", path);
+    return *rows != NULL;
+}
+
+static int64_t number(const json_t *entry, const char *key)
+{
+    return json_integer_value(json_object_get(entry, key));
+}
+
+/* ---- options ---- */
+
+/* A value as users write it: 0.5, yes, [1,2], PrecisionConfig(name=value). */
+static void write_value(FILE *out, const json_t *value)
+{
+    const char *key, *separator = "";
+    json_t *item;
+    size_t i;
+
+    switch (json_typeof(value)) {
+    case JSON_TRUE:    fputs("yes", out); break;
+    case JSON_FALSE:   fputs("no", out); break;
+    case JSON_STRING:  fputs(json_string_value(value), out); break;
+    case JSON_INTEGER: fprintf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value)); break;
+    case JSON_REAL:    fprintf(out, "%.17g", json_real_value(value)); break;
+    case JSON_NULL:    fputs("none", out); break;
+    case JSON_ARRAY:
+        fputc('[', out);
+        json_array_foreach(value, i, item) {
+            fputs(separator, out);
+            write_value(out, item);
+            separator = ",";
+        }
+        fputc(']', out);
+        break;
+    case JSON_OBJECT:
+        fputs("PrecisionConfig(", out);
+        json_object_foreach((json_t *)value, key, item) {
+            fprintf(out, "%s%s=", separator, key);
+            write_value(out, item);
+            separator = ",";
+        }
+        fputc(')', out);
+    }
+}
+
+static int set_option(pd_hypers *hypers, const char *name, const json_t *value, pd_error *err)
+{
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    int rc;
+
+    assert_non_null(out);
+    write_value(out, value);
+    assert_int_equal(fclose(out), 0);
+    rc = pd_hypers_set(hypers, name, text, err);
+    free(text);
+    return rc;
+}
+
+/* *parsed: the options are such that upstream's constructor sees them. */
+static int set_options(pd_hypers *hypers, const json_t *entry, bool *parsed, pd_error *err)
+{
+    const char *graft = json_string_value(json_object_get(entry, "grafting")), *key;
+    json_t *value;
+    int rc = PD_OK;
+
+    pd_hypers_init(hypers, pd_optim_find("shampoo"));
+    if (graft != NULL) assert_int_equal(pd_hypers_set(hypers, "grafting_config", graft, err), PD_OK);
+    json_object_foreach(json_object_get(entry, "options"), key, value) {
+        char name[96];
+        snprintf(name, sizeof name, "%s%s", graft != NULL ? "grafting_config." : "", key);
+        if (rc == PD_OK) rc = set_option(hypers, name, value, err);
+    }
+    *parsed = rc == PD_OK;
+    return rc == PD_OK ? pd_hypers_check(hypers, err) : rc;
+}
+
+static void options_are_taken_and_refused_as_upstream_does_it(void **state)
+{
+    size_t i, texts = 0;
+    json_t *entry;
+    (void)state;
+
+    json_array_foreach(validation, i, entry) {
+        pd_error err = { 0 };
+        pd_hypers hypers;
+        bool parsed;
+        int rc = set_options(&hypers, entry, &parsed, &err);
+        if ((rc == PD_OK) != json_is_true(json_object_get(entry, "accepted"))) fail_msg("%s: %s", json_dumps(entry, 0), rc == PD_OK ? "taken" : err.text);
+        if (rc == PD_OK || !parsed) continue;           /* what is no number at all has no text of upstream's */
+        assert_string_equal(err.text, json_string_value(json_object_get(entry, "message")));
+        texts++;
+    }
+    assert_true(texts >= 20);
+}
+
+/* ---- schedule ---- */
+
+static void roots_are_computed_and_used_when_upstreams_are(void **state)
+{
+    size_t i;
+    json_t *entry;
+    (void)state;
+
+    json_array_foreach(schedules, i, entry) {
+        const json_t *list = json_object_get(entry, "root_inverse_at");
+        pd_hypers hypers;
+        size_t next = 0;
+        pd_hypers_init(&hypers, pd_optim_find("shampoo"));
+        hypers.value[FREQUENCY] = (double)number(entry, "precondition_frequency");
+        hypers.value[START_STEP] = (double)number(entry, "start_preconditioning_step");
+        assert_int_equal(pd_hypers_check(&hypers, NULL), PD_OK);
+        for (int64_t step = 1; step <= 30; step++) {
+            bool theirs = next < json_array_size(list) && json_integer_value(json_array_get(list, next)) == step;
+            next += theirs;
+            if (pd_shampoo_due(NULL, hypers.value, step) != theirs) fail_msg("%s: step %d", json_dumps(entry, 0), (int)step);
+        }
+        assert_int_equal(pd_shampoo_start(hypers.value), number(entry, "shampoo_direction_from"));
+    }
+    assert_true(i > 0);
+}
+
+/* ---- shapes ---- */
+
+static pd_shape shape_from(const json_t *list)
+{
+    pd_shape shape = { .rank = (int)json_array_size(list) };
+
+    assert_true(json_is_array(list) && shape.rank <= PD_MAX_RANK);
+    for (int d = 0; d < shape.rank; d++) shape.dim[d] = json_integer_value(json_array_get(list, (size_t)d));
+    return shape;
+}
+
+static void check_blocks(const json_t *entry, const char *key, const char *merge)
+{
+    const json_t *shapes = json_object_get(entry, key);
+    pd_declaration param = { .name = "w", .shape = shape_from(json_object_get(entry, "shape")) };
+    pd_plan plan;
+    pd_error err;
+
+    if (shapes == NULL) return;
+    pd_hypers_init(&param.hypers, pd_optim_find("shampoo"));
+    param.hypers.value[MAX_DIM] = (double)number(entry, "max_preconditioner_dim");
+    assert_int_equal(pd_hypers_set(&param.hypers, "use_merge_dims", merge, &err), PD_OK);
+    if (pd_plan_make(&plan, &param, (double[PD_MAX_FACTS]){ 0 }, &err) != PD_OK) fail_msg("%s: %s", json_dumps(entry, 0), err.text);
+    if (plan.n_blocks != json_array_size(shapes)) fail_msg("%s, merged %s: we have %zu blocks", json_dumps(entry, 0), merge, plan.n_blocks);
+    for (size_t b = 0; b < plan.n_blocks; b++) {
+        pd_shape theirs = shape_from(json_array_get(shapes, b));
+        assert_int_equal(plan.shape.rank, theirs.rank);
+        assert_memory_equal(plan.blocks[b].size, theirs.dim, (size_t)theirs.rank * sizeof theirs.dim[0]);
+    }
+    pd_plan_free(&plan);
+}
+
+static void dimensions_are_merged_and_cut_as_upstream_does_it(void **state)
+{
+    size_t i;
+    json_t *entry;
+    (void)state;
+
+    json_array_foreach(merges, i, entry) {
+        check_blocks(entry, "blocks_merged", "yes");
+        check_blocks(entry, "blocks_unmerged", "no");
+    }
+    assert_true(i > 0);
+}
+
+static void a_blocks_elements_are_upstreams(void **state)
+{
+    enum { MOST = 4096 };
+    static float whole[MOST], dense[MOST];
+    size_t i;
+    json_t *entry;
+    (void)state;
+
+    for (int e = 0; e < MOST; e++) whole[e] = (float)e;
+    json_array_foreach(offsets, i, entry) {
+        pd_shape shape = shape_from(json_object_get(entry, "shape"));
+        const json_t *blocks = json_object_get(entry, "blocks");
+        int64_t n = 0, split = number(entry, "split");
+        assert_true(pd_shape_elements(&shape, &n) == PD_OK && n <= MOST);
+        assert_int_equal(pd_partition_count(&shape, split), json_array_size(blocks));
+        for (size_t b = 0; b < json_array_size(blocks); b++) {
+            const json_t *theirs = json_array_get(blocks, b);
+            pd_block block = pd_partition_block(&shape, split, (int64_t)b);
+            int64_t elements = pd_block_elements(&block, shape.rank);
+            double sum = 0;
+            pd_block_gather(dense, whole, &shape, &block);
+            for (int64_t e = 0; e < elements; e++) sum += (double)dense[e];
+            assert_int_equal((int64_t)dense[0], number(theirs, "first"));
+            assert_int_equal((int64_t)dense[elements - 1], number(theirs, "last"));
+            assert_int_equal((int64_t)sum, number(theirs, "sum"));
+        }
+    }
+    assert_true(i > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(options_are_taken_and_refused_as_upstream_does_it),
+        cmocka_unit_test(roots_are_computed_and_used_when_upstreams_are),
+        cmocka_unit_test(dimensions_are_merged_and_cut_as_upstream_does_it),
+        cmocka_unit_test(a_blocks_elements_are_upstreams),
+    };
+    json_t *tables[4];
+    int failed;
+
+    if (!open_table(&tables[0], &validation, "table_validation") || !open_table(&tables[1], &schedules, "table_schedule")
+        || !open_table(&tables[2], &merges, "table_merge_and_blocks") || !open_table(&tables[3], &offsets, "table_block_offsets")) return 77;
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    for (int i = 0; i < 4; i++) json_decref(tables[i]);
+    return failed;
+}
