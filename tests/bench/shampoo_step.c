@@ -1,8 +1,10 @@
-/* shampoo_step_N: a step of scalable_shampoo on a parameter of 4096 x 1024 with blocks of side N, without its roots: statistics, preconditioning,
- * graft, momenta and weights on all cores, as the daemon runs it. The share of the machine's sgemm peak: of as many threads as there are cores that
+/* shampoo_step_N, gpt2_step: a step of one of the Shampoos on a matrix, or on all parameters of a model, without its roots: factors, direction, graft,
+ * momenta and weights on all cores, as the daemon runs them. The share of the machine's sgemm peak: of as many threads as there are cores that
  * multiply matrices of side 1024, each on its own, between the steps. Symmetric products count half. Medians.
  *
- *     figure_shampoo_step BLOCK_SIZE [HYPER=VALUE...] */
+ *     figure_shampoo_step OPTIMIZER ROWSxCOLS|FILE [HYPER=VALUE...]        FILE: names and shapes (shapes_file.h)
+ *
+ * Roots are due in steps 1 + k 10^9, or k 10^9, alone: the hyperparameters are to say so. The steps measured come after them. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,19 +14,35 @@
 #include "linalg.h"
 #include "optim.h"
 #include "pages.h"
+#include "shapes_file.h"
 
-enum { ROWS = 4096, COLS = 1024, SIDE = 1024, ROUNDS = 60, WARM = 5 };
+enum { SIDE = 1024, ROUNDS = 60, LEAST_ROUNDS = 5, WARM = 2, PEAKS = 4, MOST_PARAMS = 4096 };
+#define ROOTS_AT    1000000001
+#define ENOUGH_MS   20000.0
 
-static float *random_floats(int64_t n, float size)
+typedef struct model {
+    size_t      n;
+    pd_optim   *optims[MOST_PARAMS];
+    pd_step_io  io[MOST_PARAMS];
+    double      flops;
+} model;
+
+static void fill_random(float *at, int64_t n, float size)
 {
-    float *at = pd_pages_new((size_t)n * sizeof *at);
     uint32_t seed = 1;
 
-    if (at == NULL) figure_stop("out of memory");
     for (int64_t i = 0; i < n; i++) {
         seed = seed * 1664525u + 1013904223u;
         at[i] = size * ((float)(seed >> 8) / 8388608.0f - 1);
     }
+}
+
+static float *random_floats(int64_t n, float size)
+{
+    float *at = pd_pages_new((size_t)n * sizeof *at);
+
+    if (at == NULL) figure_stop("out of memory");
+    fill_random(at, n, size);
     return at;
 }
 
@@ -43,57 +61,107 @@ static double peak(int threads)
     return 2.0 * SIDE * SIDE * SIDE * threads / (figure_ms() - begin);
 }
 
-static pd_optim *optim_of(int argc, char **argv)
+static pd_hypers hypers_of(int argc, char **argv)
 {
-    pd_declaration param = { .name = "w", .shape = { 2, { ROWS, COLS } } };
-    double fact[PD_MAX_FACTS];
-    pd_optim *optim;
+    const pd_row *row = pd_optim_find(argv[1]);
+    pd_hypers hypers;
     pd_error err;
 
-    pd_hypers_init(&param.hypers, pd_optim_find("scalable_shampoo"));
-    if (pd_hypers_set(&param.hypers, "block_size", argv[1], &err) != PD_OK) figure_stop("%s", err.text);
-    if (pd_hypers_set(&param.hypers, "preconditioning_compute_steps", "1000000000", &err) != PD_OK) figure_stop("%s", err.text);
-    for (int i = 2; i < argc; i++) {
+    if (row == NULL) figure_stop("no optimizer %s", argv[1]);
+    pd_hypers_init(&hypers, row);
+    for (int i = 3; i < argc; i++) {
         char *value = strchr(argv[i], '=');
         if (value == NULL) figure_stop("expected HYPER=VALUE, got %s", argv[i]);
         *value++ = '\0';
-        if (pd_hypers_set(&param.hypers, argv[i], value, &err) != PD_OK) figure_stop("%s", err.text);
+        if (pd_hypers_set(&hypers, argv[i], value, &err) != PD_OK) figure_stop("%s", err.text);
     }
-    pd_optim_survey(param.hypers.row, &param, 1, fact);
-    if (pd_optim_new(&optim, &param, fact, &err) != PD_OK) figure_stop("%s", err.text);
-    pd_optim_set_count(optim, 1);                       /* roots are due in the first step alone */
-    return optim;
+    return hypers;
 }
 
-static double step_ms(pd_optim *optim, const pd_step_io *io, int threads)
+/* What roots would have left: dense matrices. */
+static void fill_roots(const pd_optim *optim)
 {
-    double begin = figure_ms();
+    const pd_plan *plan = pd_optim_plan(optim);
 
-    if (pd_optim_begin(optim, io) != PD_OK || pd_batch_run(&optim, 1, threads) != PD_OK) figure_stop("out of memory");
-    if (!pd_optim_done(optim)) figure_stop("the step waits for roots");
-    return figure_ms() - begin;
+    for (size_t t = 0; t < plan->n_tasks; t++)
+        for (int k = 0; k < plan->tasks[t].n_outputs; k++) {
+            pd_tensor root = pd_optim_slot(optim, (size_t)plan->tasks[t].output[k]);
+            if (root.at != NULL) fill_random(root.at, root.shape.dim[0] * root.shape.dim[1], 0.1f);
+        }
+}
+
+static void add(model *m, const char *name, const pd_shape *shape, const pd_hypers *hypers)
+{
+    pd_declaration param = { .name = name, .shape = *shape, .hypers = *hypers };
+    double fact[PD_MAX_FACTS];
+    pd_error err;
+    int64_t n;
+
+    if (m->n == MOST_PARAMS) figure_stop("more than %d parameters", MOST_PARAMS);
+    pd_optim_survey(hypers->row, &param, 1, fact);
+    if (pd_optim_new(&m->optims[m->n], &param, fact, &err) != PD_OK) figure_stop("%s", err.text);
+    pd_optim_set_count(m->optims[m->n], ROOTS_AT);
+    fill_roots(m->optims[m->n]);
+    n = pd_optim_elements(m->optims[m->n]);
+    m->io[m->n] = (pd_step_io){ .gradient = random_floats(n, 1e-2f), .before = random_floats(n, 1), .after = random_floats(n, 1) };
+    m->flops += pd_optim_plan(m->optims[m->n++])->flops;
+}
+
+static void read_model(model *m, const char *what, const pd_hypers *hypers)
+{
+    pd_shape matrix = { .rank = 2 };
+    pd_shapes shapes;
+    pd_error err;
+    char *end;
+
+    matrix.dim[0] = strtoll(what, &end, 10);
+    if (end != what && *end == 'x') {
+        matrix.dim[1] = strtoll(end + 1, NULL, 10);
+        add(m, "w", &matrix, hypers);
+        return;
+    }
+    if (pd_shapes_read(&shapes, what, &err) != PD_OK) figure_stop("%s", err.text);
+    for (size_t i = 0; i < shapes.n; i++) add(m, shapes.entries[i].name, &shapes.entries[i].shape, hypers);
+    pd_shapes_free(&shapes);
+}
+
+static double step_ms(model *m, int threads)
+{
+    double begin = figure_ms(), ms;
+
+    for (size_t i = 0; i < m->n; i++)
+        if (pd_optim_begin(m->optims[i], &m->io[i]) != PD_OK) figure_stop("out of memory");
+    if (pd_batch_run(m->optims, m->n, threads) != PD_OK) figure_stop("out of memory");
+    ms = figure_ms() - begin;
+    for (size_t i = 0; i < m->n; i++) {
+        float *after = m->io[i].after;
+        if (!pd_optim_done(m->optims[i])) figure_stop("a step waits for roots");
+        m->io[i].after = (float *)m->io[i].before;      /* ours, too */
+        m->io[i].before = after;
+    }
+    return ms;
 }
 
 int main(int argc, char **argv)
 {
-    int threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    double ms[ROUNDS], peaks[ROUNDS], flops, step, most;
-    float *gradient, *weights[2];
-    pd_optim *optim;
+    static model m;
+    int threads = (int)sysconf(_SC_NPROCESSORS_ONLN), rounds = 0, peaks = 0;
+    double ms[ROUNDS], most[ROUNDS * PEAKS], step, begin;
+    pd_hypers hypers;
 
     figure_kernels(argv);
-    if (argc < 2) figure_stop("usage: %s BLOCK_SIZE [HYPER=VALUE...]", argv[0]);
-    optim = optim_of(argc, argv);
-    gradient = random_floats((int64_t)ROWS * COLS, 1e-2f);
-    for (int i = 0; i < 2; i++) weights[i] = random_floats((int64_t)ROWS * COLS, 1);
-    for (int i = -WARM; i < ROUNDS; i++) {
-        double p = peak(threads), s = step_ms(optim, &(pd_step_io){ .gradient = gradient, .before = weights[i & 1], .after = weights[~i & 1] }, threads);
-        if (i >= 0) peaks[i] = p, ms[i] = s;
+    if (argc < 3) figure_stop("usage: %s OPTIMIZER ROWSxCOLS|FILE [HYPER=VALUE...]", argv[0]);
+    hypers = hypers_of(argc, argv);
+    read_model(&m, argv[2], &hypers);
+    for (int i = 0; i < WARM; i++) peak(threads), step_ms(&m, threads);
+    begin = figure_ms();
+    while (rounds < ROUNDS && (rounds < LEAST_ROUNDS || figure_ms() - begin < ENOUGH_MS)) {
+        for (int i = 0; i < PEAKS; i++) most[peaks++] = peak(threads);
+        ms[rounds++] = step_ms(&m, threads);
     }
-    flops = pd_optim_plan(optim)->flops;
-    step = figure_quantile(ms, ROUNDS, 0.5);
-    most = figure_quantile(peaks, ROUNDS, 0.5);
-    printf("%.3f\t%.1f ms a step (fastest %.1f), %.1f GFLOP; sgemm on %d cores %.0f GFLOP/s\n", flops / step / most, step, ms[0], flops / 1e9, threads, most / 1e6);
-    pd_optim_free(optim);
+    step = figure_quantile(ms, (size_t)rounds, 0.5);
+    printf("%.3f\t%.1f ms a step (fastest of %d: %.1f), %.1f GFLOP; sgemm on %d cores %.0f GFLOP/s\n", m.flops / step / figure_quantile(most, (size_t)peaks, 0.5),
+           step, rounds, ms[0], m.flops / 1e9, threads, figure_quantile(most, (size_t)peaks, 0.5) / 1e6);
+    for (size_t i = 0; i < m.n; i++) pd_optim_free(m.optims[i]);
     return 0;
 }
