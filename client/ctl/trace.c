@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "convert.h"
+#include "python_json.h"
 #include "safetensors.h"
 
 #define MAX_WORK 50000000ll         /* (step, replica, parameter) triples that a replay looks at */
@@ -229,7 +230,7 @@ int pd_trace_json(const pd_trace *trace, const char *name, json_type type, json_
 
     *out = NULL;
     if (text == NULL) return PD_OK;
-    *out = json_loads(text, JSON_REJECT_DUPLICATES, &why);
+    *out = pd_python_json(text, &why);
     if (*out == NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "metadata %s is not JSON: %s", name, why.text);
     if (json_typeof(*out) == type) return PD_OK;
     json_decref(*out);

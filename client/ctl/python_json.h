@@ -1,0 +1,11 @@
+/* python_json.h - JSON as Python's json module writes it: beyond the standard it has NaN, Infinity and -Infinity. Pure. */
+#ifndef PD_PYTHON_JSON_H
+#define PD_PYTHON_JSON_H
+
+#include <jansson.h>
+
+/* These three become null. Two equal keys in one object are refused. Gives; NULL: not JSON,
+ * and *why says what; or out of memory. */
+json_t *pd_python_json(const char *text, json_error_t *why);
+
+#endif
