@@ -214,35 +214,23 @@ static int read_members(pd_hypers *hypers, const char *name, const json_t *objec
         bool choice = strcmp(key, "type") == 0;
         char member[160];
         int rc;
+        if (json_is_null(value)) continue;
         snprintf(member, sizeof member, "%.64s%s%.64s", name, choice ? "" : ".", choice ? "" : key);
         if ((rc = set_value(hypers, member, value, err)) != PD_OK) return rc;
     }
     return PD_OK;
 }
 
-/* How the work was distributed: what the ranks send each other is rounded, and the rest changes no number. */
-static int read_distribution(pd_hypers *hypers, const json_t *object, pd_error *err)
-{
-    static const char *const execution[] = { "type", "world_size", NULL };
-    const char *key;
-    json_t *value;
-
-    json_object_foreach((json_t *)object, key, value) {
-        int rc = contains(execution, key) ? PD_OK : set_value(hypers, key, value, err);
-        if (rc != PD_OK) return rc;
-    }
-    return PD_OK;
-}
-
 static int read_meta(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
+    static const struct entry distribution = { .execution = { "type", "world_size", NULL } };      /* the rest is rounded by, or checked */
     const char *key;
     json_t *value;
 
     json_object_foreach((json_t *)config, key, value) {
         int rc;
         if (json_is_null(value) || contains(entry->execution, key)) continue;
-        if (strcmp(key, "distributed_config") == 0) rc = read_distribution(hypers, value, err);
+        if (strcmp(key, "distributed_config") == 0) rc = read_by_name(hypers, &distribution, value, err);
         else if (json_is_object(value) && !json_is_string(json_object_get(value, "schedule"))) rc = read_members(hypers, key, value, err);
         else rc = set_value(hypers, key, value, err);
         if (rc != PD_OK) return rc;
