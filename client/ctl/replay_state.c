@@ -18,7 +18,7 @@ typedef struct entry {
     int64_t     step;
     size_t      param;
     char        slot[SLOT_TEXT];
-    int         number;             /* -1: none */
+    int         number, block;      /* -1: none */
     bool        compared;
     double      error, noise;
 } entry;
@@ -35,7 +35,12 @@ struct pd_replay_state {
 /* Slots that are written when a root is adopted. */
 static bool is_of_roots(const entry *e)
 {
-    return strcmp(e->slot, "preconditioners") == 0 || strcmp(e->slot, "inverse_pth_root_errors") == 0;
+    static const char *const slots[] = { "preconditioners", "inverse_pth_root_errors", "inv_factor_matrices" };
+
+    for (size_t i = 0; i < sizeof slots / sizeof *slots; i++) {
+        if (strcmp(e->slot, slots[i]) == 0) return true;
+    }
+    return false;
 }
 
 /* ---- what was recorded ---- */
@@ -63,14 +68,26 @@ static const pd_trace_param *owner_of(const pd_trace *trace, const char *text, s
     return best;
 }
 
-/* "statistics/3" to name and number; false: too long for a slot. */
+/* Takes "block_3." off; -1: there is none. */
+static int take_block(const char **field, int *length)
+{
+    int block = -1, n = 0;
+
+    if (sscanf(*field, "block_%6d.%n", &block, &n) != 1 || n == 0 || n > *length || block < 0) return -1;
+    *field += n;
+    *length -= n;
+    return block;
+}
+
+/* "statistics/3", or "block_2.factor_matrices.1", to name, number and block; false: too long for a slot. */
 static bool split_field(entry *e, const char *field, int length)
 {
     int digits = 0;
 
+    e->block = take_block(&field, &length);
     while (digits < length && digits < 8 && field[length - digits - 1] >= '0' && field[length - digits - 1] <= '9') digits++;
     e->number = -1;
-    if (digits > 0 && length > digits + 1 && field[length - digits - 1] == '/') {
+    if (digits > 0 && length > digits + 1 && strchr("/.", field[length - digits - 1]) != NULL) {
         e->number = atoi(field + length - digits);
         length -= digits + 1;
     }
@@ -99,6 +116,7 @@ static int add_entry(pd_replay_state *state, const char *name, pd_error *err)
     e->name = name;
     e->step = step;
     head += (int)strlen(owner->name) + 1;
+    if (strcmp(name + head, "step") == 0) return PD_OK;         /* a count, no slot */
     if (!split_field(e, name + head, e->length - head)) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s is no name of a slot", name);
     state->n++;
     return PD_OK;
@@ -255,7 +273,7 @@ static bool all_zero(const double *at, int64_t n)
 /* How far the shaken model's tensor is from `ours`, relatively. `room` for n elements is written over, as is what of `ours` is not finite. */
 static int find_noise(entry *e, const pd_model *shaken, double *room, double *ours, int64_t n, pd_error *err)
 {
-    int rc = pd_model_read_part(shaken, e->param, e->slot, e->number, -1, room, n, err);
+    int rc = pd_model_read_part(shaken, e->param, e->slot, e->number, e->block, room, n, err);
     double noise = rc == PD_OK ? distance(ours, room, n) : 0;
 
     if (isfinite(noise)) e->noise = noise;
@@ -271,7 +289,7 @@ static int compare(const pd_replay_state *state, entry *e, const pd_model *model
 
     pd_trace_values(state->trace, e->name, recorded);
     if (e->quantized && (rc = dequantize(state, e, recorded, n, err)) != PD_OK) return rc;
-    rc = pd_model_read_part(model, e->param, e->slot, e->number, -1, ours, n, &why);
+    rc = pd_model_read_part(model, e->param, e->slot, e->number, e->block, ours, n, &why);
     if (rc == PD_NOT_FOUND && all_zero(recorded, n)) return PD_OK;
     if (rc != PD_OK) return pd_fail(err, rc, "%.256s: %.200s", e->name, why.text);
     e->error = distance(ours, recorded, n);

@@ -1,6 +1,6 @@
 /* replay_state.h - recorded optimizer state, `state/TTTT/NAME/FIELD`, beside the slots of a model that is being replayed.
  *
- * FIELD is the name of a slot ("momentum_buffer"), or name and number ("statistics/3"). A quantized value comes as FIELD/quantized, FIELD/bucket_size and,
+ * FIELD is the name of a slot ("momentum_buffer"), or name and number ("statistics/3"), of the parameter or of a block ("block_2.factor_matrices.1"). A quantized value comes as FIELD/quantized, FIELD/bucket_size and,
  * where it was taken apart, FIELD/diagonal; it is compared as what it stands for, not code by code: a code may flip. A recorded tensor
  * that has no slot must be all zeros: then there is nothing to keep. What overflowed is infinite or NaN by the order of a sum: an entry that is
  * not finite on both sides coincides.
