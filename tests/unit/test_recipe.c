@@ -10,15 +10,20 @@
 
 #include "recipe.h"
 
-static int read_recipe(pd_recipe *recipe, const char *config, pd_error *err)
+static int read_as(const char *system, pd_recipe *recipe, const char *config, pd_error *err)
 {
     json_t *json = json_loads(config, 0, NULL);
     int rc;
 
     assert_non_null(json);
-    rc = pd_recipe_read(recipe, "torch_optim", json, err);
+    rc = pd_recipe_read(recipe, system, json, err);
     json_decref(json);
     return rc;
+}
+
+static int read_recipe(pd_recipe *recipe, const char *config, pd_error *err)
+{
+    return read_as("torch_optim", recipe, config, err);
 }
 
 static double value_for(const pd_recipe *recipe, const char *param, const char *hyper)
@@ -125,6 +130,111 @@ static void groups_without_end_are_refused(void **state)
     json_decref(config);
 }
 
+/* ---- configurations of Meta's Shampoo ---- */
+
+static void assert_rule_has(const pd_recipe *recipe, size_t group, const char *const *words)
+{
+    char *rule = pd_recipe_rule(recipe, group, "*");
+
+    assert_non_null(rule);
+    for (; *words != NULL; words++) {
+        char word[100];
+        snprintf(word, sizeof word, " %s ", *words);
+        if (strstr(rule, word) == NULL) fail_msg("%s: does not have %s", rule, *words);
+    }
+    free(rule);
+}
+
+static void lists_and_objects_of_meta_are_read_member_by_member(void **state)
+{
+    pd_recipe recipe;
+    pd_error err;
+
+    (void)state;
+    if (read_as("meta_shampoo", &recipe, "{\"betas\": [0.75, 0.875], \"inv_root_override\": [9, 1], \"grafting_config\": {\"beta2\": 0.5, \"epsilon\": 1e-3, \"type\": \"adam\"},"
+                " \"precision_config\": {\"momentum_dtype\": \"bfloat16\", \"factor_matrix_dtype\": null}, \"use_merge_dims\": false}", &err) != PD_OK) fail_msg("%s", err.text);
+    assert_rule_has(&recipe, 0, (const char *const[]){ "betas[0]=0.75", "betas[1]=0.875", "inv_root_override[0]=9", "inv_root_override[1]=1",
+                    "inv_root_override[2]=0", "grafting_config=Adam", "grafting_config.beta2=0.5", "grafting_config.epsilon=0.001",
+                    "precision_config.momentum_dtype=bfloat16", "precision_config.factor_matrix_dtype=float32", "use_merge_dims=no", NULL });
+    pd_recipe_free(&recipe);
+}
+
+static void null_is_off_and_one_root_is_for_blocks_of_every_order(void **state)
+{
+    pd_recipe recipe;
+    pd_error err;
+
+    (void)state;
+    if (read_as("meta_shampoo", &recipe, "{\"grafting_config\": null, \"precision_config\": null, \"preconditioner_dtype\": null, \"inv_root_override\": 3}", &err) != PD_OK)
+        fail_msg("%s", err.text);
+    assert_rule_has(&recipe, 0, (const char *const[]){ "grafting_config=none", "preconditioner_dtype=none", "inv_root_override[0]=3", "inv_root_override[8]=3", NULL });
+    pd_recipe_free(&recipe);
+}
+
+static void of_a_distribution_only_what_changes_numbers_is_read(void **state)
+{
+    pd_recipe recipe;
+    pd_error err;
+
+    (void)state;
+    if (read_as("meta_shampoo", &recipe, "{\"distributed_config\": {\"type\": \"ddp\", \"world_size\": 4, \"num_trainers_per_group\": 2, \"communicate_params\": true, \"communication_dtype\": \"BF16\"},"
+                " \"use_pytorch_compile\": true}", &err) != PD_OK) fail_msg("%s", err.text);
+    assert_rule_has(&recipe, 0, (const char *const[]){ "num_trainers_per_group=2", "communicate_params=yes", "communication_dtype=BF16", NULL });
+    pd_recipe_free(&recipe);
+    assert_int_equal(read_as("meta_shampoo", &recipe, "{\"distributed_config\": {\"type\": \"ddp\", \"colour\": 4}}", &err), PD_UNIMPLEMENTED);
+    assert_non_null(strstr(err.text, "hyperparameter colour of shampoo is not implemented"));
+    pd_recipe_free(&recipe);
+}
+
+/* A group's object stands for the whole of the one around it. */
+static void a_group_of_meta_has_a_graft_of_its_own(void **state)
+{
+    pd_recipe recipe;
+    pd_error err;
+
+    (void)state;
+    if (read_as("meta_shampoo", &recipe, "{\"betas\": [0.75, 1], \"grafting_config\": {\"beta2\": 0.5, \"type\": \"adam\"}, \"groups\": ["
+                "{\"params\": [\"b\"], \"grafting_config\": {\"type\": \"sgd\"}, \"betas\": [0, 0.5]}, {\"params\": [\"c\"], \"grafting_config\": null}]}", &err) != PD_OK) fail_msg("%s", err.text);
+    assert_rule_has(&recipe, 0, (const char *const[]){ "grafting_config=Adam", "grafting_config.beta2=0.5", "betas[0]=0.75", NULL });
+    assert_rule_has(&recipe, 1, (const char *const[]){ "grafting_config=SGD", "grafting_config.beta2=default", "betas[0]=0", "betas[1]=0.5", NULL });
+    assert_rule_has(&recipe, 2, (const char *const[]){ "grafting_config=none", "betas[0]=0.75", NULL });
+    pd_recipe_free(&recipe);
+}
+
+static void the_rate_of_each_step_may_stand_in_the_configuration(void **state)
+{
+    pd_recipe recipe;
+    pd_error err;
+    double rate = 7;
+
+    (void)state;
+    if (read_as("meta_shampoo", &recipe, "{\"lr\": 0.5, \"lr_schedule\": [0.25, 1]}", &err) != PD_OK) fail_msg("%s", err.text);
+    assert_true(pd_recipe_rate(&recipe, 1, &rate) && rate == .25);
+    assert_true(pd_recipe_rate(&recipe, 2, &rate) && rate == 1);
+    assert_false(pd_recipe_rate(&recipe, 3, &rate));
+    assert_rule_has(&recipe, 0, (const char *const[]){ "lr=0.5", NULL });
+    pd_recipe_free(&recipe);
+    assert_int_equal(read_as("meta_shampoo", &recipe, "{\"lr_schedule\": [0.25, \"x\"]}", &err), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "lr_schedule has no number for step 2"));
+    pd_recipe_free(&recipe);
+}
+
+static void values_that_cannot_be_are_refused_with_their_name(void **state)
+{
+    static const char *const configs[] = { "{\"betas\": [0.5]}", "{\"betas\": [0.5, [1]]}", "{\"betas\": {\"type\": \"x\"}}", "{\"grafting_config\": {\"type\": \"lion\"}}",
+                                           "{\"grafting_config\": {\"beta2\": [1]}}", "{\"lr\": [1]}", "{\"lr_schedule\": 3}" };
+    static const char *const names[] = { "betas", "betas", "betas", "grafting_config", "grafting_config.beta2", "lr", "lr_schedule" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof configs / sizeof configs[0]; i++) {
+        pd_recipe recipe;
+        pd_error err = { 0 };
+        int rc = read_as("meta_shampoo", &recipe, configs[i], &err);
+        if (rc != PD_INVALID_ARGUMENT || strstr(err.text, names[i]) == NULL) fail_msg("%s: %d, \"%s\"", configs[i], rc, err.text);
+        pd_recipe_free(&recipe);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -134,6 +244,12 @@ int main(void)
         cmocka_unit_test(schedules_of_groups_are_their_own),
         cmocka_unit_test(groups_that_cannot_be_are_refused_by_name),
         cmocka_unit_test(groups_without_end_are_refused),
+        cmocka_unit_test(lists_and_objects_of_meta_are_read_member_by_member),
+        cmocka_unit_test(null_is_off_and_one_root_is_for_blocks_of_every_order),
+        cmocka_unit_test(of_a_distribution_only_what_changes_numbers_is_read),
+        cmocka_unit_test(a_group_of_meta_has_a_graft_of_its_own),
+        cmocka_unit_test(the_rate_of_each_step_may_stand_in_the_configuration),
+        cmocka_unit_test(values_that_cannot_be_are_refused_with_their_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
