@@ -265,6 +265,13 @@ static void note_outcomes(pd_core *core, const pd_parcel *parcel)
     }
 }
 
+/* This rank's step has ended and its rounds are closed, those of parameters too of which it has sent nothing. */
+static void note_closed(pd_core *core, uint64_t step)
+{
+    for (size_t i = 0; i < core->n_params; i++)
+        if (core->params[i].step < step) core->params[i].step = step;
+}
+
 static bool all_refused(const pd_parcel *parcel)
 {
     for (size_t i = 0; i < parcel->n_parts; i++)
@@ -345,6 +352,7 @@ static int answered(pd_core *core, pd_parcel *parcel, const pd_prefix *prefix, c
     if (error != NULL) note_refusal(parcel, error);
     else if (has_outcomes(method)) note_outcomes(core, parcel);
     else if (method >= PD_STATUS) keep_reply(op, prefix, header);
+    if (error == NULL) note_closed(core, op->closes);
     retire(core, parcel);
     if (error != NULL) abandon_refused(core, op);
     else if (method == PD_LEAVE) left(core);

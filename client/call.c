@@ -29,6 +29,18 @@ static int give_back(pd_core *core, pd_op *op, int rc, pd_error *err)
     return pd_fail(err, PD_INVALID_ARGUMENT, "%s: too long, a frame's header holds at most %d bytes", pd_code_text(rc), PD_MAX_HEADER_BYTES);
 }
 
+/* An operation of one frame without payload. */
+static int ask(pd_core *core, unsigned method, const ProtobufCMessage *request, pd_ticket_id *ticket, pd_error *err)
+{
+    pd_op *op;
+    int rc = begin(core, method, &op, err);
+
+    if (rc != PD_OK) return rc;
+    if ((rc = pd_core_post(core, method, request, PD_LANE_LASTING, op)) != PD_OK) return give_back(core, op, rc, err);
+    *ticket = op->id;
+    return PD_OK;
+}
+
 /* ---- declaring ---- */
 
 void pd_core_forget_params(pd_core *core)
@@ -152,18 +164,28 @@ static int check_items(const pd_core *core, unsigned method, const pd_item *item
     return PD_OK;
 }
 
+static int may_push(const pd_core *core, const pd_known *known, pd_error *err)
+{
+    if (known->pushing) return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s has a push under way: wait for its ticket first", known->name);
+    if (core->closing > known->step && known->pushed <= known->step)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s has no gradient in step %llu, which is being closed: wait for that ticket first", known->name,
+                       (unsigned long long)core->closing);
+    return PD_OK;
+}
+
 /* Each parameter is pushed once at a time: marks them, or none. */
 static int mark_pushing(pd_core *core, const pd_item *items, size_t n, pd_error *err)
 {
     for (size_t i = 0; i < n; i++) {
         pd_known *known = &core->params[items[i].param];
+        int rc = may_push(core, known, err);
 
-        if (!known->pushing) {
+        if (rc == PD_OK) {
             known->pushing = true;
             continue;
         }
         while (i-- > 0) core->params[items[i].param].pushing = false;
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s has a push under way: wait for its ticket first", known->name);
+        return rc;
     }
     return PD_OK;
 }
@@ -268,9 +290,29 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
         unmark_pushing(core, items, n);
         return give_back(core, op, rc, err);
     }
-    for (size_t i = 0; i < n; i++)
-        if (items[i].gradient != NULL) core->stats.payload_out += (uint64_t)core->params[items[i].param].elements * pd_dtype_size(core->params[items[i].param].push);
+    for (size_t i = 0; i < n; i++) {
+        pd_known *known = &core->params[items[i].param];
+        known->pushed = known->step + 1;
+        if (items[i].gradient != NULL) core->stats.payload_out += (uint64_t)known->elements * pd_dtype_size(known->push);
+    }
     *ticket = op->id;
+    return PD_OK;
+}
+
+/* A push without pieces. It goes after those that are queued, also when they are sent again. */
+int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_error *err)
+{
+    Paramd__PushRequest request = PARAMD__PUSH_REQUEST__INIT;
+    int rc;
+
+    if (!core->declared) return pd_fail(err, PD_FAILED_PRECONDITION, "no parameters are declared yet (pd_client_declare)");
+    if (step == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "there is no step 0 to close: the first step is 1");
+    if (core->closing > 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "step %llu is being closed: wait for that ticket first", (unsigned long long)core->closing);
+    request.step = step;
+    request.last = true;
+    if ((rc = ask(core, PD_PUSH, &request.base, ticket, err)) != PD_OK) return rc;
+    pd_op_find(core, *ticket)->closes = core->closing = step;
     return PD_OK;
 }
 
@@ -338,17 +380,6 @@ int pd_core_init(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_e
 }
 
 /* ---- the rest ---- */
-
-static int ask(pd_core *core, unsigned method, const ProtobufCMessage *request, pd_ticket_id *ticket, pd_error *err)
-{
-    pd_op *op;
-    int rc = begin(core, method, &op, err);
-
-    if (rc != PD_OK) return rc;
-    if ((rc = pd_core_post(core, method, request, PD_LANE_LASTING, op)) != PD_OK) return give_back(core, op, rc, err);
-    *ticket = op->id;
-    return PD_OK;
-}
 
 int pd_core_barrier(pd_core *core, pd_ticket_id *ticket, pd_error *err)
 {

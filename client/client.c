@@ -211,6 +211,15 @@ int pd_client_push_pull(pd_client *client, pd_item *items, size_t n, const pd_pu
     return rc;
 }
 
+int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *ticket, pd_error *err)
+{
+    int rc;
+    pd_io_enter(&client->io);
+    rc = pd_core_close_step(client->core, step, ticket, err);
+    pd_io_leave(&client->io);
+    return rc;
+}
+
 int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err)
 {
     int rc;

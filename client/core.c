@@ -137,6 +137,7 @@ void pd_op_fail(pd_op *op, const pd_error *error)
 static void done(pd_core *core, pd_op *op)
 {
     op->done = true;
+    if (op->closes > 0) core->closing = 0;
     if (op->method != PD_PUSH && op->method != PD_PUSH_PULL) return;
     for (size_t i = 0; i < op->n; i++) core->params[op->items[i].param].pushing = false;
 }

@@ -63,6 +63,7 @@ int pd_core_init(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_e
 int pd_core_fetch(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_error *err);
 /* method: PD_PUSH or PD_PUSH_PULL. */
 int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const pd_push_options *options, pd_ticket_id *ticket, pd_error *err);
+int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_error *err);
 int pd_core_pull(pd_core *core, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err);
 int pd_core_barrier(pd_core *core, pd_ticket_id *ticket, pd_error *err);
 int pd_core_leave(pd_core *core, pd_ticket_id *ticket, pd_error *err);

@@ -18,6 +18,7 @@ typedef struct pd_op {
     size_t       n;
     bool         owned, done;
     size_t       waits;                 /* frames not answered */
+    uint64_t     closes;                /* the step that it ends for this rank; 0: none */
     pd_error     error;                 /* the first */
     uint8_t     *reply;                 /* of a pd_core_call */
     size_t       reply_bytes;
@@ -29,7 +30,7 @@ typedef struct pd_known {               /* a declared parameter; its index is it
     pd_shape shape;
     int64_t  elements;
     pd_dtype push, pull;
-    uint64_t step;                      /* rounds closed, as last heard of */
+    uint64_t step, pushed;              /* rounds closed, as last heard of; the step pushed last */
     bool     initialised, pushing;
 } pd_known;
 
@@ -79,6 +80,7 @@ struct pd_core {
     size_t    declares_waiting;         /* frames not answered */
     pd_ticket_id welcome_ticket, declare_ticket;
     uint64_t  barriers;
+    uint64_t  closing;                  /* step that is being ended for this rank; 0: none */
 
     pd_op    *ops;                      /* by ticket */
     pd_outgoing out;

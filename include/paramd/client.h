@@ -116,6 +116,15 @@ typedef struct pd_push_options {
  * PD_RESOURCE_EXHAUSTED: too many tickets under way. PD_INVALID_ARGUMENT: unknown parameter, or one that already has a push under way. */
 PD_API int pd_client_push(pd_client *client, pd_item *items, size_t n, const pd_push_options *options, pd_ticket_id *ticket, pd_error *err);
 PD_API int pd_client_push_pull(pd_client *client, pd_item *items, size_t n, const pd_push_options *options, pd_ticket_id *ticket, pd_error *err);
+/* Ends this rank's step `step`, the one that its pushes since the last one ended belong to: parameters that it has pushed nothing of count as without a
+ * gradient from it (in PyTorch: those whose .grad is None are simply not pushed). Needed when some are left out, since their rounds wait for every rank;
+ * no step needs it where all are pushed, or named with a NULL gradient. Queue and return at once, after the step's pushes; the ticket is
+ * done when the round of every parameter is closed. What was left out may have moved then, since other ranks may have had gradients: pull it with
+ * min_step = step. Until the ticket is done no parameter that was left out can be pushed (PD_INVALID_ARGUMENT).
+ * PD_INVALID_ARGUMENT: step 0; another step is being closed. From the ticket: PD_FAILED_PRECONDITION: a push of this step was refused and not made
+ * good, or some parameter is behind (step is not its rounds closed + 1): nothing has changed; PD_DEADLINE_EXCEEDED: it stands, closing the same step
+ * again goes on waiting. */
+PD_API int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *ticket, pd_error *err);
 /* Weights once at least `min_step` rounds are closed; 0: as they are, once there are any. Of a tensor in several chunks that is pulled while this
  * rank's own next push of it is under way, chunks may be of different versions. */
 PD_API int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err);

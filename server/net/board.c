@@ -19,6 +19,10 @@ typedef struct job {
     uint32_t       number;          /* given by the store, never by a peer: an unkeyed hash is fine */
     size_t         n;
     entry        **at;              /* each in its own memory: waiters point into them and room may be added */
+    size_t         params;          /* of the job; 0: not known yet. There may be room for more */
+    uint64_t       least;           /* rounds that all of them have closed */
+    size_t         at_least;        /* parameters that have closed no more */
+    pd_waiter     *rest;            /* who waits for all of them */
     UT_hash_handle hh;
 } job;
 
@@ -48,6 +52,7 @@ static void job_free(pd_board *board, job *j)
         unref(board, j->at[i]->snapshot);
         free(j->at[i]);
     }
+    assert(j->rest == NULL);
     HASH_DEL(board->jobs, j);
     free(j->at);
     free(j);
@@ -103,14 +108,37 @@ int pd_board_reserve(pd_board *board, uint32_t number, size_t n)
     return n <= j->n ? PD_OK : add_entries(j, n);
 }
 
+static void find_least(job *j)
+{
+    j->least = UINT64_MAX;
+    j->at_least = 0;
+    for (size_t i = 0; i < j->params; i++) {
+        if (j->at[i]->closed < j->least) {
+            j->least = j->at[i]->closed;
+            j->at_least = 0;
+        }
+        j->at_least += j->at[i]->closed == j->least;
+    }
+}
+
+void pd_board_settle(pd_board *board, uint32_t number, size_t n)
+{
+    job *j = find(board, number);
+
+    assert(j != NULL && n <= j->n);
+    if (j->params == n) return;
+    j->params = n;
+    find_least(j);
+}
+
 /* ---- waiting ---- */
 
-static void link_in(entry *e, pd_waiter *waiter)
+static void link_in(pd_waiter **list, pd_waiter *waiter)
 {
-    waiter->next = e->waiters;
+    waiter->next = *list;
     if (waiter->next != NULL) waiter->next->link = &waiter->next;
-    waiter->link = &e->waiters;
-    e->waiters = waiter;
+    waiter->link = list;
+    *list = waiter;
 }
 
 static void link_out(pd_waiter *waiter)
@@ -126,14 +154,20 @@ static bool has_answer(const entry *e, const pd_wait *wait, const pd_waiter *wai
     return e->closed >= wait->step && (!waiter->pulls || e->snapshot != NULL);
 }
 
+static bool all_closed(const job *j, uint64_t step) { return j->params > 0 && j->least >= step; }
+
 bool pd_board_would_answer(const pd_board *board, uint32_t number, const pd_wait *wait)
 {
     const job *j = find(board, number);
     size_t i = 0;
 
+    if (wait->all && (j == NULL || !all_closed(j, wait->step))) return false;
     while (j != NULL && i < wait->n && has_answer(j->at[wait->at[i].param], wait, &wait->at[i])) i++;
     return i == wait->n;
 }
+
+/* The others are closed, too. */
+static void answer_rest(pd_waiter *waiter) { waiter->wait->open--; }
 
 static void answer(const entry *e, pd_waiter *waiter)
 {
@@ -152,6 +186,13 @@ bool pd_board_wait(pd_board *board, uint32_t number, pd_wait *wait)
     job *j = find(board, number);
 
     wait->open = wait->n;
+    if (wait->all) {
+        assert(j != NULL);
+        wait->rest.wait = wait;
+        wait->open++;
+        if (all_closed(j, wait->step)) answer_rest(&wait->rest);
+        else link_in(&j->rest, &wait->rest);
+    }
     for (size_t i = 0; i < wait->n; i++) {
         pd_waiter *waiter = &wait->at[i];
         entry *e;
@@ -159,7 +200,7 @@ bool pd_board_wait(pd_board *board, uint32_t number, pd_wait *wait)
         e = j->at[waiter->param];
         waiter->wait = wait;
         if (has_answer(e, wait, waiter)) answer(e, waiter);
-        else link_in(e, waiter);
+        else link_in(&e->waiters, waiter);
     }
     return wait->open == 0;
 }
@@ -172,6 +213,7 @@ void pd_board_unref(pd_board *board, pd_waiter *waiter)
 
 void pd_board_forget(pd_board *board, pd_wait *wait)
 {
+    link_out(&wait->rest);
     for (size_t i = 0; i < wait->n; i++) {
         link_out(&wait->at[i]);
         pd_board_unref(board, &wait->at[i]);
@@ -194,13 +236,28 @@ static void publish(pd_board *board, entry *e, const pd_closed *closed)
     }
 }
 
+static void close_for_all(pd_board *board, job *j, const pd_closed *closed, uint64_t before)
+{
+    if (closed->param >= j->params || before != j->least || j->at[closed->param]->closed == before || --j->at_least > 0) return;
+    find_least(j);
+    for (pd_waiter *waiter = j->rest, *next; waiter != NULL; waiter = next) {
+        next = waiter->next;
+        if (!all_closed(j, waiter->wait->step)) continue;
+        link_out(waiter);
+        answer_rest(waiter);
+        if (waiter->wait->open == 0) board->user.resolved(board->user.arg, waiter->wait);
+    }
+}
+
 void pd_board_close(pd_board *board, uint32_t number, const pd_closed *closed)
 {
     job *j = find(board, number);
+    uint64_t before;
     entry *e;
 
     assert(j != NULL && closed->param < j->n);
     e = j->at[closed->param];
+    before = e->closed;
     publish(board, e, closed);
     for (pd_waiter *waiter = e->waiters, *next; waiter != NULL; waiter = next) {
         next = waiter->next;
@@ -209,6 +266,7 @@ void pd_board_close(pd_board *board, uint32_t number, const pd_closed *closed)
         answer(e, waiter);
         if (waiter->wait->open == 0) board->user.resolved(board->user.arg, waiter->wait);
     }
+    close_for_all(board, j, closed, before);
 }
 
 static void fail(pd_board *board, pd_wait *wait, const pd_error *err)
@@ -218,14 +276,14 @@ static void fail(pd_board *board, pd_wait *wait, const pd_error *err)
 }
 
 /* A failed wait takes all its pieces out of this and other lists, so the list is looked at anew. */
-static void fail_waiters(pd_board *board, entry *e, uint64_t step, const pd_error *err)
+static void fail_waiters(pd_board *board, pd_waiter *const *list, uint64_t step, const pd_error *err)
 {
-    pd_waiter *waiter = e->waiters;
+    pd_waiter *waiter = *list;
 
     while (waiter != NULL) {
         if (waiter->wait->step <= step) {
             fail(board, waiter->wait, err);
-            waiter = e->waiters;
+            waiter = *list;
         } else {
             waiter = waiter->next;
         }
@@ -236,7 +294,8 @@ void pd_board_time_out(pd_board *board, uint32_t number, uint64_t step, const pd
 {
     job *j = find(board, number);
 
-    for (size_t i = 0; j != NULL && i < j->n; i++) fail_waiters(board, j->at[i], step, err);
+    for (size_t i = 0; j != NULL && i < j->n; i++) fail_waiters(board, &j->at[i]->waiters, step, err);
+    if (j != NULL) fail_waiters(board, &j->rest, step, err);
 }
 
 void pd_board_drop(pd_board *board, uint32_t number, const pd_error *err)

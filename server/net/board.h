@@ -27,7 +27,9 @@ typedef struct pd_waiter {
 struct pd_wait {
     uint64_t  step;                     /* every piece waits until so many rounds of its parameter are closed */
     bool      pushes;                   /* tells the outcome of that round */
-    size_t    n, open;                  /* pieces; those without an answer */
+    bool      all;                      /* waits for that of every other parameter of the job, too */
+    size_t    n, open;                  /* pieces; what has no answer: of them, and of all the others together */
+    pd_waiter rest;                     /* all the others: no piece, only its place in a list */
     pd_waiter at[];
 };
 
@@ -46,6 +48,8 @@ void      pd_board_free(pd_board *board);               /* releases all snapshot
 
 /* Makes room for parameters 0 .. n of a job. PD_NO_MEMORY: nothing has changed. */
 int  pd_board_reserve(pd_board *board, uint32_t job, size_t n);
+/* The job has n parameters: room was made for at least so many. Until then nothing that waits for all of them is answered. */
+void pd_board_settle(pd_board *board, uint32_t job, size_t n);
 /* Would all pieces have their answer at once? Changes nothing. */
 bool pd_board_would_answer(const pd_board *board, uint32_t job, const pd_wait *wait);
 

@@ -272,6 +272,7 @@ void pd_declare_reply(pd_conn *conn, const pd_effect *effect)
 
     conn->declaring = false;
     conn->declared = true;
+    pd_board_settle(conn->daemon->board, conn->job, n);         /* every rank declares all of them */
     for (size_t i = 0; i < n; i++) conn->handles.params[i] = effect->u.declared.params[i].param;
     if (declared != NULL && list != NULL) reply_all(conn, effect, declared, list);
     else pd_conn_close(conn, pd_code_text(PD_NO_MEMORY));

@@ -7,11 +7,11 @@
 
 /* ---- from the wire's pieces to the store's ---- */
 
-static int check_pieces(const pd_conn *conn, const pd_prefix *prefix, Paramd__Piece *const *pieces, size_t n, pd_error *err)
+static int check_pieces(const pd_conn *conn, const pd_prefix *prefix, Paramd__Piece *const *pieces, size_t n, bool may_be_none, pd_error *err)
 {
     const pd_daemon_config *config = &conn->daemon->config;
 
-    if (n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "%s without pieces", pd_method_name(prefix->method));
+    if (n == 0 && !may_be_none) return pd_fail(err, PD_INVALID_ARGUMENT, "%s without pieces", pd_method_name(prefix->method));
     if (n > config->max_pieces)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s of %zu pieces: at most %u are allowed in a frame (limits.max_pieces)",
                        pd_method_name(prefix->method), n, config->max_pieces);
@@ -32,7 +32,7 @@ static int fill_request(pd_conn *conn, const pd_prefix *prefix, pd_request_kind 
     conn->incoming.request = request;
     request->job = conn->job;
     request->rank = conn->rank;
-    request->u.data.pieces = calloc(n, sizeof *request->u.data.pieces);
+    request->u.data.pieces = calloc(n + 1, sizeof *request->u.data.pieces);
     if (request->u.data.pieces == NULL) return no_memory(prefix, err);
     request->u.data.n = n;
     for (size_t i = 0; i < n; i++) {
@@ -80,7 +80,7 @@ static int check_init(Paramd__Piece *const *pieces, size_t n, pd_error *err)
 int pd_prepare_init(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
     const Paramd__InitRequest *init = message;
-    int rc = check_pieces(conn, prefix, init->pieces, init->n_pieces, err);
+    int rc = check_pieces(conn, prefix, init->pieces, init->n_pieces, false, err);
 
     if (rc == PD_OK) rc = check_init(init->pieces, init->n_pieces, err);
     if (rc != PD_OK) return rc;
@@ -146,6 +146,7 @@ static int fill_push(pd_conn *conn, const pd_prefix *prefix, const Paramd__PushR
     request->u.data.step = push->step;
     request->u.data.weight = push->weight != 0 || push->zero_weight ? push->weight : 1;
     request->u.data.presummed = push->presummed;
+    request->u.data.last = push->last;
     rc = pd_options_copy(&request->u.data.hypers, &request->u.data.n_hypers, push->hypers, push->n_hypers);
     return rc == PD_OK ? PD_OK : no_memory(prefix, err);
 }
@@ -155,7 +156,7 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
 {
     const Paramd__PushRequest *push = message;
     pd_pending *pending;
-    int rc = check_pieces(conn, prefix, push->pieces, push->n_pieces, err);
+    int rc = check_pieces(conn, prefix, push->pieces, push->n_pieces, push->last, err);
 
     if (rc == PD_OK) rc = check_push(push, err);
     if (rc != PD_OK) return rc;
@@ -164,6 +165,7 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
     pending->checksum = (prefix->flags & PD_FLAG_CHECKSUM) != 0;
     pending->wait.step = push->step;
     pending->wait.pushes = true;
+    pending->wait.all = push->last;
     for (size_t i = 0; i < push->n_pieces; i++) {
         const Paramd__Piece *piece = push->pieces[i];
         fill_waiter(conn, &pending->wait.at[i], piece->handle, piece->first, piece->count, prefix->method == PD_PUSH_PULL && !piece->absent);

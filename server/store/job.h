@@ -91,6 +91,14 @@ void pd_job_forget_set(pd_job *job);        /* frees the parameters and what was
 /* push.c: Push and Init. Take the request. */
 void pd_job_push(pd_job *job, pd_request *request, uint64_t now_ns);
 void pd_job_init(pd_job *job, pd_request *request, uint64_t now_ns);
+/* May a contribution be to this step, which the parameter has not closed? Files that a rank has no gradient; false: it has said so before. */
+int  pd_push_check_step(const pd_job *job, const pd_param *param, uint64_t step, pd_error *err);
+bool pd_push_file_absent(pd_job *job, pd_param *param, uint32_t rank, uint64_t now_ns);
+/* last.c: a push that ends its rank's step. Of frame `number`, whose own pieces are marked. Then what they left out is filed; or remembers of
+ * a push that is refused what came in vain. */
+int  pd_last_check(const pd_job *job, const pd_request *frame, uint64_t number, pd_error *err);
+void pd_last_file(pd_job *job, const pd_request *frame, uint64_t now_ns);
+void pd_last_note_refusal(pd_job *job, const pd_request *frame);
 /* The frames in the inbox: scanned or copied, then taken or refused. */
 void pd_job_take_inbox(pd_job *job, uint64_t now_ns);
 /* One piece of a frame is done with; the last sends its buffer home. */

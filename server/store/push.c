@@ -216,7 +216,7 @@ static int check_once(const pd_job *job, pd_param *param, const pd_piece *piece,
     return PD_OK;
 }
 
-static int check_step(const pd_job *job, const pd_param *param, uint64_t step, pd_error *err)
+int pd_push_check_step(const pd_job *job, const pd_param *param, uint64_t step, pd_error *err)
 {
     if (step > param->step + 1)
         return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: this push is for step %llu, expected step %llu: the rounds before are not "
@@ -253,11 +253,12 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
     if ((rc = check_once(job, param, piece, number, err)) != PD_OK) return rc;
     if (frame->u.data.n_hypers > 0 && (rc = check_hypers(param, frame, number, known, err)) != PD_OK) return rc;
     if (frame->u.data.step <= param->step) return PD_OK;            /* closed: sent again */
-    if ((rc = check_step(job, param, frame->u.data.step, err)) != PD_OK) return rc;
+    if ((rc = pd_push_check_step(job, param, frame->u.data.step, err)) != PD_OK) return rc;
     return check_earlier(param, piece, frame->rank, err);
 }
 
-static int check_push(const pd_job *job, const pd_request *frame, pd_error *err)
+/* `settled`: nothing that the rank has sent before is still to be looked at, so what it leaves out is known. */
+static int check_push(const pd_job *job, const pd_request *frame, bool settled, pd_error *err)
 {
     uint64_t number = ++job->store->frames, known = 0;
 
@@ -271,7 +272,8 @@ static int check_push(const pd_job *job, const pd_request *frame, pd_error *err)
         int rc = check_piece(job, &frame->u.data.pieces[i], frame, number, &known, err);
         if (rc != PD_OK) return rc;
     }
-    return frame->u.data.n > 0 ? all_known(frame, known, err) : PD_OK;
+    if (frame->u.data.n > 0 && all_known(frame, known, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    return frame->u.data.last && settled ? pd_last_check(job, frame, number, err) : PD_OK;
 }
 
 /* ---- filing a push ---- */
@@ -302,8 +304,7 @@ static void file_slot(pd_job *job, pd_param *param, pd_chunk *chunk, uint32_t ra
     if (round->missing == 0 && !pd_param_may_be_held(job, param)) DL_DELETE2(job->waiting, param, prev_waiting, next_waiting);
 }
 
-/* False: the rank has said it before. */
-static bool file_absent(pd_job *job, pd_param *param, uint32_t rank, uint64_t now_ns)
+bool pd_push_file_absent(pd_job *job, pd_param *param, uint32_t rank, uint64_t now_ns)
 {
     pd_round *round = &param->round;
 
@@ -323,7 +324,7 @@ static bool file_gradient(pd_job *job, pd_param *param, const pd_piece *piece, p
     param->contributions++;
     job->contributions++;
     job->ranks[frame->rank].contributions++;
-    file_slot(job, param, chunk, frame->rank, (pd_slot){ piece->at, frame, PD_SLOT_HELD, (uint8_t)piece->dtype }, now_ns);
+    file_slot(job, param, chunk, frame->rank, (pd_slot){ .at = piece->at, .frame = frame, .state = PD_SLOT_HELD, .dtype = (uint8_t)piece->dtype }, now_ns);
     return true;
 }
 
@@ -331,7 +332,7 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
 {
     pd_param *param = &job->params[piece->param];
     bool news = frame->u.data.step > param->step &&
-                (piece->absent ? file_absent(job, param, frame->rank, now_ns) : file_gradient(job, param, piece, frame, now_ns));
+                (piece->absent ? pd_push_file_absent(job, param, frame->rank, now_ns) : file_gradient(job, param, piece, frame, now_ns));
 
     if (!news) job->duplicates++;
     else if (frame->u.data.n_hypers > 0) keep_hypers(param, frame->rank);
@@ -345,6 +346,7 @@ static void file_push(pd_job *job, pd_request *frame, uint64_t now_ns)
     if (frame->u.data.buffer != NULL) frame->u.data.buffer->refs = 0;
     if (frame->u.data.step > rank->step) rank->step = frame->u.data.step;
     for (size_t i = 0; i < frame->u.data.n; i++) file_piece(job, &frame->u.data.pieces[i], frame, now_ns);
+    if (frame->u.data.last) pd_last_file(job, frame, now_ns);
     job->look = true;
     if (frame->u.data.buffer != NULL && frame->u.data.buffer->refs > 0) {
         hold(job, frame);
@@ -391,13 +393,23 @@ static void refuse(pd_job *job, pd_request *frame, const pd_error *err)
     pd_store_refuse(job->store, frame, err);
 }
 
+/* Of a rank that may speak. */
+static void refuse_push(pd_job *job, pd_request *frame, const pd_error *err)
+{
+    pd_last_note_refusal(job, frame);
+    refuse(job, frame, err);
+}
+
 void pd_job_push(pd_job *job, pd_request *request, uint64_t now_ns)
 {
+    bool scanned = job->values.at[PD_JOB_KEY_NONFINITE] == PD_REJECT && (request->u.data.buffer != NULL || request->u.data.last);
     pd_error err;
 
-    if (may_speak(job, request, &err) != PD_OK || check_push(job, request, &err) != PD_OK) {
+    if (may_speak(job, request, &err) != PD_OK) {
         refuse(job, request, &err);
-    } else if (job->values.at[PD_JOB_KEY_NONFINITE] == PD_REJECT && request->u.data.buffer != NULL) {
+    } else if (check_push(job, request, !scanned, &err) != PD_OK) {
+        refuse_push(job, request, &err);
+    } else if (scanned) {
         append_inbox(job, request);
         pd_store_touch(job->store, job, now_ns);
     } else {
@@ -425,8 +437,9 @@ static int check_finite(const pd_job *job, const pd_request *frame, pd_error *er
     for (size_t i = 0; i < frame->u.data.n; i++) {
         const pd_piece *piece = &frame->u.data.pieces[i];
         if (piece->absent || piece_finite(piece, job->store->config.threads)) continue;
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: the gradient has infinite or NaN elements, which job %.100s rejects "
-                       "(nonfinite = reject); push again for step %llu",
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.120s: the gradient has infinite or NaN elements, which job %.60s rejects "
+                       "(nonfinite = reject); push again for step %llu. Are inputs and gradients free of NaN? What often helps: a lower learning rate or "
+                       "another schedule of it, a later start_preconditioning_step, clipping of gradients",
                        job->params[piece->param].name, job->name, (unsigned long long)frame->u.data.step);
     }
     return PD_OK;
@@ -436,11 +449,8 @@ static void take_scanned(pd_job *job, pd_request *frame, uint64_t now_ns)
 {
     pd_error err;
 
-    int rc = may_speak(job, frame, &err);
-
-    if (rc == PD_OK) rc = check_finite(job, frame, &err);
-    if (rc == PD_OK) rc = check_push(job, frame, &err);
-    if (rc != PD_OK) refuse(job, frame, &err);
+    if (may_speak(job, frame, &err) != PD_OK) refuse(job, frame, &err);
+    else if (check_finite(job, frame, &err) != PD_OK || check_push(job, frame, true, &err) != PD_OK) refuse_push(job, frame, &err);
     else file_push(job, frame, now_ns);
 }
 

@@ -94,6 +94,7 @@ typedef struct pd_request {
             uint64_t   step;                /* PUSH: the step it contributes to */
             double     weight;              /* PUSH: number of examples; 1 if it does not matter */
             bool       presummed;           /* PUSH: a sum over its examples, not a mean */
+            bool       last;                /* PUSH: ends the rank's step; parameters of which it has sent nothing for it are absent */
             pd_option *hypers; size_t n_hypers;         /* PUSH: values that hold for this round */
         } data;
         struct { uint64_t sequence; } barrier;

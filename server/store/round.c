@@ -51,6 +51,20 @@ bool pd_round_has_given(const pd_round *round, uint32_t rank)
     return false;
 }
 
+bool pd_round_is_silent(const pd_round *round, uint32_t rank)
+{
+    for (uint32_t c = 0; c < round->n_chunks; c++)
+        if (pd_chunk_heard(&round->chunks[c], rank) != PD_SLOT_EMPTY) return false;
+    return true;
+}
+
+bool pd_round_was_refused(const pd_round *round, uint32_t rank)
+{
+    for (uint32_t c = 0; c < round->n_chunks; c++)
+        if (round->chunks[c].slots[rank].refused) return true;
+    return false;
+}
+
 bool pd_round_any_given(const pd_round *round)
 {
     for (uint32_t rank = 0; rank < round->world; rank++)

@@ -19,6 +19,7 @@ typedef struct pd_slot {
     const void *at;             /* HELD: elements inside the frame's buffer */
     pd_request *frame;          /* HELD: the push that brought it, with weight and buffer */
     uint8_t     state, dtype;   /* pd_slot_state, pd_dtype */
+    bool        refused;        /* EMPTY: a push of it came and was refused */
 } pd_slot;
 
 /* In which of the job's lists a chunk stands. */
@@ -69,6 +70,9 @@ bool pd_round_any_given(const pd_round *round);
 
 /* Ranks that the round still waits for, as "1,3"; "" when it is complete or not open. Cut with "..." where `size` is short. */
 char *pd_round_missing(const pd_round *round, char *text, size_t size);
+/* Nothing of the rank's part has come, neither gradient nor absence; a push of some of it was refused. */
+bool pd_round_is_silent(const pd_round *round, uint32_t rank);
+bool pd_round_was_refused(const pd_round *round, uint32_t rank);
 /* The rank has not said all of its part. */
 bool pd_round_misses(const pd_round *round, uint32_t rank);
 

@@ -152,6 +152,52 @@ static void a_rank_without_gradient_does_not_count_and_none_at_all_is_no_step(vo
     model_free(m);
 }
 
+/* Rank 0 has gradients of p0, rank 1 of p0 and p1, nobody of p2: they push no more than that and close the step, twice. */
+static bool closed_steps(worker *w)
+{
+    for (uint64_t step = 1; step <= 2; step++) {
+        size_t n = w->rank == 0 ? 1 : 2;
+        pd_ticket_id push, closing, pull;
+        pd_error err;
+
+        for (size_t p = 0; p < n; p++) fill_gradient(w->gradients[p], SIZE, w->rank, step, p);
+        if (pd_client_push(w->client, w->items, n, NULL, &push, &err) != PD_OK || pd_client_close_step(w->client, step, &closing, &err) != PD_OK ||
+            pd_client_wait(w->client, closing, 0, &err) != PD_OK || pd_client_wait(w->client, push, 0, &err) != PD_OK ||
+            pd_client_pull(w->client, w->items, 3, step, &pull, &err) != PD_OK || pd_client_wait(w->client, pull, 0, &err) != PD_OK)
+            return worker_fail(w, "a step that is closed", &err);
+        for (size_t p = 0; p < 3; p++)
+            if (pd_client_step(w->client, p) != step) return worker_fail(w, "a parameter is not a step further", NULL);
+    }
+    return true;
+}
+
+static void what_a_rank_leaves_out_is_absent_when_it_closes_its_step(void **state)
+{
+    static const char *const rules[] = { "* sgd lr=1", NULL };
+    static const int64_t sizes[] = { SIZE, SIZE, SIZE };
+    test_daemon *daemon = *state;
+    model *m = model_new(sizes, 3);
+    team t = { .url = daemon->url, .job = "left out", .world = 2, .rules = rules, .model = m, .work = closed_steps };
+    worker workers[TEAM_MOST];
+    float **here = model_buffers(m), g[SIZE];
+
+    team_run(&t, workers);
+    fill_weights(m, here);
+    for (uint64_t step = 1; step <= 2; step++) {
+        fill_gradient(g, SIZE, 1, step, 1);
+        for (int i = 0; i < SIZE; i++) here[1][i] -= g[i];
+    }
+    for (int r = 0; r < 2; r++) {
+        for (int i = 0; i < SIZE; i++) assert_true(workers[r].weights[1][i] == here[1][i]);
+        assert_memory_equal(workers[r].weights[2], here[2], sizeof g);
+        assert_int_equal(workers[r].items[0].version, 2);
+        assert_int_equal(workers[r].items[2].version, 0);
+    }
+    team_free(&t, workers);
+    model_free_buffers(m, here);
+    model_free(m);
+}
+
 /* p1 of rank 1 holds a NaN in its second chunk. */
 static bool push_poison(worker *w, pd_error *err)
 {
@@ -195,6 +241,26 @@ static void a_gradient_that_is_not_finite_skips_its_parameters_step(void **state
     model_free(m);
 }
 
+static void a_gradient_that_is_not_finite_skips_the_whole_jobs_step_where_that_is_wanted(void **state)
+{
+    static const char *const options[] = { "nonfinite_scope=job", NULL };
+    test_daemon *daemon = *state;
+    model *m = model_new(two_sizes, 2);
+    team t = { .url = daemon->url, .job = "skip-all", .world = 2, .options = options, .model = m, .work = poisoned_step };
+    worker workers[TEAM_MOST];
+    float **first = model_buffers(m);
+
+    fill_weights(m, first);
+    team_run(&t, workers);
+    for (int r = 0; r < 2; r++) {
+        for (int p = 0; p < 2; p++) assert_int_equal(workers[r].items[p].outcome, 2);
+        assert_true(model_same(m, workers[r].weights, first));
+    }
+    team_free(&t, workers);
+    model_free_buffers(m, first);
+    model_free(m);
+}
+
 static void a_gradient_that_is_not_finite_is_applied_where_that_is_wanted(void **state)
 {
     static const char *const options[] = { "nonfinite=apply", NULL };
@@ -220,6 +286,8 @@ static bool rejected_step(worker *w)
     if (w->rank == 0) return push_poison(w, &err) || worker_fail(w, "push_pull", &err);
     if (push_poison(w, &err)) return worker_fail(w, "a NaN was taken", NULL);
     if (err.code != PD_INVALID_ARGUMENT || strstr(err.text, "p1") == NULL) return worker_fail(w, "not the error expected", &err);
+    if (strstr(err.text, "a lower learning rate") == NULL || strstr(err.text, "start_preconditioning_step, clipping of gradients") == NULL)
+        return worker_fail(w, "no advice", &err);
     if (w->items[1].outcome != PD_INVALID_ARGUMENT) return worker_fail(w, "p1 is not marked as refused", &err);
     w->gradients[1][SIZE - 1] = 1;
     if (pd_client_push_pull(w->client, &w->items[1], 1, NULL, &ticket, &err) != PD_OK || pd_client_wait(w->client, ticket, 0, &err) != PD_OK)
@@ -322,6 +390,8 @@ int main(void)
         cmocka_unit_test(presummed_gradients_are_divided_by_all_examples),
         cmocka_unit_test(a_rank_without_gradient_does_not_count_and_none_at_all_is_no_step),
         cmocka_unit_test(a_gradient_that_is_not_finite_skips_its_parameters_step),
+        cmocka_unit_test(what_a_rank_leaves_out_is_absent_when_it_closes_its_step),
+        cmocka_unit_test(a_gradient_that_is_not_finite_skips_the_whole_jobs_step_where_that_is_wanted),
         cmocka_unit_test(a_gradient_that_is_not_finite_is_applied_where_that_is_wanted),
         cmocka_unit_test(a_gradient_that_is_not_finite_is_rejected_where_that_is_wanted_and_can_be_mended),
         cmocka_unit_test(a_learning_rate_sent_with_a_push_holds_for_that_step),

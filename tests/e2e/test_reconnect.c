@@ -35,7 +35,24 @@ typedef struct trouble {
     proxy *between;                 /* rank 1 and the daemon; rank 0 is connected directly */
     int    steps;
     void (*before)(proxy *p, int step);         /* what happens to the connection before each step */
+    bool   leaves_out;              /* rank 1 pushes its first parameter alone and closes the step */
 } trouble;
+
+/* The mean is of those who have a gradient: ones, too. */
+static bool count_and_close(worker *w)
+{
+    uint64_t step = pd_client_step(w->client, 0) + 1;
+    size_t n = w->team->model->n;
+    pd_ticket_id push, closing, pull;
+    pd_error err;
+
+    for (int64_t i = 0; i < w->team->model->elements[0]; i++) w->gradients[0][i] = 1;
+    if (pd_client_push(w->client, w->items, 1, NULL, &push, &err) != PD_OK || pd_client_close_step(w->client, step, &closing, &err) != PD_OK ||
+        pd_client_wait(w->client, push, 0, &err) != PD_OK || pd_client_wait(w->client, closing, 0, &err) != PD_OK ||
+        pd_client_pull(w->client, w->items, n, step, &pull, &err) != PD_OK || pd_client_wait(w->client, pull, 0, &err) != PD_OK)
+        return worker_fail(w, "a step that is closed", &err);
+    return true;
+}
 
 static bool troubled_steps(worker *w)
 {
@@ -43,7 +60,7 @@ static bool troubled_steps(worker *w)
 
     for (int step = 1; step <= what->steps; step++) {
         if (w->rank == 1) what->before(what->between, step);
-        if (!worker_count(w)) return false;
+        if (!(what->leaves_out && w->rank == 1 ? count_and_close(w) : worker_count(w))) return false;
         if (!worker_counted(w, step)) return worker_fail(w, "a contribution was counted twice, or not at all", NULL);
     }
     return true;
@@ -57,9 +74,8 @@ static void *direct_life(void *arg)
     return NULL;
 }
 
-static pd_client_stats run(const test_daemon *daemon, const char *job, int steps, void (*before)(proxy *p, int step))
+static pd_client_stats run_so(const test_daemon *daemon, const char *job, trouble what)
 {
-    trouble what = { .between = proxy_start(daemon->port), .steps = steps, .before = before };
     model *m = model_new(sizes, 3);
     char through[64];
     team t[2];
@@ -68,6 +84,7 @@ static pd_client_stats run(const test_daemon *daemon, const char *job, int steps
     pthread_t thread;
     bool done;
 
+    what.between = proxy_start(daemon->port);
     snprintf(through, sizeof through, "tcp://127.0.0.1:%d", proxy_port(what.between));
     for (int r = 0; r < 2; r++)
         t[r] = (team){ .url = r == 0 ? daemon->url : through, .job = job, .world = 2, .rules = rules, .model = m, .zero = true, .arg = &what };
@@ -84,6 +101,11 @@ static pd_client_stats run(const test_daemon *daemon, const char *job, int steps
     proxy_stop(what.between);
     model_free(m);
     return stats;
+}
+
+static pd_client_stats run(const test_daemon *daemon, const char *job, int steps, void (*before)(proxy *p, int step))
+{
+    return run_so(daemon, job, (trouble){ .steps = steps, .before = before });
 }
 
 /* ---- cuts ---- */
@@ -122,6 +144,19 @@ static void cut_between_steps(void **state)
     assert_true(run(*state, "between", 10, cut_at_once).connects > 3);
 }
 
+static void cut_around_closes(proxy *p, int step)
+{
+    proxy_cut_after(p, 2500 * 4 + 700 + (size_t)(step * 137) % 400, 0);        /* enough for one step, not for two */
+}
+
+static void a_step_that_is_closed_while_connections_break_is_closed_once(void **state)
+{
+    pd_client_stats stats = run_so(*state, "closes", (trouble){ .steps = 12, .before = cut_around_closes, .leaves_out = true });
+
+    assert_true(stats.connects > 4);
+    assert_true(stats.resent > 0);
+}
+
 /* ---- answers that never arrive ---- */
 
 static void *cut_soon(void *arg)
@@ -148,6 +183,14 @@ static void a_push_whose_answer_was_lost_counts_once(void **state)
     pd_client_stats stats = run(*state, "lost", 6, lose_answers);
     assert_true(stats.resent >= 3);
     sleep_for(0.2);                     /* the last thread that cuts has ended */
+}
+
+static void the_end_of_a_step_whose_answer_was_lost_counts_once(void **state)
+{
+    pd_client_stats stats = run_so(*state, "lost-closes", (trouble){ .steps = 6, .before = lose_answers, .leaves_out = true });
+
+    assert_true(stats.resent >= 3);
+    sleep_for(0.2);
 }
 
 static void delay_a_little(proxy *p, int step)
@@ -210,7 +253,9 @@ int main(void)
         cmocka_unit_test(cut_while_a_gradient_travels),
         cmocka_unit_test(cut_while_weights_travel_back),
         cmocka_unit_test(cut_between_steps),
+        cmocka_unit_test(a_step_that_is_closed_while_connections_break_is_closed_once),
         cmocka_unit_test(a_push_whose_answer_was_lost_counts_once),
+        cmocka_unit_test(the_end_of_a_step_whose_answer_was_lost_counts_once),
         cmocka_unit_test(a_slow_connection_is_only_slow),
         cmocka_unit_test(initial_weights_survive_a_cut_anywhere),
     };

@@ -222,7 +222,7 @@ static void say_hello(peer *p)
     static const char *const names[] = { "nonfinite", "aggregate", "colour", "" }, *const values[] = { "reject", "weighted_mean", "red", "\t" };
     static const char *const rules[] = { "* sgd lr=0.1 momentum=0.9", "b* sgd lr=1", "* nonesuch", "" };
     Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
-    Paramd__Option option = PARAMD__OPTION__INIT, *options[] = { &option };
+    Paramd__Option option = PARAMD__OPTION__INIT, scope = PARAMD__OPTION__INIT, *options[] = { &option, &scope };
     uint8_t who = choice(), how = choice();
     char *rule[] = { (char *)rules[how & 3], (char *)rules[how >> 2 & 3] };
 
@@ -238,6 +238,9 @@ static void say_hello(peer *p)
     option.value = (char *)values[how >> 4 & 3];
     hello.options = options;
     hello.n_options = (how & 0x30) != 0x30;
+    scope.name = (char *)"nonfinite_scope";
+    scope.value = (char *)((who & 0x80) != 0 ? "job" : "parameter");
+    if ((who & 0x40) != 0) options[hello.n_options++] = &scope;
     p->n_params = 0;
     send_frame(p, PD_HELLO, &hello.base, 0, 0);
 }
@@ -322,7 +325,8 @@ static void say_push(peer *p, unsigned method)
     pieces all;
 
     make_pieces(p, &all);
-    push.step = how & 7;
+    push.step = how & 3;
+    push.last = (how & 4) != 0;
     push.weight = (how & 8) != 0 ? 2 : (how & 16) != 0 ? -1 : 0;
     push.zero_weight = (how & 32) != 0;
     push.presummed = (how & 64) != 0;
@@ -446,6 +450,16 @@ static const uint8_t training[] = {
     PD_PUSH_PULL, 0, 1, 1, 1, 1, F32_,
     PD_BARRIER, 0, 1,  PD_BARRIER, 1, 1,  PD_HEARTBEAT, 0,  PD_LEAVE, 0,  PD_LEAVE, 1,
 };
+#define WHOLE 0xc0                      /* Hello: the job steps as a whole */
+#define LAST  4                         /* Push: ends the rank's step */
+/* Two ranks of a job that steps as a whole leave gradients out, one spoils one, and both end their steps, more than once. */
+static const uint8_t closing[] = {
+    PD_HELLO, 0, WORKER(1, 0, 2) | WHOLE, PLAIN, 1,  PD_HELLO, 1, WORKER(1, 1, 2) | WHOLE, PLAIN, 2,
+    PD_DECLARE, 0, 2, 0, 1, 3, 1, 1, 7,  PD_DECLARE, 1, 2, 0, 1, 3, 1, 1, 7,  PD_INIT, 0, 0, 2, 0, F32_, 1, F32_,
+    PD_PUSH_PULL, 0, 1, 1, 1, 0, F32_,  PD_PUSH, 0, 1 | LAST, 0, 0,  PD_PUSH | 0x80, 0, 1 | LAST, 0, 0,  PD_PUSH_PULL, 1, 1 | LAST, 1, 1, 1, F32_,
+    PD_PUSH, 0, 1 | LAST, 0, 0,  PD_PUSH, 0, 2 | LAST, 255, 1, 1, F32_,  PD_PUSH, 1, 3 | LAST, 0, 0,  PD_PUSH, 1, 2 | LAST, 0, 0,
+    PD_PUSH, 0, 3 | LAST, 0, 0,  CLOSE, 0,  TIME, 1, 200,  PD_PUSH, 1, 3 | LAST, 0, 0,
+};
 /* An operator looks at a worker's job and ends it. */
 static const uint8_t operating[] = {
     PD_HELLO, 0, WORKER(1, 0, 1), PLAIN, 1,  PD_DECLARE, 0, 1, 0, 3, 3,  PD_INIT, 0, 0, 1, 0, F32_,  PD_PULL, 0, 5, 1, 0, F32_,
@@ -463,7 +477,7 @@ static const uint8_t troubles[] = {
 static void make_seeds(const char *folder)
 {
     static const struct { const char *name; const uint8_t *at; size_t n; } seeds[] = {
-        { "training", training, sizeof training }, { "operating", operating, sizeof operating }, { "troubles", troubles, sizeof troubles },
+        { "training", training, sizeof training }, { "closing", closing, sizeof closing }, { "operating", operating, sizeof operating }, { "troubles", troubles, sizeof troubles },
     };
 
     for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {

@@ -74,6 +74,7 @@ rig_frame *rig_frame_new(rig *r, pd_request_kind kind, uint32_t job, uint32_t ra
 /* Elements [first, first + count) of a parameter, `values` float32 rounded to `dtype`. */
 void       rig_piece(rig_frame *frame, uint32_t param, pd_dtype dtype, int64_t first, int64_t count, const float *values);
 void       rig_absent(rig_frame *frame, uint32_t param);
+void       rig_last(rig_frame *frame);          /* it ends the rank's step */
 void       rig_weight(rig_frame *frame, double weight, bool presummed);
 void       rig_hyper(rig_frame *frame, const char *name, const char *value);
 pd_request *rig_request(rig_frame *frame);      /* gives the request; frees the frame */

@@ -56,7 +56,7 @@ static int tear_down(void **state)
 
 static void give(fixture *f, uint32_t rank)
 {
-    pd_round_add(&f->round, &f->chunk, rank, (pd_slot){ f->g[rank], f->frames[rank], PD_SLOT_HELD, PD_F32 });
+    pd_round_add(&f->round, &f->chunk, rank, (pd_slot){ .at = f->g[rank], .frame = f->frames[rank], .state = PD_SLOT_HELD, .dtype = PD_F32 });
 }
 
 static void leave_out(fixture *f, uint32_t rank)

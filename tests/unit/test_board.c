@@ -240,6 +240,78 @@ static void adding_parameters_disturbs_nobody_who_waits(void **state)
     drop(n, wait);
 }
 
+/* ---- waiting for every parameter of the job ---- */
+
+static pd_wait *wait_for_all(uint64_t step, uint32_t first, size_t count)
+{
+    pd_wait *wait = wait_for(step, true, false, first, count);
+
+    wait->all = true;
+    return wait;
+}
+
+static void the_end_of_a_step_is_answered_when_its_round_is_closed_for_all(void **state)
+{
+    notes *n = *state;
+    pd_wait *alone = wait_for_all(1, 0, 0), *with = wait_for_all(1, 1, 1);
+
+    pd_board_settle(n->board, 1, 3);                    /* there is room for a fourth, which is no parameter */
+    assert_false(pd_board_would_answer(n->board, 1, alone));
+    assert_false(pd_board_wait(n->board, 1, alone));
+    assert_false(pd_board_wait(n->board, 1, with));
+    close_round(n, 1, 1, PD_STEPPED, false);
+    close_round(n, 2, 1, PD_NO_GRADIENT, false);
+    close_round(n, 2, 2, PD_STEPPED, false);
+    assert_int_equal(n->n_resolved, 0);
+    close_round(n, 0, 1, PD_SKIPPED, false);
+    assert_int_equal(n->n_resolved, 2);
+    assert_int_equal(with->at[0].outcome, PD_STEPPED);
+    assert_true(pd_board_would_answer(n->board, 1, alone));
+    drop(n, alone);
+    drop(n, with);
+}
+
+static void an_ended_step_sent_again_is_answered_at_once(void **state)
+{
+    notes *n = *state;
+    pd_wait *wait = wait_for_all(1, 0, 0);
+
+    pd_board_settle(n->board, 1, 2);
+    for (uint32_t p = 0; p < 2; p++) close_round(n, p, 1, PD_STEPPED, false);
+    assert_true(pd_board_wait(n->board, 1, wait));
+    drop(n, wait);
+}
+
+static void the_end_of_a_step_waits_for_that_step_and_no_earlier_one(void **state)
+{
+    notes *n = *state;
+    pd_wait *wait = wait_for_all(2, 0, 0);
+
+    pd_board_settle(n->board, 1, 2);
+    assert_false(pd_board_wait(n->board, 1, wait));
+    for (uint64_t step = 1; step <= 2; step++) {
+        assert_int_equal(n->n_resolved, 0);
+        for (uint32_t p = 0; p < 2; p++) close_round(n, p, step, PD_STEPPED, false);
+    }
+    assert_int_equal(n->n_resolved, 1);
+    drop(n, wait);
+}
+
+static void the_end_of_a_step_times_out_like_a_push(void **state)
+{
+    notes *n = *state;
+    pd_wait *wait = wait_for_all(1, 0, 0);
+    pd_error err = { PD_DEADLINE_EXCEEDED, "late" };
+
+    pd_board_settle(n->board, 1, 2);
+    assert_false(pd_board_wait(n->board, 1, wait));
+    pd_board_time_out(n->board, 1, 1, &err);
+    assert_int_equal(n->n_failed, 1);
+    for (uint32_t p = 0; p < 2; p++) close_round(n, p, 1, PD_STEPPED, false);
+    assert_int_equal(n->n_resolved, 0);
+    drop(n, wait);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -253,6 +325,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_job_that_ends_fails_all_and_gives_its_weights_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_forgotten_request_waits_for_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(adding_parameters_disturbs_nobody_who_waits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_end_of_a_step_is_answered_when_its_round_is_closed_for_all, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_ended_step_sent_again_is_answered_at_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_end_of_a_step_waits_for_that_step_and_no_earlier_one, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_end_of_a_step_times_out_like_a_push, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

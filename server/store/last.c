@@ -1,0 +1,50 @@
+/* last.c - a rank ends its step: what it has sent nothing of has no gradient from it.
+ *
+ * No state of its own: the step that a rank has ended shows in the rounds, as if it had said of each parameter that it is absent. So the
+ * same push again changes nothing. What was refused is no silence: who ends a step without having mended it would lose a gradient unawares. */
+#include "training.h"
+
+/* The rank has sent nothing of the parameter for that step, and its round is not closed. */
+static bool is_left_out(const pd_param *param, const pd_request *frame)
+{
+    return frame->u.data.step > param->step && pd_round_is_silent(&param->round, frame->rank);
+}
+
+static int check_one(const pd_job *job, const pd_param *param, const pd_request *frame, uint64_t number, pd_error *err)
+{
+    int rc;
+
+    if (param->current == NULL)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has no weights yet: rank 0 sends them with Init", param->name);
+    if (param->mark == number || !is_left_out(param, frame)) return PD_OK;
+    if ((rc = pd_push_check_step(job, param, frame->u.data.step, err)) != PD_OK) return rc;
+    if (!pd_round_was_refused(&param->round, frame->rank)) return PD_OK;
+    return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: rank %u cannot end step %llu: its push of this parameter was refused; push it again, or say that it is "
+                   "absent", param->name, frame->rank, (unsigned long long)frame->u.data.step);
+}
+
+int pd_last_check(const pd_job *job, const pd_request *frame, uint64_t number, pd_error *err)
+{
+    for (uint32_t i = 0; i < job->n_params; i++) {
+        int rc = check_one(job, &job->params[i], frame, number, err);
+        if (rc != PD_OK) return rc;
+    }
+    return PD_OK;
+}
+
+void pd_last_file(pd_job *job, const pd_request *frame, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < job->n_params; i++)
+        if (is_left_out(&job->params[i], frame)) pd_push_file_absent(job, &job->params[i], frame->rank, now_ns);
+}
+
+void pd_last_note_refusal(pd_job *job, const pd_request *frame)
+{
+    for (size_t i = 0; i < frame->u.data.n; i++) {
+        const pd_piece *piece = &frame->u.data.pieces[i];
+        pd_round *round = piece->param < job->n_params ? &job->params[piece->param].round : NULL;
+        int64_t chunk = piece->first / (int64_t)job->store->config.chunk_elements;
+        if (round == NULL || piece->absent || chunk < 0 || chunk >= round->n_chunks || frame->u.data.step != job->params[piece->param].step + 1) continue;
+        if (pd_chunk_heard(&round->chunks[chunk], frame->rank) == PD_SLOT_EMPTY) round->chunks[chunk].slots[frame->rank].refused = true;
+    }
+}

@@ -1,0 +1,182 @@
+/* The client ends a step: one frame after its pushes, kept until it is answered; then every parameter is a step further. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "peer.h"
+
+enum { PARAMS = 3 };
+
+static const int64_t sizes[PARAMS] = { 1, 1, 1 };
+static float gradient = 1;
+
+static int set_up(void **state)
+{
+    *state = peer_running(sizes, PARAMS);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    peer_free(*state);
+    return 0;
+}
+
+static void expect_close(peer *p, uint64_t step, letter *l)
+{
+    const Paramd__PushRequest *push;
+
+    *l = peer_expect(p, PD_PUSH);
+    push = l->message;
+    assert_true(push->last);
+    assert_int_equal(push->step, step);
+    assert_int_equal(push->n_pieces, 0);
+    assert_int_equal(l->prefix.payload_bytes, 0);
+}
+
+static pd_ticket_id push(peer *p, pd_item *item)
+{
+    pd_ticket_id ticket;
+
+    assert_int_equal(pd_core_push(p->core, PD_PUSH, item, 1, NULL, &ticket, NULL), PD_OK);
+    return ticket;
+}
+
+static pd_ticket_id close_step(peer *p, uint64_t step)
+{
+    pd_ticket_id ticket;
+
+    assert_int_equal(pd_core_close_step(p->core, step, &ticket, NULL), PD_OK);
+    return ticket;
+}
+
+static void the_end_of_a_step_goes_after_its_pushes(void **state)
+{
+    peer *p = *state;
+    pd_item item = { .param = 1, .gradient = &gradient };
+    letter l;
+
+    push(p, &item);
+    close_step(p, 1);
+    l = peer_expect(p, PD_PUSH);
+    assert_false(((Paramd__PushRequest *)l.message)->last);
+    letter_drop(&l);
+    expect_close(p, 1, &l);
+    letter_drop(&l);
+}
+
+static void when_it_is_answered_all_parameters_are_a_step_further(void **state)
+{
+    peer *p = *state;
+    pd_item item = { .param = 2, .gradient = &gradient };
+    pd_ticket_id ticket = close_step(p, 1);
+    letter l;
+
+    expect_close(p, 1, &l);
+    peer_reply_data(p, &l.prefix, 0, 0, 0, NULL, 0);
+    letter_drop(&l);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    for (size_t i = 0; i < PARAMS; i++) assert_int_equal(pd_core_step(p->core, i), 1);
+    push(p, &item);
+    l = peer_expect(p, PD_PUSH);
+    assert_int_equal(((Paramd__PushRequest *)l.message)->step, 2);
+    letter_drop(&l);
+}
+
+static void what_was_left_out_cannot_be_pushed_until_it_is_answered(void **state)
+{
+    peer *p = *state;
+    pd_item item = { .param = 2, .gradient = &gradient };
+    pd_ticket_id closing = close_step(p, 1), ticket;
+    pd_error err;
+    letter l;
+
+    assert_int_equal(pd_core_push(p->core, PD_PUSH, &item, 1, NULL, &ticket, &err), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "has no gradient in step 1, which is being closed"));
+    expect_close(p, 1, &l);
+    peer_reply_data(p, &l.prefix, 0, 0, 0, NULL, 0);
+    letter_drop(&l);
+    assert_int_equal(peer_finish(p, closing, NULL), PD_OK);
+    push(p, &item);
+}
+
+static void what_was_pushed_and_refused_may_be_pushed_again_meanwhile(void **state)
+{
+    peer *p = *state;
+    pd_item item = { .param = 0, .gradient = &gradient };
+    pd_ticket_id ticket = push(p, &item);
+    letter first = peer_expect(p, PD_PUSH);
+
+    close_step(p, 1);
+    peer_refuse(p, &first.prefix, PD_DEADLINE_EXCEEDED, "rank 1 has not contributed");
+    letter_drop(&first);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_DEADLINE_EXCEEDED);
+    push(p, &item);
+}
+
+static void one_step_is_closed_at_a_time(void **state)
+{
+    peer *p = *state;
+    pd_ticket_id ticket = close_step(p, 1), other;
+    pd_error err;
+    letter l;
+
+    assert_int_equal(pd_core_close_step(p->core, 1, &other, &err), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "step 1 is being closed"));
+    expect_close(p, 1, &l);
+    peer_refuse(p, &l.prefix, PD_DEADLINE_EXCEEDED, "rank 1 has not contributed");
+    letter_drop(&l);
+    assert_int_equal(peer_finish(p, ticket, &err), PD_DEADLINE_EXCEEDED);
+    for (size_t i = 0; i < PARAMS; i++) assert_int_equal(pd_core_step(p->core, i), 0);
+    close_step(p, 1);
+}
+
+static void it_is_sent_again_on_the_next_connection(void **state)
+{
+    peer *p = *state;
+    pd_item item = { .param = 1, .gradient = &gradient };
+    letter l;
+
+    push(p, &item);
+    close_step(p, 1);
+    for (int i = 0; i < 2; i++) {
+        l = peer_expect(p, PD_PUSH);
+        letter_drop(&l);
+    }
+    peer_cut(p);
+    peer_connect(p);
+    peer_welcome(p);
+    peer_answer_declare(p, PARAMS, 0);
+    l = peer_expect(p, PD_PUSH);
+    assert_false(((Paramd__PushRequest *)l.message)->last);
+    letter_drop(&l);
+    expect_close(p, 1, &l);
+    letter_drop(&l);
+}
+
+static void there_is_no_step_0_to_close(void **state)
+{
+    peer *p = *state;
+    pd_ticket_id ticket;
+
+    assert_int_equal(pd_core_close_step(p->core, 0, &ticket, NULL), PD_INVALID_ARGUMENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_end_of_a_step_goes_after_its_pushes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(when_it_is_answered_all_parameters_are_a_step_further, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_was_left_out_cannot_be_pushed_until_it_is_answered, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_was_pushed_and_refused_may_be_pushed_again_meanwhile, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_step_is_closed_at_a_time, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(it_is_sent_again_on_the_next_connection, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(there_is_no_step_0_to_close, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
