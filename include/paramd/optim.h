@@ -112,8 +112,11 @@ typedef struct pd_step_io {
     float        *update;           /* NULL, or gets what was added to the weights, whole; only from rows that give updates */
 } pd_step_io;
 
-/* One step of all parameters: io[i] belongs to params[i]. Root tasks run inside the call.
- * PD_NO_MEMORY: no state has changed. */
+/* One step of all parameters: io[i] belongs to params[i]. Root tasks run inside the call. Where a row counts by group, its counter advances when
+ * one of the group's parameters has a gradient.
+ * PD_NO_MEMORY: nothing has changed. PD_UNIMPLEMENTED, for updates that a row does not give: nothing has changed. Any other code is a row's own: it
+ * has refused a step, since it can make no root (the text begins with the parameter's name). All parameters of its group, or it alone, keep
+ * their weights, and their `after` is not written; the step is counted, and the statistics have been updated. All others have stepped. */
 PD_API int pd_model_step(pd_model *model, const pd_step_io *io, pd_error *err);
 
 /* Bytes of optimizer state (slots as stored, temporaries not counted). */

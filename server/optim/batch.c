@@ -77,19 +77,9 @@ static bool next_phase(pd_optim *optim, int end)
     return optim->phase < end;
 }
 
-static bool still_waits(pd_optim *optim)
-{
-    if (pd_tasks_are_back(optim)) return false;
-    if (!optim->parked) optim->stats.waits++;
-    optim->parked = true;
-    return true;
-}
-
 /* Brings a step to its next piece of work. False: it is done, or has to wait. */
 static bool has_work(pd_optim *optim)
 {
-    bool tasks = optim->basis->plan.n_tasks > 0;
-
     for (;;) switch (optim->stage) {
     case PD_STAGE_IDLE:
         return false;
@@ -98,22 +88,24 @@ static bool has_work(pd_optim *optim)
         optim->stage = PD_STAGE_EARLY;
         break;
     case PD_STAGE_EARLY:
-        if (next_phase(optim, tasks ? optim->row->task_phase : optim->n_phases)) return true;
-        optim->stage = tasks ? PD_STAGE_CAPTURE : PD_STAGE_LATE;
-        if (tasks) pd_tasks_prepare(optim);
+        if (next_phase(optim, optim->row->task_phase)) return true;
+        optim->stage = PD_STAGE_CAPTURE;
+        pd_tasks_prepare(optim);
         break;
     case PD_STAGE_CAPTURE:
         if (optim->n_work > 0) return true;
         optim->stage = PD_STAGE_WAIT;
         break;
     case PD_STAGE_WAIT:
-        if (still_waits(optim)) return false;
+        pd_step_settle(optim);
+        if (!pd_step_is_decided(optim)) return false;
+        pd_step_decide(optim);
         pd_tasks_collect(optim);
         optim->stage = PD_STAGE_ADOPT;
         break;
     case PD_STAGE_ADOPT:
         if (optim->n_work > 0) return true;
-        optim->stage = PD_STAGE_LATE;
+        optim->stage = optim->refused ? PD_STAGE_CLOSE : PD_STAGE_LATE;
         break;
     case PD_STAGE_LATE:
         if (next_phase(optim, optim->n_phases)) return true;
@@ -182,7 +174,7 @@ static void run_phase(const pd_batch *batch, const piece *p, int64_t index, int 
     const pd_phase *phase = &optim->row->phases[optim->phase];
     pd_unit unit = {
         .plan = plan, .hyper = optim->hyper, .fact = optim->basis->fact, .count = optim->count, .index = index, .n_units = p->n_units,
-        .gradient = optim->io.gradient, .before = optim->io.before, .after = optim->io.after, .slot = optim->slot,
+        .gradient = optim->io.gradient, .before = optim->io.before, .after = optim->io.after, .update = optim->io.update, .slot = optim->slot,
         .partial = batch->partial[p->first + index], .total = (const double (*)[PD_MAX_PARTIALS])optim->total,
     };
 
@@ -260,9 +252,26 @@ static bool run_wave(pd_batch *batch, pd_optim *const *steps, size_t n)
     return true;
 }
 
+/* One that was passed over may go on since: the last of its bond came after it in a wave. */
+static bool any_goes_on(pd_optim *const *steps, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!pd_optim_done(steps[i]) && !pd_optim_waits(steps[i])) return true;
+    return false;
+}
+
+static void note_parked(pd_optim *optim)
+{
+    if (optim->parked || !pd_optim_waits(optim)) return;
+    optim->parked = true;
+    optim->stats.waits++;
+}
+
 void pd_batch_run_steps(pd_batch *batch, pd_optim *const *steps, size_t n)
 {
-    while (run_wave(batch, steps, n)) continue;
+    do while (run_wave(batch, steps, n)) continue;
+    while (any_goes_on(steps, n));
+    for (size_t i = 0; i < n; i++) note_parked(steps[i]);
 }
 
 void pd_batch_run_tasks(const pd_batch *batch, pd_task *const *tasks, size_t n)

@@ -5,9 +5,24 @@
 
 #include "state.h"
 
+/* Parameters that count their steps together: pd_row.counts_by_group. */
+typedef struct group {
+    const pd_row *row;
+    int           number;
+    int64_t       count;            /* steps in which one of them had a gradient */
+    size_t        stepping;         /* of them, in the call */
+    pd_bond       bond;
+} group;
+
+#define ALONE ((size_t)-1)
+
 struct pd_model {
     pd_optim **optims;              /* by parameter */
     size_t     n;
+    size_t    *order;               /* of the parameters in `steps`: those that are alone, then group by group */
+    size_t    *group_of;            /* by parameter, or ALONE */
+    group     *groups;
+    size_t     n_groups;
     pd_optim **steps;               /* those under way in one call: room for all */
     pd_batch  *batch;               /* enough for all of them, so that a step under way cannot fail */
 };
@@ -41,6 +56,36 @@ static int make_optims(pd_model *model, const pd_declaration *params, pd_error *
     return rc;
 }
 
+/* ---- groups ---- */
+
+static size_t find_group(pd_model *model, const pd_declaration *param)
+{
+    const pd_row *row = param->hypers.row;
+    size_t g = 0;
+
+    if (!row->counts_by_group) return ALONE;
+    while (g < model->n_groups && (model->groups[g].row != row || model->groups[g].number != param->group)) g++;
+    if (g == model->n_groups) model->groups[model->n_groups++] = (group){ .row = row, .number = param->group };
+    return g;
+}
+
+static int make_groups(pd_model *model, const pd_declaration *params)
+{
+    size_t k = 0, by_group = 0;
+
+    for (size_t i = 0; i < model->n; i++) by_group += params[i].hypers.row->counts_by_group;
+    model->groups = calloc(by_group + 1, sizeof *model->groups);
+    model->group_of = malloc((model->n + 1) * sizeof *model->group_of);
+    model->order = malloc((model->n + 1) * sizeof *model->order);
+    if (model->groups == NULL || model->group_of == NULL || model->order == NULL) return PD_NO_MEMORY;
+    for (size_t i = 0; i < model->n; i++)
+        if ((model->group_of[i] = find_group(model, &params[i])) == ALONE) model->order[k++] = i;
+    for (size_t g = 0; g < model->n_groups; g++)
+        for (size_t i = 0; i < model->n; i++)
+            if (model->group_of[i] == g) model->order[k++] = i;
+    return PD_OK;
+}
+
 int pd_model_new(pd_model **out, const pd_declaration *params, size_t count, int threads, pd_error *err)
 {
     pd_model *model = calloc(1, sizeof *model);
@@ -50,7 +95,7 @@ int pd_model_new(pd_model **out, const pd_declaration *params, size_t count, int
     model->n = count;
     model->optims = calloc(count + 1, sizeof *model->optims);
     model->steps = calloc(count + 1, sizeof *model->steps);
-    if (model->optims == NULL || model->steps == NULL) goto no_memory;
+    if (model->optims == NULL || model->steps == NULL || make_groups(model, params) != PD_OK) goto no_memory;
     if ((rc = make_optims(model, params, err)) != PD_OK) goto fail;
     if ((model->batch = pd_batch_new(model->optims, count, threads)) == NULL) goto no_memory;
     *out = model;
@@ -69,8 +114,35 @@ void pd_model_free(pd_model *model)
     pd_batch_free(model->batch);
     for (size_t i = 0; model->optims != NULL && i < model->n; i++) pd_optim_free(model->optims[i]);
     free(model->optims);
+    free(model->order);
+    free(model->group_of);
+    free(model->groups);
     free(model->steps);
     free(model);
+}
+
+/* ---- a step ---- */
+
+/* Nothing is asked for that a row does not give. */
+static int check(const pd_model *model, const pd_step_io *io, pd_error *err)
+{
+    for (size_t i = 0; i < model->n; i++) {
+        const pd_optim *optim = model->optims[i];
+        if (io[i].gradient == NULL || io[i].update == NULL || optim->row->gives_updates) continue;
+        return pd_fail(err, PD_UNIMPLEMENTED, "parameter %s: expected no memory for updates, %s writes weights alone", optim->name, optim->row->name);
+    }
+    return PD_OK;
+}
+
+static int begin(pd_model *model, size_t param, const pd_step_io *io)
+{
+    pd_optim *optim = model->optims[param];
+    group *g = model->group_of[param] == ALONE ? NULL : &model->groups[model->group_of[param]];
+
+    if (g != NULL) pd_optim_set_count(optim, g->count);
+    if (pd_optim_begin(optim, io) != PD_OK) return PD_NO_MEMORY;
+    if (g != NULL) g->stepping++;
+    return PD_OK;
 }
 
 /* Begins the step of every parameter that has a gradient, or of none: PD_NO_MEMORY. */
@@ -78,15 +150,39 @@ static int begin_all(pd_model *model, const pd_step_io *io, size_t *n_steps)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < model->n; i++) {
+    for (size_t g = 0; g < model->n_groups; g++) model->groups[g].stepping = 0;
+    for (size_t k = 0; k < model->n; k++) {
+        size_t i = model->order[k];
         if (io[i].gradient == NULL) continue;
-        if (pd_optim_begin(model->optims[i], &io[i]) != PD_OK) {
+        if (begin(model, i, &io[i]) != PD_OK) {
             while (n > 0) pd_optim_cancel(model->steps[--n]);
             return PD_NO_MEMORY;
         }
         model->steps[n++] = model->optims[i];
     }
     *n_steps = n;
+    return PD_OK;
+}
+
+/* The groups' steps stand last in model->steps, in the order of the groups. */
+static void bind_groups(pd_model *model, size_t n)
+{
+    for (size_t g = model->n_groups; g-- > 0; ) {
+        group *at = &model->groups[g];
+        if (at->stepping == 0) continue;
+        n -= at->stepping;
+        at->count++;
+        pd_optim_bind(model->steps + n, at->stepping, &at->bond);
+    }
+}
+
+/* That of the first parameter whose step was given up. */
+static int find_refusal(const pd_model *model, const pd_step_io *io, pd_error *err)
+{
+    for (size_t i = 0; i < model->n; i++) {
+        const pd_error *why = io[i].gradient == NULL ? NULL : pd_optim_refused(model->optims[i]);
+        if (why != NULL) return pd_fail(err, why->code, "%s", why->text);
+    }
     return PD_OK;
 }
 
@@ -119,12 +215,15 @@ static bool run_tasks(const pd_model *model, size_t n)
 int pd_model_step(pd_model *model, const pd_step_io *io, pd_error *err)
 {
     size_t n;
+    int rc = check(model, io, err);
 
+    if (rc != PD_OK) return rc;
     if (begin_all(model, io, &n) != PD_OK) return pd_fail(err, PD_NO_MEMORY, "no memory for a step's temporary tensors");
+    bind_groups(model, n);
     do pd_batch_run_steps(model->batch, model->steps, n);
     while (run_tasks(model, n));
     for (size_t i = 0; i < n; i++) assert(pd_optim_done(model->steps[i]));
-    return PD_OK;
+    return find_refusal(model, io, err);
 }
 
 int pd_model_read_part(const pd_model *model, size_t param, const char *slot, int number, int block, double *out, int64_t n, pd_error *err)

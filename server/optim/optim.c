@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,12 +91,14 @@ static int build(pd_optim *optim, const pd_declaration *declaration, const doubl
     int rc;
 
     optim->row = declaration->hypers.row;
+    snprintf(optim->name, sizeof optim->name, "%s", declaration->name);
     optim->hypers = declaration->hypers;
     if ((optim->basis = calloc(1, sizeof *optim->basis)) == NULL) return PD_NO_MEMORY;
     optim->basis->refs = 1;
     memcpy(optim->basis->fact, fact, sizeof optim->basis->fact);
     if ((rc = pd_plan_make(&optim->basis->plan, declaration, fact, err)) != PD_OK) return rc;
     while (optim->n_phases < PD_MAX_PHASES && optim->row->phases[optim->n_phases].run != NULL) optim->n_phases++;
+    assert(optim->row->task_phase <= optim->n_phases);
     optim->total = calloc((size_t)optim->n_phases, sizeof *optim->total);
     if (optim->total == NULL || make_tasks(optim) != PD_OK) return PD_NO_MEMORY;
     if (pd_slots_measure(optim) != PD_OK || pd_slots_make(optim) != PD_OK) return PD_NO_MEMORY;
@@ -144,7 +147,7 @@ int64_t          pd_optim_state_bytes(const pd_optim *optim) { return pd_plan_st
 double           pd_optim_cost_ns(const pd_optim *optim)  { return optim->cost_ns; }
 pd_root_stats    pd_optim_root_stats(const pd_optim *optim) { return optim->stats; }
 bool             pd_optim_done(const pd_optim *optim)     { return optim->stage == PD_STAGE_IDLE; }
-bool             pd_optim_waits(const pd_optim *optim)    { return optim->stage == PD_STAGE_WAIT && !pd_tasks_are_back(optim); }
+const pd_error  *pd_optim_refused(const pd_optim *optim)  { return optim->refused && optim->stage == PD_STAGE_IDLE ? &optim->own.why : NULL; }
 
 pd_tensor pd_optim_slot(const pd_optim *optim, size_t i)
 {
@@ -174,11 +177,23 @@ static void put_in_force(pd_optim *optim, const pd_step_io *io)
         if ((io->hypers_mask >> i & 1) != 0) optim->hyper[i] = io->hypers[i];
 }
 
+/* Until it is bound to others a step decides alone. */
+static void unbind(pd_optim *optim)
+{
+    optim->own.steps = optim->own.first = 1;
+    optim->own.arrived = 0;
+    optim->bond = &optim->own;
+    optim->place = 0;
+    optim->settled = optim->dropping = optim->refused = false;
+    optim->last = NULL;
+}
+
 int pd_optim_begin(pd_optim *optim, const pd_step_io *io)
 {
-    assert(optim->stage == PD_STAGE_IDLE && io->gradient != NULL);
+    assert(optim->stage == PD_STAGE_IDLE && io->gradient != NULL && (io->update == NULL || optim->row->gives_updates));
     optim->io = *io;
     if (pd_slots_open(optim) != PD_OK) return PD_NO_MEMORY;
+    unbind(optim);
     memset(optim->total, 0, (size_t)optim->n_phases * sizeof *optim->total);
     put_in_force(optim, io);            /* before it is counted: the first step's count is 0 */
     optim->count++;
@@ -199,4 +214,32 @@ void pd_optim_cancel(pd_optim *optim)
     assert(optim->stage == PD_STAGE_OPEN && optim->phase == 0);
     optim->count--;
     pd_optim_end(optim);
+}
+
+/* ---- steps that stand or fall together ---- */
+
+/* With a delay: something captured earlier is due. Without: the row captures in this step. */
+static bool may_refuse(const pd_optim *optim)
+{
+    const pd_plan *plan = &optim->basis->plan;
+
+    if (optim->row->refusal == NULL || plan->n_tasks == 0) return false;
+    if (plan->root_delay == PD_ROOT_READY) return optim->oldest != NULL;
+    if (optim->oldest != NULL && optim->oldest->count <= optim->count - plan->root_delay) return true;
+    return plan->root_delay == 0 && optim->row->due(plan, optim->hyper, optim->count);
+}
+
+void pd_optim_bind(pd_optim *const *steps, size_t n, pd_bond *bond)
+{
+    bool needed = false;
+
+    *bond = (pd_bond){ .steps = n, .first = n };
+    for (size_t i = 0; i < n; i++) {
+        assert(steps[i]->stage == PD_STAGE_OPEN && steps[i]->phase == 0 && steps[i]->bond == &steps[i]->own);
+        needed = needed || may_refuse(steps[i]);
+    }
+    for (size_t i = 0; needed && i < n; i++) {
+        steps[i]->bond = bond;
+        steps[i]->place = i;
+    }
 }

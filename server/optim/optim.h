@@ -9,7 +9,7 @@
  *         pd_optim_deliver(optim, task)       when it is back
  *     } while (!pd_optim_done(optim))         a step whose due task is out is parked: pd_optim_waits
  *
- * Steps of different parameters are independent and may be batched in any company: the bits are the same. */
+ * Steps of different parameters are independent unless they are bound (pd_optim_bind) and may be batched in any company: the bits are the same. */
 #ifndef PD_OPTIM_H
 #define PD_OPTIM_H
 
@@ -60,19 +60,25 @@ void pd_optim_set_count(pd_optim *optim, int64_t count);
  * PD_NO_MEMORY (temporaries): nothing has changed. */
 int  pd_optim_begin(pd_optim *optim, const pd_step_io *io);
 bool pd_optim_done(const pd_optim *optim);                  /* no step under way: all phases have run, or the row has refused the step */
-/* Why the step that ended last was given up (the row's refusal, with the parameter's name), or NULL: it was not. Until the next begins. */
+/* Why the step that ended last was given up (the row's refusal, with the parameter's name), or NULL: it was not. Until the next begins.
+ * Then the step is counted, and what the phases before task_phase did to the slots stays, but the others were not run and `after` was not
+ * written. The task that was refused counts as failed and is noted; those before it are adopted, or failed, as in any other step; those behind
+ * it are thrown away (pd_root_stats.dropped). Tasks that are not due yet stay out. */
 const pd_error *pd_optim_refused(const pd_optim *optim);
 
 /* Steps that stand or fall together: if one is refused, the others are, too, with the same text. Each waits for the others before its tasks are
- * adopted. Wanted of steps of rows with counts_by_group whose parameters are of one group: all begun, none run, in the order of the
- * parameters. The bond is the caller's memory and lives until all are done. */
+ * adopted: those of members before the one that refuses are, those of members behind it are thrown away; of several that refuse the first one
+ * counts. Wanted of steps of rows with counts_by_group whose parameters are of one group: all begun, none run, in the order of the
+ * parameters. The bond is the caller's memory and lives until all are done; if one is freed before, so must be the others, unrun. Where no member
+ * has a task to adopt nothing can be refused, and none waits for another.
+ * A member that waits for another one (pd_optim_waits) may go on when that has run or a task was delivered to it: look at all members then. */
 typedef struct pd_bond {
     size_t   steps, arrived;
     size_t   first;                         /* position of the first member that refuses; steps: none does */
     pd_error why;
 } pd_bond;
 void pd_optim_bind(pd_optim *const *steps, size_t n, pd_bond *bond);
-bool pd_optim_waits(const pd_optim *optim);                 /* parked: a task that is due to be adopted is not back */
+bool pd_optim_waits(const pd_optim *optim);                 /* parked: a task that is due to be adopted is not back, here or in the bond */
 
 /* Runs the phases of n steps under way as far as they go (to the end or to a wait), with one parallel region per phase
  * over the units of all of them. `threads` >= 1. Parked steps in the list are passed over.
@@ -99,8 +105,9 @@ int      pd_task_index(const pd_task *task);
 bool     pd_task_replaceable(const pd_task *task);
 
 typedef struct pd_root_stats {
-    int64_t due, adopted, failed, waits;    /* tasks; waits: times a step was parked */
+    int64_t due, adopted, failed, waits;    /* tasks; waits: steps that were parked */
     int64_t replaced;                       /* PD_ROOT_READY: newer statistics came before it had run, or its result after a newer one */
+    int64_t dropped;                        /* thrown away because the step was given up before them */
     double  last_error, last_cost_ms;       /* largest among those adopted last */
 } pd_root_stats;
 pd_root_stats pd_optim_root_stats(const pd_optim *optim);

@@ -58,7 +58,8 @@ typedef struct pd_slot_spec {
     bool        identity;       /* matrix: fill on the diagonal, zero elsewhere */
     bool        temporary;      /* lives for one step only: not state, not saved; starts undefined */
     bool        in_after;       /* temporary, shaped as the parameter: may be the memory of `after`, so whoever writes an element of `after` has read
-                                   that element of the slot. Saves a pass over memory; at most one such slot */
+                                   that element of the slot. Saves a pass over memory; at most one such slot. Of a row with a `refusal` the phases
+                                   before task_phase leave it alone */
     bool        symmetric;      /* matrix: phases keep its lower half alone; a task's copy, and what others read, has both */
     pd_storage  storage;        /* PD_STORE_F32, or how it is kept between steps. Phases see float32 all the same: what they leave is stored at the end
                                    of the step, or of the unit where it is blockwise; a slot that they leave as it was keeps its codes. PD_STORE_F64 alone

@@ -19,7 +19,7 @@ typedef enum pd_stage {
     PD_STAGE_OPEN,          /* float32 forms of the slots that are stored otherwise */
     PD_STAGE_EARLY,         /* phases before task_phase */
     PD_STAGE_CAPTURE,       /* copying inputs of the tasks due now */
-    PD_STAGE_WAIT,          /* until what is to be adopted now is back */
+    PD_STAGE_WAIT,          /* until what is to be adopted now is back, and so far with all steps of the bond */
     PD_STAGE_ADOPT,
     PD_STAGE_LATE,          /* phases from task_phase on */
     PD_STAGE_CLOSE,         /* those slots stored again */
@@ -34,8 +34,11 @@ typedef struct pd_stored {
 
 typedef struct pd_slip pd_slip;
 
+#define PD_NAME_KEPT 161        /* of a parameter's name, for messages */
+
 struct pd_optim {
     const pd_row *row;
+    char          name[PD_NAME_KEPT];
     pd_hypers     hypers;           /* as declared */
     pd_basis     *basis;
     int           n_phases;
@@ -61,6 +64,15 @@ struct pd_optim {
     float        *temporary;        /* memory of temporary slots, and of those forms */
     double      (*total)[PD_MAX_PARTIALS];
 
+    /* whether that step is given up, or the one that ended last was */
+    pd_bond      *bond;             /* those that decide it together; alone: */
+    pd_bond       own;              /* its `why` is also kept here when the bond is over */
+    size_t        place;            /* in the bond */
+    bool          settled;          /* has said in the bond whether it refuses */
+    const pd_slip *last;            /* the task for which it does */
+    bool          dropping;         /* what is still to be adopted lies behind the task for which the bond refuses */
+    bool          refused;
+
     /* tasks */
     pd_task     **work;             /* being copied or adopted: room for one of each of the plan */
     size_t        n_work;
@@ -76,6 +88,7 @@ struct pd_slip {
     int64_t  count;                 /* step it was captured in */
     pd_task *task;                  /* NULL while it is away */
     bool     back;
+    bool     due;                   /* to be adopted in this step: found when that is settled */
 };
 
 struct pd_task {
@@ -136,6 +149,12 @@ void pd_tasks_copy(const pd_optim *optim, size_t i);
 void pd_tasks_captured(pd_optim *optim);
 /* Nothing that must be adopted in this step is away. */
 bool pd_tasks_are_back(const pd_optim *optim);
+/* A step that waits for nothing of its own says in its bond whether it refuses; once. */
+void pd_step_settle(pd_optim *optim);
+/* All steps of the bond have: nothing is waited for any more. */
+bool pd_step_is_decided(const pd_optim *optim);
+/* Then: is it given up, and which of its tasks are adopted all the same? */
+void pd_step_decide(pd_optim *optim);
 /* Puts what is to be adopted now in optim->work, the tasks of one step at a time, oldest first. */
 void pd_tasks_collect(pd_optim *optim);
 /* Puts the result of optim->work[i] into its slots, unless it failed. Any thread of a phase. */

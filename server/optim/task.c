@@ -185,6 +185,7 @@ void pd_optim_deliver(pd_optim *optim, pd_task *task)
     assert(task->basis == optim->basis && task->slip->task == NULL);
     task->slip->task = task;
     task->slip->back = true;
+    if (optim->stage == PD_STAGE_WAIT) pd_step_settle(optim);
 }
 
 static bool adopts_when_ready(const pd_optim *optim)
@@ -225,24 +226,84 @@ static bool is_stale(const pd_optim *optim, const pd_task *task)
     return adopts_when_ready(optim) && (task->status == PD_CANCELLED || task->view.count < optim->roots[pd_task_index(task)].count);
 }
 
+/* ---- is the step given up? ---- */
+
+static bool refuses(const pd_optim *optim, pd_task *task, pd_error *why)
+{
+    pd_error text = { 0 };
+    int rc;
+
+    if (task->status == PD_OK || is_stale(optim, task)) return false;
+    task->view.status = task->status;
+    if ((rc = optim->row->refusal(&task->view, &text)) == PD_OK) return false;
+    (void)pd_fail(why, rc, "%s: %.340s", optim->name, text.text);
+    return true;
+}
+
+void pd_step_settle(pd_optim *optim)
+{
+    pd_bond *bond = optim->bond;
+    pd_error why;
+
+    if (optim->settled || !pd_tasks_are_back(optim)) return;
+    optim->settled = true;
+    for (pd_slip *slip = optim->oldest; slip != NULL; slip = slip->next) {
+        slip->due = is_due(optim, slip);
+        if (slip->due && optim->last == NULL && optim->row->refusal != NULL && refuses(optim, slip->task, &why)) optim->last = slip;
+    }
+    bond->arrived++;
+    if (optim->last == NULL || bond->first <= optim->place) return;
+    bond->first = optim->place;
+    bond->why = why;
+}
+
+bool pd_step_is_decided(const pd_optim *optim)
+{
+    return optim->settled && optim->bond->arrived == optim->bond->steps;
+}
+
+void pd_step_decide(pd_optim *optim)
+{
+    const pd_bond *bond = optim->bond;
+
+    optim->refused = bond->first < bond->steps;
+    optim->dropping = optim->refused && bond->first < optim->place;
+    if (optim->refused && bond != &optim->own) optim->own.why = bond->why;
+}
+
+bool pd_optim_waits(const pd_optim *optim)
+{
+    if (optim->stage != PD_STAGE_WAIT) return false;
+    return optim->settled ? !pd_step_is_decided(optim) : !pd_tasks_are_back(optim);
+}
+
+/* ---- adopted ---- */
+
+/* Takes the task after `before` for adoption, or throws it away: for a newer one, or since the step was given up before it. */
+static void collect(pd_optim *optim, pd_slip *before)
+{
+    bool last = (before == NULL ? optim->oldest : before->next) == optim->last;
+    pd_task *task = take_out(optim, before);
+    bool stale = is_stale(optim, task);
+
+    if (!stale && !optim->dropping) {
+        optim->work[optim->n_work++] = task;
+    } else {
+        optim->stats.replaced += stale;
+        optim->stats.dropped += !stale;
+        pd_task_free(task);
+    }
+    optim->dropping = optim->dropping || last;
+}
+
 void pd_tasks_collect(pd_optim *optim)
 {
     pd_slip *before = NULL, *slip;
 
     optim->n_work = 0;
     while ((slip = before == NULL ? optim->oldest : before->next) != NULL) {
-        pd_task *task;
-        if (!is_due(optim, slip) || (optim->n_work > 0 && slip->count != optim->work[0]->view.count)) {
-            before = slip;
-            continue;
-        }
-        task = take_out(optim, before);
-        if (is_stale(optim, task)) {
-            optim->stats.replaced++;
-            pd_task_free(task);
-        } else {
-            optim->work[optim->n_work++] = task;
-        }
+        if (slip->due && (optim->n_work == 0 || slip->count == optim->work[0]->view.count)) collect(optim, before);
+        else before = slip;
     }
 }
 

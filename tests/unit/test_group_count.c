@@ -1,0 +1,318 @@
+/* A model whose parameters count in groups: missing gradients, schedules, refusals, updates. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "oom.h"
+#include "paramd/optim.h"
+#include "stern_row.h"
+
+enum { PARAMS = 5, N = 6 };
+
+/* "a" and "c" are one group, "b" and "d" another, between them in the order; "e" has a row whose parameters count alone. */
+typedef struct fixture {
+    pd_declaration declaration[PARAMS];
+    pd_model      *model;
+    pd_step_io     io[PARAMS];
+    float          weights[PARAMS][N], gradient[PARAMS][N], update[PARAMS][N];
+} fixture;
+
+static void declare(fixture *f, const char *name, const char *value)
+{
+    static const char *const names[PARAMS] = { "a", "b", "c", "d", "e" };
+
+    for (int p = 0; p < PARAMS; p++) {
+        pd_declaration *d = &f->declaration[p];
+        *d = (pd_declaration){ .name = names[p], .shape = { 1, { N } }, .group = p == 4 ? 0 : p % 2 };
+        pd_hypers_init(&d->hypers, p == 4 ? pd_optim_find("sgd") : &stern_row);
+        if (p < 4 && name != NULL) assert_int_equal(pd_hypers_set(&d->hypers, name, value, NULL), PD_OK);
+    }
+}
+
+static void make(fixture *f, const char *name, const char *value)
+{
+    pd_error err;
+
+    memset(f, 0, sizeof *f);
+    declare(f, name, value);
+    if (pd_model_new(&f->model, f->declaration, PARAMS, 2, &err) != PD_OK) fail_msg("%s", err.text);
+}
+
+static void finish(fixture *f)
+{
+    pd_model_free(f->model);
+    for (int p = 0; p < PARAMS; p++) pd_hypers_free(&f->declaration[p].hypers);
+}
+
+/* Bit p of `present`: parameter p has a gradient, of ones. */
+static void prepare(fixture *f, unsigned present)
+{
+    for (int p = 0; p < PARAMS; p++) {
+        for (int i = 0; i < N; i++) f->gradient[p][i] = 1;
+        f->io[p] = (pd_step_io){ .before = f->weights[p], .after = f->weights[p], .gradient = (present >> p & 1) != 0 ? f->gradient[p] : NULL };
+    }
+}
+
+static void step(fixture *f, unsigned present)
+{
+    pd_error err;
+
+    prepare(f, present);
+    if (pd_model_step(f->model, f->io, &err) != PD_OK) fail_msg("%s", err.text);
+}
+
+/* The count that the last step of parameter p saw; 0: it has taken none. */
+static double seen(const fixture *f, size_t p)
+{
+    double count = -1;
+
+    assert_int_equal(pd_model_read_part(f->model, p, "seen", -1, -1, &count, 1, NULL), PD_OK);
+    return count;
+}
+
+static void assert_seen(const fixture *f, double a, double b, double c, double d)
+{
+    assert_true(seen(f, 0) == a && seen(f, 1) == b && seen(f, 2) == c && seen(f, 3) == d);
+}
+
+/* ---- tests ---- */
+
+static void a_groups_counter_advances_when_one_of_it_has_a_gradient(void **state)
+{
+    fixture *f = *state;
+
+    make(f, NULL, NULL);
+    step(f, 0x1f);
+    assert_seen(f, 1, 1, 1, 1);
+    step(f, 1 << 0 | 1 << 4);
+    step(f, 1 << 0 | 1 << 1);
+    assert_seen(f, 3, 2, 1, 1);
+    step(f, 1 << 2);                                                /* sees what it has missed */
+    assert_seen(f, 3, 2, 4, 1);
+    step(f, 1 << 3 | 1 << 0);
+    assert_seen(f, 5, 2, 4, 3);
+    finish(f);
+}
+
+static void without_any_gradient_nothing_happens(void **state)
+{
+    fixture *f = *state;
+
+    make(f, NULL, NULL);
+    step(f, 0);
+    step(f, 1 << 4);
+    assert_seen(f, 0, 0, 0, 0);
+    step(f, 0xf);
+    assert_seen(f, 1, 1, 1, 1);
+    finish(f);
+}
+
+static void a_parameter_without_a_gradient_keeps_weights_and_state(void **state)
+{
+    fixture *f = *state;
+    double before[N], after[N];
+    float weights[N];
+
+    make(f, NULL, NULL);
+    step(f, 0x1f);
+    memcpy(weights, f->weights[2], sizeof weights);
+    assert_int_equal(pd_model_read_part(f->model, 2, "average", -1, -1, before, N, NULL), PD_OK);
+    step(f, 0x1b);
+    assert_memory_equal(f->weights[2], weights, sizeof weights);
+    assert_int_equal(pd_model_read_part(f->model, 2, "average", -1, -1, after, N, NULL), PD_OK);
+    assert_memory_equal(before, after, sizeof before);
+    finish(f);
+}
+
+/* The learning rate that a step of ones had: weights move by lr (r + M), with roots of blocks of 4 and 2 and M of the steps taken. */
+static void schedules_follow_the_groups_counter(void **state)
+{
+    fixture *f = *state;
+    double value[PD_MAX_HYPERS];
+
+    make(f, "lr", "linear_warmup(peak=8,warmup_steps=8)");
+    for (int s = 0; s < 3; s++) step(f, 1 << 0);
+    step(f, 1 << 2);
+    pd_hypers_at(&f->declaration[2].hypers, 3, value);
+    assert_true(value[STERN_LR] > 0 && f->weights[2][0] == -(float)value[STERN_LR] * (5 + 1));
+    finish(f);
+}
+
+static void rows_that_count_alone_do_so(void **state)
+{
+    fixture *f = *state;
+    double value[PD_MAX_HYPERS];
+
+    memset(f, 0, sizeof *f);
+    declare(f, NULL, NULL);
+    for (int p = 3; p < 5; p++) {
+        pd_hypers_init(&f->declaration[p].hypers, pd_optim_find("sgd"));
+        assert_int_equal(pd_hypers_set(&f->declaration[p].hypers, "lr", "linear_warmup(peak=8,warmup_steps=8)", NULL), PD_OK);
+    }
+    assert_int_equal(pd_model_new(&f->model, f->declaration, PARAMS, 1, NULL), PD_OK);
+    step(f, 1 << 3);
+    step(f, 1 << 3);
+    step(f, 1 << 4);
+    pd_hypers_at(&f->declaration[4].hypers, 0, value);
+    assert_true(f->weights[4][0] == -(float)value[pd_hypers_find(pd_optim_find("sgd"), "lr")]);
+    finish(f);
+}
+
+/* ---- refusals ---- */
+
+static void a_group_is_refused_and_the_others_step(void **state)
+{
+    fixture *f = *state;
+    float weights[PARAMS][N];
+    pd_error err = { 0 };
+
+    make(f, NULL, NULL);
+    step(f, 0x1f);
+    memcpy(weights, f->weights, sizeof weights);
+    prepare(f, 0x1f);
+    f->gradient[2][5] = NAN;
+    assert_int_equal(pd_model_step(f->model, f->io, &err), PD_FAILED_PRECONDITION);
+    assert_string_equal(err.text, "c: NaN in block 1");
+    assert_int_equal(err.code, PD_FAILED_PRECONDITION);
+    for (int p = 0; p < PARAMS; p++) assert_true((memcmp(weights[p], f->weights[p], sizeof weights[p]) == 0) == (p == 0 || p == 2));
+    assert_seen(f, 1, 2, 1, 2);
+    step(f, 0x1f);
+    assert_seen(f, 3, 3, 3, 3);                                     /* the refused step was counted */
+    finish(f);
+}
+
+static void of_two_groups_refused_the_first_parameters_reason_is_told(void **state)
+{
+    fixture *f = *state;
+    pd_error err = { 0 };
+
+    make(f, NULL, NULL);
+    prepare(f, 0x1f);
+    f->gradient[1][0] = NAN;
+    f->gradient[2][0] = INFINITY;
+    assert_int_equal(pd_model_step(f->model, f->io, &err), PD_FAILED_PRECONDITION);
+    assert_string_equal(err.text, "c: infinity in block 0");        /* "a" is the first, and goes down with "c" */
+    prepare(f, 1 << 3);                                             /* that of an earlier step is not told again */
+    assert_int_equal(pd_model_step(f->model, f->io, &err), PD_OK);
+    finish(f);
+}
+
+/* ---- updates ---- */
+
+static void a_row_that_gives_updates_says_what_it_added(void **state)
+{
+    fixture *f = *state;
+    float weights[N];
+
+    make(f, NULL, NULL);
+    step(f, 0x1f);
+    memcpy(weights, f->weights[1], sizeof weights);
+    prepare(f, 0x1f);
+    f->io[1].update = f->update[1];
+    assert_int_equal(pd_model_step(f->model, f->io, NULL), PD_OK);
+    for (int i = 0; i < N; i++) assert_true(f->update[1][i] != 0 && f->weights[1][i] == weights[i] + f->update[1][i]);
+    finish(f);
+}
+
+static void updates_of_a_row_that_gives_none_are_refused_and_nothing_changes(void **state)
+{
+    fixture *f = *state;
+    pd_error err = { 0 };
+
+    make(f, NULL, NULL);
+    prepare(f, 0x1f);
+    f->io[4].update = f->update[4];
+    assert_int_equal(pd_model_step(f->model, f->io, &err), PD_UNIMPLEMENTED);
+    assert_non_null(strstr(err.text, "parameter e"));
+    assert_seen(f, 0, 0, 0, 0);
+    f->io[4].gradient = NULL;                                       /* not in this step */
+    assert_int_equal(pd_model_step(f->model, f->io, &err), PD_OK);
+    assert_seen(f, 1, 1, 1, 1);
+    finish(f);
+}
+
+/* ---- memory ---- */
+
+static void without_memory_there_is_no_model(void **state)
+{
+    fixture *f = *state;
+    int rc;
+
+    memset(f, 0, sizeof *f);
+    declare(f, NULL, NULL);
+    for (int64_t n = 0; ; n++) {
+        oom_arm(n);
+        rc = pd_model_new(&f->model, f->declaration, PARAMS, 1, NULL);
+        if (!oom_disarm()) break;
+        assert_int_equal(rc, PD_NO_MEMORY);
+    }
+    assert_int_equal(rc, PD_OK);
+    finish(f);
+}
+
+/* Temporary slots of "a", "b", "c" and "d" are asked for before anything runs; after that only tasks may lack memory. */
+static void a_step_without_memory_counts_for_no_group(void **state)
+{
+    fixture *f = *state;
+    int failures = 0;
+
+    for (int64_t n = 0; ; n++) {
+        bool armed;
+        int rc;
+        make(f, NULL, NULL);
+        step(f, 0x05);
+        prepare(f, 0x1f);
+        oom_arm(n);
+        rc = pd_model_step(f->model, f->io, NULL);
+        armed = oom_disarm();
+        if (rc == PD_NO_MEMORY) {
+            failures++;
+            assert_seen(f, 1, 0, 1, 0);
+            step(f, 0x1f);
+        } else {
+            assert_int_equal(rc, PD_OK);
+        }
+        assert_seen(f, 2, 1, 2, 1);
+        finish(f);
+        if (!armed) break;
+    }
+    assert_true(failures >= 4);
+}
+
+static int set_up(void **state)
+{
+    *state = calloc(1, sizeof(fixture));
+    return *state == NULL;
+}
+
+static int tear_down(void **state)
+{
+    free(*state);
+    return 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_groups_counter_advances_when_one_of_it_has_a_gradient),
+        TEST(without_any_gradient_nothing_happens),
+        TEST(a_parameter_without_a_gradient_keeps_weights_and_state),
+        TEST(schedules_follow_the_groups_counter),
+        TEST(rows_that_count_alone_do_so),
+        TEST(a_group_is_refused_and_the_others_step),
+        TEST(of_two_groups_refused_the_first_parameters_reason_is_told),
+        TEST(a_row_that_gives_updates_says_what_it_added),
+        TEST(updates_of_a_row_that_gives_none_are_refused_and_nothing_changes),
+        TEST(without_memory_there_is_no_model),
+        TEST(a_step_without_memory_counts_for_no_group),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
