@@ -121,7 +121,7 @@ PD_API int pd_model_step(pd_model *model, const pd_step_io *io, pd_error *err);
 
 /* Bytes of optimizer state (slots as stored, temporaries not counted). */
 PD_API int64_t pd_model_state_bytes(const pd_model *model);
-/* Copies a part of parameter `param`'s state to `out` in float64, whatever it is stored as: "momentum", number -1, block -1; "statistics", 3, -1.
+/* Copies a part of parameter `param`'s state to `out` in float64, whatever it is stored as: "momentum_buffer", number -1, block -1; "statistics", 3, -1.
  * With block >= 0 a slot of that block ("factor_matrices", 1, 3), or what lies in that block of a slot that the whole parameter has.
  * PD_NOT_FOUND: the optimizer keeps no such part. PD_OUT_OF_RANGE: it does not have n elements. */
 PD_API int pd_model_read_part(const pd_model *model, size_t param, const char *slot, int number, int block, double *out, int64_t n, pd_error *err);

@@ -1,0 +1,428 @@
+/* What holds for the element-wise optimizers whatever the numbers, and their tables. Their definitions: test_first_order_twins.c. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "vectors.h"
+
+enum { N = 301, LARGE = 150001, STEPS = 9 };     /* LARGE: three range units, the last of one vector and a bit */
+
+/* ---- all of them ---- */
+
+/* `options` and the same with maximize and gradients turned round: the same weights, bit for bit. */
+static void maximize_is_to_minimize_the_opposite(void **state)
+{
+    static const int64_t n = N;
+    float w[2][N], gradient[N], opposite[N];
+
+    (void)state;
+    for (int k = 0; k < VECTORS_ROWS; k++) {
+        pd_hypers up, down;
+        pd_model *models[2];
+        if (!vectors_has(vectors_rows[k], "maximize")) continue;
+        up = vectors_hypers(vectors_rows[k], OPTIONS("lr", "0.05", "maximize", "yes"));
+        down = vectors_hypers(vectors_rows[k], OPTIONS("lr", "0.05"));
+        models[0] = vectors_model(&up, &n, 1, 2), models[1] = vectors_model(&down, &n, 1, 2);
+        for (int i = 0; i < 2; i++) vectors_fill(w[i], N, 0);
+        for (int s = 1; s <= 4; s++) {
+            vectors_fill(gradient, N, s);
+            for (int i = 0; i < N; i++) opposite[i] = -gradient[i];
+            vectors_step(models[0], gradient, w[0], w[0], NULL);
+            vectors_step(models[1], opposite, w[1], w[1], NULL);
+        }
+        assert_memory_equal(w[0], w[1], sizeof w[0]);
+        for (int i = 0; i < 2; i++) pd_model_free(models[i]);
+    }
+}
+
+/* One vector of three units, and the same elements as vectors cut elsewhere; lamb looks at the whole vector. */
+static void cutting_into_units_changes_no_bit(void **state)
+{
+    static const int64_t whole = LARGE, parts[3] = { 70001, 79989, 11 };
+    float *w = malloc(LARGE * sizeof *w), *v = malloc(LARGE * sizeof *v), *gradient = malloc(LARGE * sizeof *gradient);
+
+    (void)state;
+    for (int k = 0; k < VECTORS_ROWS; k++) {
+        pd_hypers hypers = vectors_hypers(vectors_rows[k], OPTIONS("lr", "0.05"));
+        pd_model *one, *three;
+        if (strcmp(vectors_rows[k], "lamb") == 0) continue;
+        one = vectors_model(&hypers, &whole, 1, 2), three = vectors_model(&hypers, parts, 3, 2);
+        vectors_fill(w, LARGE, 0);
+        vectors_fill(v, LARGE, 0);
+        for (int s = 1; s <= 3; s++) {
+            pd_step_io io[3] = { 0 };
+            int64_t first = 0;
+            vectors_fill(gradient, LARGE, s);
+            for (int i = 0; i < 3; first += parts[i++]) io[i] = (pd_step_io){ .gradient = gradient + first, .before = v + first, .after = v + first };
+            vectors_step(one, gradient, w, w, NULL);
+            assert_int_equal(pd_model_step(three, io, NULL), PD_OK);
+        }
+        assert_memory_equal(w, v, LARGE * sizeof *w);
+        pd_model_free(one);
+        pd_model_free(three);
+    }
+    free(w);
+    free(v);
+    free(gradient);
+}
+
+static void threads_change_no_bit(void **state)
+{
+    static const int64_t n = LARGE;
+    float *w = malloc(LARGE * sizeof *w), *v = malloc(LARGE * sizeof *v), *gradient = malloc(LARGE * sizeof *gradient);
+
+    (void)state;
+    for (int k = 0; k < VECTORS_ROWS; k++) {
+        pd_hypers hypers = vectors_hypers(vectors_rows[k], OPTIONS("lr", "0.05"));
+        pd_model *one = vectors_model(&hypers, &n, 1, 1), *three = vectors_model(&hypers, &n, 1, 3);
+        vectors_fill(w, LARGE, 0);
+        vectors_fill(v, LARGE, 0);
+        for (int s = 1; s <= 2; s++) {
+            vectors_fill(gradient, LARGE, s);
+            vectors_step(one, gradient, w, w, NULL);
+            vectors_step(three, gradient, v, v, NULL);
+        }
+        assert_memory_equal(w, v, LARGE * sizeof *w);
+        pd_model_free(one);
+        pd_model_free(three);
+    }
+    free(w);
+    free(v);
+    free(gradient);
+}
+
+static void a_step_in_place_is_the_same_as_into_another_buffer(void **state)
+{
+    static const int64_t n = N;
+    float w[N], other[2][N], gradient[N];
+
+    (void)state;
+    for (int k = 0; k < VECTORS_ROWS; k++) {
+        pd_hypers hypers = vectors_hypers(vectors_rows[k], OPTIONS("lr", "0.05"));
+        pd_model *in_place = vectors_model(&hypers, &n, 1, 2), *apart = vectors_model(&hypers, &n, 1, 2);
+        vectors_fill(w, N, 0);
+        vectors_fill(other[0], N, 0);
+        for (int s = 0; s < 4; s++) {
+            vectors_fill(gradient, N, s + 1);
+            vectors_step(in_place, gradient, w, w, NULL);
+            vectors_step(apart, gradient, other[s & 1], other[~s & 1], NULL);
+        }
+        assert_memory_equal(w, other[0], sizeof w);
+        pd_model_free(in_place);
+        pd_model_free(apart);
+    }
+}
+
+static void without_gradient_and_decay_nothing_moves(void **state)
+{
+    static const int64_t n = N;
+    static const float zero[N];
+    float w[N], start[N];
+
+    (void)state;
+    vectors_fill(start, N, 0);
+    for (int k = 0; k < VECTORS_ROWS; k++) {
+        pd_hypers hypers = vectors_hypers(vectors_rows[k], vectors_has(vectors_rows[k], "lambd") ? OPTIONS("lambd", "0") : vectors_has(vectors_rows[k], "weight_decay") ? OPTIONS("weight_decay", "0") : OPTIONS("lr", "1"));
+        pd_model *model = vectors_model(&hypers, &n, 1, 2);
+        memcpy(w, start, sizeof w);
+        for (int s = 0; s < 3; s++) vectors_step(model, zero, w, w, NULL);
+        assert_memory_equal(w, start, sizeof w);
+        pd_model_free(model);
+    }
+}
+
+static void a_rate_of_zero_moves_the_state_alone(void **state)
+{
+    static const int64_t n = N;
+    float w[N], start[N], gradient[N];
+
+    (void)state;
+    for (int k = 0; k < VECTORS_ROWS; k++) {
+        pd_hypers hypers = vectors_hypers(vectors_rows[k], OPTIONS("lr", "0.1")), none = vectors_hypers(vectors_rows[k], OPTIONS("lr", "0"));
+        pd_model *model;
+        if (strcmp(vectors_rows[k], "rprop") == 0 || strcmp(vectors_rows[k], "asgd") == 0) continue;        /* their steps are made in the step before */
+        model = vectors_model(&hypers, &n, 1, 2);
+        vectors_fill(w, N, 0);
+        vectors_fill(gradient, N, 1);
+        vectors_step(model, gradient, w, w, NULL);
+        memcpy(start, w, sizeof w);
+        vectors_step(model, gradient, w, w, &none);
+        assert_memory_equal(w, start, sizeof w);
+        vectors_step(model, gradient, w, w, NULL);
+        for (int i = 0; i < N; i++) assert_true(w[i] != start[i]);
+        pd_model_free(model);
+    }
+}
+
+/* As in torch: what is not finite stays with its element, and the sign of NaN is 0. */
+static void a_nan_stays_with_its_element(void **state)
+{
+    static const int64_t n = N;
+    float w[N], gradient[N];
+
+    (void)state;
+    for (int k = 0; k < VECTORS_ROWS; k++) {
+        pd_hypers hypers = vectors_hypers(vectors_rows[k], OPTIONS("lr", "0.1"));
+        pd_model *model = vectors_model(&hypers, &n, 1, 2);
+        bool by_sign = strcmp(vectors_rows[k], "rprop") == 0 || strcmp(vectors_rows[k], "lion") == 0;
+        vectors_fill(w, N, 0);
+        for (int s = 1; s <= 3; s++) {
+            vectors_fill(gradient, N, s);
+            if (s == 2) gradient[5] = NAN;
+            vectors_step(model, gradient, w, w, NULL);
+        }
+        for (int i = 0; i < N; i++) assert_true(isnan(w[i]) == (i == 5 && !by_sign));
+        pd_model_free(model);
+    }
+}
+
+/* ---- one by one ---- */
+
+static void amsgrads_divisor_never_falls(void **state)
+{
+    static const int64_t n = N;
+    pd_hypers hypers = vectors_hypers("adam", OPTIONS("amsgrad", "yes", "betas", "0.9,0.5"));
+    pd_model *model = vectors_model(&hypers, &n, 1, 2);
+    float w[N], gradient[N], square[N], largest[N], last[N] = { 0 };
+
+    (void)state;
+    vectors_fill(w, N, 0);
+    for (int s = 1; s <= STEPS; s++) {
+        vectors_fill(gradient, N, s);
+        vectors_step(model, gradient, w, w, NULL);
+        vectors_slot(model, "exp_avg_sq", square, N);
+        vectors_slot(model, "max_exp_avg_sq", largest, N);
+        for (int i = 0; i < N; i++) assert_true(largest[i] == fmaxf(last[i], square[i]));
+        memcpy(last, largest, sizeof last);
+    }
+    pd_model_free(model);
+}
+
+static void adamw_shrinks_weights_by_lr_and_decay(void **state)
+{
+    static const int64_t n = N;
+    static const float zero[N];
+    pd_hypers hypers = vectors_hypers("adamw", OPTIONS("lr", "0.5", "weight_decay", "0.5"));
+    pd_model *model = vectors_model(&hypers, &n, 1, 2);
+    float w[N], start[N], average[N];
+
+    (void)state;
+    vectors_fill(w, N, 0);
+    memcpy(start, w, sizeof w);
+    vectors_step(model, zero, w, w, NULL);
+    for (int i = 0; i < N; i++) assert_true(w[i] == 0.75f * start[i]);
+    vectors_slot(model, "exp_avg", average, N);
+    assert_memory_equal(average, zero, sizeof zero);
+    pd_model_free(model);
+}
+
+/* The step has length lr |w| then, whatever the gradient's size. */
+static void lambs_step_is_in_proportion_to_the_weights(void **state)
+{
+    static const int64_t n = LARGE;
+    static const float sizes[2] = { 1e-6f, 1e3f };
+    pd_hypers hypers = vectors_hypers("lamb", OPTIONS("lr", "0.01"));
+    float *w = malloc(LARGE * sizeof *w), *after = malloc(LARGE * sizeof *after), *gradient = malloc(LARGE * sizeof *gradient);
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        pd_model *model = vectors_model(&hypers, &n, 1, 2);
+        double moved = 0, norm = 0;
+        vectors_fill(w, LARGE, 0);
+        vectors_fill(gradient, LARGE, 1);
+        for (int64_t i = 0; i < LARGE; i++) gradient[i] *= sizes[k];
+        vectors_step(model, gradient, w, after, NULL);
+        for (int64_t i = 0; i < LARGE; i++) {
+            moved += ((double)after[i] - (double)w[i]) * ((double)after[i] - (double)w[i]);
+            norm += (double)w[i] * (double)w[i];
+        }
+        assert_true(fabs(sqrt(moved / norm) / 0.01 - 1) < 1e-4);
+        pd_model_free(model);
+    }
+    free(w);
+    free(after);
+    free(gradient);
+}
+
+static void asgd_keeps_the_mean_of_its_weights(void **state)
+{
+    static const int64_t n = N;
+    pd_hypers hypers = vectors_hypers("asgd", OPTIONS("t0", "0"));
+    pd_model *model = vectors_model(&hypers, &n, 1, 2);
+    float w[N], gradient[N], mean[N];
+    double sum[N] = { 0 };
+
+    (void)state;
+    vectors_fill(w, N, 0);
+    for (int s = 1; s <= STEPS; s++) {
+        vectors_fill(gradient, N, s);
+        vectors_step(model, gradient, w, w, NULL);
+        for (int i = 0; i < N && s > 1; i++) sum[i] += (double)w[i];        /* mu is 1 in the first two steps */
+    }
+    vectors_slot(model, "ax", mean, N);
+    for (int i = 0; i < N; i++) assert_true(fabs((double)mean[i] - sum[i] / (STEPS - 1)) < 1e-6);
+    pd_model_free(model);
+}
+
+static void rprop_waits_where_the_sign_has_changed(void **state)
+{
+    static const int64_t n = 2;
+    static const float up[2] = { 3, 3 }, turned[2] = { 5, -5 };
+    pd_hypers hypers = vectors_hypers("rprop", OPTIONS("lr", "0.5", "etas", "0.5,1.5")), later = vectors_hypers("rprop", OPTIONS("lr", "7", "etas", "0.5,1.5"));
+    pd_model *model = vectors_model(&hypers, &n, 1, 2);
+    float w[2] = { 0, 0 }, size[2];
+
+    (void)state;
+    vectors_step(model, up, w, w, NULL);
+    assert_true(w[0] == -0.5f && w[1] == -0.5f);
+    vectors_step(model, turned, w, w, &later);                      /* a rate that comes later changes nothing */
+    assert_true(w[0] == -1.25f && w[1] == -0.5f);
+    vectors_slot(model, "step_size", size, 2);
+    assert_true(size[0] == 0.75f && size[1] == 0.25f);
+    vectors_step(model, turned, w, w, NULL);
+    assert_true(w[1] == -0.25f);
+    pd_model_free(model);
+}
+
+static void nadam_can_count_mu_twice_as_old_releases_do(void **state)
+{
+    static const int64_t n = 1;
+    pd_hypers hypers = vectors_hypers("nadam", OPTIONS("mu_counted_twice", "yes", "eps", "0", "lr", "1"));
+    pd_model *model = vectors_model(&hypers, &n, 1, 2);
+    const double mu = 0.9 * (1 - pow(0.96, 0.004) / 2), next = 0.9 * (1 - pow(0.96, 0.008) / 2);
+    const float one = 1;
+    float w = 0, product;
+
+    (void)state;
+    vectors_step(model, &one, &w, &w, NULL);
+    assert_true(fabs((double)w + (1 - mu) / (1 - mu) + next * 0.1 / (1 - mu * mu * next)) < 1e-6);
+    vectors_slot(model, "mu_product", &product, 1);
+    assert_true(fabs((double)product - mu) < 1e-7);
+    pd_model_free(model);
+}
+
+/* ---- tables ---- */
+
+static void defaults_are_torchs(void **state)
+{
+    static const struct { const char *row, *name; double preset; } expected[] = {
+        { "adam", "lr", 1e-3 }, { "adam", "betas[0]", 0.9 }, { "adam", "betas[1]", 0.999 }, { "adam", "eps", 1e-8 }, { "adam", "weight_decay", 0 },
+        { "adam", "decoupled_weight_decay", 0 }, { "adamw", "lr", 1e-3 }, { "adamw", "weight_decay", 1e-2 }, { "adamw", "decoupled_weight_decay", 1 },
+        { "adagrad", "lr", 1e-2 }, { "adagrad", "eps", 1e-10 }, { "adagrad", "lr_decay", 0 }, { "rmsprop", "lr", 1e-2 }, { "rmsprop", "alpha", 0.99 },
+        { "rmsprop", "eps", 1e-8 }, { "rmsprop", "momentum", 0 }, { "nadam", "lr", 2e-3 }, { "nadam", "momentum_decay", 4e-3 }, { "nadam", "mu_counted_twice", 0 },
+        { "radam", "lr", 1e-3 }, { "adamax", "lr", 2e-3 }, { "adamax", "eps", 1e-8 }, { "adadelta", "lr", 1 }, { "adadelta", "rho", 0.9 }, { "adadelta", "eps", 1e-6 },
+        { "rprop", "lr", 1e-2 }, { "rprop", "etas[0]", 0.5 }, { "rprop", "etas[1]", 1.2 }, { "rprop", "step_sizes[0]", 1e-6 }, { "rprop", "step_sizes[1]", 50 },
+        { "asgd", "lr", 1e-2 }, { "asgd", "lambd", 1e-4 }, { "asgd", "alpha", 0.75 }, { "asgd", "t0", 1e6 }, { "lamb", "lr", 1e-3 }, { "lamb", "eps", 1e-6 },
+        { "lamb", "weight_decay", 1e-2 }, { "lamb", "bias_correction", 1 }, { "lamb", "grad_averaging", 1 }, { "lamb", "trust_clip", 0 },
+        { "lion", "lr", 1e-4 }, { "lion", "betas[0]", 0.9 }, { "lion", "betas[1]", 0.99 }, { "lion", "weight_decay", 0 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        pd_hypers h = vectors_hypers(expected[i].row, OPTIONS(NULL));
+        assert_true(vectors_has(expected[i].row, expected[i].name) && vectors_value(&h, expected[i].name) == expected[i].preset);
+    }
+}
+
+static void state_is_what_the_options_need(void **state)
+{
+    static const struct { const char *row, *option; const char *slots[3]; int64_t floats; } expected[] = {
+        { "adam", NULL, { "exp_avg", "exp_avg_sq" }, 2 * N }, { "adamw", "amsgrad", { "exp_avg", "exp_avg_sq", "max_exp_avg_sq" }, 3 * N },
+        { "adagrad", NULL, { "sum" }, N }, { "rmsprop", NULL, { "square_avg" }, N }, { "rmsprop", "centered", { "square_avg", "grad_avg" }, 2 * N },
+        { "rmsprop", "momentum", { "square_avg", "momentum_buffer" }, 2 * N }, { "nadam", NULL, { "exp_avg", "exp_avg_sq" }, 2 * N + 1 },
+        { "radam", NULL, { "exp_avg", "exp_avg_sq" }, 2 * N }, { "adamax", NULL, { "exp_avg", "exp_inf" }, 2 * N },
+        { "adadelta", NULL, { "square_avg", "acc_delta" }, 2 * N }, { "rprop", NULL, { "prev", "step_size" }, 2 * N }, { "asgd", NULL, { "ax" }, N + 2 },
+        { "lamb", NULL, { "exp_avg", "exp_avg_sq" }, 2 * N }, { "lion", NULL, { "exp_avg" }, N },
+    };
+    static const int64_t n = N;
+    float at[N];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        pd_hypers h = vectors_hypers(expected[i].row, expected[i].option != NULL ? OPTIONS(expected[i].option, "1") : OPTIONS(NULL));
+        pd_model *model = vectors_model(&h, &n, 1, 2);
+        for (int k = 0; k < 3 && expected[i].slots[k] != NULL; k++) vectors_slot(model, expected[i].slots[k], at, N);
+        assert_int_equal(pd_model_state_bytes(model), expected[i].floats * 4);
+        pd_model_free(model);
+    }
+}
+
+static void what_torch_refuses_is_refused_by_name(void **state)
+{
+    static const struct { const char *row, *name, *bad; } expected[] = {
+        { "adam", "lr", "-1" }, { "adam", "betas", "1,0.9" }, { "adam", "betas", "0.9,1" }, { "adam", "betas[0]", "-0.1" }, { "adam", "eps", "-1" },
+        { "adamw", "weight_decay", "-1" }, { "adagrad", "lr_decay", "-1" }, { "adagrad", "initial_accumulator_value", "-1" }, { "rmsprop", "alpha", "-1" },
+        { "rmsprop", "momentum", "-1" }, { "nadam", "momentum_decay", "-1" }, { "radam", "betas", "0.9,1" }, { "adamax", "betas", "1,0.9" },
+        { "adadelta", "rho", "1.1" }, { "adadelta", "eps", "-1" }, { "rprop", "lr", "-1" }, { "rprop", "etas", "1.5,1.2" }, { "asgd", "lr", "-1" },
+        { "lamb", "betas", "0.9,1" }, { "lion", "betas", "1,0.9" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        pd_hypers h = vectors_hypers(expected[i].row, OPTIONS(NULL));
+        pd_error err;
+        assert_int_equal(pd_hypers_set(&h, expected[i].name, expected[i].bad, &err), PD_OUT_OF_RANGE);
+        assert_non_null(strstr(err.text, expected[i].row));
+        assert_non_null(strstr(err.text, expected[i].name));
+    }
+}
+
+static void rprop_wants_factors_on_both_sides_of_one(void **state)
+{
+    static const char *const bad[] = { "0,1.2", "1,1.2", "0.5,1" };
+    pd_error err;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        pd_hypers h = vectors_hypers("rprop", OPTIONS("etas", bad[i]));
+        assert_int_equal(pd_hypers_check(&h, &err), PD_INVALID_ARGUMENT);
+        assert_non_null(strstr(err.text, "0 < etas[0] < 1 < etas[1]"));
+    }
+}
+
+static void what_decides_the_state_stays_as_declared(void **state)
+{
+    static const struct { const char *row, *name, *was, *is; } expected[] = {
+        { "adam", "amsgrad", "no", "yes" }, { "adamw", "amsgrad", "yes", "no" }, { "adagrad", "initial_accumulator_value", "0", "1" },
+        { "rmsprop", "centered", "no", "yes" }, { "rmsprop", "momentum", "0", "0.9" }, { "rmsprop", "momentum", "0.9", "0" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        pd_hypers was = vectors_hypers(expected[i].row, OPTIONS(expected[i].name, expected[i].was)), is = vectors_hypers(expected[i].row, OPTIONS(expected[i].name, expected[i].is));
+        pd_error err;
+        assert_int_equal(pd_hypers_check_step(&was, &is, &err), PD_INVALID_ARGUMENT);
+        assert_non_null(strstr(err.text, expected[i].name));
+        assert_int_equal(pd_hypers_check_step(&was, &was, &err), PD_OK);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(maximize_is_to_minimize_the_opposite),
+        cmocka_unit_test(cutting_into_units_changes_no_bit),
+        cmocka_unit_test(threads_change_no_bit),
+        cmocka_unit_test(a_step_in_place_is_the_same_as_into_another_buffer),
+        cmocka_unit_test(without_gradient_and_decay_nothing_moves),
+        cmocka_unit_test(a_rate_of_zero_moves_the_state_alone),
+        cmocka_unit_test(a_nan_stays_with_its_element),
+        cmocka_unit_test(amsgrads_divisor_never_falls),
+        cmocka_unit_test(adamw_shrinks_weights_by_lr_and_decay),
+        cmocka_unit_test(lambs_step_is_in_proportion_to_the_weights),
+        cmocka_unit_test(asgd_keeps_the_mean_of_its_weights),
+        cmocka_unit_test(rprop_waits_where_the_sign_has_changed),
+        cmocka_unit_test(nadam_can_count_mu_twice_as_old_releases_do),
+        cmocka_unit_test(defaults_are_torchs),
+        cmocka_unit_test(state_is_what_the_options_need),
+        cmocka_unit_test(what_torch_refuses_is_refused_by_name),
+        cmocka_unit_test(rprop_wants_factors_on_both_sides_of_one),
+        cmocka_unit_test(what_decides_the_state_stays_as_declared),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,278 @@
+/* The element-wise optimizers against their definitions, written in double, one element at a time. Against PyTorch itself:
+ * tests/golden/test_torch_optim.c, tests/e2e/torch_optim.py. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "vectors.h"
+
+enum { N = 301, STEPS = 9 };
+
+static double of(const pd_hypers *h, const char *name) { return vectors_value(h, name); }
+
+typedef struct twin {
+    double w[N], a[N], b[N], c[N];      /* a, b, c: state in the order of the row's slots */
+    double product, eta, mu;
+    int    count;
+} twin;
+
+static double pulled(const pd_hypers *h, twin *t, int i, float gradient)
+{
+    double g = of(h, "maximize") != 0 ? -(double)gradient : (double)gradient, decay = of(h, "weight_decay");
+
+    if (of(h, "decoupled_weight_decay") == 0 && h->row != pd_optim_find("lion")) return g + decay * t->w[i];
+    t->w[i] -= of(h, "lr") * decay * t->w[i];
+    return g;
+}
+
+static double sign(double x) { return x > 0 ? 1 : x < 0 ? -1 : 0; }
+
+/* Moves both averages. */
+static void average(const pd_hypers *h, twin *t, int i, double g)
+{
+    const double b1 = of(h, "betas[0]"), b2 = of(h, "betas[1]");
+
+    t->a[i] = b1 * t->a[i] + (1 - b1) * g;
+    t->b[i] = b2 * t->b[i] + (1 - b2) * g * g;
+}
+
+static void adam_twin(const pd_hypers *h, twin *t, const float *gradient)
+{
+    const double c1 = 1 - pow(of(h, "betas[0]"), t->count), c2 = 1 - pow(of(h, "betas[1]"), t->count);
+
+    for (int i = 0; i < N; i++) {
+        average(h, t, i, pulled(h, t, i, gradient[i]));
+        t->c[i] = fmax(of(h, "amsgrad") != 0 ? t->c[i] : 0, t->b[i]);
+        t->w[i] -= of(h, "lr") * (t->a[i] / c1) / (sqrt(t->c[i] / c2) + of(h, "eps"));
+    }
+}
+
+static void nadam_twin(const pd_hypers *h, twin *t, const float *gradient)
+{
+    const double b1 = of(h, "betas[0]"), c2 = 1 - pow(of(h, "betas[1]"), t->count), psi = of(h, "momentum_decay");
+    const double mu = b1 * (1 - pow(0.96, t->count * psi) / 2), next = b1 * (1 - pow(0.96, (t->count + 1) * psi) / 2);
+
+    t->product = (t->count == 1 ? 1 : t->product) * mu;
+    for (int i = 0; i < N; i++) {
+        double g = pulled(h, t, i, gradient[i]), below;
+        average(h, t, i, g);
+        below = sqrt(t->b[i] / c2) + of(h, "eps");
+        t->w[i] -= of(h, "lr") * ((1 - mu) * g / (1 - t->product) + next * t->a[i] / (1 - t->product * next)) / below;
+    }
+}
+
+static void radam_twin(const pd_hypers *h, twin *t, const float *gradient)
+{
+    const double b2 = of(h, "betas[1]"), c1 = 1 - pow(of(h, "betas[0]"), t->count), c2 = 1 - pow(b2, t->count);
+    const double most = 2 / (1 - b2) - 1, rho = most - 2 * t->count * pow(b2, t->count) / c2;
+
+    for (int i = 0; i < N; i++) {
+        double s;
+        average(h, t, i, pulled(h, t, i, gradient[i]));
+        s = of(h, "lr") * t->a[i] / c1;
+        if (rho > 5) s *= sqrt((rho - 4) * (rho - 2) * most / ((most - 4) * (most - 2) * rho)) * sqrt(c2) / (sqrt(t->b[i]) + of(h, "eps"));
+        t->w[i] -= s;
+    }
+}
+
+static void adamax_twin(const pd_hypers *h, twin *t, const float *gradient)
+{
+    const double b1 = of(h, "betas[0]");
+
+    for (int i = 0; i < N; i++) {
+        double g = pulled(h, t, i, gradient[i]);
+        t->a[i] = b1 * t->a[i] + (1 - b1) * g;
+        t->b[i] = fmax(of(h, "betas[1]") * t->b[i], fabs(g) + of(h, "eps"));
+        t->w[i] -= of(h, "lr") / (1 - pow(b1, t->count)) * t->a[i] / t->b[i];
+    }
+}
+
+static void adagrad_twin(const pd_hypers *h, twin *t, const float *gradient)
+{
+    for (int i = 0; i < N; i++) {
+        double g = pulled(h, t, i, gradient[i]);
+        t->a[i] = (t->count == 1 ? of(h, "initial_accumulator_value") : t->a[i]) + g * g;
+        t->w[i] -= of(h, "lr") / (1 + (t->count - 1) * of(h, "lr_decay")) * g / (sqrt(t->a[i]) + of(h, "eps"));
+    }
+}
+
+static void rmsprop_twin(const pd_hypers *h, twin *t, const float *gradient)
+{
+    const double alpha = of(h, "alpha");
+
+    for (int i = 0; i < N; i++) {
+        double g = pulled(h, t, i, gradient[i]), below;
+        t->a[i] = alpha * t->a[i] + (1 - alpha) * g * g;
+        t->c[i] = of(h, "centered") != 0 ? alpha * t->c[i] + (1 - alpha) * g : 0;
+        below = sqrt(t->a[i] - t->c[i] * t->c[i]) + of(h, "eps");
+        t->b[i] = of(h, "momentum") * t->b[i] + g / below;
+        t->w[i] -= of(h, "lr") * t->b[i];
+    }
+}
+
+static void adadelta_twin(const pd_hypers *h, twin *t, const float *gradient)
+{
+    const double rho = of(h, "rho"), eps = of(h, "eps");
+
+    for (int i = 0; i < N; i++) {
+        double g = pulled(h, t, i, gradient[i]), d;
+        t->a[i] = rho * t->a[i] + (1 - rho) * g * g;
+        d = sqrt(t->b[i] + eps) / sqrt(t->a[i] + eps) * g;
+        t->b[i] = rho * t->b[i] + (1 - rho) * d * d;
+        t->w[i] -= of(h, "lr") * d;
+    }
+}
+
+static void rprop_twin(const pd_hypers *h, twin *t, const float *gradient)
+{
+    for (int i = 0; i < N; i++) {
+        double g = pulled(h, t, i, gradient[i]), p = g * t->a[i], z = t->count == 1 ? of(h, "lr") : t->b[i];
+        z *= p > 0 ? of(h, "etas[1]") : p < 0 ? of(h, "etas[0]") : 1;
+        t->b[i] = fmin(fmax(z, of(h, "step_sizes[0]")), of(h, "step_sizes[1]"));
+        t->a[i] = p < 0 ? 0 : g;
+        t->w[i] -= sign(t->a[i]) * t->b[i];
+    }
+}
+
+static void asgd_twin(const pd_hypers *h, twin *t, const float *gradient)
+{
+    const double lr = of(h, "lr"), lambd = of(h, "lambd");
+
+    if (t->count == 1) t->eta = lr, t->mu = 1;
+    for (int i = 0; i < N; i++) {
+        double g = pulled(h, t, i, gradient[i]);
+        t->w[i] -= lambd * t->eta * t->w[i] + t->eta * g;
+        t->a[i] += t->mu * (t->w[i] - t->a[i]);
+    }
+    t->eta = lr / pow(1 + lambd * lr * t->count, of(h, "alpha"));
+    t->mu = 1 / fmax(1, t->count - of(h, "t0"));
+}
+
+static void lamb_twin(const pd_hypers *h, twin *t, const float *gradient)
+{
+    const bool corrected = of(h, "bias_correction") != 0;
+    const double b1 = of(h, "betas[0]"), b2 = of(h, "betas[1]"), decay = of(h, "weight_decay");
+    const double c1 = corrected ? 1 - pow(b1, t->count) : 1, c2 = corrected ? 1 - pow(b2, t->count) : 1;
+    double weights = 0, update = 0, ratio = 1;
+
+    for (int i = 0; i < N; i++) {
+        t->a[i] = b1 * t->a[i] + (of(h, "grad_averaging") != 0 ? 1 - b1 : 1) * (double)gradient[i];
+        t->b[i] = b2 * t->b[i] + (1 - b2) * (double)gradient[i] * (double)gradient[i];
+        t->c[i] = t->a[i] / c1 / (sqrt(t->b[i] / c2) + of(h, "eps")) + decay * t->w[i];
+        weights += t->w[i] * t->w[i];
+        update += t->c[i] * t->c[i];
+    }
+    if (decay != 0 || of(h, "always_adapt") != 0) ratio = sqrt(weights / update);
+    if (of(h, "trust_clip") != 0) ratio = fmin(ratio, 1);
+    for (int i = 0; i < N; i++) t->w[i] -= of(h, "lr") * ratio * t->c[i];
+}
+
+static void lion_twin(const pd_hypers *h, twin *t, const float *gradient)
+{
+    const double b1 = of(h, "betas[0]"), b2 = of(h, "betas[1]");
+
+    for (int i = 0; i < N; i++) {
+        double g = pulled(h, t, i, gradient[i]);
+        t->w[i] -= of(h, "lr") * sign(b1 * t->a[i] + (1 - b1) * g);
+        t->a[i] = b2 * t->a[i] + (1 - b2) * g;
+    }
+}
+
+typedef void twin_step(const pd_hypers *h, twin *t, const float *gradient);
+static twin_step *const twins[VECTORS_ROWS] = { adam_twin, adam_twin, adagrad_twin, rmsprop_twin, nadam_twin, radam_twin, adamax_twin, adadelta_twin, rprop_twin,
+                                        asgd_twin, lamb_twin, lion_twin };
+
+/* Each step's weights are the definition's to a few bits of float32; `later`, from the middle on, takes the place of `options`. */
+static void follows_the_definition(const char *row, const char *const *options, const char *const *later)
+{
+    pd_hypers declared = vectors_hypers(row, options), now = declared;
+    static const int64_t n = N;
+    pd_model *model = vectors_model(&declared, &n, 1, 2);
+    twin *t = calloc(1, sizeof *t);
+    float w[N], gradient[N];
+    int k = 0;
+
+    while (strcmp(vectors_rows[k], row) != 0) k++;
+    vectors_fill(w, N, 0);
+    for (int i = 0; i < N; i++) t->w[i] = (double)w[i];
+    for (int s = 1; s <= STEPS; s++) {
+        double off = 0, norm = 0;
+        vectors_fill(gradient, N, s);
+        if (s == STEPS / 2)
+            for (const char *const *o = later; o[0] != NULL; o += 2) assert_int_equal(pd_hypers_set(&now, o[0], o[1], NULL), PD_OK);
+        t->count = s;
+        twins[k](&now, t, gradient);
+        vectors_step(model, gradient, w, w, &now);
+        for (int i = 0; i < N; i++) {
+            off += ((double)w[i] - t->w[i]) * ((double)w[i] - t->w[i]);
+            norm += t->w[i] * t->w[i];
+        }
+        if (!(sqrt(off / norm) < 3e-6)) fail_msg("%s: off by %.3g after step %d", row, sqrt(off / norm), s);
+    }
+    pd_model_free(model);
+    free(t);
+}
+
+static void every_row_follows_its_definition_by_default(void **state)
+{
+    (void)state;
+    for (int k = 0; k < VECTORS_ROWS; k++) follows_the_definition(vectors_rows[k], OPTIONS("lr", "0.01"), OPTIONS("lr", "0.03"));
+}
+
+static void decay_and_maximize_follow_the_definitions(void **state)
+{
+    (void)state;
+    for (int k = 0; k < VECTORS_ROWS; k++)
+        if (vectors_has(vectors_rows[k], "weight_decay") && vectors_has(vectors_rows[k], "maximize"))
+            follows_the_definition(vectors_rows[k], OPTIONS("lr", "0.01", "weight_decay", "0.2", "maximize", "yes"), OPTIONS("weight_decay", "0.1"));
+}
+
+static void decoupled_decay_follows_the_definitions(void **state)
+{
+    (void)state;
+    for (int k = 0; k < VECTORS_ROWS; k++)
+        if (vectors_has(vectors_rows[k], "decoupled_weight_decay"))
+            follows_the_definition(vectors_rows[k], OPTIONS("lr", "0.01", "weight_decay", "0.2", "decoupled_weight_decay", "yes"), OPTIONS("lr", "0.05"));
+}
+
+static void changed_betas_follow_the_definitions(void **state)
+{
+    (void)state;
+    for (int k = 0; k < VECTORS_ROWS; k++)
+        if (vectors_has(vectors_rows[k], "betas[0]")) follows_the_definition(vectors_rows[k], OPTIONS("betas", "0.8,0.9"), OPTIONS("betas", "0.5,0.95"));
+}
+
+static void each_option_follows_the_definition(void **state)
+{
+    (void)state;
+    follows_the_definition("adam", OPTIONS("amsgrad", "yes", "betas", "0.9,0.6", "eps", "0.01"), OPTIONS("lr", "0.01"));
+    follows_the_definition("adagrad", OPTIONS("lr_decay", "0.3", "initial_accumulator_value", "0.5", "eps", "0.1"), OPTIONS("lr_decay", "0.1"));
+    follows_the_definition("rmsprop", OPTIONS("alpha", "0.9", "eps", "0.01", "centered", "yes"), OPTIONS("alpha", "0.8"));
+    follows_the_definition("rmsprop", OPTIONS("alpha", "0.9", "eps", "0.01", "momentum", "0.9"), OPTIONS("momentum", "0.5"));
+    follows_the_definition("rmsprop", OPTIONS("eps", "0.01", "momentum", "0.9", "centered", "yes"), OPTIONS("lr", "0.02"));
+    follows_the_definition("nadam", OPTIONS("momentum_decay", "0.5"), OPTIONS("momentum_decay", "0.1"));
+    follows_the_definition("radam", OPTIONS("betas", "0.9,0.7", "eps", "0.01"), OPTIONS("lr", "0.1"));
+    follows_the_definition("adamax", OPTIONS("eps", "0.1"), OPTIONS("eps", "0.2"));
+    follows_the_definition("adadelta", OPTIONS("rho", "0.5", "eps", "0.01"), OPTIONS("rho", "0.9"));
+    follows_the_definition("rprop", OPTIONS("etas", "0.3,2", "step_sizes", "0.004,0.05"), OPTIONS("etas[1]", "1.1"));
+    follows_the_definition("asgd", OPTIONS("lambd", "0.1", "alpha", "0.5", "t0", "2"), OPTIONS("lr", "0.2"));
+    follows_the_definition("lamb", OPTIONS("weight_decay", "0", "bias_correction", "no"), OPTIONS("always_adapt", "yes"));
+    follows_the_definition("lamb", OPTIONS("grad_averaging", "no", "trust_clip", "yes", "eps", "0.1"), OPTIONS("trust_clip", "no"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_row_follows_its_definition_by_default),
+        cmocka_unit_test(decay_and_maximize_follow_the_definitions),
+        cmocka_unit_test(decoupled_decay_follows_the_definitions),
+        cmocka_unit_test(changed_betas_follow_the_definitions),
+        cmocka_unit_test(each_option_follows_the_definition),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
