@@ -1,0 +1,121 @@
+/* first_order_bandwidth: bytes that a step of each element-wise optimizer moves in a second, over what a triad, a[i] = b[i] + s c[i], moves with as many
+ * threads in the same memory, the two in turn. Every stream counts once each way: gradient, weights before and after (two buffers, as the daemon has
+ * them), each slot in and out; lamb, whose norms come first, reads weights and slots twice. Medians; the slowest row is the figure.
+ *
+ *     figure_first_order_bandwidth [MEBI_ELEMENTS]          64 unless told */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "dispatch.h"
+#include "figure.h"
+#include "optim.h"
+#include "pages.h"
+
+enum { ROUNDS = 9, WARM = 2 };
+
+/* As many streams as a row may have. */
+static const struct { const char *row, *hyper, *value; int read_again; } cases[] = {
+    { "sgd", NULL, NULL, 0 }, { "sgd", "momentum", "0.9", 0 }, { "adam", NULL, NULL, 0 }, { "adam", "amsgrad", "yes", 0 }, { "adamw", NULL, NULL, 0 },
+    { "adagrad", NULL, NULL, 0 }, { "rmsprop", NULL, NULL, 0 }, { "rmsprop", "momentum", "0.9", 0 }, { "rmsprop", "centered", "yes", 0 },
+    { "nadam", NULL, NULL, 0 }, { "radam", NULL, NULL, 0 }, { "adamax", NULL, NULL, 0 }, { "adadelta", NULL, NULL, 0 }, { "rprop", NULL, NULL, 0 },
+    { "asgd", "t0", "0", 0 }, { "lamb", NULL, NULL, 3 }, { "lion", NULL, NULL, 0 },
+};
+
+static float *random_floats(int64_t n, float size)
+{
+    float *at = pd_pages_new((size_t)n * sizeof *at);
+    uint32_t seed = 1;
+
+    if (at == NULL) figure_stop("out of memory");
+    for (int64_t i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        at[i] = size * ((float)(seed >> 8) / 8388608.0f - 1);
+    }
+    return at;
+}
+
+PD_CLONES static void triad_range(float *a, const float *b, const float *c, int64_t n)
+{
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; i++) a[i] = b[i] + 0.5f * c[i];
+}
+
+static double triad_ms(const pd_step_io *io, int64_t n, int threads)
+{
+    double begin = figure_ms();
+
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t first = 0; first < n; first += PD_RANGE_ELEMENTS)
+        triad_range(io->after + first, io->before + first, io->gradient + first, n - first < PD_RANGE_ELEMENTS ? n - first : PD_RANGE_ELEMENTS);
+    return figure_ms() - begin;
+}
+
+static pd_optim *optim_of(size_t k, int64_t n)
+{
+    pd_declaration param = { .name = "w", .shape = { 1, { n } } };
+    double fact[PD_MAX_FACTS];
+    pd_optim *optim;
+    pd_error err;
+
+    pd_hypers_init(&param.hypers, pd_optim_find(cases[k].row));
+    if (cases[k].hyper != NULL && pd_hypers_set(&param.hypers, cases[k].hyper, cases[k].value, &err) != PD_OK) figure_stop("%s", err.text);
+    pd_optim_survey(param.hypers.row, &param, 1, fact);
+    if (pd_optim_new(&optim, &param, fact, &err) != PD_OK) figure_stop("%s", err.text);
+    return optim;
+}
+
+static double step_ms(pd_optim *optim, const pd_step_io *io, int threads)
+{
+    double begin = figure_ms();
+
+    if (pd_optim_begin(optim, io) != PD_OK || pd_batch_run(&optim, 1, threads) != PD_OK) figure_stop("out of memory");
+    return figure_ms() - begin;
+}
+
+static int streams(const pd_optim *optim, int read_again)
+{
+    const pd_plan *plan = pd_optim_plan(optim);
+    int n = 3 + read_again;
+
+    for (size_t i = 0; i < plan->n_slots; i++) n += pd_shape_equal(&plan->slots[i].shape, &plan->shape) ? 2 : 0;
+    return n;
+}
+
+/* A step's share of the triad's bandwidth. */
+static double ratio(size_t k, const pd_step_io *io, int64_t n, int threads, double *triad_gb)
+{
+    pd_optim *optim = optim_of(k, n);
+    double step[ROUNDS], triad[ROUNDS], share;
+
+    for (int i = -WARM; i < ROUNDS; i++) {
+        double s = step_ms(optim, io, threads), t = triad_ms(io, n, threads);
+        if (i >= 0) step[i] = s, triad[i] = t;
+    }
+    *triad_gb = 3.0 * sizeof(float) * (double)n / figure_quantile(triad, ROUNDS, 0.5) / 1e6;
+    share = streams(optim, cases[k].read_again) / figure_quantile(step, ROUNDS, 0.5) / (3 / figure_quantile(triad, ROUNDS, 0.5));
+    fprintf(stderr, "%-9s %-9s %.3f of %.1f GB/s, %.1f ms\n", cases[k].row, cases[k].hyper != NULL ? cases[k].hyper : "", share, *triad_gb, figure_quantile(step, ROUNDS, 0.5));
+    pd_optim_free(optim);
+    return share;
+}
+
+int main(int argc, char **argv)
+{
+    int threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    int64_t n = (argc > 1 ? atoll(argv[1]) : 64) << 20;
+    double worst = 0, triad_gb;
+    char note[1024] = "";
+    pd_step_io io;
+
+    figure_kernels(argv);
+    if (n <= 0) figure_stop("usage: %s [MEBI_ELEMENTS]", argv[0]);
+    io = (pd_step_io){ .gradient = random_floats(n, 1e-2f), .before = random_floats(n, 1), .after = random_floats(n, 1) };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        double share = ratio(k, &io, n, threads, &triad_gb);
+        size_t used = strlen(note);
+        if (k == 0 || share < worst) worst = share;
+        snprintf(note + used, sizeof note - used, ", %s%s%s %.2f", cases[k].row, cases[k].hyper != NULL ? " " : "", cases[k].hyper != NULL ? cases[k].hyper : "", share);
+    }
+    printf("%.3f\t%d threads, %lld Mi elements, triad %.1f GB/s%s\n", worst, threads, (long long)(n >> 20), triad_gb, note);
+    return 0;
+}
