@@ -235,6 +235,29 @@ static void values_that_cannot_be_are_refused_with_their_name(void **state)
     }
 }
 
+static void a_key_without_a_value_leaves_the_default(void **state)
+{
+    pd_recipe recipe;
+
+    (void)state;
+    assert_int_equal(read_recipe(&recipe, "{\"optimizer\": \"Adam\", \"lr\": null, \"eps\": 0.5, \"foreach\": null}", NULL), PD_OK);
+    assert_true(value_for(&recipe, "w", "lr") == 1e-3 && value_for(&recipe, "w", "eps") == .5);
+    pd_recipe_free(&recipe);
+}
+
+static void a_run_of_nadam_from_before_torch_2_has_its_defect(void **state)
+{
+    pd_recipe recipe;
+
+    (void)state;
+    assert_int_equal(read_recipe(&recipe, "{\"optimizer\": \"NAdam\", \"lr\": 1, \"betas\": [0.5, 0.75]}", NULL), PD_OK);
+    assert_true(value_for(&recipe, "w", "mu_counted_twice") == 1 && value_for(&recipe, "w", "betas[1]") == .75);
+    pd_recipe_free(&recipe);
+    assert_int_equal(read_recipe(&recipe, "{\"optimizer\": \"NAdam\", \"lr\": 1, \"differentiable\": false}", NULL), PD_OK);
+    assert_true(value_for(&recipe, "w", "mu_counted_twice") == 0);
+    pd_recipe_free(&recipe);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -250,6 +273,8 @@ int main(void)
         cmocka_unit_test(a_group_of_meta_has_a_graft_of_its_own),
         cmocka_unit_test(the_rate_of_each_step_may_stand_in_the_configuration),
         cmocka_unit_test(values_that_cannot_be_are_refused_with_their_name),
+        cmocka_unit_test(a_key_without_a_value_leaves_the_default),
+        cmocka_unit_test(a_run_of_nadam_from_before_torch_2_has_its_defect),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
