@@ -13,7 +13,7 @@ import torch
 
 RANK, HYPERS, TEXT = 8, 64, 512
 ULP = 2.0 ** -24
-CASES = int(sys.argv[2]) if len(sys.argv) > 2 else 20
+CASES = int(sys.argv[2]) if len(sys.argv) > 2 else 12
 torch.set_num_threads(1)
 OLD = int(torch.__version__.split(".")[0]) < 2      # NAdam counts mu twice, unless it steps by foreach
 
