@@ -30,15 +30,20 @@ static int give_back(pd_core *core, pd_op *op, int rc, pd_error *err)
 }
 
 /* An operation of one frame without payload. */
-static int ask(pd_core *core, unsigned method, const ProtobufCMessage *request, pd_ticket_id *ticket, pd_error *err)
+static int ask_with(pd_core *core, unsigned method, const ProtobufCMessage *request, const struct iovec *payload, pd_ticket_id *ticket, pd_error *err)
 {
     pd_op *op;
     int rc = begin(core, method, &op, err);
 
     if (rc != PD_OK) return rc;
-    if ((rc = pd_core_post(core, method, request, PD_LANE_LASTING, op)) != PD_OK) return give_back(core, op, rc, err);
+    if ((rc = pd_core_post_with(core, method, request, payload, PD_LANE_LASTING, op)) != PD_OK) return give_back(core, op, rc, err);
     *ticket = op->id;
     return PD_OK;
+}
+
+static int ask(pd_core *core, unsigned method, const ProtobufCMessage *request, pd_ticket_id *ticket, pd_error *err)
+{
+    return ask_with(core, method, request, &(struct iovec){ NULL, 0 }, ticket, err);
 }
 
 /* ---- declaring ---- */
@@ -398,10 +403,10 @@ int pd_core_leave(pd_core *core, pd_ticket_id *ticket, pd_error *err)
     return ask(core, PD_LEAVE, &request.base, ticket, err);
 }
 
-int pd_core_call(pd_core *core, unsigned method, const ProtobufCMessage *request, pd_ticket_id *ticket, pd_error *err)
+int pd_core_call(pd_core *core, unsigned method, const ProtobufCMessage *request, const struct iovec *payload, pd_ticket_id *ticket, pd_error *err)
 {
     Paramd__Empty empty = PARAMD__EMPTY__INIT;
-    return ask(core, method, request != NULL ? request : &empty.base, ticket, err);
+    return ask_with(core, method, request != NULL ? request : &empty.base, payload, ticket, err);
 }
 
 void pd_core_give_up(pd_core *core, pd_ticket_id ticket)

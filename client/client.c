@@ -268,10 +268,10 @@ pd_client_stats pd_client_count(const pd_client *client)
 /* ---- operators ---- */
 
 /* Inside. */
-static int call(pd_client *client, unsigned method, const ProtobufCMessage *request, uint8_t **at, size_t *bytes, pd_error *err)
+static int call(pd_client *client, unsigned method, const ProtobufCMessage *request, const struct iovec *payload, uint8_t **at, size_t *bytes, pd_error *err)
 {
     pd_ticket_id ticket;
-    int rc = pd_core_call(client->core, method, request, &ticket, err);
+    int rc = pd_core_call(client->core, method, request, payload, &ticket, err);
 
     if (rc != PD_OK) return rc;
     pd_io_leave(&client->io);
@@ -284,13 +284,19 @@ static int call(pd_client *client, unsigned method, const ProtobufCMessage *requ
 
 int pd_client_call(pd_client *client, unsigned method, const ProtobufCMessage *request, pd_arena *arena, void **reply, pd_error *err)
 {
+    return pd_client_call_with(client, method, request, NULL, 0, arena, reply, err);
+}
+
+int pd_client_call_with(pd_client *client, unsigned method, const ProtobufCMessage *request, const void *payload, size_t payload_bytes, pd_arena *arena,
+                        void **reply, pd_error *err)
+{
     uint8_t *at = NULL;
     size_t bytes = 0;
     void *unpacked;
     int rc;
 
     pd_io_enter(&client->io);
-    rc = call(client, method, request, &at, &bytes, err);
+    rc = call(client, method, request, &(struct iovec){ (void *)payload, payload_bytes }, &at, &bytes, err);
     pd_io_leave(&client->io);
     pd_arena_reset(arena);
     if (rc == PD_OK) rc = pd_reply_unpack(arena, method, at, bytes, reply != NULL ? reply : &unpacked, err);

@@ -186,13 +186,36 @@ void pd_core_end(pd_core *core, const pd_error *error)
     }
 }
 
+/* A frame in one piece of memory, its payload with it. */
+static int pack(const pd_core *core, uint8_t **out, size_t *bytes, unsigned method, uint64_t id, const ProtobufCMessage *message, const struct iovec *payload)
+{
+    size_t more = payload->iov_len;
+    uint8_t *whole;
+    int rc = pd_frame_pack(out, bytes, method, core->flags, id, message, payload, more > 0, more);
+
+    if (rc != PD_OK || more == 0) return rc;
+    if ((whole = realloc(*out, *bytes + more)) == NULL) {
+        free(*out);
+        return PD_NO_MEMORY;
+    }
+    memcpy(whole + *bytes, payload->iov_base, more);
+    *out = whole;
+    *bytes += more;
+    return PD_OK;
+}
+
 int pd_core_post(pd_core *core, unsigned method, const ProtobufCMessage *message, pd_lane lane, pd_op *op)
+{
+    return pd_core_post_with(core, method, message, &(struct iovec){ NULL, 0 }, lane, op);
+}
+
+int pd_core_post_with(pd_core *core, unsigned method, const ProtobufCMessage *message, const struct iovec *payload, pd_lane lane, pd_op *op)
 {
     uint8_t *head;
     size_t bytes;
     pd_parcel *parcel;
     uint64_t id = ++core->last_id;
-    int rc = pd_frame_pack(&head, &bytes, method, core->flags, id, message, NULL, 0, 0);
+    int rc = pack(core, &head, &bytes, method, id, message, payload);
 
     if (rc != PD_OK) return rc;
     if ((parcel = pd_parcel_new(head, bytes, NULL, 0, NULL, 0)) == NULL) return PD_NO_MEMORY;

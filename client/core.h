@@ -67,7 +67,8 @@ int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_er
 int pd_core_pull(pd_core *core, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err);
 int pd_core_barrier(pd_core *core, pd_ticket_id *ticket, pd_error *err);
 int pd_core_leave(pd_core *core, pd_ticket_id *ticket, pd_error *err);
-int pd_core_call(pd_core *core, unsigned method, const ProtobufCMessage *request, pd_ticket_id *ticket, pd_error *err);
+/* `payload`: copied; of length 0: none. */
+int pd_core_call(pd_core *core, unsigned method, const ProtobufCMessage *request, const struct iovec *payload, pd_ticket_id *ticket, pd_error *err);
 
 /* True also for a ticket that does not exist. */
 bool pd_core_done(const pd_core *core, pd_ticket_id ticket);

@@ -99,6 +99,8 @@ void   pd_op_fail(pd_op *op, const pd_error *error);                /* keeps the
 void   pd_op_answered(pd_core *core, pd_op *op);                    /* one frame less is waited for */
 /* Packs a message as a frame of one's own and queues it. `op` may be NULL. PD_OUT_OF_RANGE: too long. PD_NO_MEMORY. */
 int    pd_core_post(pd_core *core, unsigned method, const ProtobufCMessage *message, pd_lane lane, pd_op *op);
+/* The same with a payload, copied. */
+int    pd_core_post_with(pd_core *core, unsigned method, const ProtobufCMessage *message, const struct iovec *payload, pd_lane lane, pd_op *op);
 /* Nothing goes any more: every operation ends with this error. */
 void   pd_core_end(pd_core *core, const pd_error *error);
 /* The connection is of no use any more. */

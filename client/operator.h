@@ -11,5 +11,8 @@
  * `arena` is reset; *reply (StatusReply for PD_STATUS …, see paramd.proto) lives in it until the caller resets it. `reply` may be NULL.
  * The server's own error is returned as it came. PD_DEADLINE_EXCEEDED: no answer in time; the request is given up. */
 int pd_client_call(pd_client *client, unsigned method, const ProtobufCMessage *request, pd_arena *arena, void **reply, pd_error *err);
+/* The same with a payload, borrowed until the call returns; its answer has no payload. */
+int pd_client_call_with(pd_client *client, unsigned method, const ProtobufCMessage *request, const void *payload, size_t payload_bytes, pd_arena *arena,
+                        void **reply, pd_error *err);
 
 #endif

@@ -484,7 +484,7 @@ static void an_operators_question_is_answered_without_declaring(void **state)
     p = peer_new(&config);
     peer_connect(p);
     peer_welcome(p);
-    assert_int_equal(pd_core_call(p->core, PD_STATUS, NULL, &ticket, &err), PD_OK);
+    assert_int_equal(pd_core_call(p->core, PD_STATUS, NULL, &(struct iovec){ NULL, 0 }, &ticket, &err), PD_OK);
     l = peer_expect(p, PD_STATUS);
     status.uptime_ms = 1234;
     peer_reply(p, &l.prefix, &status.base, NULL, 0);

@@ -79,7 +79,7 @@ static void the_other_calls_too(void **state)
         memset(w, 0, sizeof w);
         oom_arm(n);
         (void)(pd_core_barrier(p->core, &ticket, &err) == PD_OK && pd_core_init(p->core, weights, &ticket, &err) == PD_OK
-               && pd_core_fetch(p->core, weights, &ticket, &err) == PD_OK && pd_core_call(p->core, PD_STATUS, NULL, &ticket, &err) == PD_OK);
+               && pd_core_fetch(p->core, weights, &ticket, &err) == PD_OK && pd_core_call(p->core, PD_STATUS, NULL, &(struct iovec){ NULL, 0 }, &ticket, &err) == PD_OK);
         failed = oom_disarm();
         if (failed) assert_int_equal(err.code, PD_NO_MEMORY);
         while (peer_take(p, &l)) letter_drop(&l);
