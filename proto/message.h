@@ -16,7 +16,7 @@
 /* Method numbers are positions in the service. */
 enum pd_method {
     PD_HELLO, PD_DECLARE, PD_INIT, PD_PUSH, PD_PULL, PD_PUSH_PULL, PD_BARRIER, PD_HEARTBEAT, PD_LEAVE,
-    PD_STATUS, PD_LIST, PD_OPTIMIZERS, PD_DROP, PD_DRAIN, PD_SHUTDOWN, PD_SET, PD_METHODS
+    PD_STATUS, PD_LIST, PD_OPTIMIZERS, PD_DROP, PD_DRAIN, PD_SHUTDOWN, PD_SET, PD_IMPORT, PD_METHODS
 };
 /* "Push"; "?" for a number that is none. From the generated descriptor. */
 const char *pd_method_name(unsigned method);

@@ -45,6 +45,7 @@ static const method methods[PD_METHODS] = {
     [PD_DRAIN]      = { "Drain",      OPERATOR,          .run = run_drain },
     [PD_SHUTDOWN]   = { "Shutdown",   OPERATOR,          .run = run_shutdown },
     [PD_SET]        = { "Set",        OPERATOR,          .run = run_set },
+    [PD_IMPORT]     = { "Import",     OPERATOR,          .prepare = pd_prepare_import, .finish = pd_finish_import },
 };
 
 void pd_dispatch_check(void)
@@ -283,8 +284,8 @@ static int run_list(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
 {
     const Paramd__ListRequest *list = message;
 
-    if (list->what < PD_INFO_JOBS || list->what > PD_INFO_SETTINGS)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "List of %u: 1 is jobs, 2 parameters, 3 workers, 4 roots, 5 settings", list->what);
+    if (list->what < PD_INFO_JOBS || list->what > PD_INFO_STATE)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "List of %u: 1 is jobs, 2 parameters, 3 workers, 4 roots, 5 settings, 6 state", list->what);
     return ask_info(conn, prefix, list, err);
 }
 

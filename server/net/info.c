@@ -104,6 +104,19 @@ static void fill_setting(Paramd__SettingInfo *to, const pd_setting_info *from)
     to->pattern = (char *)from->pattern;
 }
 
+static void fill_state(Paramd__StateInfo *to, const pd_state_info *from, uint64_t *shape)
+{
+    paramd__state_info__init(to);
+    to->param = (char *)from->param;
+    to->slot = (char *)from->slot;
+    to->number = from->number;
+    to->block = from->block;
+    to->shape = fill_shape(shape, &to->n_shape, &from->shape);
+    to->storage = (char *)from->storage;
+    to->bytes = from->bytes;
+    to->kept = from->kept;
+}
+
 /* ---- a page: as many of the entries as fit a header ---- */
 
 typedef union entry {
@@ -112,6 +125,7 @@ typedef union entry {
     Paramd__WorkerInfo  worker;
     Paramd__RootInfo    root;
     Paramd__SettingInfo setting;
+    Paramd__StateInfo   state;
     ProtobufCMessage    base;
 } entry;
 
@@ -130,6 +144,7 @@ static void fill_entry(page *p, const pd_info *info, size_t i)
     else if (info->params != NULL) fill_param(&to->param, &info->params[i], p->shapes[p->n]);
     else if (info->roots != NULL) fill_root(&to->root, &info->roots[i], p->shapes[p->n]);
     else if (info->settings != NULL) fill_setting(&to->setting, &info->settings[i]);
+    else if (info->state != NULL) fill_state(&to->state, &info->state[i], p->shapes[p->n]);
     else fill_worker(&to->worker, &info->workers[i]);
 }
 
@@ -149,7 +164,7 @@ static void list_reply(pd_conn *conn, pd_pending *pending, const pd_info *info, 
     Paramd__ListReply reply = PARAMD__LIST_REPLY__INIT;
     uint64_t next;
 
-    fill_page(p, info, info->n_jobs + info->n_params + info->n_workers + info->n_roots + info->n_settings);     /* one of them */
+    fill_page(p, info, info->n_jobs + info->n_params + info->n_workers + info->n_roots + info->n_settings + info->n_state);     /* one of them */
     next = info->start + p->n;
     if (info->jobs != NULL) {
         reply.jobs = (Paramd__JobInfo **)p->list;
@@ -157,6 +172,9 @@ static void list_reply(pd_conn *conn, pd_pending *pending, const pd_info *info, 
     } else if (info->params != NULL) {
         reply.params = (Paramd__ParamInfo **)p->list;
         reply.n_params = p->n;
+    } else if (info->state != NULL) {
+        reply.state = (Paramd__StateInfo **)p->list;
+        reply.n_state = p->n;
     } else if (info->roots != NULL) {
         reply.roots = (Paramd__RootInfo **)p->list;
         reply.n_roots = p->n;

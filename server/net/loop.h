@@ -91,6 +91,9 @@ int      pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, 
 void     pd_finish_init(pd_conn *conn);
 void     pd_finish_push(pd_conn *conn);
 int      pd_run_pull(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+/* ---- import.c: frames with optimizer state ---- */
+int      pd_prepare_import(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
+void     pd_finish_import(pd_conn *conn);
 /* ---- hello.c: joining ---- */
 int      pd_run_hello(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
 int      pd_run_declare(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);

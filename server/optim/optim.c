@@ -146,6 +146,7 @@ int64_t          pd_optim_elements(const pd_optim *optim) { return optim->basis-
 int64_t          pd_optim_state_bytes(const pd_optim *optim) { return pd_plan_state_bytes(&optim->basis->plan); }
 double           pd_optim_cost_ns(const pd_optim *optim)  { return optim->cost_ns; }
 pd_root_stats    pd_optim_root_stats(const pd_optim *optim) { return optim->stats; }
+bool             pd_optim_rests(const pd_optim *optim)    { return optim->stage == PD_STAGE_IDLE && optim->oldest == NULL; }
 bool             pd_optim_done(const pd_optim *optim)     { return optim->stage == PD_STAGE_IDLE; }
 const pd_error  *pd_optim_refused(const pd_optim *optim)  { return optim->refused && optim->stage == PD_STAGE_IDLE ? &optim->own.why : NULL; }
 

@@ -78,6 +78,7 @@ typedef struct pd_bond {
     pd_error why;
 } pd_bond;
 void pd_optim_bind(pd_optim *const *steps, size_t n, pd_bond *bond);
+bool pd_optim_rests(const pd_optim *optim);                 /* no step is under way, and no task is out or kept for a later step */
 bool pd_optim_waits(const pd_optim *optim);                 /* parked: a task that is due to be adopted is not back, here or in the bond */
 
 /* Runs the phases of n steps under way as far as they go (to the end or to a wait), with one parallel region per phase

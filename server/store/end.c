@@ -1,4 +1,5 @@
 /* end.c - what ends or is late: overdue rounds, lingering jobs, the release of all that a job holds. */
+#include "import.h"
 #include "training.h"
 
 #include "together.h"
@@ -120,6 +121,7 @@ uint64_t pd_job_next_tick(const pd_job *job)
 
     if (job->linger_ns > 0 && job->linger_ns < at) at = job->linger_ns;
     if (job->retry_ns > 0 && job->retry_ns < at) at = job->retry_ns;
+    if (pd_import_expires_ns(job) < at) at = pd_import_expires_ns(job);
     return at;
 }
 
@@ -128,6 +130,7 @@ void pd_job_tick(pd_job *job, uint64_t now_ns)
     pd_error err;
 
     if (now_ns >= overdue_at(job)) report_overdue(job, now_ns);
+    pd_import_tick(job, now_ns);
     if (job->retry_ns > 0 && now_ns >= job->retry_ns) {
         job->retry_ns = 0;
         pd_store_touch(job->store, job, now_ns);
@@ -170,6 +173,7 @@ void pd_job_release(pd_job *job, const pd_error *err)
 {
     release_slots(job);
     release_requests(job, err);
+    pd_import_release(job, err);
     job->complete = job->partial = NULL;
     job->waiting = job->ready = NULL;
     job->n_open = 0;

@@ -162,12 +162,45 @@ static int list_settings(pd_info *info, const pd_job *job, const char *pattern)
     return PD_OK;
 }
 
+static void fill_state(pd_state_info *to, const pd_param *param, size_t slot)
+{
+    const pd_plan *plan = pd_optim_plan(param->optim);
+    const pd_slot_spec *spec = &plan->slots[slot];
+
+    snprintf(to->param, sizeof to->param, "%s", param->name);
+    to->slot = spec->name;
+    to->storage = pd_storage_name(spec->storage);
+    to->number = spec->number;
+    to->block = spec->of_block ? spec->block : -1;
+    to->shape = spec->shape;
+    to->bytes = (uint64_t)pd_slot_bytes(spec);
+    to->kept = (int)slot == plan->errors_slot;
+}
+
+static int list_state(pd_info *info, const pd_job *job, const char *pattern)
+{
+    bool all = pattern == NULL || pattern[0] == '\0';
+
+    if ((info->state = calloc(PD_INFO_PAGE, sizeof *info->state)) == NULL) return PD_NO_MEMORY;
+    for (uint32_t i = 0; i < job->n_params; i++) {
+        const pd_param *param = &job->params[i];
+        const pd_plan *plan = pd_optim_plan(param->optim);
+        if (!all && !pd_glob_match(pattern, param->name)) continue;
+        for (size_t k = 0; k < plan->n_slots; k++) {
+            if (plan->slots[k].temporary || info->total++ < info->start || info->n_state == PD_INFO_PAGE) continue;
+            fill_state(&info->state[info->n_state++], param, k);
+        }
+    }
+    return PD_OK;
+}
+
 static int list_of_job(pd_info *info, const pd_job *job, const char *pattern)
 {
     switch (info->what) {
     case PD_INFO_PARAMS:  return list_params(info, job);
     case PD_INFO_WORKERS: return list_workers(info, job);
     case PD_INFO_SETTINGS: return list_settings(info, job, pattern);
+    case PD_INFO_STATE:   return list_state(info, job, pattern);
     default:              return list_roots(info, job, pattern);
     }
 }

@@ -57,6 +57,7 @@ typedef struct pd_job {
     bool        queued;                 /* stands there */
     uint64_t    turn;                   /* number of the last batch it had */
 
+    struct pd_import *import;           /* optimizer state on its way into the job; NULL: none */
     uint64_t    barrier;                /* barriers passed */
     uint64_t    linger_ns;              /* when it ends because nobody is there; 0: somebody is */
     uint64_t    noticed_ns;             /* when overdue rounds were last reported; 0: never */

@@ -70,6 +70,11 @@ static void free_contents(pd_request *request)
         free(request->u.set.by);
         free_options(request->u.set.options, request->u.set.n);
         break;
+    case PD_REQ_IMPORT:
+        free(request->u.import.job_name);
+        free(request->u.import.param);
+        free(request->u.import.slot);
+        break;
     case PD_REQ_BARRIER:
     case PD_REQ_LEAVE:
     case PD_REQ_LOST:
@@ -116,6 +121,7 @@ void pd_info_free(pd_info *info)
     free(info->workers);
     free(info->roots);
     free(info->settings);
+    free(info->state);
     free(info);
 }
 

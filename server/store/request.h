@@ -60,11 +60,15 @@ typedef enum pd_request_kind {
     PD_REQ_LOST,            /* the connection is gone or silent; no ticket */
     PD_REQ_RELEASED,        /* snapshots that the loop thread no longer reads; no ticket */
     PD_REQ_TASK,            /* a root task is back; no ticket (posted by the root pool) */
-    PD_REQ_INFO,            /* status, jobs, params, workers, roots, settings */
+    PD_REQ_INFO,            /* status, jobs, params, workers, roots, settings, state */
     PD_REQ_DROP,            /* an operator ends a job */
     PD_REQ_SET,             /* an operator sets hyperparameters while the job runs */
     PD_REQ_DRAIN,           /* no new steps; answered when what is under way has finished */
+    PD_REQ_IMPORT,          /* an operator brings optimizer state: import.h */
 } pd_request_kind;
+
+/* An import: begun, then tensors in pieces and counters, then all of it put into the job or none. */
+typedef enum pd_import_act { PD_IMPORT_BEGIN = 1, PD_IMPORT_PIECE, PD_IMPORT_COUNT, PD_IMPORT_COMMIT } pd_import_act;
 
 struct pd_snapshot;
 struct pd_task;
@@ -104,7 +108,7 @@ typedef struct pd_request {
         struct {
             int      what;                  /* enum pd_info_what */
             char    *job_name;              /* DROP uses it too ("" or NULL: all) */
-            char    *pattern;               /* ROOTS, SETTINGS: glob on the parameter's name; "" or NULL: all */
+            char    *pattern;               /* ROOTS, SETTINGS, STATE: glob on the parameter's name; "" or NULL: all */
             uint64_t start;                 /* first entry wanted */
         } info;
         struct { uint64_t deadline_ns; } drain;         /* from now */
@@ -115,12 +119,25 @@ typedef struct pd_request {
             pd_option *options; size_t n;   /* an empty value: what was set before no longer holds */
             uint64_t   from_step;           /* 0: each parameter's next step */
         } set;
+        struct {
+            pd_import_act act;
+            char      *job_name;
+            char      *param;               /* PIECE, COUNT */
+            char      *slot;                /* PIECE: of the state's part, with: */
+            int        number, block;       /* -1: none */
+            pd_shape   shape;
+            bool       wide;                /* float64, else float32 */
+            int64_t    first, count;        /* elements in the buffer: those that come next */
+            pd_buffer *buffer;              /* NULL where count is 0 */
+            int64_t    value;               /* COUNT */
+            bool       partial;             /* COMMIT: what did not come stays as it is */
+        } import;
     } u;
 } pd_request;
 
 /* Zeroed. A request brings the memory of its effects along: no answer and no buffer is lost when memory is short. NULL: out of memory. */
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket);
-/* Frees the request and all it owns except u.data.buffer, u.released and u.task, which go home by effects. Accepts NULL. */
+/* Frees the request and all it owns except its buffer, u.released and u.task, which go home by effects. Accepts NULL. */
 void        pd_request_free(pd_request *request);
 
 /* ---- snapshots ---- */
@@ -157,7 +174,7 @@ typedef struct pd_declared {
     bool     initialised;
 } pd_declared;
 
-typedef enum pd_info_what { PD_INFO_STATUS, PD_INFO_JOBS, PD_INFO_PARAMS, PD_INFO_WORKERS, PD_INFO_ROOTS, PD_INFO_SETTINGS } pd_info_what;
+typedef enum pd_info_what { PD_INFO_STATUS, PD_INFO_JOBS, PD_INFO_PARAMS, PD_INFO_WORKERS, PD_INFO_ROOTS, PD_INFO_SETTINGS, PD_INFO_STATE } pd_info_what;
 
 #define PD_INFO_PAGE 256            /* most entries of one answer: a model may have a hundred thousand roots */
 
@@ -199,6 +216,16 @@ typedef struct pd_root_info {
     bool     failing;                   /* the last one was refused */
 } pd_root_info;
 
+/* A tensor of state. */
+typedef struct pd_state_info {
+    char        param[PD_NAME_MAX + 1];
+    const char *slot, *storage;         /* static text */
+    int         number, block;          /* -1: none */
+    pd_shape    shape;
+    uint64_t    bytes;
+    bool        kept;                   /* a measure for operators (pd_plan.errors_slot) */
+} pd_state_info;
+
 typedef struct pd_worker_info {
     uint32_t rank;
     char     label[128];
@@ -222,6 +249,7 @@ typedef struct pd_info {
     pd_worker_info *workers; size_t n_workers;
     pd_root_info   *roots;   size_t n_roots;
     pd_setting_info *settings; size_t n_settings;
+    pd_state_info  *state;   size_t n_state;
     uint64_t        start, total;   /* what is above are the entries from `start` on, of so many */
     bool            draining;
 } pd_info;

@@ -1,3 +1,4 @@
+#include "import.h"
 #include "training.h"
 
 #include <assert.h>
@@ -158,13 +159,23 @@ pd_effect *pd_store_effects(pd_store *store) { return pd_effects_take(&store->ou
 
 /* ---- requests ---- */
 
+static pd_buffer *buffer_of(const pd_request *request)
+{
+    if (request->kind == PD_REQ_IMPORT) return request->u.import.buffer;
+    return request->kind == PD_REQ_PUSH || request->kind == PD_REQ_INIT ? request->u.data.buffer : NULL;
+}
+
 void pd_store_refuse(pd_store *store, pd_request *request, const pd_error *err)
 {
-    bool has_data = request->kind == PD_REQ_PUSH || request->kind == PD_REQ_INIT;
-    pd_buffer *buffer = has_data ? request->u.data.buffer : NULL;
+    if (request->answer != NULL) pd_answer_error(&store->outbox, request, err);
+    pd_store_done(store, request);
+}
+
+void pd_store_done(pd_store *store, pd_request *request)
+{
+    pd_buffer *buffer = buffer_of(request);
     pd_effect *effect;
 
-    if (request->answer != NULL) pd_answer_error(&store->outbox, request, err);
     if (buffer == NULL) {
         pd_request_free(request);
         return;
@@ -370,6 +381,7 @@ void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns)
     case PD_REQ_DROP:     drop(store, request); break;
     case PD_REQ_SET:      pd_store_set(store, request); break;
     case PD_REQ_DRAIN:    drain(store, request, now_ns); break;
+    case PD_REQ_IMPORT:   pd_store_import(store, request, now_ns); break;
     case PD_REQ_RELEASED: released(request); break;
     case PD_REQ_TASK:     task(store, request, now_ns); break;
     default:              to_job(store, request, now_ns); break;

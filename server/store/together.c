@@ -26,7 +26,21 @@ int pd_groups_make(pd_job *job)
 int64_t pd_group_count(const pd_param *param)
 {
     assert(param->step < param->group->unknown);
-    return (int64_t)(param->step - param->group->missed);
+    return (int64_t)(param->step - param->group->missed) + param->group->brought;
+}
+
+bool pd_group_is_even(const pd_group *group)
+{
+    for (const pd_param *member = group->members; member != NULL; member = member->next_member)
+        if (member->step != group->base) return false;
+    return true;
+}
+
+void pd_group_set_count(pd_group *group, int64_t count)
+{
+    assert(pd_group_is_even(group));
+    group->brought = count - (int64_t)(group->base - group->missed);
+    for (pd_param *member = group->members; member != NULL; member = member->next_member) pd_optim_set_count(member->optim, count);
 }
 
 /* ---- going on ---- */

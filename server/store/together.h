@@ -25,6 +25,7 @@ typedef struct pd_group {
     uint64_t  unknown;                  /* first round later than base in which nobody has stepped yet */
     uint64_t  missed;                   /* rounds up to base in which nobody stepped */
     uint32_t  behind;                   /* members that have closed `base` rounds and no more */
+    int64_t   brought;                  /* steps that it had counted elsewhere: import.h */
 } pd_group;
 
 /* Finds the job's groups, once its parameters are added. PD_NO_MEMORY. They are the job's: pd_job_forget_set frees them. */
@@ -40,5 +41,8 @@ void pd_param_moved_on(pd_job *job, pd_param *param);
 const pd_param *pd_param_awaited(const pd_job *job, const pd_param *param);
 /* The optimizer's count before the step of a parameter of a group that is ready. */
 int64_t pd_group_count(const pd_param *param);
+/* All its members have closed the same rounds: then its counter can be set, also theirs. */
+bool    pd_group_is_even(const pd_group *group);
+void    pd_group_set_count(pd_group *group, int64_t count);
 
 #endif

@@ -48,6 +48,8 @@ void pd_store_drop(pd_store *store, pd_job *job, const pd_error *err);
 unsigned pd_store_hash(const pd_store *store, const char *name, size_t n);
 /* Refuses a request: answers it with *err, frees it, sends its buffer home. Takes. */
 void pd_store_refuse(pd_store *store, pd_request *request, const pd_error *err);
+/* Frees an answered request, sends its buffer home. Takes. */
+void pd_store_done(pd_store *store, pd_request *request);
 
 /* roots.c: what is known of the roots of the plan's tasks. */
 /* Memory for what the log has said of them. PD_NO_MEMORY. */

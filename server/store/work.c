@@ -2,6 +2,7 @@
  *
  * When memory is short a batch stops where it is: contributions, sums and steps begun stand, those who wait are told once, and it goes
  * on a second later. */
+#include "import.h"
 #include "training.h"
 
 #include "together.h"
@@ -313,6 +314,7 @@ static void step_params(pd_job *job, double budget_ns, uint64_t now_ns)
 bool pd_job_has_work(const pd_job *job, uint64_t now_ns)
 {
     if (job->gone || now_ns < job->retry_ns) return false;
+    if (pd_import_writes(job)) return true;
     return job->inbox != NULL || job->complete != NULL || job->ready != NULL || (job->look && job->partial != NULL && any_pressed(job));
 }
 
@@ -320,6 +322,10 @@ void pd_job_work(pd_job *job, uint64_t now_ns)
 {
     double budget_ns = job->store->config.batch_ns * job->store->config.threads;
 
+    if (pd_import_writes(job)) {
+        pd_import_write_some(job);
+        return;
+    }
     job->retry_ns = 0;
     pd_job_take_inbox(job, now_ns);
     budget_ns -= sum_chunks(job, now_ns);

@@ -358,17 +358,25 @@ void rig_hyper(rig_frame *frame, const char *name, const char *value)
     frame->request->u.data.hypers[frame->request->u.data.n_hypers++] = (pd_option){ must(strdup(name)), must(strdup(value)) };
 }
 
+void *rig_payload(rig *r, uint64_t conn, size_t bytes, pd_buffer **out)
+{
+    pd_buffer *buffer = must(calloc(1, sizeof *buffer));
+
+    buffer->conn = conn;
+    buffer->size = buffer->charged = bytes;
+    buffer->at = must(aligned_alloc(64, (bytes + 63) / 64 * 64));
+    r->buffers_out++;
+    r->bytes_out[conn % RIG_CONNS] += bytes;
+    *out = buffer;
+    return buffer->at;
+}
+
 static void land(rig_frame *frame)
 {
     pd_request *request = frame->request;
-    pd_buffer *buffer = must(calloc(1, sizeof *buffer));
+    pd_buffer *buffer;
 
-    buffer->conn = request->ticket.conn;
-    buffer->size = buffer->charged = frame->bytes;
-    buffer->at = must(aligned_alloc(64, frame->bytes));
-    memcpy(buffer->at, frame->payload, frame->bytes);
-    frame->r->buffers_out++;
-    frame->r->bytes_out[buffer->conn % RIG_CONNS] += buffer->charged;
+    memcpy(rig_payload(frame->r, request->ticket.conn, frame->bytes, &buffer), frame->payload, frame->bytes);
     request->u.data.buffer = buffer;
     for (size_t i = 0; i < request->u.data.n; i++)
         if (!request->u.data.pieces[i].absent) request->u.data.pieces[i].at = buffer->at + (uintptr_t)request->u.data.pieces[i].at;

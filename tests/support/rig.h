@@ -79,6 +79,8 @@ void       rig_weight(rig_frame *frame, double weight, bool presummed);
 void       rig_hyper(rig_frame *frame, const char *name, const char *value);
 pd_request *rig_request(rig_frame *frame);      /* gives the request; frees the frame */
 int        rig_send(rig *r, rig_frame *frame);
+/* Memory of a payload that has landed, for frames of other kinds: gives *out to the request it is put into, and where its bytes are. */
+void      *rig_payload(rig *r, uint64_t conn, size_t bytes, pd_buffer **out);
 
 /* A whole parameter of n elements in one frame per chunk of the configuration's size. */
 int  rig_init(rig *r, uint32_t job, uint64_t conn, uint32_t param, const float *values, int64_t n);

@@ -1,0 +1,82 @@
+#include "loop.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Most payload of a frame: an operator's share of the ingest budget while it imports. */
+#define MOST_BYTES ((uint64_t)1 << 20)
+
+static int check_piece(const Paramd__ImportRequest *import, const pd_prefix *prefix, pd_error *err)
+{
+    uint64_t each = import->wide ? sizeof(double) : sizeof(float);
+
+    if (import->first > INT64_MAX || import->count > MOST_BYTES / each || import->count * each != prefix->payload_bytes)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "Import: a piece of %llu elements of %llu bytes has a payload of %llu bytes; a piece may have %llu bytes",
+                       (unsigned long long)import->count, (unsigned long long)each, (unsigned long long)prefix->payload_bytes, (unsigned long long)MOST_BYTES);
+    if (import->n_shape > PD_MAX_RANK)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "Import: a shape of %zu dimensions, at most %d are possible", import->n_shape, PD_MAX_RANK);
+    for (size_t i = 0; i < import->n_shape; i++)
+        if (import->shape[i] > INT64_MAX) return pd_fail(err, PD_INVALID_ARGUMENT, "Import: dimension %zu is %llu", i, (unsigned long long)import->shape[i]);
+    return PD_OK;
+}
+
+static int check_import(const Paramd__ImportRequest *import, const pd_prefix *prefix, pd_error *err)
+{
+    if (import->act < PD_IMPORT_BEGIN || import->act > PD_IMPORT_COMMIT)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "Import: act %u; 1 is begin, 2 a piece, 3 a counter, 4 commit", import->act);
+    if (import->act == PD_IMPORT_PIECE) return check_piece(import, prefix, err);
+    if (prefix->payload_bytes > 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "Import: only a piece has a payload, this one has %llu bytes", (unsigned long long)prefix->payload_bytes);
+    if (import->value > INT64_MAX) return pd_fail(err, PD_INVALID_ARGUMENT, "Import: a counter of %llu", (unsigned long long)import->value);
+    return PD_OK;
+}
+
+/* The connection gets a share of the budget as ranks have one, until it is closed. */
+static int take_share(pd_conn *conn, pd_error *err)
+{
+    return conn->share.reserve > 0 ? PD_OK : pd_admission_join(&conn->daemon->admission, &conn->share, MOST_BYTES, err);
+}
+
+static bool fill(pd_request *request, const Paramd__ImportRequest *import)
+{
+    request->u.import.act = (pd_import_act)import->act;
+    request->u.import.number = import->number;
+    request->u.import.block = import->block;
+    request->u.import.shape.rank = (int)import->n_shape;
+    for (size_t i = 0; i < import->n_shape; i++) request->u.import.shape.dim[i] = (int64_t)import->shape[i];
+    request->u.import.wide = import->wide;
+    request->u.import.first = (int64_t)import->first;
+    request->u.import.count = (int64_t)import->count;
+    request->u.import.value = (int64_t)import->value;
+    request->u.import.partial = import->partial;
+    request->u.import.job_name = strdup(import->job);
+    request->u.import.param = strdup(import->param);
+    request->u.import.slot = strdup(import->slot);
+    return request->u.import.job_name != NULL && request->u.import.param != NULL && request->u.import.slot != NULL;
+}
+
+int pd_prepare_import(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
+{
+    const Paramd__ImportRequest *import = message;
+    int rc = check_import(import, prefix, err);
+
+    if (rc == PD_OK && prefix->payload_bytes > 0) rc = take_share(conn, err);
+    if (rc != PD_OK) return rc;
+    conn->incoming.pending = pd_pending_new(conn, prefix->request, prefix->method, 0);
+    conn->incoming.request = pd_request_new(PD_REQ_IMPORT, (pd_ticket){ conn->number, prefix->request });
+    if (conn->incoming.pending != NULL && conn->incoming.request != NULL && fill(conn->incoming.request, import)) return PD_OK;
+    return pd_fail(err, PD_NO_MEMORY, "Import: out of memory, try again later");
+}
+
+void pd_finish_import(pd_conn *conn)
+{
+    pd_request *request = conn->incoming.request;
+
+    pd_pendings_add(&conn->pendings, conn->incoming.pending);
+    conn->incoming.pending = NULL;
+    request->u.import.buffer = conn->incoming.buffer;
+    conn->incoming.buffer = NULL;
+    conn->incoming.request = NULL;
+    pd_daemon_post(conn->daemon, request);
+}

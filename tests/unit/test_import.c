@@ -1,0 +1,322 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "import.h"
+#include "oom.h"
+#include "rig.h"
+#include "training.h"
+
+/* A matrix of 8 x 4 and a vector of 6, as scalable_shampoo sees them: momenta of the whole, statistics and preconditioners of each side. */
+static const char rules[] = "* scalable_shampoo learning_rate=0.1 block_size=8 best_effort_shape_interpretation=no graft_type=SGD";
+enum { OPERATOR = 99 };
+static const pd_shape shapes[] = { { 2, { 8, 4 } }, { 1, { 6 } } };
+static const char *const names[] = { "m", "v" };
+enum { MATRIX, VECTOR, PARAMS };
+
+typedef struct fixture {
+    rig      r;
+    uint32_t job;
+    uint64_t buffers;               /* numbers of buffers made */
+} fixture;
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    pd_store_config config = rig_config();
+    float weights[32] = { 0 };
+
+    assert_non_null(f);
+    rig_new(&f->r, &config);
+    assert_int_equal(rig_hello(&f->r, "j", 0, 1, 1, 1, NULL, rules), PD_OK);
+    f->job = f->r.job;
+    assert_int_equal(rig_declare(&f->r, f->job, 0, 1, names, shapes, NULL, PARAMS, PD_F32), PD_OK);
+    assert_int_equal(rig_init(&f->r, f->job, 1, MATRIX, weights, 32), PD_OK);
+    assert_int_equal(rig_init(&f->r, f->job, 1, VECTOR, weights, 6), PD_OK);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+
+    rig_free(&f->r);
+    free(f);
+    return 0;
+}
+
+/* ---- requests ---- */
+
+static pd_request *request_of(fixture *f, pd_import_act act, const char *param, const char *slot)
+{
+    pd_request *request = pd_request_new(PD_REQ_IMPORT, rig_ticket(&f->r, OPERATOR));
+
+    request->u.import.act = act;
+    request->u.import.job_name = strdup("j");
+    request->u.import.param = strdup(param);
+    request->u.import.slot = strdup(slot);
+    request->u.import.number = request->u.import.block = -1;
+    return request;
+}
+
+static int begin(fixture *f)  { return rig_apply(&f->r, request_of(f, PD_IMPORT_BEGIN, "", "")); }
+
+static int commit(fixture *f, bool partial)
+{
+    pd_request *request = request_of(f, PD_IMPORT_COMMIT, "", "");
+    uint64_t answered = f->r.answered;
+
+    request->u.import.partial = partial;
+    rig_apply(&f->r, request);
+    rig_work(&f->r);
+    assert_int_equal(f->r.answered, answered + 1);
+    return f->r.error.code;
+}
+
+static int count(fixture *f, const char *param, int64_t value)
+{
+    pd_request *request = request_of(f, PD_IMPORT_COUNT, param, "");
+
+    request->u.import.value = value;
+    return rig_apply(&f->r, request);
+}
+
+/* Elements [first, first + n) of a part, element i being value + i. */
+static int piece(fixture *f, const char *param, const char *slot, int number, int block, pd_shape shape, int64_t first, int64_t n, float value)
+{
+    pd_request *request = request_of(f, PD_IMPORT_PIECE, param, slot);
+    size_t bytes = (size_t)n * sizeof(float);
+
+    request->u.import.number = number;
+    request->u.import.block = block;
+    request->u.import.shape = shape;
+    request->u.import.first = first;
+    request->u.import.count = n;
+    if (n > 0) {
+        float *at = rig_payload(&f->r, OPERATOR, bytes, &request->u.import.buffer);
+        for (int64_t i = 0; i < n; i++) at[i] = value + (float)(first + i);
+    }
+    return rig_apply(&f->r, request);
+}
+
+static int whole(fixture *f, const char *param, const char *slot, int number, pd_shape shape, float value)
+{
+    int64_t n = 0;
+
+    (void)pd_shape_elements(&shape, &n);
+    return piece(f, param, slot, number, -1, shape, 0, n, value);
+}
+
+static int everything(fixture *f)
+{
+    static const pd_shape eight = { 2, { 8, 8 } }, four = { 2, { 4, 4 } }, six = { 2, { 6, 6 } };
+    int rc = whole(f, "m", "momentum", -1, shapes[MATRIX], 100);
+
+    if (rc == PD_OK) rc = whole(f, "m", "diagonal_momentum", -1, shapes[MATRIX], 200);
+    if (rc == PD_OK) rc = whole(f, "m", "statistics", 0, eight, 300);
+    if (rc == PD_OK) rc = whole(f, "m", "preconditioners", 0, eight, 400);
+    if (rc == PD_OK) rc = whole(f, "m", "statistics", 1, four, 500);
+    if (rc == PD_OK) rc = whole(f, "m", "preconditioners", 1, four, 600);
+    if (rc == PD_OK) rc = whole(f, "v", "momentum", -1, shapes[VECTOR], 700);
+    if (rc == PD_OK) rc = whole(f, "v", "diagonal_momentum", -1, shapes[VECTOR], 800);
+    if (rc == PD_OK) rc = whole(f, "v", "statistics", 0, six, 900);
+    return rc == PD_OK ? whole(f, "v", "preconditioners", 0, six, 1000) : rc;
+}
+
+static pd_job *job_of(fixture *f) { return pd_store_job(f->r.store, f->job); }
+
+static double state_at(fixture *f, int param, const char *slot, int number, int64_t element)
+{
+    const pd_optim *optim = job_of(f)->params[param].optim;
+    double values[64];
+    pd_part part;
+
+    assert_true(pd_plan_part(pd_optim_plan(optim), slot, number, -1, &part));
+    pd_optim_read_part(optim, &part, values);
+    return values[element];
+}
+
+static void assert_untouched(fixture *f)
+{
+    assert_true(state_at(f, MATRIX, "momentum", -1, 5) == 0);
+    assert_true(state_at(f, VECTOR, "preconditioners", 0, 0) == 1 && state_at(f, VECTOR, "preconditioners", 0, 1) == 0);
+    assert_int_equal(pd_optim_count(job_of(f)->params[MATRIX].optim), 0);
+}
+
+/* ---- tests ---- */
+
+static void what_is_committed_is_the_jobs_state(void **state)
+{
+    fixture *f = *state;
+
+    assert_int_equal(begin(f), PD_OK);
+    assert_int_equal(everything(f), PD_OK);
+    assert_int_equal(count(f, "m", 41), PD_OK);
+    assert_untouched(f);
+    assert_int_equal(commit(f, false), PD_OK);
+    assert_true(state_at(f, MATRIX, "momentum", -1, 5) == 105 && state_at(f, MATRIX, "preconditioners", 1, 15) == 615);
+    assert_true(state_at(f, VECTOR, "preconditioners", 0, 35) == 1035 && state_at(f, VECTOR, "diagonal_momentum", -1, 0) == 800);
+    assert_int_equal(pd_optim_count(job_of(f)->params[MATRIX].optim), 41);
+    assert_int_equal(pd_optim_count(job_of(f)->params[VECTOR].optim), 0);
+    assert_false(pd_import_writes(job_of(f)));
+}
+
+static void a_tensor_may_come_in_pieces(void **state)
+{
+    fixture *f = *state;
+
+    assert_int_equal(begin(f), PD_OK);
+    for (int64_t i = 0; i < 32; i += 5)
+        assert_int_equal(piece(f, "m", "momentum", -1, -1, shapes[MATRIX], i, 32 - i < 5 ? 32 - i : 5, 100), PD_OK);
+    assert_int_equal(commit(f, true), PD_OK);
+    for (int64_t i = 0; i < 32; i++) assert_true(state_at(f, MATRIX, "momentum", -1, i) == 100 + (double)i);
+}
+
+static void pieces_that_leave_a_hole_are_refused(void **state)
+{
+    fixture *f = *state;
+
+    assert_int_equal(begin(f), PD_OK);
+    assert_int_equal(piece(f, "m", "momentum", -1, -1, shapes[MATRIX], 0, 8, 100), PD_OK);
+    assert_int_equal(piece(f, "m", "momentum", -1, -1, shapes[MATRIX], 16, 8, 100), PD_INVALID_ARGUMENT);
+    assert_int_equal(piece(f, "m", "momentum", -1, -1, shapes[MATRIX], 0, 8, 100), PD_INVALID_ARGUMENT);
+    assert_int_equal(piece(f, "m", "momentum", -1, -1, shapes[MATRIX], 8, 25, 100), PD_INVALID_ARGUMENT);
+    assert_int_equal(commit(f, true), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(f->r.error.text, "of a tensor of 32 elements 8 have come"));
+    assert_untouched(f);
+}
+
+static void nothing_is_half_loaded(void **state)
+{
+    fixture *f = *state;
+
+    assert_int_equal(begin(f), PD_OK);
+    assert_int_equal(whole(f, "m", "momentum", -1, shapes[MATRIX], 100), PD_OK);
+    assert_int_equal(commit(f, false), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(f->r.error.text, "diagonal_momentum"));
+    assert_untouched(f);
+    assert_int_equal(commit(f, true), PD_OK);
+    assert_true(state_at(f, MATRIX, "momentum", -1, 5) == 105);
+}
+
+static void what_the_job_does_not_keep_is_not_found(void **state)
+{
+    fixture *f = *state;
+
+    assert_int_equal(begin(f), PD_OK);
+    assert_int_equal(whole(f, "x", "momentum", -1, shapes[MATRIX], 1), PD_NOT_FOUND);
+    assert_int_equal(whole(f, "m", "exp_avg", -1, shapes[MATRIX], 1), PD_NOT_FOUND);
+    assert_int_equal(whole(f, "m", "direction", -1, shapes[MATRIX], 1), PD_NOT_FOUND);
+    assert_int_equal(whole(f, "m", "statistics", 2, shapes[MATRIX], 1), PD_NOT_FOUND);
+    assert_int_equal(whole(f, "m", "statistics", 0, shapes[MATRIX], 1), PD_INVALID_ARGUMENT);
+    assert_int_equal(count(f, "x", 1), PD_NOT_FOUND);
+}
+
+static void a_counter_never_goes_back(void **state)
+{
+    fixture *f = *state;
+    float gradient[32] = { 1 };
+
+    assert_int_equal(rig_push(&f->r, f->job, 0, 1, 1, MATRIX, gradient, 32), PD_OK);
+    rig_work(&f->r);
+    assert_int_equal(begin(f), PD_OK);
+    assert_int_equal(count(f, "m", 0), PD_INVALID_ARGUMENT);
+    assert_int_equal(count(f, "m", -5), PD_INVALID_ARGUMENT);
+    assert_int_equal(count(f, "m", 1), PD_OK);
+}
+
+static void only_who_has_begun_goes_on(void **state)
+{
+    fixture *f = *state;
+
+    assert_int_equal(whole(f, "m", "momentum", -1, shapes[MATRIX], 1), PD_FAILED_PRECONDITION);
+    assert_int_equal(commit(f, true), PD_FAILED_PRECONDITION);
+    assert_int_equal(begin(f), PD_OK);
+    assert_int_equal(whole(f, "m", "momentum", -1, shapes[MATRIX], 1), PD_OK);
+    assert_int_equal(begin(f), PD_OK);
+    assert_int_equal(commit(f, true), PD_OK);
+    assert_untouched(f);
+}
+
+static void a_job_whose_root_is_out_is_not_at_rest(void **state)
+{
+    fixture *f = *state;
+    float gradient[32] = { 1 };
+
+    f->r.lazy_tasks = true;
+    assert_int_equal(rig_push(&f->r, f->job, 0, 1, 1, MATRIX, gradient, 32), PD_OK);
+    rig_work(&f->r);
+    assert_int_equal(begin(f), PD_OK);
+    assert_int_equal(whole(f, "v", "momentum", -1, shapes[VECTOR], 1), PD_OK);
+    assert_int_equal(commit(f, true), PD_FAILED_PRECONDITION);
+    while (f->r.n_tasks > 0) rig_finish_task(&f->r, 0);
+    rig_work(&f->r);
+    assert_int_equal(commit(f, true), PD_OK);
+    assert_true(state_at(f, VECTOR, "momentum", -1, 2) == 3);
+}
+
+static void what_is_staged_counts_and_goes_back(void **state)
+{
+    fixture *f = *state;
+    uint64_t before = f->r.store->committed;
+
+    assert_int_equal(begin(f), PD_OK);
+    assert_int_equal(whole(f, "m", "momentum", -1, shapes[MATRIX], 1), PD_OK);
+    assert_true(f->r.store->committed >= before + sizeof(float) * 32);
+    f->r.store->config.max_total_bytes = f->r.store->committed;
+    assert_int_equal(whole(f, "v", "momentum", -1, shapes[VECTOR], 1), PD_RESOURCE_EXHAUSTED);
+    assert_int_equal(commit(f, true), PD_OK);
+    assert_int_equal(f->r.store->committed, before);
+}
+
+static void an_import_that_nobody_ends_is_dropped(void **state)
+{
+    fixture *f = *state;
+    uint64_t before = f->r.store->committed;
+
+    assert_int_equal(begin(f), PD_OK);
+    assert_int_equal(whole(f, "m", "momentum", -1, shapes[MATRIX], 1), PD_OK);
+    rig_sleep(&f->r, 59);
+    assert_int_not_equal(f->r.store->committed, before);
+    rig_sleep(&f->r, 2);
+    assert_int_equal(f->r.store->committed, before);
+    assert_int_equal(commit(f, true), PD_FAILED_PRECONDITION);
+}
+
+static void without_memory_nothing_has_changed(void **state)
+{
+    fixture *f = *state;
+    bool survived = false;
+
+    assert_int_equal(begin(f), PD_OK);
+    for (int64_t at = 0; at < 50 && !survived; at++) {
+        pd_request *request = request_of(f, PD_IMPORT_PIECE, "m", "momentum");
+        int rc;
+        request->u.import.shape = shapes[MATRIX];
+        request->u.import.count = 32;
+        memset(rig_payload(&f->r, OPERATOR, 32 * sizeof(float), &request->u.import.buffer), 0, 32 * sizeof(float));
+        oom_arm(at);
+        rc = rig_apply(&f->r, request);
+        survived = !oom_disarm();
+        assert_int_equal(rc, survived ? PD_OK : PD_NO_MEMORY);
+    }
+    assert_true(survived);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(what_is_committed_is_the_jobs_state), CASE(a_tensor_may_come_in_pieces), CASE(pieces_that_leave_a_hole_are_refused),
+        CASE(nothing_is_half_loaded), CASE(what_the_job_does_not_keep_is_not_found), CASE(a_counter_never_goes_back), CASE(only_who_has_begun_goes_on),
+        CASE(a_job_whose_root_is_out_is_not_at_rest), CASE(what_is_staged_counts_and_goes_back), CASE(an_import_that_nobody_ends_is_dropped),
+        CASE(without_memory_nothing_has_changed),
+    };
+
+    return cmocka_run_group_tests_name("import", tests, NULL, NULL);
+}
