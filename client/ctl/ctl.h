@@ -15,7 +15,7 @@ enum { PD_EXIT_OK = 0, PD_EXIT_REFUSED = 1, PD_EXIT_USAGE = 2, PD_EXIT_UNREACHAB
 typedef struct pd_ctl {
     const char *server;             /* --server; NULL: not given, the client library's own default */
     double      timeout;            /* --timeout, seconds */
-    bool        json, quiet, verbose, local, state;
+    bool        json, quiet, verbose, local, state, partial;
     double      within;             /* drain: seconds that open rounds may take */
     int64_t     from;               /* set: the step from which it holds; 0: the next */
     int64_t     workers, tensors, floats, rounds;   /* bench */
@@ -32,6 +32,8 @@ int pd_ctl_jobs(const pd_ctl *ctl);
 int pd_ctl_params(const pd_ctl *ctl);
 int pd_ctl_workers(const pd_ctl *ctl);
 int pd_ctl_roots(const pd_ctl *ctl);
+int pd_ctl_state(const pd_ctl *ctl);
+int pd_ctl_import_state(const pd_ctl *ctl);
 int pd_ctl_optimizers(const pd_ctl *ctl);
 int pd_ctl_drop(const pd_ctl *ctl);
 int pd_ctl_drain(const pd_ctl *ctl);
@@ -42,7 +44,7 @@ int pd_ctl_plan(const pd_ctl *ctl);
 int pd_ctl_set(const pd_ctl *ctl);
 int pd_ctl_settings(const pd_ctl *ctl);
 
-enum { PD_LIST_JOBS = 1, PD_LIST_PARAMS, PD_LIST_WORKERS, PD_LIST_ROOTS, PD_LIST_SETTINGS };      /* ListRequest.what */
+enum { PD_LIST_JOBS = 1, PD_LIST_PARAMS, PD_LIST_WORKERS, PD_LIST_ROOTS, PD_LIST_SETTINGS, PD_LIST_STATE };      /* ListRequest.what */
 
 /* An operator's connection, and memory for its answers. */
 typedef struct pd_operator {

@@ -7,7 +7,7 @@
 
 #include "ctl.h"
 
-enum { KEY_LOCAL = 256, KEY_STATE, KEY_WITHIN, KEY_WORKERS, KEY_TENSORS, KEY_FLOATS, KEY_ROUNDS, KEY_RULE, KEY_FROM };
+enum { KEY_LOCAL = 256, KEY_STATE, KEY_WITHIN, KEY_WORKERS, KEY_TENSORS, KEY_FLOATS, KEY_ROUNDS, KEY_RULE, KEY_FROM, KEY_PARTIAL };
 
 static const struct argp_option common_options[] = {
     { "server",  's', "URL",     0, "Daemon to talk to: tcp://host:port or unix:///path (default: $PARAMD_URL, else tcp://127.0.0.1:7070)", 1 },
@@ -25,6 +25,11 @@ static const struct argp_option drain_options[] = {
 };
 static const struct argp_option params_options[] = {
     { "verbose", 'v', NULL, 0, "Also show the error that is kept of each root", 0 },
+    { 0 }
+};
+static const struct argp_option import_options[] = {
+    { "partial", KEY_PARTIAL, NULL, 0, "Pass over what the job does not know, and leave what the file does not have as it is", 0 },
+    { "verbose", 'v',         NULL, 0, "List all names that are unknown or missing", 0 },
     { 0 }
 };
 static const struct argp_option replay_options[] = {
@@ -75,6 +80,8 @@ static const command commands[] = {
     { "params",     "JOB",            "List a job's parameters and whom they wait for",  params_options, 1, 1, pd_ctl_params },
     { "workers",    "JOB",            "List a job's workers",                           NULL,           1, 1, pd_ctl_workers },
     { "roots",      "JOB [PARAM-GLOB]", "List the inverse roots of a job's blocks",   NULL,           1, 2, pd_ctl_roots },
+    { "state",      "JOB [PARAM-GLOB]", "List the tensors of a job's optimizer state", NULL,          1, 2, pd_ctl_state },
+    { "import-state", "JOB FILE",     "Put saved optimizer state (safetensors) into a job", import_options, 2, 2, pd_ctl_import_state },
     { "optimizers", "[NAME]",         "List optimizers, or one's hyperparameters",       NULL,           0, 1, pd_ctl_optimizers },
     { "set",        "JOB PATTERN NAME=VALUE...", "Set hyperparameters while a job runs", set_options,  3, 2 + 64, pd_ctl_set },
     { "settings",   "JOB [PARAM-GLOB]", "List what operators have set in a job",       settings_options, 1, 2, pd_ctl_settings },
@@ -143,6 +150,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case KEY_FLOATS:  ctl->floats = number(arg, 1, 1ll << 32, state); break;
     case KEY_ROUNDS:  ctl->rounds = number(arg, 5, 100000, state); break;
     case KEY_FROM:    ctl->from = number(arg, 1, INT64_MAX, state); break;
+    case KEY_PARTIAL: ctl->partial = true; break;
     case KEY_RULE:    add_rule(ctl, arg, state); break;
     default:          return ARGP_ERR_UNKNOWN;
     }
@@ -232,7 +240,7 @@ static char *list_commands(int key, const char *text, void *input)
     (void)input;
     if (key != ARGP_KEY_HELP_POST_DOC || (out = open_memstream(&list, &size)) == NULL) return (char *)text;
     fprintf(out, "Commands (paramctl COMMAND --help tells more):\n");
-    for (const command *c = commands; c->name != NULL; c++) fprintf(out, "  %-11s%-16s %s\n", c->name, c->args, c->about);
+    for (const command *c = commands; c->name != NULL; c++) fprintf(out, "  %-13s%-16s %s\n", c->name, c->args, c->about);
     fprintf(out, "\nExit status: 0 ok, 1 the server said no or a replay failed, 2 usage, 3 unreachable.");
     fclose(out);
     return list;

@@ -1,0 +1,34 @@
+/* state_list.h - which tensors of optimizer state does a job of a daemon keep? */
+#ifndef PD_STATE_LIST_H
+#define PD_STATE_LIST_H
+
+#include "ctl.h"
+#include "paramd/tensor.h"
+
+typedef struct pd_state_tensor {
+    const char *param;              /* in `names` */
+    char        slot[64], storage[16];
+    int         number, block;      /* -1: none */
+    pd_shape    shape;
+    int64_t     elements;
+    uint64_t    bytes;              /* as it is stored */
+    bool        kept;               /* a measure for operators, which nobody need bring back */
+    int64_t     covered;            /* for who imports: elements that a file has of it */
+} pd_state_tensor;
+
+typedef struct pd_state_list {
+    const char     **names;         /* parameters that keep state, in ascending order; owned by the list */
+    size_t           n_names;
+    pd_state_tensor *at;            /* in ascending order of (param, slot, number, block) */
+    size_t           n;
+} pd_state_list;
+
+/* `glob`: NULL, or on the parameter's name. Fills *out; pd_state_list_free it, also after an error. PD_NO_MEMORY, or what the daemon said. */
+int  pd_state_list_fetch(pd_state_list *out, pd_operator *op, const char *job, const char *glob, pd_error *err);
+void pd_state_list_free(pd_state_list *list);
+/* NULL: there is none. */
+pd_state_tensor *pd_state_list_find(const pd_state_list *list, const char *param, const char *slot, int number, int block);
+/* "block_3.factor_matrices.1". Returns `text`. */
+char *pd_state_tensor_name(const pd_state_tensor *tensor, char *text, size_t size);
+
+#endif

@@ -1,0 +1,332 @@
+/* Saved optimizer state goes into a job of the real daemon: training goes on there as if it had never been elsewhere. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "daemon.h"
+#include "optim.h"
+#include "rule.h"
+#include "safetensors.h"
+#include "team.h"
+
+static const int64_t elements[] = { 20 * 12, 12, 4 * 3 * 5 };
+static const pd_shape shapes[] = { { 2, { 20, 12 } }, { 1, { 12 } }, { 3, { 4, 3, 5 } } };
+static const char *const names[] = { "layers.0.weight", "layers.0.bias", "conv.weight" };
+enum { PARAMS = 3, BEFORE = 7, AFTER = 6 };
+
+/* ---- training in this process ---- */
+
+typedef struct local {
+    pd_rule        *rule;   size_t n_rules;
+    pd_declaration  params[PARAMS];
+    pd_model       *model;
+    float          *weights[PARAMS], *gradient[PARAMS];
+} local;
+
+static void local_new(local *l, const char *text)
+{
+    char *const rules[] = { (char *)text };
+    pd_error err = { 0 };
+
+    if (pd_rules_parse(&l->rule, &l->n_rules, rules, 1, pd_rows, &err) != PD_OK) fail_msg("%s", err.text);
+    for (size_t i = 0; i < PARAMS; i++) {
+        l->params[i] = (pd_declaration){ .name = names[i], .shape = shapes[i], .hypers = l->rule->hypers };
+        l->weights[i] = calloc((size_t)elements[i], sizeof(float));
+        l->gradient[i] = calloc((size_t)elements[i], sizeof(float));
+        fill_gradient(l->weights[i], elements[i], 9, 1, i);
+    }
+    if (pd_model_new(&l->model, l->params, PARAMS, 1, &err) != PD_OK) fail_msg("%s", err.text);
+}
+
+static void local_step(local *l, uint64_t step)
+{
+    pd_step_io io[PARAMS] = { 0 };
+    pd_error err = { 0 };
+
+    for (size_t i = 0; i < PARAMS; i++) {
+        fill_gradient(l->gradient[i], elements[i], 0, step, i);
+        io[i] = (pd_step_io){ .gradient = l->gradient[i], .before = l->weights[i], .after = l->weights[i] };
+    }
+    if (pd_model_step(l->model, io, &err) != PD_OK) fail_msg("%s", err.text);
+}
+
+static void local_free(local *l)
+{
+    pd_model_free(l->model);
+    for (size_t i = 0; i < PARAMS; i++) {
+        free(l->weights[i]);
+        free(l->gradient[i]);
+    }
+    pd_rules_free(l->rule, l->n_rules);
+}
+
+/* ---- a saved file of its state ---- */
+
+typedef struct saved {
+    pd_st_tensor tensor[512];
+    char         name[512][256];
+    double      *data[512];             /* by the index that the name has */
+    size_t       n;
+} saved;
+
+static void save_tensor(saved *s, const pd_shape *shape, double *data, const char *name)
+{
+    assert_true(s->n < 512);
+    snprintf(s->name[s->n], sizeof s->name[0], "%s", name);
+    s->tensor[s->n] = (pd_st_tensor){ .name = s->name[s->n], .dtype = PD_ST_F64, .shape = *shape };
+    s->data[s->n++] = data;
+}
+
+static void save_part(saved *s, const local *l, size_t param, const pd_plan *plan, const pd_slot_spec *spec, int block, const char *name)
+{
+    pd_part part;
+    int64_t n = 0;
+    double *data;
+    pd_error err = { 0 };
+
+    assert_true(pd_plan_part(plan, spec->name, spec->number, block, &part));
+    (void)pd_shape_elements(&part.shape, &n);
+    assert_non_null(data = malloc((size_t)n * sizeof *data));
+    if (pd_model_read_part(l->model, param, spec->name, spec->number, block, data, n, &err) != PD_OK) fail_msg("%s: %s", name, err.text);
+    save_tensor(s, &part.shape, data, name);
+}
+
+static void save_by_our_names(saved *s, const local *l, size_t param, const pd_plan *plan, const pd_slot_spec *spec)
+{
+    char name[512], slot[128];
+
+    snprintf(name, sizeof name, "%s.%s", names[param], pd_slot_name(spec, slot, sizeof slot));
+    save_part(s, l, param, plan, spec, spec->of_block ? spec->block : -1, name);
+}
+
+/* Meta's flat keys: of matrices, and of what is the whole parameter's here block by block. */
+static void save_by_flat_keys(saved *s, const local *l, size_t param, const pd_plan *plan, const pd_slot_spec *spec)
+{
+    char name[512];
+    const char *word = strcmp(spec->name, "grafting_second_moment") == 0 ? "adagrad" : spec->name;
+
+    for (size_t b = 0; b < plan->n_blocks; b++) {
+        if (spec->of_block && spec->block != (int)b) continue;
+        if (spec->of_block)
+            snprintf(name, sizeof name, "%s[\"block_%zu\", \"shampoo\", \"%s\", %d, \"quantized_values\"]", names[param], b, spec->name, spec->number);
+        else
+            snprintf(name, sizeof name, "%s[\"block_%zu\", \"%s\", \"quantized_values\"]", names[param], b, word);
+        save_part(s, l, param, plan, spec, (int)b, name);
+    }
+}
+
+static void save_state(saved *s, const local *l, bool flat)
+{
+    for (size_t i = 0; i < PARAMS; i++) {
+        double fact[PD_MAX_FACTS];
+        pd_plan plan = { 0 };
+        pd_error err = { 0 };
+        pd_optim_survey(l->rule->hypers.row, l->params, PARAMS, fact);
+        if (pd_plan_make(&plan, &l->params[i], fact, &err) != PD_OK) fail_msg("%s", err.text);
+        for (size_t k = 0; k < plan.n_slots; k++)
+            if (!plan.slots[k].temporary) (flat ? save_by_flat_keys : save_by_our_names)(s, l, i, &plan, &plan.slots[k]);
+        pd_plan_free(&plan);
+    }
+}
+
+static void save_counters(saved *s)
+{
+    char name[256];
+
+    for (size_t i = 0; i < PARAMS; i++) {
+        int64_t *count = malloc(sizeof *count);
+        *count = BEFORE;
+        snprintf(name, sizeof name, "%s[\"step\"]", names[i]);
+        save_tensor(s, &(pd_shape){ 0 }, (double *)(void *)count, name);
+        s->tensor[s->n - 1].dtype = PD_ST_I64;
+    }
+}
+
+static void write_saved(saved *s, const char *path)
+{
+    FILE *file = fopen(path, "wb");
+    uint8_t *head;
+    size_t bytes;
+    pd_error err = { 0 };
+
+    assert_non_null(file);
+    if (pd_safetensors_header(&head, &bytes, s->tensor, s->n, NULL, 0, &err) != PD_OK) fail_msg("%s", err.text);
+    assert_int_equal(fwrite(head, 1, bytes, file), bytes);
+    for (size_t i = 0; i < s->n; i++) {                 /* the header has brought them into another order */
+        size_t k = (size_t)(s->tensor[i].name - s->name[0]) / sizeof s->name[0];
+        assert_int_equal(fwrite(s->data[k], 1, s->tensor[i].bytes, file), s->tensor[i].bytes);
+    }
+    assert_int_equal(fclose(file), 0);
+    free(head);
+    for (size_t i = 0; i < s->n; i++) free(s->data[i]);
+}
+
+/* ---- training on a daemon ---- */
+
+static int paramctl(const test_daemon *daemon, const char *arguments, char *output, size_t size)
+{
+    char command[1024];
+    FILE *pipe;
+    size_t n;
+    int status;
+
+    snprintf(command, sizeof command, "%s/paramctl %s --server %s 2>&1", getenv("PARAMD_BIN"), arguments, daemon->url);
+    assert_non_null(pipe = popen(command, "r"));
+    n = fread(output, 1, size - 1, pipe);
+    output[n] = '\0';
+    status = pclose(pipe);
+    return WEXITSTATUS(status);
+}
+
+typedef struct remote {
+    test_daemon *daemon;
+    pd_client   *client;
+    float       *weights[PARAMS];
+} remote;
+
+static void remote_new(remote *r, const char *rule, float *const *weights)
+{
+    const char *const rules[] = { rule, NULL };
+    pd_client_param params[PARAMS] = { 0 };
+    void *buffers[PARAMS];
+    pd_error err = { 0 };
+
+    r->daemon = daemon_start(NULL);
+    if (pd_client_open(&r->client, &(pd_client_options){ .urls = r->daemon->url, .job = "moved", .world_size = 1, .rules = rules }, &err) != PD_OK)
+        fail_msg("%s", err.text);
+    for (size_t i = 0; i < PARAMS; i++) {
+        params[i] = (pd_client_param){ .name = names[i], .shape = shapes[i] };
+        r->weights[i] = malloc((size_t)elements[i] * sizeof(float));
+        memcpy(r->weights[i], weights[i], (size_t)elements[i] * sizeof(float));
+        buffers[i] = r->weights[i];
+    }
+    if (pd_client_declare(r->client, params, PARAMS, &err) != PD_OK) fail_msg("%s", err.text);
+    if (pd_client_init(r->client, buffers, &err) != PD_OK) fail_msg("%s", err.text);
+}
+
+static void remote_step(remote *r, uint64_t step)
+{
+    pd_item items[PARAMS];
+    float *gradient[PARAMS];
+    pd_ticket_id ticket;
+    pd_error err = { 0 };
+
+    for (size_t i = 0; i < PARAMS; i++) {
+        gradient[i] = malloc((size_t)elements[i] * sizeof(float));
+        fill_gradient(gradient[i], elements[i], 0, step, i);
+        items[i] = (pd_item){ .param = i, .gradient = gradient[i], .weights = r->weights[i] };
+    }
+    if (pd_client_push_pull(r->client, items, PARAMS, NULL, &ticket, &err) != PD_OK) fail_msg("%s", err.text);
+    if (pd_client_wait(r->client, ticket, 0, &err) != PD_OK) fail_msg("%s", err.text);
+    for (size_t i = 0; i < PARAMS; i++) free(gradient[i]);
+}
+
+static void remote_free(remote *r)
+{
+    pd_client_close(r->client);
+    for (size_t i = 0; i < PARAMS; i++) free(r->weights[i]);
+    assert_int_equal(daemon_stop(r->daemon, patient(10)), 0);
+}
+
+/* ---- tests ---- */
+
+static void moves(const char *rule, bool flat)
+{
+    char path[] = "/tmp/paramd_import_XXXXXX", arguments[256], output[4096];
+    int fd = mkstemp(path);
+    saved *s = calloc(1, sizeof *s);
+    local l = { 0 };
+    remote r = { 0 };
+
+    assert_true(fd >= 0);
+    local_new(&l, rule);
+    for (uint64_t step = 1; step <= BEFORE; step++) local_step(&l, step);
+    save_state(s, &l, flat);
+    save_counters(s);
+    write_saved(s, path);
+    remote_new(&r, rule, l.weights);
+    snprintf(arguments, sizeof arguments, "import-state moved %s", path);
+    if (paramctl(r.daemon, arguments, output, sizeof output) != 0) fail_msg("%s: %s", rule, output);
+    assert_non_null(strstr(output, "imported"));
+    for (uint64_t step = BEFORE + 1; step <= BEFORE + AFTER; step++) {
+        local_step(&l, step);
+        remote_step(&r, step);
+    }
+    for (size_t i = 0; i < PARAMS; i++) assert_memory_equal(l.weights[i], r.weights[i], (size_t)elements[i] * sizeof(float));
+    remote_free(&r);
+    local_free(&l);
+    free(s);
+    close(fd);
+    unlink(path);
+}
+
+static void training_goes_on_bit_for_bit_on_a_daemon_that_gets_the_state(void **state)
+{
+    (void)state;
+    moves("* sgd lr=0.05 momentum=0.9", false);
+    moves("* scalable_shampoo learning_rate=0.05 block_size=8 graft_type=ADAGRAD start_preconditioning_step=3", false);
+    moves("* adam lr=0.01 amsgrad=yes", false);
+}
+
+static void shampoos_state_moves_under_metas_flat_keys(void **state)
+{
+    (void)state;
+    moves("* shampoo lr=0.05 betas=0.9,0.99 epsilon=1e-4 max_preconditioner_dim=8 momentum=0.5 precondition_frequency=2 grafting_config=Adam", true);
+}
+
+static void what_is_unknown_or_missing_is_listed_and_nothing_is_loaded(void **state)
+{
+    static const char rule[] = "* sgd lr=0.05 momentum=0.9";
+    char path[] = "/tmp/paramd_import_XXXXXX", arguments[256], output[4096];
+    int fd = mkstemp(path);
+    saved *s = calloc(1, sizeof *s);
+    local l = { 0 }, fresh = { 0 };
+    remote r = { 0 };
+    double *data = calloc(12, sizeof *data);
+
+    (void)state;
+    assert_true(fd >= 0);
+    local_new(&l, rule);
+    local_new(&fresh, rule);
+    local_step(&l, 1);
+    save_state(s, &l, false);
+    free(s->data[s->n - 1]);
+    s->n--;                                             /* conv.weight's momentum */
+    save_tensor(s, &shapes[1], data, "layers.1.bias.momentum_buffer");
+    write_saved(s, path);
+    remote_new(&r, rule, fresh.weights);
+    snprintf(arguments, sizeof arguments, "import-state moved %s", path);
+    assert_int_equal(paramctl(r.daemon, arguments, output, sizeof output), 1);
+    assert_non_null(strstr(output, "unknown  layers.1.bias.momentum_buffer\n"));
+    assert_non_null(strstr(output, "missing  conv.weight.momentum"));
+    assert_non_null(strstr(output, "nothing was imported"));
+    for (uint64_t step = 1; step <= 2; step++) {
+        local_step(&fresh, step);
+        remote_step(&r, step);
+    }
+    for (size_t i = 0; i < PARAMS; i++) assert_memory_equal(fresh.weights[i], r.weights[i], (size_t)elements[i] * sizeof(float));
+    remote_free(&r);
+    local_free(&l);
+    local_free(&fresh);
+    free(s);
+    close(fd);
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(training_goes_on_bit_for_bit_on_a_daemon_that_gets_the_state),
+        cmocka_unit_test(shampoos_state_moves_under_metas_flat_keys),
+        cmocka_unit_test(what_is_unknown_or_missing_is_listed_and_nothing_is_loaded),
+    };
+
+    return cmocka_run_group_tests_name("import", tests, NULL, NULL);
+}
