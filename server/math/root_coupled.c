@@ -16,16 +16,16 @@
 #include "root_basis.h"
 #include "root_parts.h"
 
-enum { MATRICES = 6 };
+enum { SPARE = 3, MATRICES = 4 + SPARE, SMALL = 32 };
 static const double most_growth = 1.2;          /* of max |M - I| in one iteration of higher order */
 static const double most_error  = 0.1;          /* of its root, max |A' X^p - I| */
-static const double bound_slack = 1.001;        /* of the largest eigenvalue's bound */
+static const float  bound_slack = 1.001f;        /* of the largest eigenvalue's bound */
 
 typedef struct coupled {
     int64_t n;
     int     p;
     pd_mat  A, M, X, T;         /* A: with the ridge */
-    pd_mat  spare[2];           /* hold nothing */
+    pd_mat  spare[SPARE];       /* hold nothing */
     double *vectors;            /* two, of n numbers */
     void   *room;
 } coupled;
@@ -35,7 +35,7 @@ static int coupled_new(coupled *c, pd_mat A, int p)
 {
     int64_t n = A.rows;
     float *at;
-    pd_mat *all[MATRICES] = { &c->A, &c->M, &c->X, &c->T, &c->spare[0], &c->spare[1] };
+    pd_mat *all[MATRICES] = { &c->A, &c->M, &c->X, &c->T, &c->spare[0], &c->spare[1], &c->spare[2] };
 
     *c = (coupled){ .n = n, .p = p, .room = pd_root_room(n, MATRICES, sizeof(float), 2 * (size_t)n * sizeof(double)) };
     if (c->room == NULL) return PD_NO_MEMORY;
@@ -52,16 +52,60 @@ static void add_to_diagonal(pd_mat S, float a)
     for (int64_t i = 0; i < S.rows; i++) S.at[i * S.stride + i] += a;
 }
 
-static void swap(pd_mat *a, pd_mat *b)
+/* A spare matrix that is neither of these. */
+static pd_mat unused(const coupled *c, pd_mat a, pd_mat b)
 {
-    pd_mat held = *a;
+    int i = 0;
 
-    *a = *b, *b = held;
+    while (c->spare[i].at == a.at || c->spare[i].at == b.at) i++;
+    return c->spare[i];
 }
 
+/* *one <- a spare matrix that has become its next value. */
+static void replace(coupled *c, pd_mat *one, pd_mat next)
+{
+    int i = 0;
+
+    while (c->spare[i].at != next.at) i++;
+    c->spare[i] = *one;
+    *one = next;
+}
+
+/* P <- A B. Small ones are summed in float64: rounded once, and with the same bits on every CPU. */
 static void multiply(pd_mat P, pd_mat A, pd_mat B)
 {
-    pd_root_product(P, A, B, false);
+    int64_t n = P.rows;
+
+    if (n > SMALL) {
+        pd_gemm(P, 0, 1, A, PD_AS_IS, B, PD_AS_IS);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        double sum[SMALL] = { 0 };
+        for (int64_t k = 0; k < n; k++)
+            for (int64_t j = 0; j < n; j++) sum[j] += (double)A.at[i * n + k] * (double)B.at[k * n + j];
+        for (int64_t j = 0; j < n; j++) P.at[i * n + j] = (float)sum[j];
+    }
+}
+
+/* S^m, m >= 1, from the lowest bit of m: in a spare matrix, or S itself. */
+static pd_mat power(const coupled *c, pd_mat S, int m)
+{
+    pd_mat square = S, so_far = { 0 };
+
+    for (;; m >>= 1) {
+        pd_mat next = unused(c, square, so_far);
+        if ((m & 1) != 0 && so_far.at != NULL) {
+            multiply(next, so_far, square);
+            so_far = next;
+        } else if ((m & 1) != 0) {
+            so_far = square;
+        }
+        if (m == 1) return so_far;
+        next = unused(c, square, so_far);
+        multiply(next, square, square);
+        square = next;
+    }
 }
 
 /* max |S - I|; NaN where there is one. */
@@ -81,13 +125,13 @@ static double off_identity(pd_mat S)
 /* ---- the iteration ---- */
 
 /* X = z^(1/p) I, M = z A' */
-static void begin(coupled *c, double z)
+static void begin(coupled *c, float z)
 {
     int64_t square = c->n * c->n;
 
     memset(c->X.at, 0, (size_t)square * sizeof *c->X.at);
-    add_to_diagonal(c->X, (float)pow(z, 1.0 / c->p));
-    for (int64_t i = 0; i < square; i++) c->M.at[i] = (float)z * c->A.at[i];
+    add_to_diagonal(c->X, powf(z, 1.0f / (float)c->p));
+    for (int64_t i = 0; i < square; i++) c->M.at[i] = z * c->A.at[i];
 }
 
 /* T <- (1 + 1/p) I - M/p */
@@ -115,7 +159,7 @@ static void series_term(coupled *c, int order)
             for (int64_t k = 0; k < c->n * c->n; k++) c->T.at[k] = (float)b * c->spare[0].at[k];
         else {
             multiply(c->spare[1], c->T, c->spare[0]);
-            swap(&c->T, &c->spare[1]);
+            replace(c, &c->T, c->spare[1]);
         }
         add_to_diagonal(c->T, (float)next);
     }
@@ -124,14 +168,14 @@ static void series_term(coupled *c, int order)
 /* X <- X T, M <- T^p M. Gives max |M - I|. */
 static double advance(coupled *c)
 {
-    pd_mat power, into;
+    pd_mat raised, next = c->spare[0];
 
-    multiply(c->spare[0], c->X, c->T);
-    swap(&c->X, &c->spare[0]);
-    power = pd_root_power(c->T, c->p, c->spare[0], c->spare[1], false);
-    into = power.at == c->spare[0].at ? c->spare[1] : c->spare[0];
-    multiply(into, power, c->M);
-    swap(&c->M, into.at == c->spare[0].at ? &c->spare[0] : &c->spare[1]);
+    multiply(next, c->X, c->T);
+    replace(c, &c->X, next);
+    raised = power(c, c->T, c->p);
+    next = unused(c, raised, raised);
+    multiply(next, raised, c->M);
+    replace(c, &c->M, next);
     return off_identity(c->M);
 }
 
@@ -200,7 +244,7 @@ int pd_root_coupled(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report
     if ((rc = coupled_new(&c, A, want->p)) != PD_OK) return rc;
     add_to_diagonal(c.A, (float)want->epsilon);
     report->largest = frobenius(c.A);
-    begin(&c, (1.0 + want->p) / (2 * report->largest));
+    begin(&c, (1.0f + (float)want->p) / (2 * (float)report->largest));
     newton(&c, want, report);
     rc = give(X, &c, c.X, report);
     free(c.room);
@@ -209,36 +253,36 @@ int pd_root_coupled(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report
 
 /* ---- of higher order, with a ridge relative to a bound of the largest eigenvalue ---- */
 
-static double largest_row_sum(pd_mat S)
+static float largest_row_sum(pd_mat S)
 {
-    double most = 0;
+    float most = 0;
 
     for (int64_t i = 0; i < S.rows; i++) {
-        double sum = 0;
-        for (int64_t j = 0; j < S.cols; j++) sum += fabs((double)S.at[i * S.stride + j]);
-        most = fmax(most, sum);
+        float sum = 0;
+        for (int64_t j = 0; j < S.cols; j++) sum += fabsf(S.at[i * S.stride + j]);
+        most = fmaxf(most, sum);
     }
     return most;
 }
 
 /* min(|A|, |A^4|^(1/4)) in the norm of largest row sums. A^4 is made of A over a power of two, so that it neither overflows nor vanishes. */
-static double bound_of(coupled *c)
+static float bound_of(coupled *c)
 {
-    double norm = largest_row_sum(c->A);
+    float norm = largest_row_sum(c->A);
     int exponent;
 
     if (!(norm > 0)) return 0;
-    frexp(norm, &exponent);
-    for (int64_t i = 0; i < c->n * c->n; i++) c->T.at[i] = (float)ldexp((double)c->A.at[i], -exponent);
-    return fmin(norm, ldexp(pow(largest_row_sum(pd_root_power(c->T, 4, c->spare[0], c->spare[1], false)), 0.25), exponent));
+    frexpf(norm, &exponent);
+    for (int64_t i = 0; i < c->n * c->n; i++) c->T.at[i] = ldexpf(c->A.at[i], -exponent);
+    return fminf(norm, ldexpf(powf(largest_row_sum(power(c, c->T, 4)), 0.25f), exponent));
 }
 
 /* z, from the bound of the largest eigenvalue of A' and its ridge. Slack in the bound keeps M's eigenvalues where the iteration converges. */
-static double start_of(double bound, double ridge, int p)
+static float start_of(float bound, float ridge, int p)
 {
-    double kappa = pow(bound / ridge, 1.0 / p), slack = (kappa * bound - ridge) / (kappa * bound - bound);
+    float kappa = powf(bound / ridge, 1.0f / (float)p), slack = (kappa * bound - ridge) / (kappa * bound - bound);
 
-    return (p + 1) / ((slack > bound_slack ? slack : bound_slack) * bound);
+    return ((float)p + 1) / ((slack > bound_slack ? slack : bound_slack) * bound);
 }
 
 static void iterate(coupled *c, const pd_root_want *want, pd_root_report *report)
@@ -265,24 +309,21 @@ static void iterate(coupled *c, const pd_root_want *want, pd_root_report *report
 /* max |A' X^p - I| */
 static double error_of(coupled *c)
 {
-    pd_mat power = pd_root_power(c->X, c->p, c->spare[0], c->spare[1], false);
-
-    pd_gemm(c->M, 0, 1, c->A, PD_AS_IS, power, PD_AS_IS);
+    multiply(c->M, c->A, power(c, c->X, c->p));
     return off_identity(c->M);
 }
 
 static int higher_order(coupled *c, pd_mat X, const pd_root_want *want, pd_root_report *report)
 {
-    double ridge;
+    float bound = bound_of(c), ridge = (float)pd_root_bounded_ridge(want->epsilon, (double)bound);
 
-    report->largest = bound_of(c);
-    ridge = pd_root_bounded_ridge(want->epsilon, report->largest);
-    add_to_diagonal(c->A, (float)ridge);
-    begin(c, start_of(report->largest + ridge, ridge, c->p));
+    report->largest = (double)bound;
+    add_to_diagonal(c->A, ridge);
+    begin(c, start_of(bound + ridge, ridge, c->p));
     iterate(c, want, report);
     report->error = error_of(c);
     if (!(report->error <= most_error)) return PD_OUT_OF_RANGE;
-    return give(X, c, want->q > 1 ? pd_root_power(c->X, want->q, c->spare[0], c->spare[1], false) : c->X, report);
+    return give(X, c, want->q > 1 ? power(c, c->X, want->q) : c->X, report);
 }
 
 int pd_root_higher_order(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report)

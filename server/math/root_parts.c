@@ -46,30 +46,6 @@ void pd_root_narrow(pd_mat X, const double *from)
         for (int64_t j = 0; j < X.cols; j++) X.at[i * X.stride + j] = (float)from[i * X.cols + j];
 }
 
-void pd_root_product(pd_mat P, pd_mat A, pd_mat B, bool symmetric)
-{
-    if (!symmetric) {
-        pd_gemm(P, 0, 1, A, PD_AS_IS, B, PD_AS_IS);
-        return;
-    }
-    pd_gemm_half(P, 1, A, PD_AS_IS, B, PD_AS_IS);
-    pd_mirror(P);
-}
-
-pd_mat pd_root_power(pd_mat Y, int m, pd_mat P, pd_mat T, bool symmetric)
-{
-    pd_mat held = Y;
-    int digit = 0;
-
-    while (m >> (digit + 1) != 0) digit++;
-    while (digit-- > 0)
-        for (int more = 0; more <= (m >> digit & 1); more++) {
-            pd_root_product(P, held, more == 0 ? held : Y, symmetric);
-            held = P, P = T, T = held;
-        }
-    return held;
-}
-
 bool pd_root_is_finite(pd_mat X)
 {
     for (int64_t i = 0; i < X.rows; i++)

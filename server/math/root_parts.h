@@ -24,11 +24,6 @@ void *pd_root_room(int64_t n, int64_t count, size_t size, size_t more);
 void pd_root_widen(double *to, pd_mat A);
 void pd_root_narrow(pd_mat X, const double *from);
 
-/* P <- A B; where that product is known to be `symmetric`, at little more than half the cost. */
-void pd_root_product(pd_mat P, pd_mat A, pd_mat B, bool symmetric);
-/* Y^m, m >= 1, by m's binary digits: in P or in T, which are as large, or Y itself. `symmetric`: Y is. */
-pd_mat pd_root_power(pd_mat Y, int m, pd_mat P, pd_mat T, bool symmetric);
-
 /* No element of X is infinite or NaN. */
 bool pd_root_is_finite(pd_mat X);
 

@@ -223,6 +223,22 @@ PD_CLONES static void newton_update(const tracking *t, pd_mat E)
     }
 }
 
+/* Y^m, symmetric, m >= 1, by m's binary digits: in P or in T, which are as large, or Y itself. */
+static pd_mat power_of(pd_mat Y, int m, pd_mat P, pd_mat T)
+{
+    pd_mat held = Y;
+    int digit = 0;
+
+    while (m >> (digit + 1) != 0) digit++;
+    while (digit-- > 0)
+        for (int more = 0; more <= (m >> digit & 1); more++) {
+            pd_gemm_half(P, 1, held, PD_AS_IS, more == 0 ? held : Y, PD_AS_IS);
+            pd_mirror(P);
+            held = P, P = T, T = held;
+        }
+    return held;
+}
+
 /* E <- Y^a B Y^b, lower half. P, T, and R where b > a: as large. */
 static void residual(const tracking *t, pd_mat E, pd_mat P, pd_mat T, pd_mat R)
 {
@@ -232,7 +248,7 @@ static void residual(const tracking *t, pd_mat E, pd_mat P, pd_mat T, pd_mat R)
         pd_gemm_half(E, 1, t->B, PD_AS_IS, t->Y, PD_AS_IS);
         return;
     }
-    left = right = pd_root_power(t->Y, t->a, P, T, true);
+    left = right = power_of(t->Y, t->a, P, T);
     if (t->b > t->a) {
         right = R;
         pd_gemm_half(right, 1, left, PD_AS_IS, t->Y, PD_AS_IS);
