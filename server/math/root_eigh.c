@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels.h"
 #include "root_basis.h"
 #include "root_parts.h"
 
@@ -104,8 +105,7 @@ int pd_root_wide(pd_mat X, const double *A, const pd_root_want *want, pd_root_re
 
     assert(want->ridge == PD_RIDGE_SHIFTED);
     *report = (pd_root_report){ .error = INFINITY, .tries = 1 };
-    for (int64_t i = 0; i < X.rows * X.rows; i++)
-        if (!isfinite(A[i])) return PD_OUT_OF_RANGE;
+    if (!pd_all_finite_f64(A, X.rows * X.rows)) return PD_OUT_OF_RANGE;
     if (pd_root_is_diagonal(factor)) return pd_root_of_diagonal(X, factor, want, report);
     report->decomposed = true;
     return wide_root(X, factor, want, report);

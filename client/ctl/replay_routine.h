@@ -1,0 +1,78 @@
+/* replay_routine.h - one recorded case of a routine at work: what the files that judge routines share; for them alone.
+ *
+ * A case is an entry of a list in the config, or the config itself; its tensors are named INDEX/FIELD with an index of three digits, or FIELD/INDEX
+ * with one of four. A routine is a line of the table in replay_routine.c and a function that computes one case and notes how far each result is from
+ * the recorded one. */
+#ifndef PD_REPLAY_ROUTINE_H
+#define PD_REPLAY_ROUTINE_H
+
+#include "linalg.h"
+#include "replay.h"
+
+enum { PD_SITTING_HELD = 24 };
+
+typedef struct pd_routine pd_routine;
+
+/* One case. Memory that it takes is held here and freed behind it. */
+typedef struct pd_sitting {
+    const pd_routine *routine;
+    const pd_trace   *trace;
+    const json_t     *config, *entry;
+    int               index;
+    size_t            number;           /* in the list */
+    pd_verdict       *verdict;
+    pd_error         *err;
+    void             *held[PD_SITTING_HELD];
+    int               n_held;
+} pd_sitting;
+
+struct pd_routine {
+    const char *system, *name;          /* as the metadata say: system, case */
+    const char *list;                   /* of cases, in the config; NULL: the config is the only one */
+    bool        numbered;               /* tensors are FIELD/NNNN, by their place in the list; else NNN/FIELD, and each entry has its index */
+    bool        own_tolerance;          /* errors are noted in units of a tolerance that each case has of its own */
+    int       (*judge)(pd_sitting *s);  /* one case. Codes as pd_replay_routine */
+};
+
+/* ---- memory and tensors: PD_INVALID_ARGUMENT where a tensor is missing or has not the shape asked for; PD_NO_MEMORY ---- */
+
+/* A float32 tensor of a case. */
+typedef struct pd_piece {
+    float   *at;
+    pd_shape shape;
+    int64_t  n;
+} pd_piece;
+
+/* Memory until the case is done; the second: zeros. */
+int pd_sitting_hold(pd_sitting *s, void **out, size_t bytes);
+int pd_sitting_floats(pd_sitting *s, float **out, int64_t n);
+/* Is there a tensor of that name, with numbers? */
+bool pd_sitting_has(const pd_sitting *s, const char *field);
+int pd_sitting_doubles(pd_sitting *s, const char *field, double **at, pd_shape *shape, int64_t *n);
+int pd_sitting_take(pd_sitting *s, const char *field, pd_piece *out);
+/* A matrix; a vector of n entries. */
+int pd_sitting_mat(pd_sitting *s, const char *field, pd_mat *out);
+int pd_sitting_vector(pd_sitting *s, const char *field, int64_t n, float **out);
+/* PD_INVALID_ARGUMENT that names the case and the field. */
+int pd_sitting_refuse(const pd_sitting *s, const char *field, const char *what);
+
+/* ---- judging ---- */
+
+/* How far `ours` is from a recorded tensor, which must have as many elements. `scale` as pd_relative_error has it. */
+int pd_sitting_error(pd_sitting *s, const char *field, const float *ours, int64_t n, double scale, double *error);
+/* Notes it. The second for what must be equal: any difference is an infinite error. */
+int pd_sitting_judge(pd_sitting *s, const char *field, const float *ours, int64_t n);
+int pd_sitting_judge_equal(pd_sitting *s, const char *field, const float *ours, int64_t n);
+/* Notes an error of 0 where it holds, and else an infinite one. */
+void pd_sitting_expect(pd_sitting *s, bool holds);
+
+/* ---- the routines ---- */
+
+int pd_judge_inverse_pth_root(pd_sitting *s);      /* replay_google.c */
+int pd_judge_power_iteration(pd_sitting *s);
+int pd_judge_quantized_value(pd_sitting *s);
+int pd_judge_symmetric_matrices(pd_sitting *s);
+int pd_judge_meta_root(pd_sitting *s);             /* replay_meta.c */
+int pd_judge_meta_retry(pd_sitting *s);
+
+#endif
