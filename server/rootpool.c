@@ -1,5 +1,6 @@
 #include "rootpool.h"
 
+#include "assignment.h"
 #include "blascore.h"
 #include "optim.h"
 
@@ -25,8 +26,7 @@ typedef struct entry {
     UT_hash_handle  hh;             /* pool->replaceable */
     struct entry   *next;           /* of those taken out together */
     root_key        key;
-    double          cost;
-    uint64_t        order;          /* of submission */
+    pd_load         load;           /* its cost; its place is the order of submission */
     struct pd_task *task;
     pd_request     *back;
 } entry;
@@ -46,15 +46,10 @@ struct pd_rootpool {
 
 /* ---- what waits, with the lock held ---- */
 
-static bool goes_first(const entry *a, const entry *b)
-{
-    return a->cost != b->cost ? a->cost > b->cost : a->order < b->order;
-}
-
 /* An entry finds its place at or above `at`. */
 static void rise(pd_rootpool *pool, size_t at, entry *e)
 {
-    for (; at > 0 && goes_first(e, pool->waiting[(at - 1) / 2]); at = (at - 1) / 2) pool->waiting[at] = pool->waiting[(at - 1) / 2];
+    for (; at > 0 && pd_load_leads(e->load, pool->waiting[(at - 1) / 2]->load); at = (at - 1) / 2) pool->waiting[at] = pool->waiting[(at - 1) / 2];
     pool->waiting[at] = e;
 }
 
@@ -62,8 +57,8 @@ static void rise(pd_rootpool *pool, size_t at, entry *e)
 static void sink(pd_rootpool *pool, size_t at, entry *e)
 {
     for (size_t child; (child = 2 * at + 1) < pool->n; at = child) {
-        if (child + 1 < pool->n && goes_first(pool->waiting[child + 1], pool->waiting[child])) child++;
-        if (!goes_first(pool->waiting[child], e)) break;
+        if (child + 1 < pool->n && pd_load_leads(pool->waiting[child + 1]->load, pool->waiting[child]->load)) child++;
+        if (!pd_load_leads(pool->waiting[child]->load, e->load)) break;
         pool->waiting[at] = pool->waiting[child];
     }
     pool->waiting[at] = e;
@@ -201,8 +196,7 @@ static entry *entry_new(pd_rootpool *pool, struct pd_task *task, uint32_t job, u
         return NULL;
     }
     e->key = (root_key){ job, param, (uint32_t)pd_task_index(task) };
-    e->cost = pd_task_cost(task);
-    e->order = pool->submitted++;
+    e->load = (pd_load){ pd_task_cost(task), pool->submitted++ };
     e->task = task;
     e->back->job = job;
     e->back->u.task.task = task;

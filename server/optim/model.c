@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "assignment.h"
 #include "state.h"
 
 /* Parameters that count their steps together: pd_row.counts_by_group. */
@@ -196,15 +197,32 @@ static size_t take_tasks(pd_optim *const *steps, size_t n, pd_task **task, pd_op
     return taken;
 }
 
+enum { AT_ONCE = 64 };
+
+/* The largest first, so that no thread begins one when the others are done. Which goes first changes no result. */
+static void order_tasks(pd_task **task, pd_optim **owner, size_t n)
+{
+    pd_load load[AT_ONCE];
+    pd_task *tasks[AT_ONCE];
+    pd_optim *owners[AT_ONCE];
+
+    for (size_t i = 0; i < n; i++) {
+        load[i] = (pd_load){ pd_task_cost(task[i]), i };
+        tasks[i] = task[i], owners[i] = owner[i];
+    }
+    pd_load_sort(load, n);
+    for (size_t i = 0; i < n; i++) task[i] = tasks[load[i].place], owner[i] = owners[load[i].place];
+}
+
 /* Runs the root tasks captured. True: there were some. */
 static bool run_tasks(const pd_model *model, size_t n)
 {
-    enum { AT_ONCE = 64 };
     pd_task *task[AT_ONCE];
     pd_optim *owner[AT_ONCE];
     size_t taken, all = 0;
 
     while ((taken = take_tasks(model->steps, n, task, owner, AT_ONCE)) > 0) {
+        order_tasks(task, owner, taken);
         pd_batch_run_tasks(model->batch, task, taken);
         for (size_t i = 0; i < taken; i++) pd_optim_deliver(owner[i], task[i]);
         all += taken;
