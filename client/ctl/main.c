@@ -81,7 +81,7 @@ static const command commands[] = {
     { "workers",    "JOB",            "List a job's workers",                           NULL,           1, 1, pd_ctl_workers },
     { "roots",      "JOB [PARAM-GLOB]", "List the inverse roots of a job's blocks",   NULL,           1, 2, pd_ctl_roots },
     { "state",      "JOB [PARAM-GLOB]", "List the tensors of a job's optimizer state", NULL,          1, 2, pd_ctl_state },
-    { "import-state", "JOB FILE",     "Put saved optimizer state (safetensors) into a job", import_options, 2, 2, pd_ctl_import_state },
+    { "import-state", "JOB FILE",     "Put saved optimizer state into a job", import_options, 2, 2, pd_ctl_import_state },
     { "optimizers", "[NAME]",         "List optimizers, or one's hyperparameters",       NULL,           0, 1, pd_ctl_optimizers },
     { "set",        "JOB PATTERN NAME=VALUE...", "Set hyperparameters while a job runs", set_options,  3, 2 + 64, pd_ctl_set },
     { "settings",   "JOB [PARAM-GLOB]", "List what operators have set in a job",       settings_options, 1, 2, pd_ctl_settings },
@@ -89,7 +89,7 @@ static const command commands[] = {
     { "drain",      "",               "Finish the open steps and take no new ones",     drain_options,  0, 0, pd_ctl_drain },
     { "shutdown",   "",               "Stop the daemon",                                NULL,           0, 0, pd_ctl_shutdown },
     { "replay",     "TRACE|FOLDER...", "Replay recorded runs, compare the weights",     replay_options, 1, 1 << 20, pd_ctl_replay },
-    { "plan",       "FILE",           "Tell what a model's optimizer will cost, without a daemon", plan_options, 1, 1, pd_ctl_plan },
+    { "plan",       "FILE",           "Tell what a model's optimizer costs", plan_options, 1, 1, pd_ctl_plan },
     { "bench",      "net",            "Measure throughput beside bare TCP",             bench_options,  1, 1, pd_ctl_bench },
     { 0 }
 };

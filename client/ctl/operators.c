@@ -6,6 +6,7 @@
 
 #include "ctl.h"
 #include "format.h"
+#include "optimizer_table.h"
 
 /* ---- connection, errors, JSON ---- */
 
@@ -434,41 +435,6 @@ int pd_ctl_roots(const pd_ctl *ctl)
 
 /* ---- optimizers ---- */
 
-static void optimizer_row(pd_table *table, const Paramd__Optimizer *row)
-{
-    char *names = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&names, &size);
-
-    for (size_t k = 0; out != NULL && k < row->n_hypers; k++) fprintf(out, k == 0 ? "%s" : " %s", row->hypers[k]->name);
-    if (out != NULL) fclose(out);
-    pd_table_cell(table, "%s", row->name);
-    pd_table_cell(table, "%s", row->about);
-    pd_table_cell(table, "%s", names != NULL ? names : "");
-    free(names);
-}
-
-static void print_optimizer(const Paramd__Optimizer *row)
-{
-    pd_table *table = pd_table_new("HYPERPARAMETER|TYPE|DEFAULT|RANGE|PER STEP|HELP");
-
-    printf("%s: %s\n\n", row->name, row->about);
-    for (size_t k = 0; table != NULL && k < row->n_hypers; k++) {
-        const Paramd__Hyper *hyper = row->hypers[k];
-        bool ranged = strcmp(hyper->type, "real") == 0 || strcmp(hyper->type, "int") == 0;
-        pd_table_cell(table, "%s", hyper->name);
-        pd_table_cell(table, "%s", hyper->type);
-        pd_table_cell(table, "%s", hyper->preset);
-        if (ranged && hyper->choices[0] != '\0') pd_table_cell(table, "%g to %g; %g is %s", hyper->least, hyper->most, hyper->least, hyper->choices);
-        else if (ranged) pd_table_cell(table, "%g to %g", hyper->least, hyper->most);
-        else if (hyper->choices[0] != '\0') pd_table_cell(table, "%s", hyper->choices);
-        else pd_table_cell(table, "yes, no");
-        pd_table_cell(table, "%s", hyper->per_step ? "yes" : "no");
-        pd_table_cell(table, "%s", hyper->help);
-    }
-    pd_table_print(table, stdout, "no hyperparameters");
-}
-
 static int list_optimizers(const pd_ctl *ctl, pages *out, pd_error *err)
 {
     Paramd__OptimizersRequest request = PARAMD__OPTIMIZERS_REQUEST__INIT;
@@ -480,7 +446,7 @@ static int list_optimizers(const pd_ctl *ctl, pages *out, pd_error *err)
         rc = pd_client_call(op.client, PD_OPTIMIZERS, &request.base, op.arena, (void **)&page, err);
         for (size_t i = 0; rc == PD_OK && i < page->n_optimizers; i++) {
             if (out->list != NULL) json_array_append_new(out->list, pd_message_json(&page->optimizers[i]->base));
-            else optimizer_row(out->table, page->optimizers[i]);
+            else pd_optimizer_row(out->table, page->optimizers[i]);
         }
         if (rc != PD_OK || page->next <= request.start) break;          /* 0: that was the last */
         request.start = page->next;
@@ -503,7 +469,7 @@ static int show_optimizer(const pd_ctl *ctl)
     if (pd_operator_ask(ctl, &op, PD_OPTIMIZERS, &request.base, &reply, &err) != PD_OK) status = pd_ctl_fail(ctl, &err);
     else if ((page = reply)->n_optimizers != 1) status = pd_ctl_fail(ctl, &(pd_error){ PD_INTERNAL, "the server answers with other optimizers" });
     else if (ctl->json) status = pd_ctl_print_json(pd_message_json(&page->optimizers[0]->base));
-    else print_optimizer(page->optimizers[0]);
+    else pd_optimizer_print(page->optimizers[0]);
     pd_operator_close(&op);
     return status;
 }

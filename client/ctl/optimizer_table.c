@@ -1,0 +1,94 @@
+#include "optimizer_table.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Entries from `first` on that are one list, NAME[0], NAME[1] ...; 1: it is none. */
+static size_t length_of_list(const Paramd__Optimizer *row, size_t first)
+{
+    const char *name = row->hypers[first]->name, *bracket = strchr(name, '[');
+    size_t n = 1, stem = bracket != NULL ? (size_t)(bracket - name) + 1 : 0;
+
+    if (bracket == NULL) return 1;
+    while (first + n < row->n_hypers && strncmp(row->hypers[first + n]->name, name, stem) == 0) n++;
+    return n;
+}
+
+static int stem_of(const char *name)
+{
+    return (int)strcspn(name, "[");
+}
+
+void pd_optimizer_row(pd_table *table, const Paramd__Optimizer *row)
+{
+    char *names = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&names, &size);
+
+    for (size_t k = 0; out != NULL && k < row->n_hypers; k += length_of_list(row, k))
+        fprintf(out, "%s%.*s", k == 0 ? "" : " ", stem_of(row->hypers[k]->name), row->hypers[k]->name);
+    if (out != NULL) fclose(out);
+    pd_table_cell(table, "%s", row->name);
+    pd_table_cell(table, "%s", row->about);
+    pd_table_cell(table, "%s", names != NULL ? names : "");
+    free(names);
+}
+
+/* "0.9,0.999"; once where all are alike. */
+static void presets_cell(pd_table *table, const Paramd__Optimizer *row, size_t first, size_t n)
+{
+    char text[256] = "";
+    size_t used = 0;
+    bool alike = true;
+
+    for (size_t k = 0; k < n; k++) {
+        const char *preset = row->hypers[first + k]->preset;
+        alike = alike && strcmp(preset, row->hypers[first]->preset) == 0;
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", k > 0 ? "," : "", preset);
+        if (used >= sizeof text) used = sizeof text - 1;
+    }
+    pd_table_cell(table, "%s", alike ? row->hypers[first]->preset : text);
+}
+
+static void range_cell(pd_table *table, const Paramd__Hyper *hyper)
+{
+    bool ranged = strcmp(hyper->type, "real") == 0 || strcmp(hyper->type, "int") == 0;
+
+    if (ranged && hyper->choices[0] != '\0') pd_table_cell(table, "%g to %g; %g is %s", hyper->least, hyper->most, hyper->least, hyper->choices);
+    else if (ranged) pd_table_cell(table, "%g to %g", hyper->least, hyper->most);
+    else pd_table_cell(table, "%s", hyper->choices[0] != '\0' ? hyper->choices : "yes, no");
+}
+
+/* Of a short list what each entry means, of a long one the first. */
+static void help_cell(pd_table *table, const Paramd__Optimizer *row, size_t first, size_t n)
+{
+    char text[512] = "";
+    size_t used = 0;
+
+    for (size_t k = 0; k < n && n <= 3; k++) {
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", k > 0 ? "; " : "", row->hypers[first + k]->help);
+        if (used >= sizeof text) used = sizeof text - 1;
+    }
+    pd_table_cell(table, "%s", n <= 3 ? text : row->hypers[first]->help);
+}
+
+void pd_optimizer_print(const Paramd__Optimizer *row)
+{
+    pd_table *table = pd_table_new("HYPERPARAMETER|TYPE|DEFAULT|RANGE|PER STEP|HELP");
+    size_t n;
+
+    printf("%s: %s\n\n", row->name, row->about);
+    for (size_t k = 0; table != NULL && k < row->n_hypers; k += n) {
+        const Paramd__Hyper *hyper = row->hypers[k];
+        n = length_of_list(row, k);
+        if (n > 1) pd_table_cell(table, "%.*s (list)", stem_of(hyper->name), hyper->name);
+        else pd_table_cell(table, "%s", hyper->name);
+        pd_table_cell(table, "%s", hyper->type);
+        presets_cell(table, row, k, n);
+        range_cell(table, hyper);
+        pd_table_cell(table, "%s", hyper->per_step ? "yes" : "no");
+        help_cell(table, row, k, n);
+    }
+    pd_table_print(table, stdout, "no hyperparameters");
+}
