@@ -19,7 +19,7 @@ typedef struct play {
     double                hypers[PD_MAX_HYPERS];        /* that of the recorded rate is used */
     int                   rate;
     pd_model             *model;            /* NULL: the declaration was refused, as it should be */
-    bool                  shaken;           /* gradients have their last bits turned: shows how much of the state is noise */
+    int                   shaken;           /* 1 …: gradients have last bits turned in this way: shows how much of the state is noise. 0: as recorded */
 } play;
 
 static void free_play(play *p)
@@ -70,6 +70,7 @@ static int declare(play *p, pd_error *err)
     for (size_t i = 0; i < p->parts.n; i++) {
         const pd_replay_part *part = &p->parts.at[i];
         p->declarations[i] = (pd_declaration){ .name = part->name, .shape = part->shape, .hypers = p->recipe->groups[part->group], .group = (int)part->group };
+        if (p->shaken > 0) pd_replay_shake_hypers(&p->declarations[i].hypers);
     }
     rc = pd_model_new(&p->model, p->declarations, p->parts.n, 1, &why);
     if (rc != PD_OK && pd_replay_is_refusal(p->trace, rc)) return PD_OK;
@@ -98,7 +99,7 @@ static void fill_io(play *p, int64_t step)
     if (p->net != NULL) p->loss = pd_replay_net_differentiate(p->net, step, p->weights, p->gradient);
     for (size_t i = 0; i < p->n; i++) {
         p->present[i] = p->net != NULL || pd_trace_gradient(p->trace, step, 0, i, p->gradient[i]);
-        if (p->present[i] && p->shaken) pd_replay_shake(p->gradient[i], p->params[i].elements);
+        if (p->present[i] && p->shaken > 0) pd_replay_shake(p->gradient[i], p->params[i].elements, p->shaken == 1 ? 0 : (uint64_t)(step * PD_REPLAY_SHAKEN + p->shaken));
     }
     for (size_t i = 0; i < p->parts.n; i++) {
         const pd_replay_part *part = &p->parts.at[i];
@@ -126,28 +127,36 @@ static void judge_step(play *p, int64_t step, pd_verdict *verdicts)
     }
 }
 
-/* One step of the replay, and of its shaken companion where there is one; then what was recorded after it. */
+/* One step of the replay, and of its shaken companions where there are some; then what was recorded after it. */
 static int play_step(play *p, play *shaken, int64_t step, pd_verdict *verdicts, pd_replay_state *state, pd_error *err)
 {
+    const pd_model *models[PD_REPLAY_SHAKEN] = { NULL };
     int rc = take_step(p, step, err);
 
     if (rc == PD_OK) judge_step(p, step, verdicts);
-    if (rc == PD_OK && shaken->shaken) rc = take_step(shaken, step, err);
-    return rc == PD_OK && state != NULL && p->model != NULL ? pd_replay_state_compare(state, p->model, shaken->model, step, err) : rc;
+    for (int i = 0; rc == PD_OK && i < PD_REPLAY_SHAKEN && shaken[i].shaken > 0; i++) {
+        rc = take_step(&shaken[i], step, err);
+        models[i] = shaken[i].model;
+    }
+    return rc == PD_OK && state != NULL && p->model != NULL ? pd_replay_state_compare(state, p->model, models, step, err) : rc;
 }
 
 int pd_replay_local(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *verdicts, pd_replay_state *state, pd_error *err)
 {
-    play p = { 0 }, shaken = { .shaken = state != NULL && pd_replay_state_wants_noise(state) };
+    play p = { 0 }, shaken[PD_REPLAY_SHAKEN] = { 0 };
+    bool wanted = state != NULL && pd_replay_state_wants_noise(state);
     int rc = PD_OK;
 
     if (pd_trace_averages(trace)) return pd_fail(err, PD_UNIMPLEMENTED, "averages of replicas are taken by a server: use --server");
     rc = prepare(&p, trace, recipe, err);
-    if (rc == PD_OK && shaken.shaken) rc = prepare(&shaken, trace, recipe, err);
+    for (int i = 0; rc == PD_OK && wanted && i < PD_REPLAY_SHAKEN; i++) {
+        shaken[i].shaken = i + 1;
+        rc = prepare(&shaken[i], trace, recipe, err);
+    }
     for (int64_t step = 1; rc == PD_OK && step <= pd_trace_steps(trace); step++) {
-        rc = play_step(&p, &shaken, step, verdicts, state, err);
+        rc = play_step(&p, shaken, step, verdicts, state, err);
     }
     free_play(&p);
-    free_play(&shaken);
+    for (int i = 0; i < PD_REPLAY_SHAKEN; i++) free_play(&shaken[i]);
     return rc;
 }

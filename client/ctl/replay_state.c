@@ -21,10 +21,12 @@ typedef struct entry {
     int         number, block;      /* -1: none */
     bool        compared;
     double      error, noise;
+    double      unit;               /* of the last place it is stored in, relatively; 0: float32, or better */
 } entry;
 
 struct pd_replay_state {
     const pd_trace *trace;
+    const pd_recipe *recipe;
     entry          *entries;
     size_t          n;
     double          tolerance;      /* that of noise_state, or the weights' */
@@ -97,6 +99,33 @@ static bool split_field(entry *e, const char *field, int length)
     return true;
 }
 
+/* A hyperparameter as text, "" where the row has none of that name. */
+static const char *text_of(const pd_hypers *hypers, const char *name, char *text, size_t size)
+{
+    int i = pd_hypers_find(hypers->row, name);
+
+    return i >= 0 ? pd_hypers_text(hypers, i, text, size) : "";
+}
+
+/* A root is as coarse as what it is made of. */
+static double unit_of(const pd_hypers *hypers, const char *slot)
+{
+    static const struct { const char *slot, *hyper; } stored[] = {
+        { "factor_matrices", "precision_config.factor_matrix_dtype" }, { "inv_factor_matrices", "precision_config.factor_matrix_dtype" },
+        { "inv_factor_matrices", "precision_config.inv_factor_matrix_dtype" },
+        { "filtered_grad", "precision_config.filtered_grad_dtype" }, { "momentum", "precision_config.momentum_dtype" },
+        { "grafting_second_moment", "precision_config.grafting_state_dtype" },
+    };
+    char text[64];
+
+    for (size_t i = 0; i < sizeof stored / sizeof *stored; i++) {
+        const char *dtype = strcmp(slot, stored[i].slot) == 0 ? text_of(hypers, stored[i].hyper, text, sizeof text) : "";
+        if (strcmp(dtype, "bfloat16") == 0) return 0x1p-8;
+        if (strcmp(dtype, "float16") == 0) return 0x1p-11;
+    }
+    return 0;
+}
+
 static int add_entry(pd_replay_state *state, const char *name, pd_error *err)
 {
     entry *e = &state->entries[state->n];
@@ -118,6 +147,7 @@ static int add_entry(pd_replay_state *state, const char *name, pd_error *err)
     head += (int)strlen(owner->name) + 1;
     if (strcmp(name + head, "step") == 0) return PD_OK;         /* a count, no slot */
     if (!split_field(e, name + head, e->length - head)) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s is no name of a slot", name);
+    e->unit = unit_of(&state->recipe->groups[pd_recipe_group(state->recipe, owner->name)], e->slot);
     state->n++;
     return PD_OK;
 }
@@ -136,8 +166,9 @@ static double value_of(const pd_hypers *hypers, const char *name)
     return i >= 0 ? hypers->value[i] : 0;
 }
 
-int pd_replay_state_new(pd_replay_state **out, const pd_trace *trace, const pd_hypers *hypers, pd_error *err)
+int pd_replay_state_new(pd_replay_state **out, const pd_trace *trace, const pd_recipe *recipe, pd_error *err)
 {
+    const pd_hypers *hypers = &recipe->groups[0];
     pd_replay_state *state = calloc(1, sizeof *state);
     size_t most = 0;
     int rc = PD_OK;
@@ -149,6 +180,7 @@ int pd_replay_state_new(pd_replay_state **out, const pd_trace *trace, const pd_h
         return pd_fail(err, PD_NO_MEMORY, "out of memory");
     }
     state->trace = trace;
+    state->recipe = recipe;
     state->tolerance = pd_trace_state_tolerance(trace);
     state->measured = state->tolerance < 0;
     if (state->measured) state->tolerance = pd_trace_tolerance(trace);
@@ -179,10 +211,13 @@ bool pd_replay_state_wants_noise(const pd_replay_state *state)
 
 static double tolerance_of(const pd_replay_state *state, const entry *from, const entry *to)
 {
-    double noise = 0;
+    double noise = 0, unit = 0;
 
-    for (const entry *e = from; e < to; e++) noise = fmax(noise, e->noise);
-    return fmax(state->tolerance, 10 * noise + 1e-6);
+    for (const entry *e = from; e < to; e++) {
+        noise = fmax(noise, e->noise);
+        unit = fmax(unit, e->unit);
+    }
+    return fmax(fmax(state->tolerance, 10 * noise + 1e-6), unit);
 }
 
 /* Notes the entry if it is farther beyond its tolerance than what was noted. */
@@ -270,18 +305,22 @@ static bool all_zero(const double *at, int64_t n)
     return true;
 }
 
-/* How far the shaken model's tensor is from `ours`, relatively. `room` for n elements is written over, as is what of `ours` is not finite. */
-static int find_noise(entry *e, const pd_model *shaken, double *room, double *ours, int64_t n, pd_error *err)
+/* How far the shaken models' tensors are from `ours`, relatively. `room` for n elements is written over, as is what of `ours` is not finite. */
+static int find_noise(entry *e, const pd_model *const *shaken, double *room, double *ours, int64_t n, pd_error *err)
 {
-    int rc = pd_model_read_part(shaken, e->param, e->slot, e->number, e->block, room, n, err);
-    double noise = rc == PD_OK ? distance(ours, room, n) : 0;
+    int rc = PD_OK;
 
-    if (isfinite(noise)) e->noise = noise;
+    for (int i = 0; rc == PD_OK && i < PD_REPLAY_SHAKEN; i++) {
+        double noise;
+        if ((rc = pd_model_read_part(shaken[i], e->param, e->slot, e->number, e->block, room, n, err)) != PD_OK) break;
+        noise = distance(ours, room, n);
+        if (isfinite(noise)) e->noise = fmax(e->noise, noise);
+    }
     return rc;
 }
 
 /* `recorded` and `ours` have room for n elements. */
-static int compare(const pd_replay_state *state, entry *e, const pd_model *model, const pd_model *shaken, double *recorded, double *ours, int64_t n,
+static int compare(const pd_replay_state *state, entry *e, const pd_model *model, const pd_model *const *shaken, double *recorded, double *ours, int64_t n,
                    pd_error *err)
 {
     pd_error why = { 0 };
@@ -295,10 +334,10 @@ static int compare(const pd_replay_state *state, entry *e, const pd_model *model
     e->error = distance(ours, recorded, n);
     if (isnan(e->error)) e->error = (double)INFINITY;           /* recorded values too large to square */
     e->compared = true;
-    return shaken != NULL ? find_noise(e, shaken, recorded, ours, n, err) : PD_OK;
+    return shaken[0] != NULL ? find_noise(e, shaken, recorded, ours, n, err) : PD_OK;
 }
 
-static int compare_entry(const pd_replay_state *state, entry *e, const pd_model *model, const pd_model *shaken, pd_error *err)
+static int compare_entry(const pd_replay_state *state, entry *e, const pd_model *model, const pd_model *const *shaken, pd_error *err)
 {
     pd_shape shape;
     int64_t n = 0;
@@ -316,7 +355,7 @@ static int compare_entry(const pd_replay_state *state, entry *e, const pd_model 
     return rc;
 }
 
-int pd_replay_state_compare(pd_replay_state *state, const pd_model *model, const pd_model *shaken, int64_t step, pd_error *err)
+int pd_replay_state_compare(pd_replay_state *state, const pd_model *model, const pd_model *const *shaken, int64_t step, pd_error *err)
 {
     int rc = PD_OK;
 
@@ -327,10 +366,27 @@ int pd_replay_state_compare(pd_replay_state *state, const pd_model *model, const
     return rc;
 }
 
-void pd_replay_shake(float *at, int64_t n)
+/* A bit that looks random. */
+static bool drawn(uint64_t way, int64_t i)
+{
+    uint64_t x = (way + (uint64_t)i * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
+
+    return (((x ^ (x >> 31)) * 0x94d049bb133111ebu) >> 63) != 0;
+}
+
+void pd_replay_shake(float *at, int64_t n, uint64_t way)
 {
     for (int64_t i = 0; i < n; i++) {
         uint32_t bits = pd_f32_bits(at[i]);
-        if (isfinite(at[i]) && at[i] != 0) at[i] = pd_f32_from_bits(bits ^ 1);
+        if (isfinite(at[i]) && at[i] != 0 && (way == 0 || drawn(way, i))) at[i] = pd_f32_from_bits(bits ^ 1);
     }
+}
+
+void pd_replay_shake_hypers(pd_hypers *hypers)
+{
+    char method[64], dtype[64];
+
+    if (strcmp(text_of(hypers, "root_inverse_method", method, sizeof method), "eigen") != 0) return;
+    if (strcmp(text_of(hypers, "preconditioner_dtype", dtype, sizeof dtype), "float64") == 0) return;        /* upstream's, too */
+    (void)pd_hypers_set(hypers, "root_inverse_method", "tracked", NULL);
 }

@@ -6,28 +6,33 @@
  * not finite on both sides coincides.
  *
  * Tolerance: that of noise_state where the trace has it. Else that of the weights, or 10 times the slot's own noise + 1e-6: how far it moves,
- * relatively and at most over parameters and steps, when the gradients' last bits are turned (a second model, "shaken"). Roots of statistics
- * without full rank are mostly ridge, and that is what rounding moves: by 1e-3 where the weights' noise is 1e-6. */
+ * relatively and at most over parameters and steps, when the gradients' last bits are turned (other models, "shaken", each in its own way). Roots of statistics
+ * without full rank are mostly ridge, and that is what rounding moves: by 1e-3 where the weights' noise is 1e-6. Upstream rounds there in decompositions
+ * of float32, where we may be closer; so shaken models decompose in float32. What is stored in 16 bits may be off by a unit of those. */
 #ifndef PD_REPLAY_STATE_H
 #define PD_REPLAY_STATE_H
 
-#include "paramd/optim.h"
+#include "recipe.h"
 #include "trace.h"
+
+#define PD_REPLAY_SHAKEN 3
 
 typedef struct pd_replay_state pd_replay_state;
 
 /* What the trace records of its parameters' state; it has been checked and outlives *out, which the caller frees.
  * PD_INVALID_ARGUMENT: a tensor that belongs to no parameter or step, or is none (names it). PD_NO_MEMORY. */
-int  pd_replay_state_new(pd_replay_state **out, const pd_trace *trace, const pd_hypers *hypers, pd_error *err);
+int  pd_replay_state_new(pd_replay_state **out, const pd_trace *trace, const pd_recipe *recipe, pd_error *err);
 void pd_replay_state_free(pd_replay_state *state);              /* accepts NULL */
 /* There is state to compare, and only a shaken model tells how noisy it is. */
 bool pd_replay_state_wants_noise(const pd_replay_state *state);
-/* Turns the last bit of every number that is finite and not 0. */
-void pd_replay_shake(float *at, int64_t n);
+/* Turns the last bit of numbers that are finite and not 0: of all of them where `way` is 0, else of about half, another half each way. */
+void pd_replay_shake(float *at, int64_t n, uint64_t way);
+/* Makes a row that decomposes small matrices in float64 (shampoo) do so in float32. */
+void pd_replay_shake_hypers(pd_hypers *hypers);
 
-/* Compares all that was recorded after this step; roots that the model adopts late, when it has them. `shaken`: NULL unless it is wanted.
+/* Compares all that was recorded after this step; roots that the model adopts late, when it has them. `shaken`: PD_REPLAY_SHAKEN models, none where they are not wanted.
  * PD_NOT_FOUND: the model has no such slot. PD_OUT_OF_RANGE: it has another size. PD_INVALID_ARGUMENT: a quantized value lacks a part. PD_NO_MEMORY. */
-int pd_replay_state_compare(pd_replay_state *state, const pd_model *model, const pd_model *shaken, int64_t step, pd_error *err);
+int pd_replay_state_compare(pd_replay_state *state, const pd_model *model, const pd_model *const *shaken, int64_t step, pd_error *err);
 
 typedef struct pd_state_verdict {
     int64_t compared;           /* tensors */

@@ -11,6 +11,7 @@
 
 #include "oom.h"
 #include "replay.h"
+#include "row.h"
 #include "tracefile.h"
 
 /* Two steps of sgd with momentum 0.5 and lr 0.5 on a matrix: b = g, w - 0.5 b; then b = 0.5 b + g. */
@@ -163,8 +164,98 @@ static void shaking_turns_last_bits_of_numbers_alone(void **state)
     float x[5] = { 1, -2, 0, INFINITY, NAN };
 
     (void)state;
-    pd_replay_shake(x, 5);
+    pd_replay_shake(x, 5, 0);
     assert_true(x[0] == 1 + 0x1p-23f && x[1] == -2 - 0x1p-22f && x[2] == 0 && isinf(x[3]) && isnan(x[4]));
+}
+
+static void each_way_of_shaking_turns_another_half(void **state)
+{
+    enum { N = 1000 };
+    int turned[2] = { 0 }, apart = 0;
+
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        float x[2][N];
+        for (int k = 0; k < N; k++) x[0][k] = x[1][k] = 1;
+        pd_replay_shake(x[0], N, 7);
+        pd_replay_shake(x[1], N, 8);
+        turned[0] += x[0][i] != 1;
+        turned[1] += x[1][i] != 1;
+        apart += x[0][i] != x[1][i];
+    }
+    assert_true(turned[0] > 400 && turned[0] < 600 && turned[1] > 400 && turned[1] < 600 && apart > 400 && apart < 600);
+}
+
+/* A single step of Meta's Shampoo, whose gradient has rank 1: its root is mostly ridge. lr 0. */
+static tracefile shampoo_file(const char *config)
+{
+    static const float w[3] = { 1, 2, 3 }, g[3] = { 1, 2, -2 };
+    tracefile file = { 0 };
+
+    tracefile_meta(&file, "system", "meta_shampoo");
+    tracefile_meta(&file, "case", "by_hand");
+    tracefile_meta(&file, "steps", "1");
+    tracefile_meta(&file, "noise_bc32", "0");
+    tracefile_meta(&file, "config", config);
+    tracefile_add(&file, "param/0000/w", w, 3);
+    tracefile_add(&file, "grad/0001/w", g, 3);
+    tracefile_add(&file, "param/0001/w", w, 3);
+    return file;
+}
+
+static void add_square(tracefile *file, const char *name, const float *values)
+{
+    tracefile_add(file, name, values, 9);
+    file->entry[file->n - 1].shape = (pd_shape){ .rank = 2, .dim = { 3, 3 } };
+}
+
+/* L = g g', F = 0.5 g. */
+static void slots_of_blocks_are_found_by_block_and_number(void **state)
+{
+    static const float L[9] = { 1, 2, -2, 2, 4, -4, -2, -4, 4 }, F[3] = { .5f, 1, -1 }, off[3] = { .5f, 1, -1.001f };
+    tracefile file = shampoo_file("{\"lr\": 0, \"betas\": [0.5, 1]}");
+
+    (void)state;
+    add_square(&file, "state/0001/w/block_0.factor_matrices.0", L);
+    tracefile_add(&file, "state/0001/w/block_0.filtered_grad", F, 3);
+    assert_outcome(&file, PD_REPLAY_OK, "");
+    file.entry[file.n - 1].at = off;
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+    file.entry[file.n - 1].at = F;
+    strcpy(file.entry[file.n - 1].name, "state/0001/w/block_1.filtered_grad");
+    assert_outcome(&file, PD_REPLAY_FAILED, "block_1.filtered_grad");
+}
+
+/* A factor stored in bfloat16 may be off by a unit of its last place, 1/128 of 4; stored in float32 it may not. */
+static void what_is_stored_in_16_bits_may_be_off_by_a_unit(void **state)
+{
+    static const float near[9] = { 1, 2, -2, 2, 4.03125f, -4, -2, -4, 4 }, far[9] = { 1, 2, -2, 2, 4.0625f, -4, -2, -4, 4 };
+    tracefile coarse = shampoo_file("{\"lr\": 0, \"betas\": [0.5, 1], \"precision_config\": {\"factor_matrix_dtype\": \"bfloat16\"}}"),
+              fine = shampoo_file("{\"lr\": 0, \"betas\": [0.5, 1]}");
+
+    (void)state;
+    add_square(&coarse, "state/0001/w/block_0.factor_matrices.0", near);
+    add_square(&fine, "state/0001/w/block_0.factor_matrices.0", near);
+    assert_outcome(&coarse, PD_REPLAY_OK, "");
+    assert_outcome(&fine, PD_REPLAY_FAILED, "");
+    coarse.entry[coarse.n - 1].at = far;
+    assert_outcome(&coarse, PD_REPLAY_FAILED, "");
+}
+
+static void shaken_models_decompose_in_float32_where_upstream_does(void **state)
+{
+    pd_hypers hypers;
+    int method;
+
+    (void)state;
+    pd_hypers_init(&hypers, pd_optim_find("shampoo"));
+    method = pd_hypers_find(hypers.row, "root_inverse_method");
+    assert_int_equal(pd_hypers_set(&hypers, "preconditioner_dtype", "float64", NULL), PD_OK);
+    pd_replay_shake_hypers(&hypers);
+    assert_true(hypers.value[method] == hypers.row->hypers[method].preset);
+    assert_int_equal(pd_hypers_set(&hypers, "preconditioner_dtype", "none", NULL), PD_OK);
+    pd_replay_shake_hypers(&hypers);
+    assert_true(hypers.value[method] != hypers.row->hypers[method].preset);
 }
 
 static void state_that_is_not_finite_on_both_sides_coincides(void **state)
@@ -341,6 +432,10 @@ int main(void)
         cmocka_unit_test(state_may_differ_by_what_the_last_bits_of_gradients_do_to_it),
         cmocka_unit_test(noise_is_the_largest_of_the_slot),
         cmocka_unit_test(shaking_turns_last_bits_of_numbers_alone),
+        cmocka_unit_test(each_way_of_shaking_turns_another_half),
+        cmocka_unit_test(slots_of_blocks_are_found_by_block_and_number),
+        cmocka_unit_test(what_is_stored_in_16_bits_may_be_off_by_a_unit),
+        cmocka_unit_test(shaken_models_decompose_in_float32_where_upstream_does),
         cmocka_unit_test(state_that_is_not_finite_on_both_sides_coincides),
         cmocka_unit_test(without_recorded_state_weights_are_judged_alone),
         cmocka_unit_test(quantized_state_is_compared_as_what_it_stands_for),
