@@ -99,6 +99,16 @@ static bool split_field(entry *e, const char *field, int length)
     return true;
 }
 
+/* One of Meta's releases computes the roots of a parameter anew in steps that it takes no part in, the others leave them alone. */
+static bool is_idle_root(const pd_replay_state *state, const entry *e, const char *param)
+{
+    char gradient[NAME_TEXT];
+    pd_shape shape;
+
+    snprintf(gradient, sizeof gradient, "grad/%04d/%s", (int)e->step, param);
+    return strcmp(e->slot, "inv_factor_matrices") == 0 && !pd_trace_tensor(state->trace, gradient, &shape);
+}
+
 /* A hyperparameter as text, "" where the row has none of that name. */
 static const char *text_of(const pd_hypers *hypers, const char *name, char *text, size_t size)
 {
@@ -147,6 +157,7 @@ static int add_entry(pd_replay_state *state, const char *name, pd_error *err)
     head += (int)strlen(owner->name) + 1;
     if (strcmp(name + head, "step") == 0) return PD_OK;         /* a count, no slot */
     if (!split_field(e, name + head, e->length - head)) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s is no name of a slot", name);
+    if (is_idle_root(state, e, owner->name)) return PD_OK;
     e->unit = unit_of(&state->recipe->groups[pd_recipe_group(state->recipe, owner->name)], e->slot);
     state->n++;
     return PD_OK;

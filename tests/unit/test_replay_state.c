@@ -226,6 +226,22 @@ static void slots_of_blocks_are_found_by_block_and_number(void **state)
     assert_outcome(&file, PD_REPLAY_FAILED, "block_1.filtered_grad");
 }
 
+static void roots_of_a_parameter_without_a_gradient_are_passed_over(void **state)
+{
+    static const float w[3] = { 1, 2, 3 }, root[9] = { 100, 0, 0, 0, 100, 0, 0, 0, 100 };
+    tracefile file = shampoo_file("{\"lr\": 0, \"betas\": [0.5, 1]}");
+
+    (void)state;
+    tracefile_add(&file, "param/0000/idle", w, 3);
+    tracefile_add(&file, "param/0001/idle", w, 3);
+    add_square(&file, "state/0001/idle/block_0.inv_factor_matrices.0", root);
+    assert_outcome(&file, PD_REPLAY_OK, "");
+    strcpy(file.entry[file.n - 1].name, "state/0001/w/block_0.inv_factor_matrices.0");
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+    strcpy(file.entry[file.n - 1].name, "state/0001/idle/block_0.factor_matrices.0");
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+}
+
 /* A factor stored in bfloat16 may be off by a unit of its last place, 1/128 of 4; stored in float32 it may not. */
 static void what_is_stored_in_16_bits_may_be_off_by_a_unit(void **state)
 {
@@ -434,6 +450,7 @@ int main(void)
         cmocka_unit_test(shaking_turns_last_bits_of_numbers_alone),
         cmocka_unit_test(each_way_of_shaking_turns_another_half),
         cmocka_unit_test(slots_of_blocks_are_found_by_block_and_number),
+        cmocka_unit_test(roots_of_a_parameter_without_a_gradient_are_passed_over),
         cmocka_unit_test(what_is_stored_in_16_bits_may_be_off_by_a_unit),
         cmocka_unit_test(shaken_models_decompose_in_float32_where_upstream_does),
         cmocka_unit_test(state_that_is_not_finite_on_both_sides_coincides),
