@@ -155,7 +155,6 @@ static int add_entry(pd_replay_state *state, const char *name, pd_error *err)
     e->name = name;
     e->step = step;
     head += (int)strlen(owner->name) + 1;
-    if (strcmp(name + head, "step") == 0) return PD_OK;         /* a count, no slot */
     if (!split_field(e, name + head, e->length - head)) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s is no name of a slot", name);
     if (is_idle_root(state, e, owner->name)) return PD_OK;
     e->unit = unit_of(&state->recipe->groups[pd_recipe_group(state->recipe, owner->name)], e->slot);
@@ -330,6 +329,12 @@ static int find_noise(entry *e, const pd_model *const *shaken, double *room, dou
     return rc;
 }
 
+/* No slot: the steps counted. */
+static bool is_count(const entry *e, int64_t n)
+{
+    return n == 1 && e->block < 0 && e->number < 0 && strcmp(e->slot, "step") == 0;
+}
+
 /* `recorded` and `ours` have room for n elements. */
 static int compare(const pd_replay_state *state, entry *e, const pd_model *model, const pd_model *const *shaken, double *recorded, double *ours, int64_t n,
                    pd_error *err)
@@ -340,6 +345,12 @@ static int compare(const pd_replay_state *state, entry *e, const pd_model *model
     pd_trace_values(state->trace, e->name, recorded);
     if (e->quantized && (rc = dequantize(state, e, recorded, n, err)) != PD_OK) return rc;
     rc = pd_model_read_part(model, e->param, e->slot, e->number, e->block, ours, n, &why);
+    if (rc == PD_NOT_FOUND && is_count(e, n)) {
+        ours[0] = (double)pd_model_count(model, e->param);
+        e->error = distance(ours, recorded, n);
+        e->compared = true;
+        return PD_OK;
+    }
     if (rc == PD_NOT_FOUND && all_zero(recorded, n)) return PD_OK;
     if (rc != PD_OK) return pd_fail(err, rc, "%.256s: %.200s", e->name, why.text);
     e->error = distance(ours, recorded, n);

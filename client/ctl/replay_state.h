@@ -3,7 +3,7 @@
  * FIELD is the name of a slot ("momentum_buffer"), or name and number ("statistics/3"), of the parameter or of a block ("block_2.factor_matrices.1"). A quantized value comes as FIELD/quantized, FIELD/bucket_size and,
  * where it was taken apart, FIELD/diagonal; it is compared as what it stands for, not code by code: a code may flip. A recorded tensor
  * that has no slot must be all zeros: then there is nothing to keep. Inverse factor matrices of a parameter without a gradient in that step, on which
- * Meta's releases differ, are passed over, and so are counts (`step`). What overflowed is infinite or NaN by the order of a sum: an entry that is
+ * Meta's releases differ, are passed over. `step` is what the parameter, or its group, has counted. What overflowed is infinite or NaN by the order of a sum: an entry that is
  * not finite on both sides coincides.
  *
  * Tolerance: that of noise_state where the trace has it. Else that of the weights, or 10 times the slot's own noise + 1e-6: how far it moves,

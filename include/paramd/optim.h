@@ -119,6 +119,8 @@ typedef struct pd_step_io {
  * their weights, and their `after` is not written; the step is counted, and the statistics have been updated. All others have stepped. */
 PD_API int pd_model_step(pd_model *model, const pd_step_io *io, pd_error *err);
 
+/* Steps that a parameter has taken; where its row counts by group, those that the group has. */
+PD_API int64_t pd_model_count(const pd_model *model, size_t param);
 /* Bytes of optimizer state (slots as stored, temporaries not counted). */
 PD_API int64_t pd_model_state_bytes(const pd_model *model);
 /* Copies a part of parameter `param`'s state to `out` in float64, whatever it is stored as: "momentum_buffer", number -1, block -1; "statistics", 3, -1.

@@ -259,6 +259,13 @@ int pd_model_read_part(const pd_model *model, size_t param, const char *slot, in
     return PD_OK;
 }
 
+int64_t pd_model_count(const pd_model *model, size_t param)
+{
+    size_t g = model->group_of[param];
+
+    return g == ALONE ? pd_optim_count(model->optims[param]) : model->groups[g].count;
+}
+
 int64_t pd_model_state_bytes(const pd_model *model)
 {
     int64_t bytes = 0;

@@ -242,6 +242,34 @@ static void roots_of_a_parameter_without_a_gradient_are_passed_over(void **state
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
+static void a_recorded_count_is_that_of_the_parameter(void **state)
+{
+    static const int64_t one = 1, two = 2;
+    tracefile file = momentum_file();
+
+    (void)state;
+    tracefile_add_typed(&file, "state/0002/w/step", PD_ST_I64, &two, 0);
+    assert_outcome(&file, PD_REPLAY_OK, "");
+    file.entry[file.n - 1].at = &one;
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+}
+
+/* One of whose parameters has no gradient. */
+static void a_recorded_count_is_that_of_the_group(void **state)
+{
+    static const int64_t one = 1, two = 2;
+    tracefile file = shampoo_file("{\"lr\": 0, \"betas\": [0.5, 1]}");
+    static const float w[3] = { 1, 2, 3 };
+
+    (void)state;
+    tracefile_add(&file, "param/0000/idle", w, 3);
+    tracefile_add(&file, "param/0001/idle", w, 3);
+    tracefile_add_typed(&file, "state/0001/idle/step", PD_ST_I64, &one, 0);
+    assert_outcome(&file, PD_REPLAY_OK, "");
+    file.entry[file.n - 1].at = &two;
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+}
+
 /* A factor stored in bfloat16 may be off by a unit of its last place, 1/128 of 4; stored in float32 it may not. */
 static void what_is_stored_in_16_bits_may_be_off_by_a_unit(void **state)
 {
@@ -451,6 +479,8 @@ int main(void)
         cmocka_unit_test(each_way_of_shaking_turns_another_half),
         cmocka_unit_test(slots_of_blocks_are_found_by_block_and_number),
         cmocka_unit_test(roots_of_a_parameter_without_a_gradient_are_passed_over),
+        cmocka_unit_test(a_recorded_count_is_that_of_the_parameter),
+        cmocka_unit_test(a_recorded_count_is_that_of_the_group),
         cmocka_unit_test(what_is_stored_in_16_bits_may_be_off_by_a_unit),
         cmocka_unit_test(shaken_models_decompose_in_float32_where_upstream_does),
         cmocka_unit_test(state_that_is_not_finite_on_both_sides_coincides),
