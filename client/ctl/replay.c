@@ -76,7 +76,7 @@ static int play_routine(pd_replay_result *out, pd_trace *trace, const pd_replay_
 static int play_local(pd_replay_result *out, const pd_trace *trace, const pd_recipe *recipe, bool with_state)
 {
     pd_replay_state *state = NULL;
-    int rc = with_state ? pd_replay_state_new(&state, trace, recipe, &out->why) : PD_OK;
+    int rc = with_state && !pd_replay_is_sharded(trace) ? pd_replay_state_new(&state, trace, recipe, &out->why) : PD_OK;
 
     if (rc == PD_OK) rc = pd_replay_local(trace, recipe, out->verdicts, state, &out->why);
     if (rc == PD_OK && state != NULL) out->state = pd_replay_state_verdict(state);

@@ -1,0 +1,177 @@
+/* What is declared of a trace's parameters? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "oom.h"
+#include "replay.h"
+#include "tracefile.h"
+
+static const float w0[12] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 }, g[12] = { 2, 4, 6, 8, 2, 4, 6, 8, 2, 4, 6, 8 };
+static float w1[12];
+
+static void add(tracefile *file, const char *name, const float *values)
+{
+    tracefile_add(file, name, values, 12);
+    file->entry[file->n - 1].shape = (pd_shape){ .rank = 2, .dim = { 4, 3 } };
+}
+
+/* One step of w - 0.5 g, on a matrix of 4 by 3 and on a vector of 2. */
+static tracefile sgd_file(const char *shards)
+{
+    tracefile file = { 0 };
+
+    for (int i = 0; i < 12; i++) w1[i] = w0[i] - .5f * g[i];
+    tracefile_meta(&file, "system", "torch_optim");
+    tracefile_meta(&file, "case", "by_hand");
+    tracefile_meta(&file, "steps", "1");
+    tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": 0.5, \"groups\": [{\"params\": [\"w\"]}]}");
+    if (shards != NULL) tracefile_meta(&file, "shards", shards);
+    add(&file, "param/0000/w", w0);
+    add(&file, "grad/0001/w", g);
+    add(&file, "param/0001/w", w1);
+    tracefile_add(&file, "param/0000/b", w0, 2);
+    tracefile_add(&file, "grad/0001/b", g, 2);
+    tracefile_add(&file, "param/0001/b", w1, 2);
+    return file;
+}
+
+static pd_replay_result replayed(const tracefile *file)
+{
+    pd_replay_result result;
+    char path[64];
+
+    tracefile_write(file, path);
+    pd_replay_file(&result, path, &(pd_replay_options){ .local = true, .state = true });
+    unlink(path);
+    return result;
+}
+
+static void assert_refused(const char *shards, const char *part_of_why)
+{
+    tracefile file = sgd_file(shards);
+    pd_replay_result r = replayed(&file);
+
+    if (r.outcome != PD_REPLAY_FAILED || strstr(r.why.text, part_of_why) == NULL) fail_msg("%s: outcome %d, \"%s\"", shards, r.outcome, r.why.text);
+    pd_replay_result_free(&r);
+}
+
+static int find(const tracefile *file, pd_replay_parts *parts, pd_error *err)
+{
+    const char *config = "{\"optimizer\": \"SGD\", \"lr\": 0.5, \"groups\": [{\"params\": [\"w\"]}]}";
+    json_t *json = json_loads(config, 0, NULL);
+    pd_recipe recipe;
+    pd_trace *trace;
+    char path[64];
+    int rc;
+
+    tracefile_write(file, path);
+    assert_int_equal(pd_trace_open(&trace, path, NULL), PD_OK);
+    unlink(path);
+    assert_int_equal(pd_trace_check(trace, NULL), PD_OK);
+    assert_int_equal(pd_recipe_read(&recipe, "torch_optim", json, NULL), PD_OK);
+    rc = pd_replay_parts_find(parts, trace, &recipe, err);
+    pd_recipe_free(&recipe);
+    pd_trace_close(trace);
+    json_decref(json);
+    return rc;
+}
+
+static const pd_replay_part *named(const pd_replay_parts *parts, const char *name)
+{
+    for (size_t i = 0; i < parts->n; i++) {
+        if (strcmp(parts->at[i].name, name) == 0) return &parts->at[i];
+    }
+    fail_msg("there is no part %s", name);
+    return NULL;
+}
+
+static void without_shards_each_parameter_is_declared_whole(void **state)
+{
+    tracefile file = sgd_file(NULL);
+    pd_replay_parts parts;
+
+    (void)state;
+    assert_int_equal(find(&file, &parts, NULL), PD_OK);
+    assert_int_equal(parts.n, 2);
+    assert_true(named(&parts, "1/w")->shape.rank == 2 && named(&parts, "1/w")->group == 1 && named(&parts, "0/b")->group == 0);
+    pd_replay_parts_free(&parts);
+}
+
+/* 0 to 7: two rows and one element; 7 to 12: what is left of that row, and one row more. b: nobody names it. */
+static void the_blocks_of_each_shard_are_declared_by_where_they_begin(void **state)
+{
+    tracefile file = sgd_file("[{\"w\": [0, 7]}, {\"w\": [7, 7]}, {\"w\": [7, 12]}]");
+    pd_replay_parts parts;
+
+    (void)state;
+    assert_int_equal(find(&file, &parts, NULL), PD_OK);
+    assert_int_equal(parts.n, 5);
+    assert_true(named(&parts, "1/w@0")->shape.rank == 2 && named(&parts, "1/w@0")->shape.dim[0] == 2 && named(&parts, "1/w@0")->shape.dim[1] == 3);
+    assert_true(named(&parts, "1/w@6")->shape.rank == 1 && named(&parts, "1/w@6")->shape.dim[0] == 1 && named(&parts, "1/w@6")->offset == 6);
+    assert_true(named(&parts, "1/w@7")->shape.dim[0] == 2);
+    assert_true(named(&parts, "1/w@9")->offset == 9);
+    assert_true(named(&parts, "0/b")->shape.dim[0] == 2);
+    pd_replay_parts_free(&parts);
+}
+
+static void a_replay_of_shards_moves_every_element(void **state)
+{
+    tracefile file = sgd_file("[{\"w\": [0, 7], \"b\": [0, 1]}, {\"w\": [7, 12], \"b\": [1, 2]}]");
+    pd_replay_result r = replayed(&file);
+
+    (void)state;
+    if (r.outcome != PD_REPLAY_OK) fail_msg("%s", r.why.text);
+    assert_int_equal(r.verdict.compared, 2);
+    pd_replay_result_free(&r);
+}
+
+static void shards_that_do_not_cover_their_parameter_are_refused(void **state)
+{
+    (void)state;
+    assert_refused("[{\"w\": [0, 7]}]", "those of w end at element 7 of 12");
+    assert_refused("[{\"w\": [0, 7]}, {\"w\": [8, 12]}]", "expected a range from 7 on within 12 elements, got 8 to 12");
+    assert_refused("[{\"w\": [0, 7]}, {\"w\": [6, 12]}]", "got 6 to 12");
+    assert_refused("[{\"w\": [0, 13]}]", "got 0 to 13");
+    assert_refused("[{\"w\": [0, -1]}]", "got 0 to -1");
+    assert_refused("[{\"w\": [0]}]", "expected [start, end] of w");
+    assert_refused("[{\"w\": [0, 1.5]}]", "expected [start, end] of w");
+    assert_refused("{}", "expected a JSON list");
+}
+
+static void without_memory_it_fails_and_leaks_nothing(void **state)
+{
+    tracefile file = sgd_file("[{\"w\": [0, 7]}, {\"w\": [7, 12]}]");
+    char path[64];
+    int64_t n = 0;
+
+    (void)state;
+    for (bool failed = true; failed; n++) {
+        pd_replay_result r;
+        tracefile_write(&file, path);
+        oom_arm(n);
+        pd_replay_file(&r, path, &(pd_replay_options){ .local = true });
+        failed = oom_disarm();
+        unlink(path);
+        assert_int_equal(r.outcome, failed ? PD_REPLAY_FAILED : PD_REPLAY_OK);
+        pd_replay_result_free(&r);
+    }
+    assert_true(n > 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_shards_each_parameter_is_declared_whole),
+        cmocka_unit_test(the_blocks_of_each_shard_are_declared_by_where_they_begin),
+        cmocka_unit_test(a_replay_of_shards_moves_every_element),
+        cmocka_unit_test(shards_that_do_not_cover_their_parameter_are_refused),
+        cmocka_unit_test(without_memory_it_fails_and_leaks_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
