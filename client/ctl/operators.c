@@ -1,8 +1,10 @@
 /* operators.c - the commands that ask a daemon one thing: ping, status, jobs, params, workers, roots, optimizers, drop, drain, shutdown. */
 #include <inttypes.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "ctl.h"
 #include "format.h"
@@ -10,9 +12,22 @@
 
 /* ---- connection, errors, JSON ---- */
 
+/* Who asks, for the daemon's log and what it records: "user@host:pid". */
+static const char *operator_label(char *text, size_t size)
+{
+    const struct passwd *user = getpwuid(geteuid());
+    char host[64] = "";
+
+    gethostname(host, sizeof host - 1);
+    if (user != NULL) snprintf(text, size, "%.40s@%s:%ld", user->pw_name, host, (long)getpid());
+    else snprintf(text, size, "%ld@%s:%ld", (long)geteuid(), host, (long)getpid());
+    return text;
+}
+
 int pd_operator_open(pd_operator *out, const char *url, double timeout, pd_error *err)
 {
-    pd_client_options options = { .urls = url, .job = "", .deadline = timeout, .impatient = true };
+    char label[128];
+    pd_client_options options = { .urls = url, .job = "", .deadline = timeout, .impatient = true, .label = operator_label(label, sizeof label) };
     int rc;
 
     *out = (pd_operator){ .arena = pd_arena_new(PD_ARENA_BUDGET) };

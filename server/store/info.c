@@ -137,7 +137,7 @@ static void fill_setting(pd_setting_info *info, const pd_param *param, const pd_
     snprintf(info->pattern, sizeof info->pattern, "%s", setting->pattern);
     snprintf(info->name, sizeof info->name, "%s", pd_row_hypers(setting->hypers.row, &count)[h].name);
     snprintf(info->by, sizeof info->by, "%s", setting->by);
-    if ((setting->withdrawn >> h & 1) == 0) pd_settings_text(&setting->hypers, h, pd_optim_count(param->optim), info->value, sizeof info->value);
+    if ((setting->withdrawn >> h & 1) == 0) pd_settings_text(&setting->hypers, h, info->value, sizeof info->value);
     info->from = hold->from;
     info->in_force = hold->from <= param->step + 1;
 }

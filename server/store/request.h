@@ -260,7 +260,7 @@ void pd_info_free(pd_info *info);
 /* What a Set has changed: one hyperparameter of the parameters of one rule. */
 typedef struct pd_set_change {
     char     optimizer[64], name[64];
-    char     before[96], value[160];    /* of a schedule, its value now and its text */
+    char     before[128], value[128];   /* of a schedule its text and its value now */
     bool     mixed;                     /* before: some of them had other values */
     bool     withdrawn;                 /* what is declared or scheduled holds again: value */
     uint32_t params;                    /* so many parameters */

@@ -12,17 +12,16 @@
 
 enum { SAID = 16 };                     /* lines in the log, at most */
 
-/* Where each hyperparameter's value comes from: a setting, or NULL, the declaration. Together with rule and count it is all that a check depends on. */
-typedef struct state {
-    const pd_rule    *rule;
-    int64_t           count;
-    const pd_setting *from[PD_MAX_HYPERS];
-} state;
+/* Where each hyperparameter's value comes from: a setting, or NULL, the declaration. */
+typedef struct state { const pd_setting *from[PD_MAX_HYPERS]; } state;
 
 /* As one rule's parameters take the command. */
 typedef struct reading {
     pd_setting *setting;                /* NULL: none of its parameters is named */
     size_t      first;                  /* of its changes in the result */
+    state       checked;                /* what was checked last: parameters of a rule are mostly alike */
+    pd_hypers   merged;                 /* all values of that state; row NULL: nothing was checked yet */
+    int64_t     count;                  /* its schedules were found good wherever they turn after this count; INT64_MAX: not yet */
 } reading;
 
 typedef struct command {
@@ -32,7 +31,6 @@ typedef struct command {
     reading       *readings;            /* by rule */
     pd_set_result *result;
     uint64_t       known;               /* bit i: some row has hyperparameter i of the command */
-    state          checked;             /* the last one that was found good */
 } command;
 
 static reading *reading_of(const command *c, const pd_param *param) { return &c->readings[param->rule - c->job->rules]; }
@@ -55,7 +53,7 @@ static size_t common_length(const char *a, const char *b)
 
 static int none_matches(const pd_job *job, const char *pattern, pd_error *err)
 {
-    const pd_param *nearest = &job->params[0];
+    const pd_param *nearest = job->params;
 
     if (job->n_params == 0) return pd_fail(err, PD_NOT_FOUND, "job %.100s has no parameters yet: its workers have not declared them", job->name);
     for (uint32_t i = 1; i < job->n_params; i++)
@@ -102,21 +100,26 @@ static int read_option(command *c, pd_setting *setting, size_t i, pd_error *err)
     return PD_OK;
 }
 
+/* It withdraws, and nobody holds it after that. */
+static bool is_gone_at_once(const command *c, const pd_setting *setting)
+{
+    return setting->mask == setting->withdrawn && c->request->u.set.from_step == 0;
+}
+
 static int read_for(command *c, const pd_param *param, pd_error *err)
 {
     reading *r = reading_of(c, param);
     pd_error why;
 
     if (r->setting != NULL) return PD_OK;
-    if (c->job->n_settings >= PD_MAX_SETTINGS)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s has %d settings: withdraw some", c->job->name, PD_MAX_SETTINGS);
     r->setting = pd_setting_new(&param->rule->hypers, c->request->u.set.pattern, c->request->u.set.by, &c->job->n_settings);
     if (r->setting == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for a setting");
     for (size_t i = 0; i < c->request->u.set.n; i++) {
         int rc = read_option(c, r->setting, i, &why);
         if (rc != PD_OK) return pd_fail(err, rc, "%.160s: %.330s", param->name, why.text);
     }
-    return PD_OK;
+    if (c->job->n_settings <= PD_MAX_SETTINGS || is_gone_at_once(c, r->setting)) return PD_OK;
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s has %d settings: withdraw some", c->job->name, PD_MAX_SETTINGS);
 }
 
 /* As the first parameter's row says it. */
@@ -162,49 +165,57 @@ static int check_at(const pd_hypers *declared, const pd_hypers *merged, int64_t 
     return pd_hypers_check_step(declared, &now, err);
 }
 
-/* Now, and wherever a schedule turns later. */
-static int check_course(const pd_hypers *declared, const pd_hypers *merged, int64_t count, pd_error *err)
+/* Now, and wherever a schedule turns later, as far as that was not checked before. */
+static int check_course(reading *r, const pd_hypers *declared, int64_t count, pd_error *err)
 {
     int64_t corner;
-    int rc = check_at(declared, merged, count, err);
+    int rc = check_at(declared, &r->merged, count, err);
 
-    for (const pd_schedule *s = merged->schedules; s != NULL && rc == PD_OK; s = s->next)
-        for (size_t i = 0; rc == PD_OK && (merged->scheduled >> s->index & 1) != 0 && pd_schedule_corner(s, i, &corner); i++)
-            if (corner > count) rc = check_at(declared, merged, corner, err);
+    for (const pd_schedule *s = r->merged.schedules; s != NULL && rc == PD_OK && count < r->count; s = s->next)
+        for (size_t i = 0; rc == PD_OK && (r->merged.scheduled >> s->index & 1) != 0 && pd_schedule_corner(s, i, &corner); i++)
+            if (corner > count && corner <= r->count) rc = check_at(declared, &r->merged, corner, err);
+    if (count < r->count) r->count = count;
     return rc;
 }
 
 /* Values sent with pushes of the round that is being gathered go on holding where nothing was set. */
-static int check_pushed(const pd_param *param, const state *now, const pd_hypers *merged, pd_error *err)
+static int check_pushed(const reading *r, const pd_param *param, int64_t count, pd_error *err)
 {
-    pd_hypers pushed = { .row = merged->row };
+    pd_hypers pushed = { .row = r->merged.row };
 
-    pd_hypers_at(merged, now->count, pushed.value);
+    pd_hypers_at(&r->merged, count, pushed.value);
     for (int h = 0; h < PD_MAX_HYPERS; h++)
-        if ((param->pushed->mask >> h & 1) != 0 && now->from[h] == NULL) pushed.value[h] = param->pushed->hypers.value[h];
+        if ((param->pushed->mask >> h & 1) != 0 && r->checked.from[h] == NULL) pushed.value[h] = param->pushed->hypers.value[h];
     return pd_hypers_check_step(&param->rule->hypers, &pushed, err);
 }
 
-static int check_state(command *c, const pd_param *param, const state *now, bool with_pushed, pd_error *err)
+/* The values of a state, in the reading. */
+static int merge(reading *r, const pd_hypers *declared, const state *now, pd_error *err)
 {
-    pd_hypers merged = param->rule->hypers;
     int rc = PD_OK;
 
-    if (!with_pushed && memcmp(now, &c->checked, sizeof *now) == 0) return PD_OK;
+    if (r->merged.row != NULL && memcmp(now, &r->checked, sizeof *now) == 0) return PD_OK;
+    pd_hypers_free(&r->merged);
+    r->merged = *declared;
+    r->checked = *now;
+    r->count = INT64_MAX;
     for (int h = 0; h < PD_MAX_HYPERS && rc == PD_OK; h++)
-        if (now->from[h] != NULL) rc = set_from(&merged, now->from[h], h, err);
-    if (rc == PD_OK) rc = check_course(&param->rule->hypers, &merged, now->count, err);
-    if (rc == PD_OK && with_pushed) rc = check_pushed(param, now, &merged, err);
-    if (rc == PD_OK) c->checked = *now;
-    pd_hypers_free(&merged);
+        if (now->from[h] != NULL) rc = set_from(&r->merged, now->from[h], h, err);
     return rc;
 }
 
-static void state_at(state *out, const pd_param *param, const pd_hold *holds, uint32_t n, uint64_t step)
+static int check_state(reading *r, const pd_param *param, const state *now, bool with_pushed, pd_error *err)
+{
+    int64_t count = pd_optim_count(param->optim);
+    int rc = merge(r, &param->rule->hypers, now, err);
+
+    if (rc == PD_OK) rc = check_course(r, &param->rule->hypers, count, err);
+    return rc == PD_OK && with_pushed ? check_pushed(r, param, count, err) : rc;
+}
+
+static void state_at(state *out, const pd_hold *holds, uint32_t n, uint64_t step)
 {
     memset(out, 0, sizeof *out);
-    out->rule = param->rule;
-    out->count = pd_optim_count(param->optim);
     for (uint32_t i = 0; i < n && holds[i].from <= step; i++)
         for (int h = 0; h < PD_MAX_HYPERS; h++)
             if ((holds[i].mask >> h & 1) != 0) out->from[h] = (holds[i].setting->withdrawn >> h & 1) != 0 ? NULL : holds[i].setting;
@@ -225,8 +236,8 @@ static int check_param(command *c, const pd_param *param, pd_hold news, pd_error
     for (uint32_t i = 0; i < n && rc == PD_OK; i++) {
         bool pushed = holds[i].from == param->step + 1 && param->pushed != NULL && param->pushed->mask != 0;
         if (holds[i].from < news.from) continue;
-        state_at(&now, param, holds, n, holds[i].from);
-        rc = check_state(c, param, &now, pushed, err);
+        state_at(&now, holds, n, holds[i].from);
+        rc = check_state(reading_of(c, param), param, &now, pushed, err);
     }
     return rc;
 }
@@ -253,14 +264,14 @@ static void add_change(pd_set_change *change, const pd_param *param, pd_hold new
     char text[sizeof change->before];
     const pd_hypers *hypers = &news.setting->hypers;
 
-    state_at(&before, param, param->holds, param->n_holds, news.from);
-    pd_settings_text(source(&before, param, h), h, pd_optim_count(param->optim), text, sizeof text);
+    state_at(&before, param->holds, param->n_holds, news.from);
+    pd_settings_text_at(source(&before, param, h), h, pd_optim_count(param->optim), text, sizeof text);
     if (change->params == 0) {
         size_t count;
         snprintf(change->optimizer, sizeof change->optimizer, "%s", pd_row_name(hypers->row));
         snprintf(change->name, sizeof change->name, "%s", pd_row_hypers(hypers->row, &count)[h].name);
         memcpy(change->before, text, sizeof text);
-        pd_settings_text(hypers, h, pd_optim_count(param->optim), change->value, sizeof change->value);
+        pd_settings_text_at(hypers, h, pd_optim_count(param->optim), change->value, sizeof change->value);
         change->withdrawn = (news.setting->withdrawn >> h & 1) != 0;
         change->from_least = change->from_most = news.from;
     }
@@ -343,7 +354,7 @@ static void say(const command *c, const pd_set_change *change)
     char last[48] = "";
 
     if (change->from_most > change->from_least) snprintf(last, sizeof last, " (the last from %llu)", (unsigned long long)change->from_most);
-    pd_say(&c->job->store->outbox, PD_SAY_INFO, "job %.60s: %.60s %s %s of %u parameters (%.60s): %.60s%s -> %.80s from step %llu on%s", c->job->name,
+    pd_say(&c->job->store->outbox, PD_SAY_INFO, "job %.60s: %.60s %s %s of %u parameters (%.60s): %.60s%s -> %.80s, from step %llu on%s", c->job->name,
            c->request->u.set.by, change->withdrawn ? "withdraws" : "sets", change->name, change->params, c->request->u.set.pattern, change->before,
            change->mixed ? " and others" : "", change->value, (unsigned long long)change->from_least, last);
 }
@@ -400,7 +411,10 @@ static int make_room(command *c, pd_error *err)
 
 static void end_command(command *c)
 {
-    for (size_t i = 0; c->readings != NULL && i < c->job->n_rules; i++) pd_setting_drop(c->readings[i].setting);
+    for (size_t i = 0; c->readings != NULL && i < c->job->n_rules; i++) {
+        pd_setting_drop(c->readings[i].setting);
+        pd_hypers_free(&c->readings[i].merged);
+    }
     free(c->readings);
     free(c->params);
     pd_set_result_free(c->result);

@@ -72,7 +72,7 @@ static void say_begun(pd_effects *outbox, const char *job, const pd_param *param
     hypers = pd_row_hypers(hold->setting->hypers.row, &count);
     for (size_t h = 0; h < count && used < sizeof what; h++) {
         if ((hold->mask >> h & 1) == 0) continue;
-        pd_settings_text(&hold->setting->hypers, (int)h, pd_optim_count(param->optim), value, sizeof value);
+        pd_settings_text(&hold->setting->hypers, (int)h, value, sizeof value);
         used += (size_t)snprintf(what + used, sizeof what - used, "%s%s = %s", used > 0 ? ", " : "", hypers[h].name, value);
     }
     pd_say(outbox, PD_SAY_INFO, "job %.100s: step %llu has come, %s holds for %.100s, as %.60s has set", job, (unsigned long long)hold->from, what,
@@ -159,15 +159,24 @@ uint64_t pd_settings_begin(pd_effects *outbox, const char *job, const pd_param *
 
 /* ---- text ---- */
 
-char *pd_settings_text(const pd_hypers *hypers, int index, int64_t count, char *text, size_t size)
+char *pd_settings_text(const pd_hypers *hypers, int index, char *text, size_t size)
 {
-    pd_hypers now = { .row = hypers->row };
     char number[64];
-    const char *value;
+    const char *value = pd_hypers_text(hypers, index, number, sizeof number);
+    size_t length = strlen(value);
 
-    pd_hypers_at(hypers, count, now.value);
-    value = pd_hypers_text(&now, index, number, sizeof number);
-    if ((hypers->scheduled >> index & 1) == 0) snprintf(text, size, "%s", value);
-    else snprintf(text, size, "%s (%.100s)", value, pd_hypers_text(hypers, index, NULL, 0));
+    if (length < size) snprintf(text, size, "%s", value);
+    else snprintf(text, size, "%.*s...", (int)size - 4, value);
+    return text;
+}
+
+char *pd_settings_text_at(const pd_hypers *hypers, int index, int64_t count, char *text, size_t size)
+{
+    double now[PD_MAX_HYPERS];
+    size_t used = strlen(pd_settings_text(hypers, index, text, size - 24));
+
+    if ((hypers->scheduled >> index & 1) == 0) return text;
+    pd_hypers_at(hypers, count, now);
+    snprintf(text + used, size - used, ", now %.6g", now[index]);
     return text;
 }

@@ -51,7 +51,9 @@ uint64_t pd_settings_next(const pd_param *param, double *value);
 /* What the next step takes instead of what is declared or scheduled: values sent with its pushes, and over those what operators have set. Gives which. */
 uint64_t pd_settings_begin(struct pd_effects *outbox, const char *job, const pd_param *param, double *value);
 
-/* "0.05", or of a schedule its value at that count and its text: "0.05 (cosine(peak=0.1,steps=100))". Returns `text`. */
-char *pd_settings_text(const pd_hypers *hypers, int index, int64_t count, char *text, size_t size);
+/* "0.05", or a schedule's text, cut with "..." where `size` is short. Returns `text`. */
+char *pd_settings_text(const pd_hypers *hypers, int index, char *text, size_t size);
+/* The same, and of a schedule its value at that count: "cosine(peak=0.1,steps=100), now 0.0999753". size > 48. */
+char *pd_settings_text_at(const pd_hypers *hypers, int index, int64_t count, char *text, size_t size);
 
 #endif

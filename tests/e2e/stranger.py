@@ -7,7 +7,7 @@ import tempfile
 import time
 import unittest
 
-HELLO, DECLARE, INIT, PUSH, PULL, PUSH_PULL, BARRIER, HEARTBEAT, LEAVE, LIST, DROP, DRAIN = 0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13
+HELLO, DECLARE, INIT, PUSH, PULL, PUSH_PULL, BARRIER, HEARTBEAT, LEAVE, LIST, DROP, DRAIN, SET = 0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13, 15
 INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, FAILED_PRECONDITION, ABORTED, UNIMPLEMENTED, UNAVAILABLE = 3, 5, 7, 9, 10, 12, 14
 PREFIX = struct.Struct("<4sBBHIIQQQ")
 CHUNK = 1024                            # elements: limits.chunk_bytes of this test's daemon is 4 KiB
@@ -306,6 +306,25 @@ class Stranger(unittest.TestCase):
         self.assertRefused(ABORTED, "dropped", one.receive)
         self.assertRefused(FAILED_PRECONDITION, "connect anew", one.call, PULL, want(0, (0, 0, 6)))
         self.assertRefused(NOT_FOUND, "no job", operator.call, DROP, nested(1, self.id()))
+
+    def test_an_operator_sets_what_holds_from_a_step_on(self):
+        one, two = self.pair()
+        operator = self.client()
+        operator.hello("")
+        command = nested(1, self.id()) + nested(2, "b") + nested(3, nested(1, "lr") + nested(2, "0.25"))
+        self.assertRefused(PERMISSION_DENIED, "operators", one.call, SET, command)
+        answer = operator.call(SET, command + number(4, 2))[0]
+        change = fields(answer[2][0])
+        self.assertEqual((answer[1], change[2], change[3], change[5], change[7], change[8]), ([1], [b"lr"], [b"0.5"], [b"0.25"], [1], [2]))
+        for step, expected in (1, [8, 18]), (2, [7, 17]):
+            frame = push(step, (1, 0, [4, 4]), (0, 0, [0] * 6))
+            one.send(PUSH_PULL, *frame)
+            two.call(PUSH_PULL, *frame)
+            self.assertEqual(floats(one.receive()[2], 0, 2), expected)
+        setting = fields(operator.call(LIST, number(1, 5) + nested(2, self.id()))[0][6][0])
+        self.assertEqual((setting[1], setting[2], setting[3], setting[4], setting[5]), ([b"b"], [b"lr"], [b"0.25"], [2], [1]))
+        self.assertRefused(FAILED_PRECONDITION, "earliest", operator.call, SET, command + number(4, 2))
+        self.assertRefused(NOT_FOUND, "no job", operator.call, SET, nested(2, "b") + nested(3, nested(1, "lr") + nested(2, "1")))
 
     def test_zz_a_draining_server_finishes_what_is_open(self):
         one, two = self.pair()

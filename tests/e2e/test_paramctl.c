@@ -103,7 +103,7 @@ static void a_quiet_ping_prints_nothing(void **state)
 
 static void exit_status_is_3_where_nobody_listens(void **state)
 {
-    static const char *const commands[] = { "ping", "status", "jobs", "params x", "workers x", "roots x", "optimizers", "drop x", "drain", "shutdown",
+    static const char *const commands[] = { "ping", "status", "jobs", "params x", "workers x", "roots x", "optimizers", "drop x", "drain", "shutdown", "set x y lr=1", "settings x",
                                             "replay x", "bench net" };
     (void)state;
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
@@ -115,7 +115,8 @@ static void exit_status_is_3_where_nobody_listens(void **state)
 static void exit_status_is_2_for_what_cannot_be_meant(void **state)
 {
     static const char *const lines[] = { "", "nonsense", "ping --loud", "params", "roots", "roots a b c", "drop", "replay", "ping extra", "status --timeout never",
-                                         "bench disk", "bench net --rounds 2", "plan", "plan a b", "replay --state x" };
+                                         "bench disk", "bench net --rounds 2", "plan", "plan a b", "replay --state x", "set", "set x", "set x y", "set x y lr", "set x y =1", "set x y lr=1 --from soon", "settings",
+                                         "settings x y z" };
     (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         if (paramctl("%s", lines[i]) != 2) fail_msg("paramctl %s:\n%s", lines[i], output);
@@ -124,7 +125,8 @@ static void exit_status_is_2_for_what_cannot_be_meant(void **state)
 
 static void exit_status_is_1_when_the_server_says_no(void **state)
 {
-    static const char *const lines[] = { "params no_such_job", "workers no_such_job", "roots no_such_job", "drop no_such_job", "optimizers no_such_row" };
+    static const char *const lines[] = { "params no_such_job", "workers no_such_job", "roots no_such_job", "drop no_such_job", "optimizers no_such_row", "set no_such_job x lr=1",
+                                         "settings no_such_job" };
 
     (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
@@ -139,7 +141,8 @@ static void exit_status_is_1_when_the_server_says_no(void **state)
 
 static void every_command_has_help(void **state)
 {
-    static const char *const commands[] = { "ping", "status", "jobs", "params", "workers", "roots", "optimizers", "drop", "drain", "shutdown", "replay", "bench", "plan" };
+    static const char *const commands[] = { "ping", "status", "jobs", "params", "workers", "roots", "optimizers", "drop", "drain", "shutdown", "replay", "bench", "plan",
+                                            "set", "settings" };
 
     (void)state;
     assert_int_equal(paramctl("--version"), 0);

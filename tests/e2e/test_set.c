@@ -167,7 +167,7 @@ static bool ask(worker *w)
         expect(2, "set job '*' lr", "lr: expected NAME=VALUE");
         expect(2, "set job '*' lr=1 --from 0", "expected a whole number from 1");
         expect(2, "set job '*'", "is missing");
-        if (!daemon_says(server, "sets lr of 2 parameters (p[01]): 0.1 -> 0.05 from step 2 on", 5)) fail_msg("the log does not say it");
+        if (!daemon_says(server, "sets lr of 2 parameters (p[01]): 0.1 -> 0.05, from step 2 on", 5)) fail_msg("the log does not say it");
     }
     return true;
 }

@@ -380,6 +380,30 @@ static void say_to_operators(peer *p, unsigned method)
                : method == PD_OPTIMIZERS ? &optimizers.base : method == PD_DRAIN ? &drain.base : &empty.base, 0, 0);
 }
 
+static void say_set(peer *p)
+{
+    static const char *const names[] = { "lr", "momentum", "nesterov", "", "lrx", "weight_decay", "dampening", "lr" };
+    static const char *const values[] = { "0.5", "", "table(1,2,0.5)", "piecewise(0,3:0.5)", "-1", "nan", "yes", "linear_warmup(" };
+    static const char *const patterns[] = { "*", "w", "[b-w]*", "" };
+    Paramd__SetRequest set = PARAMD__SET_REQUEST__INIT;
+    Paramd__Option at[3], *list[3];
+    uint8_t how = choice();
+
+    set.job = (char *)job_names[how & 3];
+    set.pattern = (char *)patterns[how >> 2 & 3];
+    set.n_options = how >> 4 & 3;
+    set.from_step = how >> 6;
+    for (size_t i = 0; i < set.n_options; i++) {
+        uint8_t which = choice();
+        paramd__option__init(&at[i]);
+        at[i].name = (char *)names[which & 7];
+        at[i].value = (char *)values[which >> 3 & 7];
+        list[i] = &at[i];
+    }
+    set.options = list;
+    send_frame(p, PD_SET, &set.base, 0, 0);
+}
+
 static void say(peer *p, unsigned method)
 {
     switch (method) {
@@ -389,6 +413,7 @@ static void say(peer *p, unsigned method)
     case PD_PUSH:
     case PD_PUSH_PULL: say_push(p, method); break;
     case PD_PULL:      say_pull(p); break;
+    case PD_SET:       say_set(p); break;
     default:           say_to_operators(p, method); break;
     }
 }
@@ -466,6 +491,13 @@ static const uint8_t operating[] = {
     PD_HELLO, 1, WORKER(0, 0, 1), PLAIN, 0,  PD_STATUS, 1,  PD_LIST, 1, 1,  PD_LIST, 1, 2 | 1 << 3,  PD_LIST, 1, 3 | 1 << 3,  PD_LIST, 1, 2 | 3 << 3,
     PD_OPTIMIZERS, 1, 0,  PD_OPTIMIZERS, 1, 1 << 3,  PD_DROP, 1, 1 << 3,  PD_PUSH, 0, 1, 0, 1, 0, F32_,  PD_DRAIN, 1, 5,  TIME, 0, 9,  PD_SHUTDOWN, 1,  TURN, 0,
 };
+/* An operator changes hyperparameters between a worker's steps, some at once, some for later, and withdraws them. */
+static const uint8_t setting[] = {
+    PD_HELLO, 0, WORKER(1, 0, 1), PLAIN, 1,  PD_DECLARE, 0, 2, 0, 3, 3, 1, 1, 7,  PD_INIT, 0, 0, 2, 0, F32_, 1, F32_,  PD_HELLO, 1, WORKER(0, 0, 1), PLAIN, 0,
+    PD_SET, 1, 1 | 2 << 4, 0, 1 | 0 << 3,  PD_PUSH, 0, 1, 0, 2, 0, F32_, 1, F32_,  PD_SET, 1, 1 | 1 << 4, 0 | 2 << 3,  PD_LIST, 1, 5 | 1 << 3,
+    PD_SET, 1, 1 | 1 << 4 | 3 << 6, 6 | 3 << 3,  PD_PUSH, 0, 2 | 128, 0, 2, 0, F32_, 1, F32_,  PD_SET, 1, 1 | 1 << 2 | 1 << 4, 0 | 1 << 3,
+    PD_PUSH, 0, 3, 0, 2, 0, F32_, 1, F32_,  PD_SET, 1, 1 | 1 << 4, 0 | 4 << 3,  PD_LIST, 1, 5 | 1 << 3,  PD_DROP, 1, 1 << 3,
+};
 /* A worker is lost, its rank taken over, the old one fenced; rounds time out; frames lie. */
 static const uint8_t troubles[] = {
     PD_HELLO, 0, WORKER(2, 0, 2), PLAIN, 1,  PD_HELLO, 1, WORKER(2, 1, 2), PLAIN, 2,  PD_DECLARE, 0, 1, 0, 3, 3,  PD_DECLARE, 1, 1, 0, 3, 3,
@@ -477,7 +509,8 @@ static const uint8_t troubles[] = {
 static void make_seeds(const char *folder)
 {
     static const struct { const char *name; const uint8_t *at; size_t n; } seeds[] = {
-        { "training", training, sizeof training }, { "closing", closing, sizeof closing }, { "operating", operating, sizeof operating }, { "troubles", troubles, sizeof troubles },
+        { "training", training, sizeof training }, { "closing", closing, sizeof closing }, { "operating", operating, sizeof operating },
+        { "setting", setting, sizeof setting }, { "troubles", troubles, sizeof troubles },
     };
 
     for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {

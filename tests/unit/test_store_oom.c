@@ -347,6 +347,51 @@ static void info_is_refused(void **state)
     rig_free(&r);
 }
 
+static pd_request *set_all(rig *r) { return rig_set_request(r, "job", "*", "lr=table(0.5,0.25,0.125)", 4); }
+
+static void a_set_is_refused_whole(void **state)
+{
+    pd_store_config config = configuration();
+    rig r;
+
+    (void)state;
+    set_up(&r, &config);
+    for (int64_t n = 0; ; n++) {
+        bool failed = apply_short_of_memory(&r, set_all(&r), n);
+        if (r.error.code == PD_OK) break;               /* at most a line of the log was lost */
+        assert_true(failed);
+        assert_int_equal(r.error.code, PD_NO_MEMORY);
+        assert_int_equal(rig_ask(&r, PD_INFO_SETTINGS, "job")->n_settings, 0);
+    }
+    assert_int_equal(rig_ask(&r, PD_INFO_SETTINGS, "job")->n_settings, N);
+    for (uint64_t step = 1; step <= 5; step++)
+        for (uint32_t rank = 0; rank < WORLD; rank++) {
+            assert_int_equal(rig_apply(&r, data_request(&r, PD_REQ_PUSH, rank, step)), PD_OK);
+            rig_work(&r);
+        }
+    rig_free(&r);
+}
+
+static pd_request *settings_info(rig *r)
+{
+    pd_request *request = params_info(r);
+
+    request->u.info.what = PD_INFO_SETTINGS;
+    return request;
+}
+
+static void a_list_of_settings_is_refused(void **state)
+{
+    pd_store_config config = configuration();
+    rig r;
+
+    (void)state;
+    set_up(&r, &config);
+    assert_int_equal(rig_apply(&r, set_all(&r)), PD_OK);
+    is_refused_and_then_taken(&r, settings_info);
+    rig_free(&r);
+}
+
 int main(void)
 {
     rules = both_rules[0];
@@ -360,6 +405,8 @@ int main(void)
         cmocka_unit_test(a_step_is_taken_later_with_the_same_bits),
         cmocka_unit_test(a_step_that_waits_for_its_roots_is_taken_later),
         cmocka_unit_test(info_is_refused),
+        cmocka_unit_test(a_set_is_refused_whole),
+        cmocka_unit_test(a_list_of_settings_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
