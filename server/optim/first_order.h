@@ -55,7 +55,7 @@ PD_INLINE float pd_pulled(pd_pull pull, float gradient, float weight)
 }
 
 /* The larger; NaN where either is. */
-PD_INLINE float pd_larger(float a, float b) { return (b > a) | (b != b) ? b : a; }
+PD_INLINE float pd_larger(float a, float b) { return ((b > a) | (b != b)) ? b : a; }
 /* 1, -1 or 0; 0 also of NaN, as torch.sign. */
 PD_INLINE float pd_sign(float x) { return x > 0 ? 1.0f : x < 0 ? -1.0f : 0.0f; }
 
