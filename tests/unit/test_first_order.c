@@ -183,6 +183,46 @@ static void a_nan_stays_with_its_element(void **state)
 
 /* ---- one by one ---- */
 
+static void the_larger_of_a_nan_and_a_number_is_nan(void **state)
+{
+    static const int64_t n = N;
+    static const struct { const char *row, *option, *slot; } cases[] = { { "adamax", "maximize", "exp_inf" }, { "adam", "amsgrad", "max_exp_avg_sq" } };
+    float w[N], gradient[N], slot[N];
+
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        pd_hypers hypers = vectors_hypers(cases[k].row, OPTIONS(cases[k].option, "yes"));
+        pd_model *model = vectors_model(&hypers, &n, 1, 2);
+        vectors_fill(w, N, 0);
+        for (int s = 1; s <= 3; s++) {
+            vectors_fill(gradient, N, s);
+            if (s == 2) gradient[5] = NAN;
+            vectors_step(model, gradient, w, w, NULL);
+        }
+        vectors_slot(model, cases[k].slot, slot, N);
+        for (int i = 0; i < N; i++) assert_true(isnan(slot[i]) == (i == 5));
+        pd_model_free(model);
+    }
+}
+
+static void without_decay_weights_do_not_enter_the_gradient(void **state)
+{
+    static const int64_t n = N;
+    pd_hypers hypers = vectors_hypers("adam", OPTIONS("weight_decay", "0"));
+    pd_model *model = vectors_model(&hypers, &n, 1, 2);
+    float w[N], gradient[N], average[N];
+
+    (void)state;
+    vectors_fill(w, N, 0);
+    vectors_fill(gradient, N, 1);
+    w[5] = INFINITY;
+    vectors_step(model, gradient, w, w, NULL);
+    vectors_slot(model, "exp_avg", average, N);
+    for (int i = 0; i < N; i++) assert_true(isfinite(average[i]));
+    assert_true(w[5] == INFINITY);
+    pd_model_free(model);
+}
+
 static void amsgrads_divisor_never_falls(void **state)
 {
     static const int64_t n = N;
@@ -412,6 +452,8 @@ int main(void)
         cmocka_unit_test(without_gradient_and_decay_nothing_moves),
         cmocka_unit_test(a_rate_of_zero_moves_the_state_alone),
         cmocka_unit_test(a_nan_stays_with_its_element),
+        cmocka_unit_test(the_larger_of_a_nan_and_a_number_is_nan),
+        cmocka_unit_test(without_decay_weights_do_not_enter_the_gradient),
         cmocka_unit_test(amsgrads_divisor_never_falls),
         cmocka_unit_test(adamw_shrinks_weights_by_lr_and_decay),
         cmocka_unit_test(lambs_step_is_in_proportion_to_the_weights),

@@ -11,7 +11,7 @@
 
 #include "vectors.h"
 
-enum { N = 301, STEPS = 9 };
+enum { N = 2501, STEPS = 9 };            /* more than lamb squares at a time */
 
 static double of(const pd_hypers *h, const char *name) { return vectors_value(h, name); }
 
