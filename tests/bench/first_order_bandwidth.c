@@ -1,6 +1,7 @@
 /* first_order_bandwidth: bytes that a step of each element-wise optimizer moves in a second, over what a triad, a[i] = b[i] + s c[i], moves with as many
  * threads in the same memory, the two in turn. Every stream counts once each way: gradient, weights before and after (two buffers, as the daemon has
- * them), each slot in and out; lamb, whose norms come first, reads weights and slots twice. Medians; the slowest row is the figure.
+ * them), each slot in and out; lamb, whose norms come first, reads weights and slots twice. Each step is measured by the triad after it; the median of these,
+ * and the slowest row is the figure.
  *
  *     figure_first_order_bandwidth [MEBI_ELEMENTS]          64 unless told */
 #include <stdlib.h>
@@ -45,6 +46,7 @@ static double triad_ms(const pd_step_io *io, int64_t n, int threads)
 {
     double begin = figure_ms();
 
+    (void)threads;                                      /* a build without OpenMP has one */
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t first = 0; first < n; first += PD_RANGE_ELEMENTS)
         triad_range(io->after + first, io->before + first, io->gradient + first, n - first < PD_RANGE_ELEMENTS ? n - first : PD_RANGE_ELEMENTS);
@@ -82,21 +84,21 @@ static int streams(const pd_optim *optim, int read_again)
     return n;
 }
 
-/* A step's share of the triad's bandwidth. */
-static double ratio(size_t k, const pd_step_io *io, int64_t n, int threads, double *triad_gb)
+/* A step's share of the bandwidth of the triad after it. */
+static double share_of(size_t k, const pd_step_io *io, int64_t n, int threads, double *triad_gb)
 {
     pd_optim *optim = optim_of(k, n);
-    double step[ROUNDS], triad[ROUNDS], share;
+    double share[ROUNDS], step[ROUNDS], triad[ROUNDS], streamed = streams(optim, cases[k].read_again);
 
     for (int i = -WARM; i < ROUNDS; i++) {
         double s = step_ms(optim, io, threads), t = triad_ms(io, n, threads);
-        if (i >= 0) step[i] = s, triad[i] = t;
+        if (i >= 0) step[i] = s, triad[i] = t, share[i] = streamed * t / (3 * s);
     }
-    *triad_gb = 3.0 * sizeof(float) * (double)n / figure_quantile(triad, ROUNDS, 0.5) / 1e6;
-    share = streams(optim, cases[k].read_again) / figure_quantile(step, ROUNDS, 0.5) / (3 / figure_quantile(triad, ROUNDS, 0.5));
-    fprintf(stderr, "%-9s %-9s %.3f of %.1f GB/s, %.1f ms\n", cases[k].row, cases[k].hyper != NULL ? cases[k].hyper : "", share, *triad_gb, figure_quantile(step, ROUNDS, 0.5));
     pd_optim_free(optim);
-    return share;
+    *triad_gb = 3.0 * sizeof(float) * (double)n / figure_quantile(triad, ROUNDS, 0.5) / 1e6;
+    fprintf(stderr, "%-9s %-9s %.3f (%.3f to %.3f), %.1f ms; triad %.1f GB/s\n", cases[k].row, cases[k].hyper != NULL ? cases[k].hyper : "",
+            figure_quantile(share, ROUNDS, 0.5), share[0], share[ROUNDS - 1], figure_quantile(step, ROUNDS, 0.5), *triad_gb);
+    return figure_quantile(share, ROUNDS, 0.5);
 }
 
 int main(int argc, char **argv)
@@ -111,7 +113,7 @@ int main(int argc, char **argv)
     if (n <= 0) figure_stop("usage: %s [MEBI_ELEMENTS]", argv[0]);
     io = (pd_step_io){ .gradient = random_floats(n, 1e-2f), .before = random_floats(n, 1), .after = random_floats(n, 1) };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        double share = ratio(k, &io, n, threads, &triad_gb);
+        double share = share_of(k, &io, n, threads, &triad_gb);
         size_t used = strlen(note);
         if (k == 0 || share < worst) worst = share;
         snprintf(note + used, sizeof note - used, ", %s%s%s %.2f", cases[k].row, cases[k].hyper != NULL ? " " : "", cases[k].hyper != NULL ? cases[k].hyper : "", share);
