@@ -112,7 +112,7 @@ static int make_lines(lines *l, const pd_forecast *f, bool verbose)
 
 /* ---- slots ---- */
 
-enum { NAMES = 128 };
+enum { NAMES = 192 };
 
 static int ascending(const void *left, const void *right)
 {

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "coupled_row.h"
+#include "wide_row.h"
 
 static int varied_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
 {
@@ -32,7 +33,7 @@ static bool varied_due(const pd_plan *plan, const double *hyper, int64_t count)
 
 static pd_row varied_row;                       /* made from coupled_row by make_forecast */
 extern const pd_row pd_sgd, pd_scalable_shampoo;
-const pd_row *const forecast_rows[] = { &pd_sgd, &coupled_row, &varied_row, &pd_scalable_shampoo, NULL };
+const pd_row *const forecast_rows[] = { &pd_sgd, &coupled_row, &varied_row, &wide_row, &pd_scalable_shampoo, NULL };
 
 void add_param(model *m, const char *name, int rank, int64_t a, int64_t b)
 {

@@ -205,6 +205,21 @@ static void json_has_every_slot_and_task(void **state)
     pd_forecast_free(&m.forecast);
 }
 
+static void json_names_the_block_of_a_slot(void **state)
+{
+    model m = small_model();
+    json_t *root = pd_forecast_json(forecast(&m, "* wide", NULL));
+    json_t *slots = json_object_get(json_array_get(json_object_get(root, "kinds"), 0), "slots"), *last = json_array_get(slots, 4 + 3 * 6 - 1);
+
+    (void)state;
+    assert_string_equal(json_string_value(json_object_get(last, "name")), "short");
+    assert_int_equal(json_integer_value(json_object_get(last, "block")), 5);
+    assert_null(json_object_get(last, "number"));
+    assert_null(json_object_get(json_array_get(slots, 1), "block"));
+    json_decref(root);
+    pd_forecast_free(&m.forecast);
+}
+
 static void json_params_say_which_kind_they_are(void **state)
 {
     model m = { 0 };
@@ -246,7 +261,7 @@ static void rules_and_parameters_are_refused_as_a_job_would(void **state)
     model m = small_model();
 
     (void)state;
-    assert_refused(&m, "* marvel", "there are: sgd, coupled, varied, scalable_shampoo");
+    assert_refused(&m, "* marvel", "there are: sgd, coupled, varied, wide, scalable_shampoo");
     assert_refused(&m, "* coupled block_size=0", "block_size");
     assert_refused(&m, "v* coupled", "parameter w: none of the 1 rules matches it");
 }
@@ -292,6 +307,7 @@ int main(void)
         cmocka_unit_test(due_in_every_step_is_said_so),
         cmocka_unit_test(tasks_that_are_due_late_or_never_are_not_looked_for_without_end),
         cmocka_unit_test(json_has_every_slot_and_task),
+        cmocka_unit_test(json_names_the_block_of_a_slot),
         cmocka_unit_test(json_params_say_which_kind_they_are),
         cmocka_unit_test(rules_and_parameters_are_refused_as_a_job_would),
         cmocka_unit_test(out_of_memory_leaves_nothing),

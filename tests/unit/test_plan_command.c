@@ -49,6 +49,23 @@ static void storage_and_its_bytes_are_told(void **state)
     pd_forecast_free(&m.forecast);
 }
 
+static void slots_of_blocks_are_told_by_block(void **state)
+{
+    model m = { 0 };
+
+    (void)state;
+    add_param(&m, "w", 2, 5, 10);                                   /* two blocks in three columns and a narrow one, of 3 and of 2 rows */
+    const pd_forecast *f = forecast(&m, "* wide storage=float16", NULL);
+    assert_tells(f, false, " momentum (5, 10) float16 100 B\n");
+    assert_tells(f, false, " average (5, 10) float64 400 B\n");
+    assert_tells(f, false, " direction (5, 10) temporary 400 B\n");
+    assert_tells(f, false, " block_0 … 3.statistics.0 (3, 3) float64 x4 288 B\n");
+    assert_tells(f, false, " block_4 … 7.short (2,) float32 x4 32 B\n");
+    assert_tells(f, false, "\n from block_0 … 3.statistics.0\n to block_0 … 3.root.0; block_0 … 3.short\n");
+    assert_tells(f, true, " block_7.root.0 (2, 2) float64 32 B\n");
+    pd_forecast_free(&m.forecast);
+}
+
 static void numbers_that_are_not_even_are_told_by_some(void **state)
 {
     model m = { 0 };
@@ -226,6 +243,7 @@ int main(void)
         cmocka_unit_test(tasks_that_differ_have_lines_of_their_own),
         cmocka_unit_test(a_task_with_many_slots_has_a_line_for_inputs_and_one_for_outputs),
         cmocka_unit_test(storage_and_its_bytes_are_told),
+        cmocka_unit_test(slots_of_blocks_are_told_by_block),
         cmocka_unit_test(numbers_that_are_not_even_are_told_by_some),
         cmocka_unit_test(every_item_is_in_one_group_with_its_like),
         cmocka_unit_test(layers_that_are_alike_are_told_once),
