@@ -86,7 +86,7 @@ static int refusal(const pd_task_view *task, pd_error *err)
 
     if (refuses != NOTHING && task->unfit != PD_FIT)
         return pd_fail(err, PD_FAILED_PRECONDITION, "%s in block %d", task->unfit == PD_UNFIT_NAN ? "NaN" : "infinity", task->spec->block);
-    return refuses == FAILURES ? pd_fail(err, PD_ABORTED, "failure in block %d", task->spec->block) : PD_OK;
+    return refuses == FAILURES ? pd_fail(err, task->status, "failure in block %d", task->spec->block) : PD_OK;
 }
 
 static void precondition(const pd_unit *unit)

@@ -172,7 +172,7 @@ static void ready_members_stand_together_for_what_is_back(void **state)
     stern_give_back(f, 0);
     stern_run_all(f, 1);
     assert_true(stern_all_done(f));
-    for (int p = 0; p < STERN_PARAMS; p++) stern_assert_refused(f, p, PD_ABORTED, "b: failure in block 1");
+    for (int p = 0; p < STERN_PARAMS; p++) stern_assert_refused(f, p, PD_OUT_OF_RANGE, "b: failure in block 1");
     assert_int_equal(pd_optim_root_stats(f->optim[0]).adopted, 0);
     stern_take_tasks(f);
     stern_give_back(f, -1);

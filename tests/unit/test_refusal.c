@@ -75,7 +75,7 @@ static void the_first_task_in_the_order_of_the_plan_tells_why(void **state)
     f->gradient[0][11] = NAN;
     f->gradient[0][6] = -100;
     step_alone(f);
-    stern_assert_refused(f, 0, PD_ABORTED, "a: failure in block 1");
+    stern_assert_refused(f, 0, PD_OUT_OF_RANGE, "a: failure in block 1");
     stern_finish(f);
 }
 
@@ -149,7 +149,7 @@ static void with_a_delay_the_step_that_adopts_is_refused(void **state)
         stern_give_back(f, -1);                                           /* those of this step, too: they are not due */
         assert_int_equal(pd_batch_run(f->optim, 1, 2), PD_OK);
         assert_true(pd_optim_done(f->optim[0]));
-        if (s == 4) stern_assert_refused(f, 0, PD_ABORTED, "a: failure in block 1");
+        if (s == 4) stern_assert_refused(f, 0, PD_OUT_OF_RANGE, "a: failure in block 1");
         else assert_null(pd_optim_refused(f->optim[0]));
         assert_true(stern_seen(f, 0) == (float)(s == 4 ? 3 : s));
     }
@@ -172,7 +172,7 @@ static void of_roots_of_several_steps_the_oldest_are_adopted(void **state)
     pd_optim_set_count(f->optim[0], 9);                             /* all of 1, 2 and 3 are due now */
     stern_fill(f, 10);
     step_alone(f);
-    stern_assert_refused(f, 0, PD_ABORTED, "a: failure in block 1");
+    stern_assert_refused(f, 0, PD_OUT_OF_RANGE, "a: failure in block 1");
     assert_int_equal(pd_optim_root(f->optim[0], 0).count, 2);       /* of step 2, before the refused one */
     assert_int_equal(pd_optim_root(f->optim[0], 2).count, 1);
     assert_int_equal(pd_optim_root_stats(f->optim[0]).dropped, 1 + 3);
@@ -195,9 +195,49 @@ static void ready_roots_are_refused_when_they_are_back(void **state)
     stern_begin(f, 0);
     assert_int_equal(pd_batch_run(f->optim, 1, 1), PD_OK);
     assert_true(pd_optim_done(f->optim[0]));
-    stern_assert_refused(f, 0, PD_ABORTED, "a: failure in block 1");
+    stern_assert_refused(f, 0, PD_OUT_OF_RANGE, "a: failure in block 1");
     assert_int_equal(pd_optim_root(f->optim[0], 0).count, 1);
     assert_int_equal(pd_optim_root(f->optim[0], 2).count, 0);
+    stern_finish(f);
+}
+
+/* Runs and delivers the oldest `n` tasks that are out. */
+static void give_back_first(stern_steps *f, int n)
+{
+    for (int i = 0; i < n; i++) {
+        pd_task_run(f->out[i]);
+        pd_optim_deliver(f->optim[0], f->out[i]);
+    }
+    f->n_out -= n;
+    memmove(f->out, f->out + n, (size_t)f->n_out * sizeof f->out[0]);
+}
+
+static void a_failure_older_than_the_root_in_use_is_no_reason(void **state)
+{
+    stern_steps *f = *state;
+
+    stern_make(f, STERN_OPTIONS("root_delay", "ready", "refuses", "failures"));
+    for (int s = 1; s <= 4; s++) {
+        stern_fill(f, s);
+        if (s == 1) f->gradient[0][4] = -100;
+        stern_begin(f, 0);
+        assert_int_equal(pd_batch_run(f->optim, 1, 1), PD_OK);
+        assert_true(pd_optim_done(f->optim[0]));
+        assert_null(pd_optim_refused(f->optim[0]));
+        if (s == 1) continue;                                       /* its tasks are still to be handed out, first */
+        stern_take_tasks(f);
+        if (s == 2) {                                               /* those of step 2 overtake those of step 1 */
+            for (int b = 0; b < STERN_BLOCKS; b++) {
+                pd_task *older = f->out[b];
+                f->out[b] = f->out[STERN_BLOCKS + b];
+                f->out[STERN_BLOCKS + b] = older;
+            }
+        }
+        give_back_first(f, STERN_BLOCKS);
+    }
+    assert_int_equal(pd_optim_root_stats(f->optim[0]).replaced, STERN_BLOCKS);
+    assert_int_equal(pd_optim_root(f->optim[0], 1).count, 2);
+    stern_give_back(f, -1);
     stern_finish(f);
 }
 
@@ -256,6 +296,7 @@ int main(void)
         TEST(with_a_delay_the_step_that_adopts_is_refused),
         TEST(of_roots_of_several_steps_the_oldest_are_adopted),
         TEST(ready_roots_are_refused_when_they_are_back),
+        TEST(a_failure_older_than_the_root_in_use_is_no_reason),
         TEST(a_task_without_memory_is_no_refusal),
     };
 
