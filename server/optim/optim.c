@@ -185,7 +185,7 @@ static void unbind(pd_optim *optim)
     optim->own.arrived = 0;
     optim->bond = &optim->own;
     optim->place = 0;
-    optim->settled = optim->dropping = optim->refused = false;
+    optim->settled = false;
     optim->last = NULL;
 }
 

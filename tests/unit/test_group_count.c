@@ -151,6 +151,7 @@ static void rows_that_count_alone_do_so(void **state)
     memset(f, 0, sizeof *f);
     declare(f, NULL, NULL);
     for (int p = 3; p < 5; p++) {
+        f->declaration[p].group = 0;
         pd_hypers_init(&f->declaration[p].hypers, pd_optim_find("sgd"));
         assert_int_equal(pd_hypers_set(&f->declaration[p].hypers, "lr", "linear_warmup(peak=8,warmup_steps=8)", NULL), PD_OK);
     }

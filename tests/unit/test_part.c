@@ -90,6 +90,22 @@ static void what_is_not_kept_is_not_found(void **state)
     pd_optim_free(optim);
 }
 
+/* A block as large as a statistic of it. */
+static void a_symmetric_slot_is_no_parameter_to_be_cut(void **state)
+{
+    pd_plan plan = { .shape = { 2, { 3, 3 } }, .elements = 9 };
+    pd_part part;
+
+    (void)state;
+    assert_int_equal(pd_plan_blocks(&plan, 3), PD_OK);
+    assert_int_equal(pd_plan_slot(&plan, &(pd_slot_spec){ .name = "statistics", .number = 0, .shape = plan.shape, .symmetric = true }), 0);
+    assert_int_equal(pd_plan_slot(&plan, &(pd_slot_spec){ .name = "momentum", .number = 0, .shape = plan.shape }), 1);
+    assert_false(pd_plan_part(&plan, "statistics", 0, 0, &part));
+    assert_true(pd_plan_part(&plan, "statistics", 0, -1, &part));
+    assert_true(pd_plan_part(&plan, "momentum", 0, 0, &part));
+    pd_plan_free(&plan);
+}
+
 static void names_in_files_tell_block_name_and_number(void **state)
 {
     char text[128];
@@ -100,7 +116,16 @@ static void names_in_files_tell_block_name_and_number(void **state)
     assert_string_equal(pd_slot_name(&(pd_slot_spec){ .name = "factor_matrices", .number = 1, .of_block = true, .block = 3 }, text, sizeof text),
                         "block_3.factor_matrices.1");
     assert_string_equal(pd_slot_name(&(pd_slot_spec){ .name = "filtered_grad", .number = -1, .of_block = true }, text, sizeof text), "block_0.filtered_grad");
+}
+
+static void a_name_too_long_is_cut(void **state)
+{
+    char *text = malloc(4);                                         /* no byte more */
+
+    (void)state;
     assert_string_equal(pd_slot_name(&(pd_slot_spec){ .name = "filtered_grad", .number = -1, .of_block = true }, text, 4), "blo");
+    assert_string_equal(pd_slot_name(&(pd_slot_spec){ .name = "momentum", .number = 7 }, text, 4), "mom");
+    free(text);
 }
 
 /* ---- values ---- */
@@ -220,6 +245,35 @@ static void of_a_symmetric_slot_the_lower_half_counts(void **state)
     pd_optim_free(optim);
 }
 
+static int plan_halves(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+{
+    pd_slot_spec half = { .name = "half", .number = -1, .shape = declaration->shape, .storage = PD_STORE_INT16, .symmetric = true };
+
+    (void)fact, (void)err;
+    return pd_plan_slot(plan, &half) < 0 ? PD_NO_MEMORY : PD_OK;
+}
+
+static void stay(const pd_unit *unit) { (void)unit; }
+
+static const pd_hyper no_hypers[] = { { .name = NULL } };
+static const pd_row half_row = { .name = "half", .hypers = no_hypers, .plan = plan_halves, .phases = { { "stay", PD_WHOLE, stay, { 0 }, NULL } } };
+
+/* The upper half counts for no bucket. */
+static void of_a_symmetric_slot_with_buckets_too(void **state)
+{
+    pd_declaration declaration = { .name = "w", .shape = { 2, { 3, 3 } } };
+    double in[9] = { 1, 7e30, 7e31, 2, 3, -7e32, 4, 5, 6 }, out[9], expected[9] = { 1, 2, 4, 2, 3, 5, 4, 5, 6 };
+    pd_optim *optim;
+
+    (void)state;
+    pd_hypers_init(&declaration.hypers, &half_row);
+    assert_int_equal(pd_optim_new(&optim, &declaration, no_fact, NULL), PD_OK);
+    write(optim, "half", -1, -1, in);
+    read(optim, "half", -1, -1, out);
+    assert_near(out, expected, 9, 6.0 / 32767);
+    pd_optim_free(optim);
+}
+
 static void a_part_of_a_slot_with_buckets_is_not_written_without_memory(void **state)
 {
     double in[N], before[N], after[N];
@@ -277,12 +331,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_slot_is_found_by_name_number_and_block),
         cmocka_unit_test(what_is_not_kept_is_not_found),
+        cmocka_unit_test(a_symmetric_slot_is_no_parameter_to_be_cut),
         cmocka_unit_test(names_in_files_tell_block_name_and_number),
+        cmocka_unit_test(a_name_too_long_is_cut),
         cmocka_unit_test(what_was_written_is_read_as_its_storage_rounds_it),
         cmocka_unit_test(a_slot_read_by_part_is_the_slot_read_whole),
         cmocka_unit_test(the_boxes_of_a_whole_slot_are_its_blocks),
         cmocka_unit_test(writing_a_box_leaves_what_lies_beside_it),
         cmocka_unit_test(of_a_symmetric_slot_the_lower_half_counts),
+        cmocka_unit_test(of_a_symmetric_slot_with_buckets_too),
         cmocka_unit_test(a_part_of_a_slot_with_buckets_is_not_written_without_memory),
         cmocka_unit_test(a_step_goes_on_from_what_was_written),
     };
