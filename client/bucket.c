@@ -154,16 +154,16 @@ static int put_chunk(pd_bucket *bucket, size_t index, int64_t first, int64_t cou
     const pd_known *known = &bucket->core->params[item->param];
     size_t in = pd_dtype_size(bucket->method == PD_INIT ? known->pull : known->push), out = pd_dtype_size(known->pull);
     pd_cut cut = {
-        .item = index, .handle = (uint32_t)item->param, .first = first, .count = count, .alone = count < known->elements,
+        .item = index, .handle = (uint32_t)item->param, .first = first, .count = count, .alone = count < known->end - known->start,
         .dtype = bucket->method == PD_INIT ? known->pull : known->push,
     };
 
     if (bucket->method != PD_PULL) {
-        cut.from = (const uint8_t *)item->gradient + (size_t)first * in;
+        cut.from = (const uint8_t *)item->gradient + (size_t)(first - known->start) * in;
         cut.bytes = (size_t)count * in;
     }
     if (bucket->method == PD_PULL || bucket->method == PD_PUSH_PULL) {
-        cut.land = (uint8_t *)item->weights + (size_t)first * out;
+        cut.land = (uint8_t *)item->weights + (size_t)(first - known->start) * out;
         cut.reply = (size_t)count * out;
     }
     return put(bucket, &cut);
@@ -172,14 +172,14 @@ static int put_chunk(pd_bucket *bucket, size_t index, int64_t first, int64_t cou
 static int put_chunks(pd_bucket *bucket, size_t index)
 {
     const pd_known *known = &bucket->core->params[bucket->op->items[index].param];
-    int64_t chunk = (int64_t)bucket->core->welcome.chunk_elements, first = 0;
+    int64_t first = known->start;
     int rc;
 
     do {
-        int64_t left = known->elements - first;
-        if ((rc = put_chunk(bucket, index, first, left < chunk ? left : chunk)) != PD_OK) return rc;
-        first += chunk;
-    } while (first < known->elements);
+        int64_t count = pd_range_piece(known->start, known->end, bucket->core->welcome.chunk_elements, (uint64_t)first);
+        if ((rc = put_chunk(bucket, index, first, count)) != PD_OK) return rc;
+        first += count;
+    } while (first < known->end);
     return PD_OK;
 }
 

@@ -56,14 +56,29 @@ void pd_core_forget_params(pd_core *core)
     core->n_params = 0;
 }
 
+static int know_range(pd_known *known, const pd_client_param *param, int64_t elements, pd_error *err)
+{
+    known->ranged = param->ranged;
+    known->start = param->ranged ? param->start : 0;
+    known->end = param->ranged ? param->end : elements;
+    if (!param->ranged && (param->start != 0 || param->end != 0))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: start and end count only with `ranged`", param->name);
+    if (known->start < 0 || known->start > known->end || known->end > elements)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: range of elements %lld to %lld: expected 0 <= start <= end <= %lld, the elements it has",
+                       param->name, (long long)known->start, (long long)known->end, (long long)elements);
+    return PD_OK;
+}
+
 static int know(pd_known *known, const pd_client_param *param, pd_error *err)
 {
     size_t length = param->name != NULL ? strlen(param->name) : 0;
+    int64_t elements;
 
     if (length == 0 || length > 256)
         return pd_fail(err, PD_INVALID_ARGUMENT, "a parameter's name has %zu bytes: expected 1 to 256", length);
-    if (pd_shape_elements(&param->shape, &known->elements) != PD_OK)
+    if (pd_shape_elements(&param->shape, &elements) != PD_OK)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: its shape is out of range (rank 0 to %d, dimensions from 0)", param->name, PD_MAX_RANK);
+    if (know_range(known, param, elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
     known->shape = param->shape;
     known->push = param->push_dtype != 0 ? param->push_dtype : PD_F32;
     known->pull = param->pull_dtype != 0 ? param->pull_dtype : PD_F32;
@@ -116,6 +131,9 @@ static size_t fill_page(const pd_core *core, size_t first, pd_page *page)
         param->n_shape = (size_t)known->shape.rank;
         for (int i = 0; i < known->shape.rank; i++) page->dims[n][i] = (uint64_t)known->shape.dim[i];
         param->pull_dtype = known->pull;
+        param->ranged = known->ranged;
+        param->range_start = known->ranged ? (uint64_t)known->start : 0;
+        param->range_end = known->ranged ? (uint64_t)known->end : 0;
         page->params[n] = param;
         bytes += protobuf_c_message_get_packed_size(&param->base) + 4;
         if (bytes > PD_MAX_HEADER_BYTES - FORM_BOUND) break;
@@ -156,6 +174,8 @@ int pd_core_send_declare(pd_core *core)
 
 /* ---- tensors ---- */
 
+static int64_t elements_of(const pd_known *known) { return known->end - known->start; }
+
 static int check_items(const pd_core *core, unsigned method, const pd_item *items, size_t n, pd_error *err)
 {
     if (!core->declared) return pd_fail(err, PD_FAILED_PRECONDITION, "no parameters are declared yet (pd_client_declare)");
@@ -163,7 +183,7 @@ static int check_items(const pd_core *core, unsigned method, const pd_item *item
     for (size_t i = 0; i < n; i++) {
         if (items[i].param >= core->n_params)
             return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu: parameter %zu of %zu that are declared", i, items[i].param, core->n_params);
-        if (method != PD_PUSH && items[i].weights == NULL && core->params[items[i].param].elements > 0)
+        if (method != PD_PUSH && items[i].weights == NULL && elements_of(&core->params[items[i].param]) > 0)
             return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu (%s): no place for its weights", i, core->params[items[i].param].name);
     }
     return PD_OK;
@@ -298,7 +318,7 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
     for (size_t i = 0; i < n; i++) {
         pd_known *known = &core->params[items[i].param];
         known->pushed = known->step + 1;
-        if (items[i].gradient != NULL) core->stats.payload_out += (uint64_t)known->elements * pd_dtype_size(known->push);
+        if (items[i].gradient != NULL) core->stats.payload_out += (uint64_t)elements_of(known) * pd_dtype_size(known->push);
     }
     *ticket = op->id;
     return PD_OK;
@@ -367,6 +387,12 @@ int pd_core_fetch(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_
     return PD_OK;
 }
 
+/* This rank sends initial weights of the parameter. */
+static bool is_asked(const pd_core *core, const pd_known *known)
+{
+    return !known->initialised && (known->ranged ? elements_of(known) > 0 : core->rank == 0);
+}
+
 int pd_core_init(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_error *err)
 {
     pd_bucket bucket;
@@ -376,7 +402,7 @@ int pd_core_init(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_e
     if (rc != PD_OK) return rc;
     pd_bucket_init(&bucket, core, op, PD_INIT);
     for (size_t i = 0; rc == PD_OK && i < op->n; i++)
-        if (!core->params[i].initialised) rc = pd_bucket_item(&bucket, i);
+        if (is_asked(core, &core->params[i])) rc = pd_bucket_item(&bucket, i);
     if (rc == PD_OK) rc = pd_bucket_post(&bucket);
     if (rc != PD_OK) return give_back(core, op, rc, err);
     op->done = op->waits == 0;

@@ -28,7 +28,8 @@ typedef struct pd_op {
 typedef struct pd_known {               /* a declared parameter; its index is its handle */
     char    *name;
     pd_shape shape;
-    int64_t  elements;
+    bool     ranged;
+    int64_t  start, end;                /* elements that this rank pushes and pulls: those of its buffers */
     pd_dtype push, pull;
     uint64_t step, pushed;              /* rounds closed, as last heard of; the step pushed last */
     bool     initialised, pushing;

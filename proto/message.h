@@ -53,13 +53,13 @@ int pd_message_error(pd_arena *arena, const uint8_t *at, size_t bytes, pd_error 
 
 /* ---- pieces: what a payload holds ---- */
 
-/* What a side knows of a handle. */
-typedef struct pd_handle_facts { int64_t elements; const char *name; } pd_handle_facts;
+/* What a side knows of a handle: its name, and which elements of the parameter travel on this connection: [start, end). */
+typedef struct pd_handle_facts { int64_t start, end; const char *name; } pd_handle_facts;
 
-/* Checks every piece against the handles, the chunk grid, its dtype and the payload: known handle, exactly one chunk, known dtype, its
- * data where the piece before it ends (pd_piece_end; the first at 0), the payload ending with the last one (its padding to 64 may be
- * there or not). Absent pieces hold nothing: first, count and offset are 0. No chunk twice, no chunk of a parameter that is also absent; the
- * pieces may stand in any order of handles. A parameter without elements has one chunk, of 0 elements.
+/* Checks every piece against the handles, the chunk grid, its dtype and the payload: known handle, exactly one piece of its range
+ * (pd_range_piece), known dtype, its data where the piece before it ends (pd_piece_end; the first at 0), the payload ending with the last one
+ * (its padding to 64 may be there or not). Absent pieces hold nothing: first, count and offset are 0. No piece twice, none of a parameter that is
+ * also absent; the pieces may stand in any order of handles.
  * PD_INVALID_ARGUMENT: the text names piece, parameter, what was expected and what came. PD_NO_MEMORY.
  * Costs O(n) for pieces that ascend by (handle, first), O(n log n) otherwise. chunk_elements >= 1. */
 int pd_pieces_check(Paramd__Piece *const *pieces, size_t n, const pd_handle_facts *handles, size_t n_handles,

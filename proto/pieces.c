@@ -30,19 +30,18 @@ static int refuse_absent(const check *c, size_t i, const Paramd__Piece *piece)
                    c->handles[piece->handle].name, piece->first, piece->count, piece->offset);
 }
 
-/* The piece is one chunk of its parameter: the grid says where chunks begin and how long each is. */
+/* The piece is one chunk of its parameter, or what the range has of it: the grid says where pieces begin and how long each is. */
 static int check_chunk(const check *c, size_t i, const Paramd__Piece *piece)
 {
     const pd_handle_facts *facts = &c->handles[piece->handle];
-    uint64_t elements = (uint64_t)facts->elements;
+    int64_t count = pd_range_piece(facts->start, facts->end, c->chunk_elements, piece->first);
 
-    if (piece->first % c->chunk_elements != 0 || (piece->first >= elements && piece->first != 0))
-        return pd_fail(c->err, PD_INVALID_ARGUMENT, "piece %zu (%s): first element %" PRIu64 ": expected a multiple of %" PRIu64 " below %" PRIu64, i,
-                       facts->name, piece->first, c->chunk_elements, elements);
-    uint64_t left = elements - piece->first, count = left < c->chunk_elements ? left : c->chunk_elements;
-    if (piece->count != count)
-        return pd_fail(c->err, PD_INVALID_ARGUMENT, "piece %zu (%s): %" PRIu64 " elements from %" PRIu64 ": expected the whole chunk, %" PRIu64, i,
-                       facts->name, piece->count, piece->first, count);
+    if (count < 0)
+        return pd_fail(c->err, PD_INVALID_ARGUMENT, "piece %zu (%s): first element %" PRIu64 ": expected %" PRId64 ", or a multiple of %" PRIu64
+                       " between that and %" PRId64, i, facts->name, piece->first, facts->start, c->chunk_elements, facts->end);
+    if (piece->count != (uint64_t)count)
+        return pd_fail(c->err, PD_INVALID_ARGUMENT, "piece %zu (%s): %" PRIu64 " elements from %" PRIu64 ": expected %" PRId64 ", to the end of the chunk or "
+                       "of elements %" PRId64 " to %" PRId64, i, facts->name, piece->count, piece->first, count, facts->start, facts->end);
     return PD_OK;
 }
 

@@ -4,7 +4,7 @@
  *     pd_client_open(&client, &(pd_client_options){ .urls = "tcp://127.0.0.1:7070", .job = "mnist", .rank = 0, .world_size = 4,
  *                    .rules = (const char *[]){ "* sgd lr=0.1 momentum=0.9", NULL } }, &err);
  *     pd_client_declare(client, params, n, &err);                  names, shapes
- *     pd_client_init(client, weights, &err);                       the lowest rank's values; every rank then holds them
+ *     pd_client_init(client, weights, &err);                       the lowest rank's values; every rank then holds them (or its range of them)
  *     for each step:
  *         pd_client_push_pull(client, items, n, NULL, &ticket, &err);  gradients out; new weights land in items[i].weights
  *         pd_client_wait(client, ticket, 0, &err);
@@ -78,11 +78,19 @@ typedef struct pd_client_param {
     pd_shape    shape;
     pd_dtype    push_dtype;         /* element type of the gradients handed in; 0: PD_F32 */
     pd_dtype    pull_dtype;         /* element type of the weights handed out; 0: PD_F32 */
+    bool        ranged;             /* this rank has elements [start, end) of the flattened tensor alone, as FSDP shards have; false: all of it */
+    int64_t     start, end;         /* with `ranged`; start == end: nothing, and nobody waits for this rank's part of it */
 } pd_client_param;
 
-/* Declares all parameters of the model, once. Every rank declares the same, in any order. Parameter i of later calls is params[i]. After an
- * error it may be called again with what was mended.
- * PD_INVALID_ARGUMENT: a name, shape or hyperparameter (names it). PD_FAILED_PRECONDITION: differs from what other ranks declared.
+/* Declares all parameters of the model, once. Every rank declares the same names and shapes, in any order. Parameter i of later calls is
+ * params[i]. After an error it may be called again with what was mended.
+ *
+ * A parameter is `ranged` on every rank or on none. The gradients and weights of a ranged one are then its end - start elements, in every call: a rank
+ * pushes, initialises and pulls these. The shape stays that of the whole tensor, which the optimizer works on. Ranges of several ranks may be
+ * the same, as HSDP's replicas have them, or overlap: an element's gradient is the mean of those that have it, and of what one rank alone has, that rank's,
+ * bit for bit. Together they leave nothing out. The step is taken when all ranges have come.
+ * PD_INVALID_ARGUMENT: a name, shape, range or hyperparameter (names it). PD_FAILED_PRECONDITION: differs from what other ranks declared, or this rank before; or
+ * elements that no rank has.
  * PD_RESOURCE_EXHAUSTED: over a limit of the server (says which, in bytes). */
 PD_API int pd_client_declare(pd_client *client, const pd_client_param *params, size_t n, pd_error *err);
 /* Rounds closed so far of a parameter, as last heard of: where a process that comes back goes on. */
@@ -90,15 +98,16 @@ PD_API uint64_t pd_client_step(const pd_client *client, size_t param);
 /* The server has no weights yet and asks this rank for them. */
 PD_API bool pd_client_must_init(const pd_client *client);
 
-/* weights[i]: whole tensor of parameter i, in float32 (init) resp. pull_dtype (filled). The rank that must sends them; then every
+/* weights[i]: whole tensor of parameter i, in float32 (init) resp. pull_dtype (filled); of a ranged one, its range. The ranks that must send them:
+ * rank 0, and of a ranged parameter all that have elements of it, where the lowest rank's values stand. Then every
  * rank receives the server's present weights into the same buffers. Waits. With pull_dtype other than float32 the
  * initial values are read as that type too. */
 PD_API int pd_client_init(pd_client *client, void *const *weights, pd_error *err);
 
 typedef struct pd_item {
     size_t      param;
-    const void *gradient;           /* push: whole tensor in push_dtype; NULL: no gradient of this parameter in this step */
-    void       *weights;            /* pull: whole tensor in pull_dtype */
+    const void *gradient;           /* push: whole tensor (or range) in push_dtype; NULL: no gradient of this parameter in this step */
+    void       *weights;            /* pull: whole tensor (or range) in pull_dtype; NULL only where the range is empty */
     int         outcome;            /* out, when done: 0 pulled only, 1 stepped, 2 skipped because not finite, 3 no rank had a gradient;
                                      * negative: this item was refused, an enum pd_code */
     uint64_t    step, version;      /* out: rounds closed; the step that produced the weights */

@@ -43,6 +43,10 @@ PD_API bool pd_shape_equal(const pd_shape *a, const pd_shape *b);
 /* "(128, 784)" into `text` (at least 192 bytes are enough for any shape); returns `text`. */
 PD_API char *pd_shape_text(const pd_shape *shape, char *text, size_t size);
 
+/* Where elements [start, end) of a tensor are cut to travel in pieces: at the multiples of `chunk` (>= 1) between them. Elements of the piece that
+ * begins at `first`; -1: none does. An empty range has one piece, of 0 elements, at its start. */
+PD_API int64_t pd_range_piece(int64_t start, int64_t end, uint64_t chunk, uint64_t first);
+
 /* A borrowed view: whoever made it owns the memory. */
 typedef struct pd_tensor {
     float   *at;

@@ -25,7 +25,7 @@ PD_INLINE void sum_group(float *acc, const pd_addend *x, int64_t offset, int64_t
     if (k > 1) b = (const float *)x[1].at + offset, wb = x[1].weight;
     if (k > 2) c = (const float *)x[2].at + offset, wc = x[2].weight;
     if (k > 3) d = (const float *)x[3].at + offset, wd = x[3].weight;
-#pragma GCC ivdep                                       /* addends do not overlap acc */
+#pragma GCC ivdep                                       /* addends do not overlap acc, or are acc */
     for (int64_t i = 0; i < n; i++) {
         float sum = first ? wa * a[i] : acc[i] + wa * a[i];
         if (k > 1) sum += wb * b[i];

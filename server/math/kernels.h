@@ -14,7 +14,8 @@ typedef struct pd_addend {
 
 /* acc[i] = ((resume ? acc[i] : nothing) + w0 x0[i]) + w1 x1[i] ... strictly in that order, each product and each sum rounded to
  * float32; without `resume` the first product starts the sum. Then divided by `divisor` unless that is 1. With k = 0 it only divides
- * (without `resume`: zeros). Addends must not overlap acc. True: every result is finite.
+ * (without `resume`: zeros). Addends must not overlap acc, but for
+ * the first, which may be acc itself where `resume` is not. True: every result is finite.
  * One pass over memory: each addend is read once, acc written once. Bits do not depend on how elements or addends are cut into calls. */
 bool pd_accumulate(float *acc, int64_t n, bool resume, const pd_addend *x, int k, float divisor);
 

@@ -68,3 +68,11 @@ char *pd_shape_text(const pd_shape *shape, char *text, size_t size)
     if (used > 0 && (size_t)used < size) snprintf(text + used, size - (size_t)used, shape->rank == 1 ? ",)" : ")");
     return text;
 }
+
+int64_t pd_range_piece(int64_t start, int64_t end, uint64_t chunk, uint64_t first)
+{
+    uint64_t left = (uint64_t)end - first, to_grid = chunk - first % chunk;
+
+    if (first != (uint64_t)start && (first < (uint64_t)start || first >= (uint64_t)end || to_grid != chunk)) return -1;
+    return (int64_t)(left < to_grid ? left : to_grid);
+}

@@ -20,6 +20,7 @@ typedef enum pd_conn_state { PD_GREETING, PD_WELCOMING, PD_OPEN, PD_ENDING, PD_C
 typedef struct pd_handles {
     size_t           n, capacity;
     pd_handle_facts *facts;             /* names are owned */
+    bool            *ranged;            /* declared with a range, which the facts have; else they have all elements */
     pd_shape        *shapes;
     pd_dtype        *pulls;             /* element type in which weights go out */
     uint32_t        *params;            /* index in the job; known once declared */
@@ -91,7 +92,7 @@ void     pd_conn_tick(pd_conn *conn, uint64_t now_ms);
 /* ---- handles (handles.c) ---- */
 
 /* PD_NO_MEMORY: nothing has changed. Copies the name. */
-int      pd_handles_add(pd_handles *handles, const char *name, const pd_shape *shape, int64_t elements, pd_dtype pulls);
+int      pd_handles_add(pd_handles *handles, const pd_handle_facts *facts, bool ranged, const pd_shape *shape, pd_dtype pulls);
 void     pd_handles_cut(pd_handles *handles, size_t n);     /* forgets all but the first n */
 void     pd_handles_free(pd_handles *handles);
 

@@ -18,6 +18,7 @@ static int make_room(pd_handles *handles)
 
     if (handles->n < handles->capacity) return PD_OK;
     if (grow((void **)&handles->facts, capacity, sizeof *handles->facts) != PD_OK
+        || grow((void **)&handles->ranged, capacity, sizeof *handles->ranged) != PD_OK
         || grow((void **)&handles->shapes, capacity, sizeof *handles->shapes) != PD_OK
         || grow((void **)&handles->pulls, capacity, sizeof *handles->pulls) != PD_OK
         || grow((void **)&handles->params, capacity, sizeof *handles->params) != PD_OK) return PD_NO_MEMORY;
@@ -25,14 +26,15 @@ static int make_room(pd_handles *handles)
     return PD_OK;
 }
 
-int pd_handles_add(pd_handles *handles, const char *name, const pd_shape *shape, int64_t elements, pd_dtype pulls)
+int pd_handles_add(pd_handles *handles, const pd_handle_facts *facts, bool ranged, const pd_shape *shape, pd_dtype pulls)
 {
     char *copy;
     int rc = make_room(handles);
 
     if (rc != PD_OK) return rc;
-    if ((copy = strdup(name)) == NULL) return PD_NO_MEMORY;
-    handles->facts[handles->n] = (pd_handle_facts){ .elements = elements, .name = copy };
+    if ((copy = strdup(facts->name)) == NULL) return PD_NO_MEMORY;
+    handles->facts[handles->n] = (pd_handle_facts){ facts->start, facts->end, copy };
+    handles->ranged[handles->n] = ranged;
     handles->shapes[handles->n] = *shape;
     handles->pulls[handles->n] = pulls;
     handles->params[handles->n] = UINT32_MAX;
@@ -49,6 +51,7 @@ void pd_handles_free(pd_handles *handles)
 {
     pd_handles_cut(handles, 0);
     free(handles->facts);
+    free(handles->ranged);
     free(handles->shapes);
     free(handles->pulls);
     free(handles->params);

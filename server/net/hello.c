@@ -142,9 +142,26 @@ void pd_hello_reply(pd_conn *conn, pd_pending *pending, const pd_effect *effect)
 
 /* ---- Declare ---- */
 
+/* The elements of a parameter that travel here. */
+static int range_of(const Paramd__Parameter *parameter, int64_t elements, pd_handle_facts *facts, pd_error *err)
+{
+    *facts = (pd_handle_facts){ 0, elements, parameter->name };
+    if (!parameter->ranged && (parameter->range_start | parameter->range_end) != 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: range_start %llu and range_end %llu count only with `ranged`", parameter->name,
+                       (unsigned long long)parameter->range_start, (unsigned long long)parameter->range_end);
+    if (!parameter->ranged) return PD_OK;
+    if (parameter->range_start > parameter->range_end || parameter->range_end > (uint64_t)elements)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: range of elements %llu to %llu: expected start <= end <= %lld, the elements it has",
+                       parameter->name, (unsigned long long)parameter->range_start, (unsigned long long)parameter->range_end, (long long)elements);
+    facts->start = (int64_t)parameter->range_start;
+    facts->end = (int64_t)parameter->range_end;
+    return PD_OK;
+}
+
 static int declare_one(pd_conn *conn, const Paramd__Parameter *parameter, pd_error *err)
 {
     pd_shape shape = { .rank = (int)parameter->n_shape };
+    pd_handle_facts facts;
     int64_t elements;
     pd_dtype pulls = parameter->pull_dtype == 0 ? PD_F32 : (pd_dtype)parameter->pull_dtype;
     int rc = check_name("parameter", parameter->name, err);
@@ -161,7 +178,8 @@ static int declare_one(pd_conn *conn, const Paramd__Parameter *parameter, pd_err
     for (int i = 0; i < shape.rank; i++) shape.dim[i] = parameter->shape[i] <= INT64_MAX ? (int64_t)parameter->shape[i] : -1;
     if (pd_shape_elements(&shape, &elements) != PD_OK)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: its shape's elements cannot be counted in 63 bits", parameter->name);
-    if (pd_handles_add(&conn->handles, parameter->name, &shape, elements, pulls) != PD_OK)
+    if ((rc = range_of(parameter, elements, &facts, err)) != PD_OK) return rc;
+    if (pd_handles_add(&conn->handles, &facts, parameter->ranged, &shape, pulls) != PD_OK)
         return pd_fail(err, PD_NO_MEMORY, "parameter %s: out of memory, try again later", parameter->name);
     return PD_OK;
 }
@@ -179,7 +197,8 @@ static pd_request *declare_request(const pd_conn *conn, uint64_t id)
     request->u.declare.n = handles->n;
     for (size_t i = 0; i < handles->n; i++) {
         pd_param_decl *to = &request->u.declare.params[i];
-        *to = (pd_param_decl){ .name = strdup(handles->facts[i].name), .shape = handles->shapes[i], .pull_dtype = handles->pulls[i] };
+        *to = (pd_param_decl){ .name = strdup(handles->facts[i].name), .shape = handles->shapes[i], .pull_dtype = handles->pulls[i],
+                               .ranged = handles->ranged[i], .start = handles->facts[i].start, .end = handles->facts[i].end };
         if (to->name == NULL) goto fail;
     }
     return request;

@@ -194,20 +194,20 @@ void pd_finish_push(pd_conn *conn)
 
 static int check_want(const pd_conn *conn, const Paramd__Want *want, size_t i, pd_error *err)
 {
-    uint64_t chunk = conn->daemon->config.chunk_elements, elements, count;
+    uint64_t chunk = conn->daemon->config.chunk_elements;
     const pd_handle_facts *facts;
+    int64_t count;
 
     if (want->handle >= conn->handles.n)
         return pd_fail(err, PD_INVALID_ARGUMENT, "want %zu: handle %u, but this connection has declared %zu parameters", i, want->handle, conn->handles.n);
     facts = &conn->handles.facts[want->handle];
-    elements = (uint64_t)facts->elements;
-    if (want->first % chunk != 0 || (want->first > 0 && want->first >= elements))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "want %zu (%s): first element %llu, expected a multiple of %llu below %llu", i, facts->name,
-                       (unsigned long long)want->first, (unsigned long long)chunk, (unsigned long long)elements);
-    count = elements - want->first < chunk ? elements - want->first : chunk;
-    if (want->count != count)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "want %zu (%s): %llu elements from %llu on, expected the whole chunk, %llu", i, facts->name,
-                       (unsigned long long)want->count, (unsigned long long)want->first, (unsigned long long)count);
+    count = pd_range_piece(facts->start, facts->end, chunk, want->first);
+    if (count < 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "want %zu (%s): first element %llu, expected %lld, or a multiple of %llu between that and %lld", i,
+                       facts->name, (unsigned long long)want->first, (long long)facts->start, (unsigned long long)chunk, (long long)facts->end);
+    if (want->count != (uint64_t)count)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "want %zu (%s): %llu elements from %llu on, expected the whole chunk or what the range has of it, %lld", i,
+                       facts->name, (unsigned long long)want->count, (unsigned long long)want->first, (long long)count);
     return PD_OK;
 }
 

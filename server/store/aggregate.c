@@ -36,73 +36,162 @@ bool pd_slot_counts(const pd_slot *slot, pd_aggregation how)
     return slot->state == PD_SLOT_HELD && (how != PD_WEIGHTED_MEAN || slot->frame->u.data.weight > 0);
 }
 
-/* What a gradient is multiplied by: a mean over examples becomes their sum. */
-static float factor(const pd_slot *slot, pd_aggregation how)
+/* ---- who has part in the sum of some elements ---- */
+
+/* Neighbouring elements of a chunk that the same ranks contribute. */
+typedef struct stretch { int64_t first, end; } stretch;
+
+static bool covers(const pd_round *round, const pd_chunk *chunk, uint32_t rank, stretch s)
 {
-    return how == PD_WEIGHTED_MEAN && !slot->frame->u.data.presummed ? (float)slot->frame->u.data.weight : 1.0f;
+    pd_run run;
+
+    if (round->ranges == NULL) return true;
+    run = pd_round_run(round, chunk, rank);
+    return run.first <= s.first && run.first + run.n >= s.end;
 }
 
-typedef struct pd_count { uint32_t given; double weight; } pd_count;
+/* The contributions to a stretch that count, of ranks before a certain one. */
+typedef struct tally {
+    uint32_t given;
+    double   weight;                    /* sum of their weights */
+    float    scale;                     /* of the last: what its gradient is to be multiplied by */
+    bool     presummed;                 /* the last was a sum over examples */
+} tally;
 
-/* Gradients, and their weights, in the sum once ranks up to `upto` are in it. */
-static pd_count count_upto(const pd_chunk *chunk, uint32_t upto, pd_aggregation how)
+static void count_slot(tally *t, const pd_slot *slot, pd_aggregation how)
 {
-    pd_count count = { chunk->given, chunk->weight };
+    bool held = slot->state == PD_SLOT_HELD;
+    double weight = held ? slot->frame->u.data.weight : slot->u.weight;
 
-    for (uint32_t rank = chunk->summed; rank < upto; rank++) {
-        if (!pd_slot_counts(&chunk->slots[rank], how)) continue;
-        count.given++;
-        count.weight += chunk->slots[rank].frame->u.data.weight;
-    }
-    return count;
+    t->given++;
+    t->weight += weight;
+    t->presummed = held ? slot->frame->u.data.presummed : slot->presummed;
+    t->scale = how == PD_WEIGHTED_MEAN && !t->presummed ? (float)weight : 1.0f;        /* a mean over examples becomes their sum */
 }
 
-static float divisor_of(pd_count count, pd_aggregation how)
+static bool has_part(const pd_slot *slot, pd_aggregation how)
 {
-    return how == PD_MEAN ? (float)count.given : how == PD_WEIGHTED_MEAN ? (float)count.weight : 1.0f;
+    return pd_slot_counts(slot, how) || (slot->state == PD_SLOT_SUMMED && slot->counted);
 }
 
-/* Elements [first, first + n) of the chunk. Room is there. */
-static void plan_range(pd_sums *sums, const pd_chunk *chunk, uint32_t upto, pd_aggregation how, pd_sum *sum, int64_t first)
+static tally count_upto(const pd_round *round, const pd_chunk *chunk, stretch s, uint32_t upto, pd_aggregation how)
 {
-    sum->first_addend = sums->n_addends;
-    for (uint32_t rank = chunk->summed; rank < upto; rank++) {
-        const pd_slot *slot = &chunk->slots[rank];
-        if (!pd_slot_counts(slot, how)) continue;
-        sums->addends[sums->n_addends++] = (pd_addend){
-            (const char *)slot->at + (size_t)first * pd_dtype_size((pd_dtype)slot->dtype), (pd_dtype)slot->dtype, factor(slot, how) };
-    }
-    sum->n_addends = (int)(sums->n_addends - sum->first_addend);
+    tally t = { .scale = 1.0f };
+
+    for (uint32_t rank = 0; rank < upto; rank++)
+        if (has_part(&chunk->slots[rank], how) && covers(round, chunk, rank, s)) count_slot(&t, &chunk->slots[rank], how);
+    return t;
 }
+
+/* The mean of one is what was given, not its product with the weight over the weight. */
+static float divisor_of(const tally *all, pd_aggregation how)
+{
+    if (how == PD_MEAN) return (float)all->given;
+    return how == PD_WEIGHTED_MEAN && (all->given > 1 || all->presummed) ? (float)all->weight : 1.0f;
+}
+
+/* ---- planning ---- */
 
 static int make_room(pd_sums *sums, size_t ranges, size_t k)
 {
-    if (grow((void **)&sums->passes, &sums->passes_room, sums->n_passes + 1, sizeof *sums->passes) != PD_OK ||
-        grow((void **)&sums->sums, &sums->sums_room, sums->n_sums + ranges, sizeof *sums->sums) != PD_OK ||
+    if (grow((void **)&sums->sums, &sums->sums_room, sums->n_sums + ranges, sizeof *sums->sums) != PD_OK ||
         grow((void **)&sums->addends, &sums->addends_room, sums->n_addends + ranges * k, sizeof *sums->addends) != PD_OK)
         return PD_NO_MEMORY;
     return PD_OK;
 }
 
-int pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto, pd_aggregation how, float **accumulator, pd_shelf *shelf)
-{
-    pd_count count = count_upto(chunk, upto, how);
-    size_t k = count.given - chunk->given, ranges = (size_t)((chunk->n + RANGE - 1) / RANGE);
-    float divisor = upto == round->world && count.given > 0 ? divisor_of(count, how) : 1.0f;
+/* One pass over one chunk, as it is being planned. */
+typedef struct planning {
+    pd_sums       *sums;
+    pd_round      *round;
+    pd_chunk      *chunk;
+    uint32_t       upto;
+    pd_aggregation how;
+    float        **accumulator;
+    pd_shelf      *shelf;
+} planning;
 
-    if (k == 0 && divisor == 1.0f) ranges = 0;              /* nothing to add, nothing to divide */
-    if (make_room(sums, ranges, k) != PD_OK) return PD_NO_MEMORY;
-    if (ranges > 0 && *accumulator == NULL && (*accumulator = pd_shelf_take(shelf)) == NULL) return PD_NO_MEMORY;
-    sums->passes[sums->n_passes++] = (pd_pass){ round, chunk, upto, sums->n_sums, ranges };
-    for (size_t r = 0; r < ranges; r++) {
-        int64_t first = (int64_t)r * RANGE, n = chunk->n - first < RANGE ? chunk->n - first : RANGE;
-        pd_sum *sum = &sums->sums[sums->n_sums++];
-        *sum = (pd_sum){ .to = *accumulator + chunk->first + first, .n = n, .resume = chunk->given > 0, .divisor = divisor };
-        plan_range(sums, chunk, upto, how, sum, first);
+/* What the slots from `summed` on give to elements from `first` on. */
+static void add_slots(const planning *p, stretch s, int64_t first, bool scaled)
+{
+    for (uint32_t rank = p->chunk->summed; rank < p->upto; rank++) {
+        const pd_slot *slot = &p->chunk->slots[rank];
+        tally own = { 0 };
+        int64_t skip;
+        if (!pd_slot_counts(slot, p->how) || !covers(p->round, p->chunk, rank, s)) continue;
+        count_slot(&own, slot, p->how);
+        skip = first - pd_round_run(p->round, p->chunk, rank).first;
+        p->sums->addends[p->sums->n_addends++] = (pd_addend){
+            (const char *)slot->u.at + (size_t)skip * pd_dtype_size((pd_dtype)slot->dtype), (pd_dtype)slot->dtype, scaled ? own.scale : 1.0f };
     }
-    sums->cost_ns += NS_PER_ELEMENT * (double)chunk->n * (double)(k + 1);
+}
+
+/* Elements [first, first + n) of a stretch. A first contribution stays as it was given until a second one comes: then it is scaled, as the
+ * first addend. Room is there. */
+static void plan_range(const planning *p, stretch s, const tally *before, const tally *after, int64_t first, int64_t n)
+{
+    pd_sums *sums = p->sums;
+    pd_sum *sum = &sums->sums[sums->n_sums++];
+    bool again = before->given == 1 && after->given > 1 && before->scale != 1.0f;
+
+    *sum = (pd_sum){ .to = *p->accumulator + first, .n = n, .first_addend = sums->n_addends, .resume = before->given > 0 && !again, .divisor = 1.0f };
+    if (again) sums->addends[sums->n_addends++] = (pd_addend){ sum->to, PD_F32, before->scale };
+    add_slots(p, s, first, after->given > 1);
+    sum->n_addends = (int)(sums->n_addends - sum->first_addend);
+    if (p->upto == p->round->world && after->given > 0) sum->divisor = divisor_of(after, p->how);
+}
+
+static int plan_stretch(const planning *p, stretch s)
+{
+    tally before = count_upto(p->round, p->chunk, s, p->chunk->summed, p->how), after = count_upto(p->round, p->chunk, s, p->upto, p->how);
+    size_t k = after.given - before.given;
+    bool divides = p->upto == p->round->world && after.given > 0 && divisor_of(&after, p->how) != 1.0f;
+
+    if (k == 0 && !divides) return PD_OK;
+    if (make_room(p->sums, (size_t)((s.end - s.first + RANGE - 1) / RANGE), k + 1) != PD_OK) return PD_NO_MEMORY;
+    if (*p->accumulator == NULL && (*p->accumulator = pd_shelf_take(p->shelf)) == NULL) return PD_NO_MEMORY;
+    for (int64_t first = s.first; first < s.end; first += RANGE)
+        plan_range(p, s, &before, &after, first, s.end - first < RANGE ? s.end - first : RANGE);
+    p->sums->cost_ns += NS_PER_ELEMENT * (double)(s.end - s.first) * (double)(k + 1);
     return PD_OK;
 }
+
+/* Elements from `first` on, up to where the next range begins or ends. */
+static stretch next_stretch(const pd_round *round, const pd_chunk *chunk, int64_t first)
+{
+    stretch s = { first, chunk->first + chunk->n };
+
+    for (uint32_t rank = 0; round->ranges != NULL && rank < round->world; rank++) {
+        pd_run run = pd_round_run(round, chunk, rank);
+        if (run.first > first && run.first < s.end) s.end = run.first;
+        if (run.first + run.n > first && run.first + run.n < s.end) s.end = run.first + run.n;
+    }
+    return s;
+}
+
+int pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto, pd_aggregation how, float **accumulator, pd_shelf *shelf)
+{
+    planning p = { sums, round, chunk, upto, how, accumulator, shelf };
+    size_t first_sum = sums->n_sums, first_addend = sums->n_addends;
+    double cost_ns = sums->cost_ns;
+    int64_t end = chunk->first + chunk->n;
+    int rc = grow((void **)&sums->passes, &sums->passes_room, sums->n_passes + 1, sizeof *sums->passes);
+
+    for (stretch s = { chunk->first, chunk->first }; rc == PD_OK && s.end < end;) {
+        s = next_stretch(round, chunk, s.end);
+        rc = plan_stretch(&p, s);
+    }
+    if (rc != PD_OK) {
+        sums->n_sums = first_sum;
+        sums->n_addends = first_addend;
+        sums->cost_ns = cost_ns;
+        return rc;
+    }
+    sums->passes[sums->n_passes++] = (pd_pass){ round, chunk, upto, first_sum, sums->n_sums - first_sum };
+    return PD_OK;
+}
+
+/* ---- running ---- */
 
 void pd_sums_run(pd_sums *sums, int threads)
 {
@@ -122,19 +211,37 @@ static bool all_finite(const pd_sums *sums, const pd_pass *pass)
     return true;
 }
 
+/* Some element has no contribution that counts. */
+static bool lacks_weight(const pd_round *round, const pd_chunk *chunk, pd_aggregation how)
+{
+    for (stretch s = { chunk->first, chunk->first }; s.end < chunk->first + chunk->n;) {
+        s = next_stretch(round, chunk, s.end);
+        if (count_upto(round, chunk, s, round->world, how).given == 0) return true;
+    }
+    return false;
+}
+
+static void note_slot(pd_slot *slot, pd_aggregation how)
+{
+    double weight;
+
+    if (slot->state != PD_SLOT_HELD) return;
+    weight = slot->frame->u.data.weight;
+    slot->counted = pd_slot_counts(slot, how);
+    slot->presummed = slot->frame->u.data.presummed;
+    slot->u.weight = weight;
+    slot->state = PD_SLOT_SUMMED;
+}
+
 void pd_sums_note(const pd_sums *sums, const pd_pass *pass, pd_aggregation how)
 {
     pd_round *round = pass->round;
     pd_chunk *chunk = pass->chunk;
-    pd_count count = count_upto(chunk, pass->upto, how);
 
-    for (uint32_t rank = chunk->summed; rank < pass->upto; rank++)
-        if (chunk->slots[rank].state == PD_SLOT_HELD) chunk->slots[rank].state = PD_SLOT_SUMMED;
-    chunk->given = count.given;
-    chunk->weight = count.weight;
+    for (uint32_t rank = chunk->summed; rank < pass->upto; rank++) note_slot(&chunk->slots[rank], how);
     chunk->summed = pass->upto;
     if (!all_finite(sums, pass)) round->finite = false;
     if (pass->upto < round->world) return;
     round->unsummed--;
-    if (count.given == 0) round->weightless = true;
+    if (lacks_weight(round, chunk, how)) round->weightless = true;
 }

@@ -1,7 +1,8 @@
 /* aggregate.h - what do the contributions to a chunk become? Plans the sums of many chunks, runs them under one parallel region.
  *
  * Step thread. Contributions are added strictly in rank order, in one pass where all are there and in several where a rank's
- * memory was wanted earlier; the bits are the same, and do not depend on the number of threads. */
+ * memory was wanted earlier; the bits are the same, and do not depend on the number of threads. Each element is divided by the number, or the
+ * weights, of the contributions that have it; what one rank alone contributes comes out as it went in. */
 #ifndef PD_AGGREGATE_H
 #define PD_AGGREGATE_H
 
@@ -46,7 +47,7 @@ int  pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto
                   pd_shelf *shelf);
 /* Runs what is planned. */
 void pd_sums_run(pd_sums *sums, int threads);
-/* After the run, once a pass: the slots become SUMMED, and counts and the round's findings move on. The caller lets go of the frames. */
+/* After the run, once a pass: the slots become SUMMED, and the round's findings move on. The caller lets go of the frames. */
 void pd_sums_note(const pd_sums *sums, const pd_pass *pass, pd_aggregation how);
 
 /* The contribution takes part in the sum: under weighted_mean one of weight 0 does not (its mean over no examples may be NaN). */

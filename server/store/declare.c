@@ -9,11 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FRAME_ALIGN = 64, RESERVE_ALIGN = 4096 };
-
 /* ---- names ---- */
 
-static pd_param *find(const pd_job *job, const char *name)
+pd_param *pd_job_param(const pd_job *job, const char *name)
 {
     pd_param *param = NULL;
     size_t n = strlen(name);
@@ -47,6 +45,7 @@ static int check_decl(const pd_job *job, const pd_param_decl *decl, size_t i, in
     if (*elements == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: shape %s has no elements; leave it out", decl->name,
                        pd_shape_text(&decl->shape, shape, sizeof shape));
+    if (pd_range_check(decl, *elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if (pd_dtype_size(decl->pull_dtype) == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is no element type to pull", decl->name, (int)decl->pull_dtype);
     if (pd_rules_match(job->rules, job->n_rules, decl->name) == NULL)
@@ -80,27 +79,43 @@ static int check_set(const pd_job *job, const pd_request *request, pd_error *err
 
 /* ---- what the whole set needs ---- */
 
-/* A rank's largest frame: as much as one may hold, or everything it has, each chunk beginning at a multiple of 64. */
-static uint64_t reserve_of(const pd_job *job)
-{
-    const pd_store_config *config = &job->store->config;
-    uint64_t chunk = config->chunk_elements * sizeof(float), most = config->frame_bytes > chunk ? config->frame_bytes : chunk, all = 0;
+/* What the job has to keep of the ingest budget once `rank` has its ranges. Of the others that have not declared no more is known than of any such. */
+typedef struct pd_reserves { uint64_t own, other, all; } pd_reserves;
 
-    for (uint32_t i = 0; i < job->n_params && all < most; i++)
-        all += ((uint64_t)job->params[i].elements * sizeof(float) + FRAME_ALIGN - 1) / FRAME_ALIGN * FRAME_ALIGN;
-    if (all > most) all = most;
-    return (all + RESERVE_ALIGN - 1) / RESERVE_ALIGN * RESERVE_ALIGN;
+static pd_reserves reserves_with(const pd_job *job, uint32_t rank)
+{
+    pd_reserves r = { .own = pd_ranges_reserve(job, rank), .all = job->reserved };
+
+    if (job->reserved > 0) {
+        r.all += r.own - job->ranks[rank].reserve;
+    } else {
+        r.other = job->world > 1 ? pd_ranges_reserve(job, rank == 0 ? 1 : 0) : 0;
+        r.all = r.own + (job->world - 1) * r.other;
+    }
+    return r;
 }
 
-static int check_ingest(const pd_job *job, uint64_t reserve, pd_error *err)
+static int check_ingest(const pd_job *job, uint32_t rank, pd_error *err)
 {
     const pd_store *store = job->store;
-    uint64_t wanted = reserve * job->world, limit = store->config.ingest_bytes;
+    pd_reserves r = reserves_with(job, rank);
+    uint64_t limit = store->config.ingest_bytes, others = store->reserved - job->reserved;
 
-    if (store->reserved <= limit && wanted <= limit - store->reserved) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: %u ranks with frames of up to %llu bytes need %llu bytes of ingest budget; "
+    if (others <= limit && r.all <= limit - others) return PD_OK;
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: %u ranks, this one with frames of up to %llu bytes, need %llu bytes of ingest budget; "
                    "of %llu, %llu are reserved by other jobs (limits.ingest_bytes, limits.chunk_bytes)", job->name,
-                   job->world, (unsigned long long)reserve, (unsigned long long)wanted, (unsigned long long)limit, (unsigned long long)store->reserved);
+                   job->world, (unsigned long long)r.own, (unsigned long long)r.all, (unsigned long long)limit, (unsigned long long)others);
+}
+
+static void reserve(pd_job *job, uint32_t rank)
+{
+    pd_reserves r = reserves_with(job, rank);
+
+    for (uint32_t other = 0; job->reserved == 0 && other < job->world; other++) job->ranks[other].reserve = r.other;
+    if (job->reserved == 0) job->store->n_ranks += job->world;
+    job->ranks[rank].reserve = r.own;
+    job->store->reserved += r.all - job->reserved;
+    job->reserved = r.all;
 }
 
 static int check_total(const pd_job *job, uint64_t more, pd_error *err)
@@ -188,7 +203,8 @@ static uint64_t need_of_weights(const pd_job *job, const pd_param *param)
     bool pulled[4];
 
     for (int t = 0; t < 4; t++) pulled[t] = param->shelf[t] != NULL;
-    return pd_param_bytes(param->elements, pulled) + chunks_of(job, param) * (sizeof(pd_chunk) + job->world * sizeof(pd_slot));
+    return pd_param_bytes(param->elements, pulled) + chunks_of(job, param) * (sizeof(pd_chunk) + job->world * sizeof(pd_slot)) +
+           (param->ranged ? job->world * sizeof(pd_range) : 0);
 }
 
 /* Does it fit with what is in use, and with `before`, the job's parameters before it? */
@@ -238,12 +254,12 @@ static int make_optims(pd_job *job, const pd_planning *planning, pd_error *err)
 
 static int add_param(pd_job *job, const pd_param_decl *decl, pd_error *err)
 {
-    pd_param *param = find(job, decl->name);
+    pd_param *param = pd_job_param(job, decl->name);
     size_t n = strlen(decl->name);
 
     if (param != NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s is declared twice", decl->name);
     param = &job->params[job->n_params];
-    *param = (pd_param){ .index = job->n_params, .shape = decl->shape, .rule = pd_rules_match(job->rules, job->n_rules, decl->name) };
+    *param = (pd_param){ .index = job->n_params, .shape = decl->shape, .ranged = decl->ranged, .rule = pd_rules_match(job->rules, job->n_rules, decl->name) };
     job->n_params++;
     pd_shape_elements(&decl->shape, &param->elements);
     if ((param->name = strdup(decl->name)) == NULL) return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
@@ -254,23 +270,27 @@ static int add_param(pd_job *job, const pd_param_decl *decl, pd_error *err)
     return PD_OK;
 }
 
-/* Chunks and slots of all parameters in two arrays. */
+/* Chunks, slots and ranges of all parameters in three arrays. */
 static int lay_chunks(pd_job *job, pd_error *err)
 {
     uint64_t n = 0, at = 0;
+    size_t ranged = 0;
 
     for (uint32_t i = 0; i < job->n_params; i++) n += chunks_of(job, &job->params[i]);
+    for (uint32_t i = 0; i < job->n_params; i++) ranged += job->params[i].ranged;
+    job->ranges = calloc(ranged + 1, job->world * sizeof *job->ranges);
     job->chunks = calloc(n, sizeof *job->chunks);
     job->slots = calloc(n, job->world * sizeof *job->slots);
     job->batch = calloc(job->n_params, sizeof *job->batch);
     job->optims = calloc(job->n_params, sizeof *job->optims);
-    if (job->chunks == NULL || job->slots == NULL || job->batch == NULL || job->optims == NULL || pd_groups_make(job) != PD_OK)
+    if (job->chunks == NULL || job->slots == NULL || job->ranges == NULL || job->batch == NULL || job->optims == NULL || pd_groups_make(job) != PD_OK)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->name);
     for (uint32_t i = 0; i < job->n_params; i++) {
         pd_param *param = &job->params[i];
+        pd_range *ranges = param->ranged ? job->ranges + (size_t)job->world * --ranged : NULL;
         pd_round_init(&param->round, param, param->elements, (int64_t)job->store->config.chunk_elements, job->world, job->chunks + at,
-                      job->slots + at * job->world);
-        param->unlanded = param->round.n_chunks;
+                      job->slots + at * job->world, ranges);
+        param->unlanded = (uint64_t)param->round.n_chunks * (param->ranged ? job->world : 1);
         at += param->round.n_chunks;
     }
     return PD_OK;
@@ -278,9 +298,9 @@ static int lay_chunks(pd_job *job, pd_error *err)
 
 void pd_job_forget_set(pd_job *job)
 {
-    if (job->reserve > 0) {
+    if (job->reserved > 0) {
         job->store->committed -= job->committed;
-        job->store->reserved -= job->reserve * job->world;
+        job->store->reserved -= job->reserved;
         job->store->n_ranks -= job->world;
     }
     HASH_CLEAR(hh, job->names);
@@ -288,39 +308,39 @@ void pd_job_forget_set(pd_job *job)
     free(job->params);
     free(job->chunks);
     free(job->slots);
+    free(job->ranges);
     free(job->batch);
     free(job->optims);
     free(job->groups);
     job->params = NULL;
     job->chunks = NULL;
     job->slots = NULL;
+    job->ranges = NULL;
     job->batch = NULL;
     job->optims = NULL;
     job->groups = NULL;
     job->n_params = 0;
-    job->reserve = job->committed = 0;
+    job->reserved = job->committed = 0;
 }
 
 static int build_set(pd_job *job, const pd_request *request, pd_planning *planning, pd_error *err)
 {
-    uint64_t bytes = 0, reserve;
+    uint64_t bytes = 0;
     int rc = PD_OK;
 
     job->params = calloc(request->u.declare.n, sizeof *job->params);
     if (job->params == NULL) return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for parameters", job->name);
     for (size_t i = 0; i < request->u.declare.n && rc == PD_OK; i++) rc = add_param(job, &request->u.declare.params[i], err);
     if (rc != PD_OK) return rc;
-    reserve = reserve_of(job);
-    if ((rc = check_ingest(job, reserve, err)) != PD_OK) return rc;
     if ((rc = survey(job, planning, err)) != PD_OK) return rc;
     if ((rc = count_bytes(job, planning, &bytes, err)) != PD_OK) return rc;
     if ((rc = lay_chunks(job, err)) != PD_OK) return rc;
+    if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
+    if ((rc = check_ingest(job, request->rank, err)) != PD_OK) return rc;
     if ((rc = make_optims(job, planning, err)) != PD_OK) return rc;
-    job->reserve = reserve;
     job->committed = bytes;
     job->store->committed += bytes;
-    job->store->reserved += reserve * job->world;
-    job->store->n_ranks += job->world;
+    reserve(job, request->rank);
     return PD_OK;
 }
 
@@ -353,10 +373,10 @@ static int declare_first(pd_job *job, const pd_request *request, pd_error *err)
 
 /* ---- the same set again ---- */
 
-static int match_decl(const pd_job *job, const pd_param_decl *decl, uint64_t frame, pd_error *err)
+static int match_decl(const pd_job *job, const pd_param_decl *decl, uint32_t rank, uint64_t frame, pd_error *err)
 {
     char ours[192], theirs[192];
-    pd_param *param = find(job, decl->name);
+    pd_param *param = pd_job_param(job, decl->name);
 
     if (param == NULL)
         return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.256s: job %.100s was declared without it; every rank declares the same",
@@ -369,22 +389,24 @@ static int match_decl(const pd_job *job, const pd_param_decl *decl, uint64_t fra
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is no element type to pull", decl->name, (int)decl->pull_dtype);
     if (param->mark == frame) return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s is declared twice", decl->name);
     param->mark = frame;
-    return PD_OK;
+    if (pd_range_check(decl, param->elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    return pd_range_match(job, param, decl, rank, err);
 }
 
 static int declare_again(pd_job *job, const pd_request *request, pd_error *err)
 {
     uint64_t frame = ++job->store->frames;
+    int rc;
 
-    for (size_t i = 0; i < request->u.declare.n; i++) {
-        int rc = match_decl(job, &request->u.declare.params[i], frame, err);
-        if (rc != PD_OK) return rc;
-    }
+    for (size_t i = 0; i < request->u.declare.n; i++)
+        if ((rc = match_decl(job, &request->u.declare.params[i], request->rank, frame, err)) != PD_OK) return rc;
     for (uint32_t i = 0; i < job->n_params; i++)
         if (job->params[i].mark != frame)
             return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.256s: job %.100s has it, this rank does not declare it; every rank "
                            "declares the same", job->params[i].name, job->name);
-    return PD_OK;
+    if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
+    if ((rc = check_ingest(job, request->rank, err)) != PD_OK) pd_ranges_give_back(job, request->rank);
+    return rc;
 }
 
 /* ---- element types to publish ---- */
@@ -401,7 +423,7 @@ static uint64_t types_bytes(const pd_job *job, const pd_request *request)
 
     for (size_t i = 0; i < request->u.declare.n; i++) {
         const pd_param_decl *decl = &request->u.declare.params[i];
-        bytes += type_bytes(find(job, decl->name), decl->pull_dtype);
+        bytes += type_bytes(pd_job_param(job, decl->name), decl->pull_dtype);
     }
     return bytes;
 }
@@ -410,7 +432,7 @@ static int publish_types(pd_job *job, const pd_request *request, pd_closed *clos
 {
     for (size_t i = 0; i < request->u.declare.n; i++) {
         const pd_param_decl *decl = &request->u.declare.params[i];
-        pd_param *param = find(job, decl->name);
+        pd_param *param = pd_job_param(job, decl->name);
         pd_snapshot *again;
         uint64_t bytes = type_bytes(param, decl->pull_dtype);
         if (pd_param_pull(param, &job->store->shelves, decl->pull_dtype, &again) != PD_OK)
@@ -420,6 +442,8 @@ static int publish_types(pd_job *job, const pd_request *request, pd_closed *clos
         job->store->committed += bytes;
         if (again != NULL) pd_param_publish(param, again, (pd_outcome)0, &closed[(*n_closed)++]);
     }
+    for (uint32_t i = 0; i < job->n_params; i++)                /* a rank without elements of it was waited for until now */
+        *n_closed += pd_job_publish_landed(job, &job->params[i], &closed[*n_closed]);
     return PD_OK;
 }
 
@@ -455,26 +479,19 @@ bool pd_job_sealed(const pd_job *job)
     return true;
 }
 
-static bool any_uninitialised(const pd_job *job)
-{
-    for (uint32_t i = 0; i < job->n_params; i++)
-        if (job->params[i].current == NULL) return true;
-    return false;
-}
-
 static void answer(pd_job *job, pd_request *request, pd_declared *declared)
 {
     pd_effect *effect = pd_answer(request, PD_EFF_DECLARED);
     size_t n = request->u.declare.n;
 
     for (size_t i = 0; i < n; i++) {
-        const pd_param *param = find(job, request->u.declare.params[i].name);
-        declared[i] = (pd_declared){ param->index, param->step, param->current != NULL };
+        const pd_param *param = pd_job_param(job, request->u.declare.params[i].name);
+        declared[i] = (pd_declared){ param->index, param->step, pd_param_initialised(param, request->rank) };
     }
     effect->u.declared.params = declared;
     effect->u.declared.n = n;
-    effect->u.declared.must_init = request->rank == 0 && any_uninitialised(job);
-    effect->u.declared.reserve = job->reserve;
+    effect->u.declared.must_init = pd_job_asks_init(job, request->rank);
+    effect->u.declared.reserve = job->ranks[request->rank].reserve;
     pd_effects_add(&job->store->outbox, effect);
 }
 
@@ -497,12 +514,16 @@ void pd_job_declare(pd_job *job, pd_request *request)
 
     if (rc == PD_OK && declared == NULL) rc = pd_fail(&err, PD_NO_MEMORY, "job %.100s: out of memory", job->name);
     if (rc == PD_OK) rc = first ? declare_first(job, request, &err) : declare_again(job, request, &err);
-    if (rc == PD_OK && (rc = add_types(job, request, &err)) != PD_OK && first) pd_job_forget_set(job);
+    if (rc == PD_OK && (rc = add_types(job, request, &err)) != PD_OK) {
+        if (first) pd_job_forget_set(job);
+        else pd_ranges_give_back(job, request->rank);
+    }
     if (rc != PD_OK) {
         free(declared);
         pd_store_refuse(job->store, request, &err);
         return;
     }
+    reserve(job, request->rank);
     answer(job, request, declared);
     note_declared(job, rank);
     pd_request_free(request);

@@ -17,7 +17,8 @@ typedef struct pd_rank {
     char        label[128], reason[96]; /* "host:pid"; LOST: why */
     uint64_t    since_ns;               /* LOST, LEFT: when */
     bool        declared;               /* on this connection */
-    bool        sealed;                 /* some process at this rank has declared */
+    bool        sealed;                 /* some process at this rank has declared: its ranges stand */
+    uint64_t    reserve;                /* its largest frame; before it has declared, of what is known of it. 0 before the first Declare */
     uint64_t    held;                   /* bytes of its frames that are not summed yet */
     uint64_t    step, contributions;    /* highest step contributed to; gradients of chunks taken */
     pd_request *barrier;                /* waits for the others, or NULL */
@@ -39,7 +40,8 @@ typedef struct pd_job {
     pd_param   *names;                  /* hash table of params */
     pd_chunk   *chunks;                 /* of all parameters, behind one another */
     pd_slot    *slots;
-    uint64_t    reserve;                /* largest frame of a rank; 0 before the first Declare */
+    pd_range   *ranges;                 /* of all ranged parameters, behind one another */
+    uint64_t    reserved;               /* sum of the ranks' reserves */
     uint32_t    n_settings;             /* by operators: setting.h */
     uint64_t    committed;              /* bytes counted against max_total_bytes */
 
@@ -92,6 +94,8 @@ void pd_job_forget_set(pd_job *job);        /* frees the parameters and what was
 /* push.c: Push and Init. Take the request. */
 void pd_job_push(pd_job *job, pd_request *request, uint64_t now_ns);
 void pd_job_init(pd_job *job, pd_request *request, uint64_t now_ns);
+/* The parameter has weights to step. */
+int  pd_push_check_weights(const pd_param *param, pd_error *err);
 /* May a contribution be to this step, which the parameter has not closed? Files that a rank has no gradient; false: it has said so before. */
 int  pd_push_check_step(const pd_job *job, const pd_param *param, uint64_t step, pd_error *err);
 bool pd_push_file_absent(pd_job *job, pd_param *param, uint32_t rank, uint64_t now_ns);

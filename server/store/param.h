@@ -40,6 +40,7 @@ typedef struct pd_param {
     uint32_t         index;
     pd_shape         shape;
     int64_t          elements;
+    bool             ranged;            /* its ranks contribute ranges of it */
     pd_rule         *rule;
     pd_optim        *optim;
     pd_root_said    *said;              /* by the plan's tasks; NULL: it has none */
@@ -48,8 +49,8 @@ typedef struct pd_param {
 
     pd_snapshot     *current;           /* published weights; NULL until initialised */
     pd_snapshot     *next;              /* those of the step under way, or initial weights that are still coming */
-    uint32_t         unlanded;          /* chunks of initial weights still to come */
-    uint64_t         initialiser;       /* nonce of the process whose initial weights these were */
+    uint64_t         unlanded;          /* chunks of initial weights still to come: rank 0's, or where it is ranged those of every rank */
+    uint64_t         initialiser;       /* nonce of the process whose initial weights these were; ranged: in the round's ranges */
 
     pd_round         round;             /* of step + 1 */
     float           *accumulator;       /* sum, then aggregate, of the round; NULL: nothing summed yet */
@@ -67,6 +68,7 @@ typedef struct pd_param {
     bool             mark_absent;       /* and it did so as absent */
 
     uint64_t         step, skipped, contributions;      /* rounds closed; of them skipped; gradients of chunks taken */
+    uint64_t         gaps;              /* rounds closed without a step because some elements had no gradient */
 } pd_param;
 
 /* Frees what the parameter owns, not the struct: it stands in the job's array. No contribution may be held, no task be out. */

@@ -1,4 +1,4 @@
-/* push.c - frames with data: what comes in a push or an initialisation is checked as a whole, then filed as a whole. */
+/* push.c - frames with data: what comes in a push is checked as a whole, then filed as a whole. */
 #include "training.h"
 
 #include "convert.h"
@@ -43,8 +43,7 @@ void pd_job_let_go(pd_job *job, pd_request *frame)
     send_home(job, frame);
 }
 
-/* Ends a frame of which nothing is held (any more). Takes. */
-static void finish(pd_job *job, pd_request *frame)
+void pd_frame_finish(pd_job *job, pd_request *frame)
 {
     if (frame->u.data.buffer != NULL) send_home(job, frame);
     else pd_request_free(frame);
@@ -172,48 +171,58 @@ static int all_known(const pd_request *frame, uint64_t known, pd_error *err)
 
 /* ---- checking a push ---- */
 
-static int check_range(const pd_job *job, const pd_param *param, const pd_piece *piece, const pd_request *frame, pd_error *err)
+int pd_piece_check(const pd_param *param, const pd_piece *piece, const pd_request *frame, pd_error *err)
 {
-    int64_t chunk_elements = (int64_t)job->store->config.chunk_elements, c = piece->first / chunk_elements;
+    pd_range range = pd_round_range(&param->round, frame->rank);
+    int64_t chunk = param->round.chunk_elements;
 
-    if (piece->first < 0 || piece->first % chunk_elements != 0 || c >= param->round.n_chunks || piece->count != param->round.chunks[c].n)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: %lld elements from %lld on are not one chunk: chunks begin at multiples of %lld "
-                       "and the parameter has %lld elements", param->name, (long long)piece->count, (long long)piece->first,
-                       (long long)chunk_elements, (long long)param->elements);
+    if (piece->count < 0 || piece->count != pd_range_piece(range.start, range.end, (uint64_t)chunk, (uint64_t)piece->first))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: %lld elements from %lld on are not one piece: rank %u has elements %lld to %lld, cut at multiples of %lld",
+                       param->name, (long long)piece->count, (long long)piece->first, frame->rank, (long long)range.start, (long long)range.end,
+                       (long long)chunk);
     if (pd_dtype_size(piece->dtype) == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: %d is no element type", param->name, (int)piece->dtype);
-    if (piece->at == NULL || frame->u.data.buffer == NULL)
+    if (piece->count > 0 && (piece->at == NULL || frame->u.data.buffer == NULL))
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: the piece has no data", param->name);
     return PD_OK;
 }
 
-/* NULL: there is none of that number; err says so. */
-static pd_param *find_param(const pd_job *job, const pd_piece *piece, pd_error *err)
+pd_param *pd_piece_param(const pd_job *job, const pd_piece *piece, pd_error *err)
 {
     if (piece->param < job->n_params) return &job->params[piece->param];
     pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s has %u parameters, there is no number %u", job->name, job->n_params, piece->param);
     return NULL;
 }
 
-static pd_chunk *chunk_of(const pd_job *job, const pd_param *param, const pd_piece *piece)
+pd_chunk *pd_piece_chunk(const pd_param *param, const pd_piece *piece)
 {
-    return &param->round.chunks[piece->first / (int64_t)job->store->config.chunk_elements];
+    return &param->round.chunks[piece->first / param->round.chunk_elements];
 }
 
-/* No piece twice, and not both gradient and absence, within one frame. */
-static int check_once(const pd_job *job, pd_param *param, const pd_piece *piece, uint64_t number, pd_error *err)
+int pd_piece_check_once(pd_param *param, const pd_piece *piece, uint64_t number, pd_error *err)
 {
-    if (param->mark == number && (piece->absent || param->mark_absent))
+    bool named = param->mark == number;
+    pd_chunk *chunk;
+
+    if (named && (piece->absent || param->mark_absent))
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: a push says at most once that there is no gradient, and then brings none",
                        param->name);
     param->mark = number;
     param->mark_absent = piece->absent;
-    if (piece->absent) return PD_OK;
-    if (chunk_of(job, param, piece)->mark == number)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: the chunk at element %lld stands twice in one frame", param->name,
+    if (piece->absent || (piece->count == 0 && !named)) return PD_OK;
+    chunk = piece->count > 0 ? pd_piece_chunk(param, piece) : NULL;
+    if (chunk == NULL || chunk->mark == number)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: the piece at element %lld stands twice in one frame", param->name,
                        (long long)piece->first);
-    chunk_of(job, param, piece)->mark = number;
+    chunk->mark = number;
     return PD_OK;
+}
+
+int pd_push_check_weights(const pd_param *param, pd_error *err)
+{
+    if (param->current != NULL) return PD_OK;
+    return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has no weights yet: %s with Init", param->name,
+                   param->ranged ? "every rank sends those of its range" : "rank 0 sends them");
 }
 
 int pd_push_check_step(const pd_job *job, const pd_param *param, uint64_t step, pd_error *err)
@@ -243,14 +252,13 @@ static int check_earlier(const pd_param *param, const pd_piece *piece, uint32_t 
 
 static int check_piece(const pd_job *job, const pd_piece *piece, const pd_request *frame, uint64_t number, uint64_t *known, pd_error *err)
 {
-    pd_param *param = find_param(job, piece, err);
+    pd_param *param = pd_piece_param(job, piece, err);
     int rc;
 
     if (param == NULL) return PD_INVALID_ARGUMENT;
-    if (param->current == NULL)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has no weights yet: rank 0 sends them with Init", param->name);
-    if (!piece->absent && (rc = check_range(job, param, piece, frame, err)) != PD_OK) return rc;
-    if ((rc = check_once(job, param, piece, number, err)) != PD_OK) return rc;
+    if ((rc = pd_push_check_weights(param, err)) != PD_OK) return rc;
+    if (!piece->absent && (rc = pd_piece_check(param, piece, frame, err)) != PD_OK) return rc;
+    if ((rc = pd_piece_check_once(param, piece, number, err)) != PD_OK) return rc;
     if (frame->u.data.n_hypers > 0 && (rc = check_hypers(param, frame, number, known, err)) != PD_OK) return rc;
     if (frame->u.data.step <= param->step) return PD_OK;            /* closed: sent again */
     if ((rc = pd_push_check_step(job, param, frame->u.data.step, err)) != PD_OK) return rc;
@@ -310,28 +318,31 @@ bool pd_push_file_absent(pd_job *job, pd_param *param, uint32_t rank, uint64_t n
 
     if (round->open && pd_round_is_absent(round, rank)) return false;
     for (uint32_t c = 0; c < round->n_chunks; c++)
-        file_slot(job, param, &round->chunks[c], rank, (pd_slot){ .state = PD_SLOT_ABSENT }, now_ns);
+        if (pd_chunk_heard(&round->chunks[c], rank) == PD_SLOT_EMPTY) file_slot(job, param, &round->chunks[c], rank, (pd_slot){ .state = PD_SLOT_ABSENT }, now_ns);
     return true;
 }
 
 /* False: the rank has given it before. */
 static bool file_gradient(pd_job *job, pd_param *param, const pd_piece *piece, pd_request *frame, uint64_t now_ns)
 {
-    pd_chunk *chunk = chunk_of(job, param, piece);
+    pd_chunk *chunk = pd_piece_chunk(param, piece);
 
     if (pd_chunk_heard(chunk, frame->rank) != PD_SLOT_EMPTY) return false;
     frame->u.data.buffer->refs++;
     param->contributions++;
     job->contributions++;
     job->ranks[frame->rank].contributions++;
-    file_slot(job, param, chunk, frame->rank, (pd_slot){ .at = piece->at, .frame = frame, .state = PD_SLOT_HELD, .dtype = (uint8_t)piece->dtype }, now_ns);
+    file_slot(job, param, chunk, frame->rank, (pd_slot){ .u.at = piece->at, .frame = frame, .state = PD_SLOT_HELD, .dtype = (uint8_t)piece->dtype }, now_ns);
     return true;
 }
 
 static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, uint64_t now_ns)
 {
     pd_param *param = &job->params[piece->param];
-    bool news = frame->u.data.step > param->step &&
+    bool news;
+
+    if (pd_round_count_chunks(&param->round, frame->rank) == 0) return;         /* it has nothing of it, and is not waited for */
+    news = frame->u.data.step > param->step &&
                 (piece->absent ? pd_push_file_absent(job, param, frame->rank, now_ns) : file_gradient(job, param, piece, frame, now_ns));
 
     if (!news) job->duplicates++;
@@ -352,7 +363,7 @@ static void file_push(pd_job *job, pd_request *frame, uint64_t now_ns)
         hold(job, frame);
         pd_request_slim(frame);
     } else {
-        finish(job, frame);
+        pd_frame_finish(job, frame);
     }
     pd_store_touch(job->store, job, now_ns);
 }
@@ -376,7 +387,7 @@ static pd_request *take_first(pd_job *job)
     return request;
 }
 
-static int may_speak(pd_job *job, const pd_request *frame, pd_error *err)
+int pd_frame_may_come(pd_job *job, const pd_request *frame, pd_error *err)
 {
     pd_rank *rank = pd_job_speaker(job, frame, err);
 
@@ -387,7 +398,7 @@ static int may_speak(pd_job *job, const pd_request *frame, pd_error *err)
     return PD_OK;
 }
 
-static void refuse(pd_job *job, pd_request *frame, const pd_error *err)
+void pd_frame_refuse(pd_job *job, pd_request *frame, const pd_error *err)
 {
     job->refused++;
     pd_store_refuse(job->store, frame, err);
@@ -397,7 +408,7 @@ static void refuse(pd_job *job, pd_request *frame, const pd_error *err)
 static void refuse_push(pd_job *job, pd_request *frame, const pd_error *err)
 {
     pd_last_note_refusal(job, frame);
-    refuse(job, frame, err);
+    pd_frame_refuse(job, frame, err);
 }
 
 void pd_job_push(pd_job *job, pd_request *request, uint64_t now_ns)
@@ -405,8 +416,8 @@ void pd_job_push(pd_job *job, pd_request *request, uint64_t now_ns)
     bool scanned = job->values.at[PD_JOB_KEY_NONFINITE] == PD_REJECT && (request->u.data.buffer != NULL || request->u.data.last);
     pd_error err;
 
-    if (may_speak(job, request, &err) != PD_OK) {
-        refuse(job, request, &err);
+    if (pd_frame_may_come(job, request, &err) != PD_OK) {
+        pd_frame_refuse(job, request, &err);
     } else if (check_push(job, request, !scanned, &err) != PD_OK) {
         refuse_push(job, request, &err);
     } else if (scanned) {
@@ -449,117 +460,15 @@ static void take_scanned(pd_job *job, pd_request *frame, uint64_t now_ns)
 {
     pd_error err;
 
-    if (may_speak(job, frame, &err) != PD_OK) refuse(job, frame, &err);
+    if (pd_frame_may_come(job, frame, &err) != PD_OK) pd_frame_refuse(job, frame, &err);
     else if (check_finite(job, frame, &err) != PD_OK || check_push(job, frame, true, &err) != PD_OK) refuse_push(job, frame, &err);
     else file_push(job, frame, now_ns);
 }
-
-/* ---- initial weights ---- */
 
 void pd_job_init(pd_job *job, pd_request *request, uint64_t now_ns)
 {
     append_inbox(job, request);
     pd_store_touch(job->store, job, now_ns);
-}
-
-static int check_init_piece(const pd_job *job, const pd_piece *piece, const pd_request *frame, uint64_t number, pd_error *err)
-{
-    pd_param *param = find_param(job, piece, err);
-    int rc;
-
-    if (param == NULL) return PD_INVALID_ARGUMENT;
-    if (param->current != NULL && param->initialiser != job->ranks[frame->rank].nonce)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has weights already (step %llu): pull them", param->name,
-                       (unsigned long long)param->step);
-    if (piece->absent) return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: initial weights cannot be absent", param->name);
-    if ((rc = check_range(job, param, piece, frame, err)) != PD_OK) return rc;
-    return check_once(job, param, piece, number, err);
-}
-
-static int check_init(pd_job *job, const pd_request *frame, pd_error *err)
-{
-    uint64_t number = ++job->store->frames;
-
-    if (frame->rank != 0)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: rank 0 sends the initial weights, this is rank %u", job->name,
-                       frame->rank);
-    for (size_t i = 0; i < frame->u.data.n; i++) {
-        int rc = check_init_piece(job, &frame->u.data.pieces[i], frame, number, err);
-        if (rc != PD_OK) return rc;
-    }
-    return PD_OK;
-}
-
-/* Initial weights that came before and whose answer was lost: the process that gave them sends them again. They are answered, not written. */
-static bool is_repeated(const pd_param *param)
-{
-    return param->current != NULL;
-}
-
-/* Memory for the weights of all the frame's parameters, before any is written. */
-static int make_weights(pd_job *job, const pd_request *frame, pd_error *err)
-{
-    for (size_t i = 0; i < frame->u.data.n; i++) {
-        pd_param *param = &job->params[frame->u.data.pieces[i].param];
-        if (is_repeated(param) || param->next != NULL) continue;
-        if ((param->next = pd_snapshot_new(param->shelf, param->elements)) == NULL)
-            return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for its weights", param->name);
-        param->next->job = job->number;
-        param->next->param = param->index;
-    }
-    return PD_OK;
-}
-
-static void land(pd_job *job, const pd_piece *piece)
-{
-    pd_param *param = &job->params[piece->param];
-    pd_chunk *chunk = chunk_of(job, param, piece);
-
-    if (is_repeated(param)) return;
-    pd_convert((float *)param->next->at[PD_F32] + piece->first, PD_F32, piece->at, piece->dtype, piece->count);
-    if (!chunk->landed) param->unlanded--;
-    chunk->landed = true;
-}
-
-/* Publishes the parameters of the frame that are complete now. */
-static void publish_landed(pd_job *job, const pd_request *frame, pd_effect *effect, pd_closed *closed)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < frame->u.data.n; i++) {
-        pd_param *param = &job->params[frame->u.data.pieces[i].param];
-        if (is_repeated(param) || param->unlanded > 0) continue;
-        param->initialiser = job->ranks[frame->rank].nonce;
-        pd_params_convert(&param, 1, job->store->config.threads);
-        pd_param_publish(param, param->next, (pd_outcome)0, &closed[n++]);
-        param->next = NULL;
-    }
-    effect->u.closed.at = closed;
-    effect->u.closed.n = n;
-    if (n > 0) pd_effects_add(&job->store->outbox, effect);
-    else pd_effect_free(effect);
-}
-
-static void take_init(pd_job *job, pd_request *frame)
-{
-    pd_effect *effect = pd_effect_new(PD_EFF_CLOSED, (pd_ticket){ 0, 0 }, job->number);
-    pd_closed *closed = calloc(frame->u.data.n + 1, sizeof *closed);
-    pd_error err;
-    int rc = may_speak(job, frame, &err);
-
-    if (rc == PD_OK) rc = check_init(job, frame, &err);
-    if (rc == PD_OK && (effect == NULL || closed == NULL)) rc = pd_fail(&err, PD_NO_MEMORY, "job %.100s: out of memory", job->name);
-    if (rc == PD_OK) rc = make_weights(job, frame, &err);
-    if (rc != PD_OK) {
-        free(closed);
-        pd_effect_free(effect);
-        refuse(job, frame, &err);
-        return;
-    }
-    for (size_t i = 0; i < frame->u.data.n; i++) land(job, &frame->u.data.pieces[i]);
-    publish_landed(job, frame, effect, closed);
-    pd_answer_ok(&job->store->outbox, frame);
-    finish(job, frame);
 }
 
 void pd_job_take_inbox(pd_job *job, uint64_t now_ns)
@@ -569,7 +478,7 @@ void pd_job_take_inbox(pd_job *job, uint64_t now_ns)
     while (job->inbox != NULL && cost_ns < job->store->config.batch_ns) {
         pd_request *request = take_first(job);
         cost_ns += request->u.data.buffer != NULL ? NS_PER_BYTE * (double)request->u.data.buffer->size : 0;
-        if (request->kind == PD_REQ_INIT) take_init(job, request);
+        if (request->kind == PD_REQ_INIT) pd_job_take_init(job, request);
         else take_scanned(job, request, now_ns);
     }
 }

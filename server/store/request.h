@@ -32,7 +32,8 @@ typedef struct pd_buffer {
     unsigned refs;                  /* pieces not reduced yet; owner side only */
 } pd_buffer;
 
-/* A run of elements of one parameter: exactly one chunk of it, or (count 0, absent) the whole parameter's "no gradient". */
+/* A run of elements of one parameter: exactly one chunk of it, or what the rank's range has of that (count 0 where it has nothing), or (count 0,
+ * absent) the whole parameter's "no gradient". */
 typedef struct pd_piece {
     uint32_t    param;              /* index in the job */
     pd_dtype    dtype;
@@ -48,6 +49,8 @@ typedef struct pd_param_decl {
     char    *name;
     pd_shape shape;
     pd_dtype pull_dtype;            /* element type in which this rank pulls the weights */
+    bool     ranged;                /* it contributes elements [start, end) alone; false: all, and start and end do not count */
+    int64_t  start, end;
 } pd_param_decl;
 
 typedef enum pd_request_kind {
@@ -171,7 +174,7 @@ typedef struct pd_closed {
 typedef struct pd_declared {
     uint32_t param;         /* index in the job */
     uint64_t step;          /* closed rounds: the next push is for step + 1 */
-    bool     initialised;
+    bool     initialised;    /* there are weights, or this rank has sent its part of them */
 } pd_declared;
 
 typedef enum pd_info_what { PD_INFO_STATUS, PD_INFO_JOBS, PD_INFO_PARAMS, PD_INFO_WORKERS, PD_INFO_ROOTS, PD_INFO_SETTINGS, PD_INFO_STATE } pd_info_what;

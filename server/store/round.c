@@ -4,17 +4,119 @@
 #include <stdio.h>
 #include <string.h>
 
-static void clear_chunk(pd_chunk *chunk, uint32_t world)
+/* ---- what belongs to whom ---- */
+
+pd_range pd_round_range(const pd_round *round, uint32_t rank)
 {
-    chunk->came = chunk->prefix = chunk->summed = chunk->given = 0;
-    chunk->weight = 0;
+    return round->ranges != NULL && round->ranges[rank].known ? round->ranges[rank] : (pd_range){ .start = 0, .end = round->elements };
+}
+
+pd_run pd_round_run(const pd_round *round, const pd_chunk *chunk, uint32_t rank)
+{
+    pd_range range = pd_round_range(round, rank);
+    int64_t first = range.start > chunk->first ? range.start : chunk->first;
+    int64_t end = range.end < chunk->first + chunk->n ? range.end : chunk->first + chunk->n;
+
+    return (pd_run){ first, end > first ? end - first : 0 };
+}
+
+/* Chunks [first, end) that the rank's range touches. */
+typedef struct pd_span { uint32_t first, end; } pd_span;
+
+static pd_span span_of(const pd_round *round, uint32_t rank)
+{
+    pd_range range = pd_round_range(round, rank);
+
+    if (range.start == range.end) return (pd_span){ 0, 0 };
+    return (pd_span){ (uint32_t)(range.start / round->chunk_elements), (uint32_t)((range.end - 1) / round->chunk_elements) + 1 };
+}
+
+uint32_t pd_round_count_chunks(const pd_round *round, uint32_t rank)
+{
+    pd_span span = span_of(round, rank);
+
+    return span.end - span.first;
+}
+
+static void move_prefix(pd_chunk *chunk)
+{
+    while (chunk->prefix < chunk->came && chunk->slots[chunk->prefix].state != PD_SLOT_EMPTY) chunk->prefix++;
+}
+
+static void leave_out(pd_round *round, pd_chunk *chunk, uint32_t rank)
+{
+    if (pd_round_run(round, chunk, rank).n > 0) return;
+    chunk->slots[rank].state = PD_SLOT_OUTSIDE;
+    chunk->came++;
+}
+
+void pd_round_set_range(pd_round *round, uint32_t rank, int64_t start, int64_t end)
+{
+    assert(!round->open && !round->ranges[rank].known && start <= end && end <= round->elements);
+    round->ranges[rank] = (pd_range){ .start = start, .end = end, .known = true };
+    for (uint32_t c = 0; c < round->n_chunks; c++) {
+        leave_out(round, &round->chunks[c], rank);
+        move_prefix(&round->chunks[c]);
+    }
+}
+
+void pd_round_unset_range(pd_round *round, uint32_t rank)
+{
+    assert(!round->open && round->ranges[rank].known);
+    round->ranges[rank] = (pd_range){ .known = false };
+    for (uint32_t c = 0; c < round->n_chunks; c++) {
+        pd_chunk *chunk = &round->chunks[c];
+        if (chunk->slots[rank].state != PD_SLOT_OUTSIDE) continue;
+        chunk->slots[rank].state = PD_SLOT_EMPTY;
+        chunk->came--;
+        if (chunk->prefix > rank) chunk->prefix = rank;
+    }
+}
+
+/* The rank's range counts: it is known, has elements, and the rank has given what it has. */
+static bool covers(const pd_round *round, uint32_t rank, bool given)
+{
+    const pd_range *range = &round->ranges[rank];
+
+    return range->known && range->start < range->end && !(given && pd_round_is_absent(round, rank));
+}
+
+/* Ranks in the order of their ranges, as they usually are, are passed over once. */
+bool pd_round_gap(const pd_round *round, bool given, pd_range *gap)
+{
+    bool moved = true;
+
+    *gap = (pd_range){ .start = 0, .end = round->elements };
+    while (moved && gap->start < round->elements) {
+        moved = false;
+        for (uint32_t rank = 0; rank < round->world; rank++) {
+            const pd_range *range = &round->ranges[rank];
+            if (range->start > gap->start || range->end <= gap->start || !covers(round, rank, given)) continue;
+            gap->start = range->end;
+            moved = true;
+        }
+    }
+    for (uint32_t rank = 0; rank < round->world; rank++)
+        if (round->ranges[rank].start > gap->start && round->ranges[rank].start < gap->end && covers(round, rank, given))
+            gap->end = round->ranges[rank].start;
+    return gap->start < round->elements;
+}
+
+/* ---- a round ---- */
+
+static void clear_chunk(pd_round *round, pd_chunk *chunk)
+{
+    chunk->came = chunk->prefix = chunk->summed = 0;
     chunk->list = PD_CHUNK_NOWHERE;
-    memset(chunk->slots, 0, world * sizeof *chunk->slots);
+    memset(chunk->slots, 0, round->world * sizeof *chunk->slots);
+    if (round->ranges == NULL) return;
+    for (uint32_t rank = 0; rank < round->world; rank++) leave_out(round, chunk, rank);
+    move_prefix(chunk);
 }
 
 void pd_round_reset(pd_round *round)
 {
-    for (uint32_t c = 0; c < round->n_chunks; c++) clear_chunk(&round->chunks[c], round->world);
+    for (uint32_t c = 0; c < round->n_chunks; c++) clear_chunk(round, &round->chunks[c]);
     round->missing = round->unsummed = round->n_chunks;
     round->open = round->weightless = false;
     round->finite = true;
@@ -22,13 +124,11 @@ void pd_round_reset(pd_round *round)
 }
 
 void pd_round_init(pd_round *round, struct pd_param *param, int64_t elements, int64_t chunk_elements, uint32_t world, pd_chunk *chunks,
-                   pd_slot *slots)
+                   pd_slot *slots, pd_range *ranges)
 {
     int64_t n = (elements + chunk_elements - 1) / chunk_elements;
 
-    round->chunks = chunks;
-    round->n_chunks = (uint32_t)n;
-    round->world = world;
+    *round = (pd_round){ .chunks = chunks, .ranges = ranges, .elements = elements, .chunk_elements = chunk_elements, .n_chunks = (uint32_t)n, .world = world };
     for (int64_t c = 0; c < n; c++) {
         int64_t first = c * chunk_elements, left = elements - first;
         chunks[c] = (pd_chunk){ .param = param, .slots = slots + c * world, .first = first,
@@ -39,12 +139,16 @@ void pd_round_init(pd_round *round, struct pd_param *param, int64_t elements, in
 
 bool pd_round_is_absent(const pd_round *round, uint32_t rank)
 {
-    return pd_chunk_heard(&round->chunks[0], rank) == PD_SLOT_ABSENT;
+    pd_span span = span_of(round, rank);
+
+    return span.first < span.end && pd_chunk_heard(&round->chunks[span.first], rank) == PD_SLOT_ABSENT;
 }
 
 bool pd_round_has_given(const pd_round *round, uint32_t rank)
 {
-    for (uint32_t c = 0; c < round->n_chunks; c++) {
+    pd_span span = span_of(round, rank);
+
+    for (uint32_t c = span.first; c < span.end; c++) {
         pd_slot_state heard = pd_chunk_heard(&round->chunks[c], rank);
         if (heard == PD_SLOT_HELD || heard == PD_SLOT_SUMMED) return true;
     }
@@ -53,9 +157,11 @@ bool pd_round_has_given(const pd_round *round, uint32_t rank)
 
 bool pd_round_is_silent(const pd_round *round, uint32_t rank)
 {
-    for (uint32_t c = 0; c < round->n_chunks; c++)
+    pd_span span = span_of(round, rank);
+
+    for (uint32_t c = span.first; c < span.end; c++)
         if (pd_chunk_heard(&round->chunks[c], rank) != PD_SLOT_EMPTY) return false;
-    return true;
+    return span.first < span.end;
 }
 
 bool pd_round_was_refused(const pd_round *round, uint32_t rank)
@@ -65,11 +171,17 @@ bool pd_round_was_refused(const pd_round *round, uint32_t rank)
     return false;
 }
 
-bool pd_round_any_given(const pd_round *round)
+pd_given pd_round_given(const pd_round *round)
 {
-    for (uint32_t rank = 0; rank < round->world; rank++)
-        if (!pd_round_is_absent(round, rank)) return true;
-    return false;
+    uint32_t absent = 0, given = 0;
+    pd_range gap;
+
+    for (uint32_t rank = 0; rank < round->world; rank++) {
+        if (pd_round_is_absent(round, rank)) absent++;
+        else given += pd_round_count_chunks(round, rank) > 0;
+    }
+    if (given == 0) return PD_GIVEN_NOTHING;
+    return absent > 0 && round->ranges != NULL && pd_round_gap(round, true, &gap) ? PD_GIVEN_PART : PD_GIVEN_ALL;
 }
 
 bool pd_round_add(pd_round *round, pd_chunk *chunk, uint32_t rank, pd_slot slot)
@@ -77,7 +189,7 @@ bool pd_round_add(pd_round *round, pd_chunk *chunk, uint32_t rank, pd_slot slot)
     assert(chunk->slots[rank].state == PD_SLOT_EMPTY);
     chunk->slots[rank] = slot;
     chunk->came++;
-    while (chunk->prefix < chunk->came && chunk->slots[chunk->prefix].state != PD_SLOT_EMPTY) chunk->prefix++;
+    move_prefix(chunk);
     if (chunk->came < round->world) return false;
     round->missing--;
     return true;
@@ -85,7 +197,9 @@ bool pd_round_add(pd_round *round, pd_chunk *chunk, uint32_t rank, pd_slot slot)
 
 bool pd_round_misses(const pd_round *round, uint32_t rank)
 {
-    for (uint32_t c = 0; c < round->n_chunks; c++)
+    pd_span span = span_of(round, rank);
+
+    for (uint32_t c = span.first; c < span.end; c++)
         if (pd_chunk_heard(&round->chunks[c], rank) == PD_SLOT_EMPTY) return true;
     return false;
 }

@@ -1,7 +1,10 @@
 /* round.h - the gathering of the contributions to one step of one parameter: who has contributed what, and what can be summed?
  *
  * Step thread. Pure bookkeeping: no arithmetic, no clock, no memory of its own; slots and chunks live in arrays of the job that
- * are sized at Declare. Contributions are summed in rank order, so a chunk can be summed as far as its lowest missing rank. */
+ * are sized at Declare. Contributions are summed in rank order, so a chunk can be summed as far as its lowest missing rank.
+ *
+ * A rank contributes every element, or where the parameter is ranged those of its range: of a chunk, what chunk and range share. A chunk that
+ * a rank's range does not touch does not wait for that rank. */
 #ifndef PD_ROUND_H
 #define PD_ROUND_H
 
@@ -12,15 +15,32 @@ typedef enum pd_slot_state {
     PD_SLOT_HELD,               /* the gradient lies in a frame */
     PD_SLOT_SUMMED,             /* it is part of the sum, or was left out of it by its weight; the frame has gone */
     PD_SLOT_ABSENT,             /* the rank has no gradient in this round */
+    PD_SLOT_OUTSIDE,            /* the rank's range has nothing of this chunk */
 } pd_slot_state;
 
 /* One rank's contribution to one chunk. */
 typedef struct pd_slot {
-    const void *at;             /* HELD: elements inside the frame's buffer */
+    union {
+        const void *at;         /* HELD: elements inside the frame's buffer, from the first that the rank gives of this chunk */
+        double      weight;     /* SUMMED: what it weighs in the sum */
+    } u;
     pd_request *frame;          /* HELD: the push that brought it, with weight and buffer */
     uint8_t     state, dtype;   /* pd_slot_state, pd_dtype */
     bool        refused;        /* EMPTY: a push of it came and was refused */
+    bool        counted;        /* SUMMED: it is part of the sum */
+    bool        presummed;      /* SUMMED: it was a sum over examples, not a mean */
+    bool        landed;         /* the rank's initial weights have come: init.c */
 } pd_slot;
+
+/* Which elements of a parameter a rank contributes: [start, end), nothing where these are the same. */
+typedef struct pd_range {
+    int64_t  start, end;
+    bool     known;             /* it has been declared; until then the rank may have any of them */
+    uint64_t initialiser;       /* nonce of the process whose initial weights of it came last */
+} pd_range;
+
+/* A run of a parameter's elements. */
+typedef struct pd_run { int64_t first, n; } pd_run;
 
 /* In which of the job's lists a chunk stands. */
 typedef enum pd_chunk_list { PD_CHUNK_NOWHERE, PD_CHUNK_PARTIAL, PD_CHUNK_COMPLETE } pd_chunk_list;
@@ -30,32 +50,44 @@ typedef struct pd_chunk {
     struct pd_param *param;
     pd_slot  *slots;            /* by rank */
     int64_t   first, n;         /* elements */
-    uint32_t  came;             /* ranks heard of */
-    uint32_t  prefix;           /* ranks 0 … prefix-1 have all been heard of */
-    uint32_t  summed;           /* ranks 0 … summed-1 are in the sum, or absent */
-    uint32_t  given;            /* gradients in the sum */
-    double    weight;           /* sum of their weights */
+    uint32_t  came;             /* ranks heard of, or outside */
+    uint32_t  prefix;           /* ranks 0 … prefix-1 all are */
+    uint32_t  summed;           /* ranks 0 … summed-1 are in the sum, absent or outside */
     uint64_t  mark;             /* number of the last frame that named this chunk */
     uint8_t   list;             /* pd_chunk_list */
-    bool      landed;           /* the initial weights have come: param.c */
 } pd_chunk;
 
 typedef struct pd_round {
     pd_chunk *chunks;
+    pd_range *ranges;           /* by rank; NULL: every rank contributes every element */
+    int64_t   elements, chunk_elements;
     uint32_t  n_chunks, world;
     uint32_t  missing;          /* chunks that somebody has not contributed to */
     uint32_t  unsummed;         /* chunks whose sum is not finished */
     bool      open;             /* somebody has been heard of */
     bool      finite;           /* no finished sum holds an infinity or NaN */
-    bool      weightless;       /* some finished sum had no weight: all weights were 0 */
+    bool      weightless;       /* some element of a finished sum had no weight: all weights were 0, or nobody gave it */
     uint64_t  started_ns;       /* of the first contribution */
 } pd_round;
 
-/* Lays `n_chunks` chunks over `elements` and ends with an empty round. Borrows both arrays: n_chunks chunks and n_chunks x world slots. */
+/* Lays chunks over `elements` and ends with an empty round. Borrows the arrays: a chunk for every chunk_elements begun, `world` slots for
+ * each, and `ranges`, one for each rank and zeroed; NULL: every rank contributes everything. */
 void pd_round_init(pd_round *round, struct pd_param *param, int64_t elements, int64_t chunk_elements, uint32_t world,
-                   pd_chunk *chunks, pd_slot *slots);
+                   pd_chunk *chunks, pd_slot *slots, pd_range *ranges);
 /* Forgets everything, for the next step. No slot may be held. */
 void pd_round_reset(pd_round *round);
+
+/* Of a ranged parameter whose round is not open: what a rank contributes; and that it is not known any more. */
+void pd_round_set_range(pd_round *round, uint32_t rank, int64_t start, int64_t end);
+void pd_round_unset_range(pd_round *round, uint32_t rank);
+/* Elements [start, end) that the rank contributes; all of them while its range is not known. */
+pd_range pd_round_range(const pd_round *round, uint32_t rank);
+/* What the rank contributes of a chunk; n is 0 where nothing. */
+pd_run pd_round_run(const pd_round *round, const pd_chunk *chunk, uint32_t rank);
+/* How many chunks the rank's range touches. */
+uint32_t pd_round_count_chunks(const pd_round *round, uint32_t rank);
+/* The first elements [gap->start, gap->end) that are in no known range, or with `given` in none of a rank that is not absent. False: there are none. */
+bool pd_round_gap(const pd_round *round, bool given, pd_range *gap);
 
 /* PD_SLOT_EMPTY: the rank may contribute this chunk. Anything else: what it said before. */
 static inline pd_slot_state pd_chunk_heard(const pd_chunk *chunk, uint32_t rank) { return (pd_slot_state)chunk->slots[rank].state; }
@@ -65,12 +97,14 @@ bool pd_round_has_given(const pd_round *round, uint32_t rank);
 
 /* Files a contribution into an empty slot (HELD, or ABSENT with `frame` NULL). True: that was the last, the chunk is complete. */
 bool pd_round_add(pd_round *round, pd_chunk *chunk, uint32_t rank, pd_slot slot);
-/* Some rank has given a gradient: else the complete round closes without one. */
-bool pd_round_any_given(const pd_round *round);
+
+/* Of a complete round. NOTHING: every rank is absent. PART: some elements lie in ranges of absent ranks alone. */
+typedef enum pd_given { PD_GIVEN_NOTHING, PD_GIVEN_PART, PD_GIVEN_ALL } pd_given;
+pd_given pd_round_given(const pd_round *round);
 
 /* Ranks that the round still waits for, as "1,3"; "" when it is complete or not open. Cut with "..." where `size` is short. */
 char *pd_round_missing(const pd_round *round, char *text, size_t size);
-/* Nothing of the rank's part has come, neither gradient nor absence; a push of some of it was refused. */
+/* Nothing of the rank's part, where it has one, has come: neither gradient nor absence; a push of some of it was refused. */
 bool pd_round_is_silent(const pd_round *round, uint32_t rank);
 bool pd_round_was_refused(const pd_round *round, uint32_t rank);
 /* The rank has not said all of its part. */

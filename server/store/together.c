@@ -52,7 +52,7 @@ bool pd_param_may_be_held(const pd_job *job, const pd_param *param) { return par
 /* How its round ends, by itself; PD_STEPPED: it takes a step. */
 static pd_outcome own_outcome(const pd_job *job, const pd_param *param)
 {
-    if (!pd_round_any_given(&param->round)) return PD_NO_GRADIENT;
+    if (pd_round_given(&param->round) != PD_GIVEN_ALL) return PD_NO_GRADIENT;
     if (param->round.weightless) return PD_SKIPPED;
     if (!param->round.finite && job->values.at[PD_JOB_KEY_NONFINITE] != PD_APPLY) return PD_SKIPPED;
     return PD_STEPPED;

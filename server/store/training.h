@@ -51,6 +51,46 @@ void pd_store_refuse(pd_store *store, pd_request *request, const pd_error *err);
 /* Frees an answered request, sends its buffer home. Takes. */
 void pd_store_done(pd_store *store, pd_request *request);
 
+/* ranges.c: which rank has what of ranged parameters. */
+/* The declaration's range lies in the parameter's elements. PD_INVALID_ARGUMENT. */
+int  pd_range_check(const pd_param_decl *decl, int64_t elements, pd_error *err);
+/* It fits to what this rank declared before, and to what the others have. PD_FAILED_PRECONDITION. */
+int  pd_range_match(const pd_job *job, const pd_param *param, const pd_param_decl *decl, uint32_t rank, pd_error *err);
+/* Takes the ranges of a rank that declares for the first time. When it is the last rank every element must be in some range:
+ * PD_FAILED_PRECONDITION, and nothing has changed. */
+int  pd_ranges_take(pd_job *job, const pd_request *request, pd_error *err);
+/* What was taken with this request is not known any more. */
+void pd_ranges_give_back(pd_job *job, uint32_t rank);
+/* The rank's largest frame: as much as one may hold, or every piece that it has. Of a parameter whose range is not known it has none. */
+uint64_t pd_ranges_reserve(const pd_job *job, uint32_t rank);
+/* By name; NULL: the job has no such parameter. */
+pd_param *pd_job_param(const pd_job *job, const char *name);
+
+/* init.c: initial weights. */
+/* Takes them out of the inbox. */
+void pd_job_take_init(pd_job *job, pd_request *frame);
+/* The parameter has weights, or all that the rank has to give of them. */
+bool pd_param_initialised(const pd_param *param, uint32_t rank);
+/* This rank is asked for initial weights. */
+bool pd_job_asks_init(const pd_job *job, uint32_t rank);
+/* Publishes the parameter if its initial weights are complete: writes *closed. */
+bool pd_job_publish_landed(pd_job *job, pd_param *param, pd_closed *closed);
+
+/* push.c: of frames with data. */
+/* The rank may send such. */
+int  pd_frame_may_come(pd_job *job, const pd_request *frame, pd_error *err);
+void pd_frame_refuse(pd_job *job, pd_request *frame, const pd_error *err);      /* takes */
+/* Ends a frame of which nothing is held (any more). Takes. */
+void pd_frame_finish(pd_job *job, pd_request *frame);
+/* A piece's parameter. NULL: there is none of that number; err says so. */
+pd_param *pd_piece_param(const pd_job *job, const pd_piece *piece, pd_error *err);
+/* A piece that is not empty: its chunk. */
+pd_chunk *pd_piece_chunk(const pd_param *param, const pd_piece *piece);
+/* The piece is one of those that the rank's range is cut into, and has data. */
+int  pd_piece_check(const pd_param *param, const pd_piece *piece, const pd_request *frame, pd_error *err);
+/* No piece twice, and not both gradient and absence, within the frame of that number. */
+int  pd_piece_check_once(pd_param *param, const pd_piece *piece, uint64_t number, pd_error *err);
+
 /* roots.c: what is known of the roots of the plan's tasks. */
 /* Memory for what the log has said of them. PD_NO_MEMORY. */
 int  pd_roots_prepare(pd_param *param);

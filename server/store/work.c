@@ -52,9 +52,9 @@ static bool is_pressed(const pd_job *job, const pd_rank *rank)
 {
     const pd_store *store = job->store;
     uint64_t limit = store->config.ingest_bytes, spare = limit > store->reserved ? (limit - store->reserved) / store->n_ranks : 0;
-    uint64_t share = job->reserve + spare, calm = share / 2 < spare ? share / 2 : spare;
+    uint64_t share = rank->reserve + spare, calm = share / 2 < spare ? share / 2 : spare;
 
-    return rank->held > calm || (rank->held > 0 && store->held + job->reserve > limit);
+    return rank->held > calm || (rank->held > 0 && store->held + rank->reserve > limit);
 }
 
 static bool any_pressed(const pd_job *job)
@@ -105,7 +105,6 @@ static void let_go_of_summed(pd_job *job, pd_chunk *chunk, uint32_t from, uint32
         pd_slot *slot = &chunk->slots[rank];
         if (slot->frame != NULL) pd_job_let_go(job, slot->frame);
         slot->frame = NULL;
-        slot->at = NULL;
     }
 }
 
@@ -229,11 +228,24 @@ static void count_outcome(pd_job *job, pd_param *param, pd_outcome outcome)
                param->round.weightless ? "all weights are 0" : "its gradient is not finite", (unsigned long long)param->skipped);
 }
 
+/* Some ranks gave a gradient, but elements that only others have had none: no step is better than half a one. */
+static void count_gap(pd_job *job, pd_param *param)
+{
+    pd_range gap;
+
+    if (pd_round_given(&param->round) != PD_GIVEN_PART || !pd_is_power_of_two(++param->gaps)) return;
+    pd_round_gap(&param->round, true, &gap);
+    pd_say(&job->store->outbox, PD_SAY_WARNING, "job %s: step %llu of %s closes without a gradient: all ranks that have elements %lld to %lld were absent, others "
+           "were not (%llu times so far)", job->name, (unsigned long long)param->step, param->name, (long long)gap.start, (long long)gap.end,
+           (unsigned long long)param->gaps);
+}
+
 /* The round is over: *closed says how; everything is ready for the next. */
 static void close_round(pd_job *job, pd_param *param, pd_closed *closed)
 {
     param->step++;
     count_outcome(job, param, param->outcome);
+    if (param->outcome == PD_NO_GRADIENT) count_gap(job, param);
     pd_shelf_give(param->shelf[PD_F32], param->accumulator);
     param->accumulator = NULL;
     pd_param_publish(param, param->next, param->outcome, closed);

@@ -23,7 +23,7 @@ static const ProtobufCMessageDescriptor *descriptor_of(uint8_t index)
 /* What the check lets through is what its comment promises. */
 static void check_pieces(Paramd__Piece *const *pieces, size_t n, uint8_t size)
 {
-    const pd_handle_facts handles[] = { { size, "a" }, { 3 * CHUNK + 1, "b" }, { 0, "c" }, { INT64_MAX / 8, "d" } };
+    const pd_handle_facts handles[] = { { 0, size, "a" }, { 7, 3 * CHUNK + 1, "b" }, { 0, 0, "c" }, { 0, INT64_MAX / 8, "d" } };
     uint64_t payload = n > 0 ? pd_piece_end(pieces[n - 1]->offset, pieces[n - 1]->count * pd_dtype_size((pd_dtype)pieces[n - 1]->dtype)) : 0;
     pd_error err;
 

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 const pd_core_config peer_four = { .job = "job", .label = "test:1", .rank = 2, .world_size = 4, .nonce = 77, .urls = 2 };
+const pd_core_config peer_first = { .job = "job", .label = "test:1", .rank = 0, .world_size = 4, .nonce = 77, .urls = 2 };
 
 peer *peer_new(const pd_core_config *config)
 {

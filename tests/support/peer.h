@@ -28,7 +28,7 @@ typedef struct letter {
     uint8_t  *payload;
 } letter;
 
-extern const pd_core_config peer_four;                              /* rank 2 of 4, job "job" */
+extern const pd_core_config peer_four, peer_first;                  /* rank 2 of 4, job "job"; rank 0 */
 
 peer  *peer_new(const pd_core_config *config);
 void   peer_free(peer *p);

@@ -304,7 +304,12 @@ int rig_declare(rig *r, uint32_t job, uint32_t rank, uint64_t conn, const char *
     request->u.declare.params = must(calloc(n + 1, sizeof(pd_param_decl)));
     for (size_t i = 0; i < n; i++) {
         size_t p = order != NULL ? order[i] : i;
-        request->u.declare.params[i] = (pd_param_decl){ must(strdup(names[p])), shapes[p], pull };
+        pd_param_decl *decl = &request->u.declare.params[i];
+        *decl = (pd_param_decl){ .name = must(strdup(names[p])), .shape = shapes[p], .pull_dtype = pull };
+        if (r->ranges == NULL || r->ranges[p].start < 0) continue;
+        decl->ranged = true;
+        decl->start = r->ranges[p].start;
+        decl->end = r->ranges[p].end;
     }
     return rig_apply(r, request);
 }

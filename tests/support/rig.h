@@ -16,11 +16,15 @@ typedef struct rig_entry {
     pd_snapshot *snapshot;                  /* last published */
 } rig_entry;
 
+/* Elements [start, end) of a parameter; start -1: all, not as a range. */
+typedef struct rig_range { int64_t start, end; } rig_range;
+
 typedef struct rig {
     pd_store *store;
     uint64_t  now;                          /* the clock */
     uint64_t  last_id;
     int64_t   chunk;                        /* elements */
+    const rig_range *ranges;                /* for the Declares that follow: one for each of their names; NULL: none is ranged. Borrowed */
     /* the last answer to a request that waits for one */
     pd_effect_kind answer;                  /* PD_EFF_HELLO, PD_EFF_OK, ... */
     uint64_t  answered;                     /* answers so far */

@@ -29,7 +29,7 @@ static int set_up(void **state)
     fixture *f = calloc(1, sizeof *f);
 
     f->shelf = pd_shelf_join(&f->all, N * sizeof(float));
-    pd_round_init(&f->round, NULL, N, N, WORLD, &f->chunk, f->slots);
+    pd_round_init(&f->round, NULL, N, N, WORLD, &f->chunk, f->slots, NULL);
     for (uint32_t r = 0; r < WORLD; r++) {
         f->frames[r] = pd_request_new(PD_REQ_PUSH, (pd_ticket){ 1, 1 });
         f->frames[r]->u.data.weight = r + 1;
@@ -56,7 +56,7 @@ static int tear_down(void **state)
 
 static void give(fixture *f, uint32_t rank)
 {
-    pd_round_add(&f->round, &f->chunk, rank, (pd_slot){ .at = f->g[rank], .frame = f->frames[rank], .state = PD_SLOT_HELD, .dtype = PD_F32 });
+    pd_round_add(&f->round, &f->chunk, rank, (pd_slot){ .u.at = f->g[rank], .frame = f->frames[rank], .state = PD_SLOT_HELD, .dtype = PD_F32 });
 }
 
 static void leave_out(fixture *f, uint32_t rank)
@@ -88,7 +88,6 @@ static float *aggregate(fixture *f, uint32_t cuts, pd_aggregation how, int threa
     pass(f, &sums, WORLD, how, threads, &accumulator);
     assert_int_equal(f->round.unsummed, 0);
     assert_true(f->round.finite && !f->round.weightless);
-    assert_int_equal(f->chunk.given, WORLD - 1);
     memcpy(out, accumulator, N * sizeof(float));
     pd_shelf_give(f->shelf, accumulator);
     pd_sums_free(&sums);
@@ -200,6 +199,188 @@ static void a_plan_that_gets_no_memory_is_no_plan(void **state)
     }
 }
 
+/* ---- any ranges, weights, absences and passes, against sums in double, element by element ---- */
+
+enum { MOST_RANKS = 6, MOST_ELEMENTS = 200, MOST_CHUNKS = MOST_ELEMENTS };
+
+/* A random round. */
+typedef struct scene {
+    uint32_t  world;
+    int64_t   elements, chunk;
+    bool      ranged, absent[MOST_RANKS];
+    int64_t   start[MOST_RANKS], end[MOST_RANKS];
+    pd_request *frames[MOST_RANKS];
+    float     g[MOST_RANKS][MOST_ELEMENTS];     /* by element of the parameter */
+    pd_dtype  dtype[MOST_RANKS];
+    uint16_t  narrow[MOST_RANKS][MOST_ELEMENTS];
+    pd_round  round;
+    pd_chunk  chunks[MOST_CHUNKS];
+    pd_slot   slots[MOST_CHUNKS * MOST_RANKS];
+    pd_range  ranges[MOST_RANKS];
+} scene;
+
+static void random_range(scene *s, uint32_t r, uint64_t *seed)
+{
+    int64_t n = s->elements, a = (int64_t)(rig_random(seed) % (uint64_t)(n + 1)), b = (int64_t)(rig_random(seed) % (uint64_t)(n + 1));
+
+    s->start[r] = a < b ? a : b;
+    s->end[r] = a < b ? b : a;
+    if (r > 0 && rig_random(seed) % 3 == 0) s->start[r] = s->start[r - 1], s->end[r] = s->end[r - 1];        /* a replica */
+    if (!s->ranged || rig_random(seed) % 5 == 0) s->start[r] = 0, s->end[r] = n;
+    if (s->ranged && rig_random(seed) % 6 == 0) s->end[r] = s->start[r];
+}
+
+static void random_scene(scene *s, uint64_t *seed)
+{
+    s->world = 1 + (uint32_t)(rig_random(seed) % MOST_RANKS);
+    s->elements = 1 + (int64_t)(rig_random(seed) % MOST_ELEMENTS);
+    s->chunk = 1 + (int64_t)(rig_random(seed) % MOST_ELEMENTS);
+    s->ranged = rig_random(seed) % 4 != 0;
+    for (uint32_t r = 0; r < s->world; r++) {
+        static const double weights[] = { 0, 1, 3, 7.5, 0.1, 33 };
+        random_range(s, r, seed);
+        s->absent[r] = rig_random(seed) % 5 == 0;
+        s->frames[r] = pd_request_new(PD_REQ_PUSH, (pd_ticket){ 1, 1 });
+        s->frames[r]->u.data.weight = weights[rig_random(seed) % 6];
+        s->frames[r]->u.data.presummed = rig_random(seed) % 4 == 0;
+        s->dtype[r] = rig_random(seed) % 3 == 0 ? PD_BF16 : PD_F32;
+        rig_noise(rig_random(seed), s->g[r], s->elements);
+        if (s->dtype[r] == PD_F32) continue;
+        pd_convert(s->narrow[r], PD_BF16, s->g[r], PD_F32, s->elements);
+        pd_convert(s->g[r], PD_F32, s->narrow[r], PD_BF16, s->elements);
+    }
+}
+
+static void file(scene *s, pd_chunk *chunk, uint32_t rank)
+{
+    pd_run run = pd_round_run(&s->round, chunk, rank);
+    const void *at = s->dtype[rank] == PD_F32 ? (const void *)(s->g[rank] + run.first) : s->narrow[rank] + run.first;
+
+    if (run.n == 0) return;
+    if (s->absent[rank]) pd_round_add(&s->round, chunk, rank, (pd_slot){ .state = PD_SLOT_ABSENT });
+    else pd_round_add(&s->round, chunk, rank, (pd_slot){ .u.at = at, .frame = s->frames[rank], .state = PD_SLOT_HELD, .dtype = (uint8_t)s->dtype[rank] });
+}
+
+static void one_pass(scene *s, pd_sums *sums, pd_chunk *chunk, uint32_t upto, pd_aggregation how, float **accumulator, pd_shelf *shelf)
+{
+    pd_sums_clear(sums);
+    assert_int_equal(pd_sums_plan(sums, &s->round, chunk, upto, how, accumulator, shelf), PD_OK);
+    pd_sums_run(sums, 1);
+    pd_sums_note(sums, &sums->passes[0], how);
+}
+
+/* Contributions arrive in a random order, and a chunk is summed as far as it goes at random moments. */
+static void play(scene *s, pd_aggregation how, bool at_once, uint64_t *seed, float *out, pd_shelf *shelf)
+{
+    pd_sums sums = { 0 };
+    float *accumulator = NULL;
+    uint32_t left[MOST_CHUNKS * MOST_RANKS], n = 0;
+
+    memset(s->slots, 0, sizeof s->slots);
+    memset(s->ranges, 0, sizeof s->ranges);
+    pd_round_init(&s->round, NULL, s->elements, s->chunk, s->world, s->chunks, s->slots, s->ranged ? s->ranges : NULL);
+    for (uint32_t r = 0; s->ranged && r < s->world; r++) pd_round_set_range(&s->round, r, s->start[r], s->end[r]);
+    for (uint32_t c = 0; c < s->round.n_chunks; c++)
+        for (uint32_t r = 0; r < s->world; r++) left[n++] = c * s->world + r;
+    while (n > 0) {
+        uint32_t i = (uint32_t)(rig_random(seed) % n), which = left[i];
+        pd_chunk *chunk = &s->chunks[which / s->world];
+        left[i] = left[--n];
+        file(s, chunk, which % s->world);
+        if (!at_once && rig_random(seed) % 2 == 0 && chunk->prefix > chunk->summed && chunk->prefix < s->world)
+            one_pass(s, &sums, chunk, chunk->prefix, how, &accumulator, shelf);
+    }
+    for (uint32_t c = 0; c < s->round.n_chunks; c++) {
+        assert_int_equal(s->chunks[c].came, s->world);
+        one_pass(s, &sums, &s->chunks[c], s->world, how, &accumulator, shelf);
+    }
+    assert_int_equal(s->round.unsummed, 0);
+    memset(out, 0, MOST_ELEMENTS * sizeof *out);
+    if (accumulator != NULL) memcpy(out, accumulator, (size_t)s->elements * sizeof *out);
+    pd_shelf_give(shelf, accumulator);
+    pd_sums_free(&sums);
+}
+
+static bool takes_part(const scene *s, uint32_t r, int64_t e, pd_aggregation how)
+{
+    return !s->absent[r] && s->start[r] <= e && e < s->end[r] && (how != PD_WEIGHTED_MEAN || s->frames[r]->u.data.weight > 0);
+}
+
+/* Whether element e has what it should; false: nobody gives it. */
+static bool check_element(const scene *s, int64_t e, pd_aggregation how, float got)
+{
+    double sum = 0, size = 0, weight = 0, value;
+    uint32_t n = 0, last = 0;
+
+    for (uint32_t r = 0; r < s->world; r++) {
+        const pd_request *frame = s->frames[r];
+        double w = frame->u.data.weight, term = s->g[r][e] * (how == PD_WEIGHTED_MEAN && !frame->u.data.presummed ? w : 1);
+        if (!takes_part(s, r, e, how)) continue;
+        sum += term;
+        size += fabs(term);
+        weight += w;
+        n++;
+        last = r;
+    }
+    if (n == 0) return false;
+    value = how == PD_MEAN ? sum / n : how == PD_WEIGHTED_MEAN ? sum / weight : sum;
+    if (n == 1 && !(how == PD_WEIGHTED_MEAN && s->frames[last]->u.data.presummed)) assert_true(got == s->g[last][e]);
+    if (fabs(got - value) > 1e-6 * size / (how == PD_SUM ? 1 : how == PD_MEAN ? n : weight))
+        fail_msg("element %lld: %.9g, expected %.9g", (long long)e, got, value);
+    return true;
+}
+
+static void each_element_is_divided_by_what_covers_it_in_any_order(void **state)
+{
+    static scene s;
+    fixture *f = *state;
+    uint64_t seed = 11;
+
+    for (int turn = 0; turn < 1500; turn++) {
+        float expected[MOST_ELEMENTS], got[MOST_ELEMENTS];
+        pd_aggregation how = (pd_aggregation)(PD_MEAN + turn % 3);
+        bool lacks = false, finite;
+        memset(&s, 0, sizeof s);
+        random_scene(&s, &seed);
+        play(&s, how, true, &seed, expected, f->shelf);
+        for (int64_t e = 0; e < s.elements; e++)
+            if (!check_element(&s, e, how, expected[e])) lacks = true;
+        assert_true(s.round.weightless == lacks);
+        finite = s.round.finite;
+        assert_true(finite);
+        for (int again = 0; again < 4; again++) {
+            play(&s, how, false, &seed, got, f->shelf);
+            assert_true(s.round.weightless == lacks && s.round.finite == finite);
+            for (int64_t e = 0; e < s.elements; e++)
+                if (check_element(&s, e, how, expected[e])) assert_memory_equal(&got[e], &expected[e], sizeof got[e]);
+        }
+        for (uint32_t r = 0; r < s.world; r++) pd_request_free(s.frames[r]);
+    }
+}
+
+/* What one rank alone gives is not multiplied by its weight and divided by it again, which rounds twice; also if it was taken in before
+ * it was known that the others would bring nothing. */
+static void the_mean_of_one_is_what_it_gave(void **state)
+{
+    fixture *f = *state;
+
+    f->frames[1]->u.data.weight = 0.1;
+    for (int early = 0; early < 2; early++) {
+        pd_sums sums = { 0 };
+        float *accumulator = NULL;
+        pd_round_reset(&f->round);
+        for (uint32_t r = 0; r < WORLD; r++) {
+            if (r != 1) leave_out(f, r);
+            else give(f, r);
+        }
+        if (early) pass(f, &sums, 3, PD_WEIGHTED_MEAN, 1, &accumulator);
+        pass(f, &sums, WORLD, PD_WEIGHTED_MEAN, 1, &accumulator);
+        assert_memory_equal(accumulator, f->g[1], N * sizeof(float));
+        pd_shelf_give(f->shelf, accumulator);
+        pd_sums_free(&sums);
+    }
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -208,6 +389,8 @@ int main(void)
         TEST(each_aggregate_is_what_it_says),
         TEST(the_last_ranks_may_be_absent_after_a_pass),
         TEST(nothing_given_needs_no_sum),
+        TEST(each_element_is_divided_by_what_covers_it_in_any_order),
+        TEST(the_mean_of_one_is_what_it_gave),
         TEST(finds_what_is_not_finite_in_any_range),
         TEST(a_plan_that_gets_no_memory_is_no_plan),
     };

@@ -375,7 +375,7 @@ static void initial_weights_that_arrived_although_their_answer_did_not_are_not_s
     static const int64_t sizes[] = { 2 };
     Paramd__DeclareReply message = PARAMD__DECLARE_REPLY__INIT;
     Paramd__Declared has_not = PARAMD__DECLARED__INIT, *one[] = { &has_not };
-    peer *p = peer_new(&peer_four);
+    peer *p = peer_new(&peer_first);
     float a[2] = { 1, 2 };
     void *weights[] = { a };
     pd_ticket_id ticket;
@@ -438,7 +438,7 @@ static void sends_initial_weights_of_what_is_not_initialised(void **state)
     static const int64_t sizes[] = { 2, 3 };
     Paramd__DeclareReply message = PARAMD__DECLARE_REPLY__INIT;
     Paramd__Declared has = PARAMD__DECLARED__INIT, has_not = PARAMD__DECLARED__INIT, *both[] = { &has, &has_not };
-    peer *p = peer_new(&peer_four);
+    peer *p = peer_new(&peer_first);
     float a[2] = { 1, 2 }, b[3] = { 3, 4, 5 };
     void *weights[] = { a, b };
     pd_ticket_id ticket;

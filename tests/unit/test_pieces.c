@@ -7,13 +7,14 @@
 
 #include "message.h"
 #include "oom.h"
+#include "paramd/tensor.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { CHUNK = 100, PIECES = 4 };
 
-static const pd_handle_facts handles[] = { { 250, "kernel" }, { 100, "bias" }, { 0, "nothing" }, { 1, "scalar" } };
+static const pd_handle_facts handles[] = { { 0, 250, "kernel" }, { 0, 100, "bias" }, { 0, 0, "nothing" }, { 0, 1, "scalar" } };
 
 /* A good payload, for a test to spoil: two chunks of kernel, bias in bfloat16, scalar absent. */
 typedef struct payload {
@@ -132,19 +133,98 @@ static void refuses_a_range_that_is_not_one_chunk(void **state)
     payload *p = *state;
 
     p->piece[0].first = 50;
-    assert_refused(p, "piece 0 (kernel): first element 50: expected a multiple of 100 below 250");
+    assert_refused(p, "piece 0 (kernel): first element 50: expected 0, or a multiple of 100 between that and 250");
     p->piece[0].first = 300;
     assert_refused(p, "first element 300");
     p->piece[0].first = UINT64_MAX / 100 * 100;
     assert_refused(p, "first element");
     p->piece[0].first = 0;
     p->piece[0].count = 99;
-    assert_refused(p, "99 elements from 0: expected the whole chunk, 100");
+    assert_refused(p, "99 elements from 0: expected 100, to the end of the chunk");
     p->piece[0].count = 250;
     assert_refused(p, "250 elements");
     p->piece[0].count = 100;
     p->piece[1].count = 100;
-    assert_refused(p, "piece 1 (kernel): 100 elements from 200: expected the whole chunk, 50");
+    assert_refused(p, "piece 1 (kernel): 100 elements from 200: expected 50, to the end of the chunk");
+}
+
+/* ---- ranges ---- */
+
+static bool takes_piece(int64_t start, int64_t end, uint64_t first, uint64_t count)
+{
+    const pd_handle_facts shard = { start, end, "shard" };
+    Paramd__Piece piece = piece_at(0, 1, first, count, 0), *list = &piece;
+
+    return pd_pieces_check(&list, 1, &shard, 1, CHUNK, count * 4, NULL) == PD_OK;
+}
+
+static void takes_of_a_range_what_it_shares_with_each_chunk(void **state)
+{
+    (void)state;
+    assert_true(takes_piece(50, 320, 50, 50));
+    assert_true(takes_piece(50, 320, 100, 100));
+    assert_true(takes_piece(50, 320, 200, 100));
+    assert_true(takes_piece(50, 320, 300, 20));
+    assert_true(takes_piece(110, 120, 110, 10));
+    assert_true(takes_piece(100, 200, 100, 100));
+    assert_true(takes_piece(INT64_MAX - 7, INT64_MAX - 3, INT64_MAX - 7, 4));
+}
+
+static void takes_of_an_empty_range_one_piece_of_nothing(void **state)
+{
+    (void)state;
+    assert_true(takes_piece(0, 0, 0, 0));
+    assert_true(takes_piece(70, 70, 70, 0));
+    assert_true(takes_piece(100, 100, 100, 0));
+    assert_false(takes_piece(70, 70, 0, 0));
+    assert_false(takes_piece(70, 70, 100, 0));
+    assert_false(takes_piece(70, 70, 70, 1));
+}
+
+static void refuses_what_lies_outside_a_range_or_is_cut_otherwise(void **state)
+{
+    payload p = { .n = 1 };
+    const pd_handle_facts shard = { 50, 320, "shard" };
+    pd_error err;
+    (void)state;
+
+    assert_false(takes_piece(50, 320, 0, 50));
+    assert_false(takes_piece(50, 320, 0, 100));
+    assert_false(takes_piece(50, 320, 60, 40));
+    assert_false(takes_piece(50, 320, 50, 100));
+    assert_false(takes_piece(50, 320, 50, 270));
+    assert_false(takes_piece(50, 320, 300, 100));
+    assert_false(takes_piece(50, 320, 320, 0));
+    assert_false(takes_piece(50, 320, 400, 0));
+    assert_false(takes_piece(50, 300, 300, 0));
+    assert_false(takes_piece(110, 120, 100, 100));
+    p.piece[0] = piece_at(0, 1, 0, 50, 0);
+    p.list[0] = &p.piece[0];
+    assert_int_equal(pd_pieces_check(p.list, 1, &shard, 1, CHUNK, 200, &err), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "piece 0 (shard): first element 0: expected 50, or a multiple of 100 between that and 320"));
+    p.piece[0] = piece_at(0, 1, 50, 100, 0);
+    assert_int_equal(pd_pieces_check(p.list, 1, &shard, 1, CHUNK, 400, &err), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "100 elements from 50: expected 50, to the end of the chunk or of elements 50 to 320"));
+}
+
+/* However a range lies, its pieces stand one after the other from its start to its end, each within one chunk. */
+static void the_pieces_of_any_range_are_the_range(void **state)
+{
+    (void)state;
+    for (int64_t start = 0; start <= 40; start++)
+        for (int64_t end = start; end <= 40; end++)
+            for (uint64_t chunk = 1; chunk <= 41; chunk += 5) {
+                int64_t at = start, n;
+                do {
+                    n = pd_range_piece(start, end, chunk, (uint64_t)at);
+                    assert_true(start == end ? n == 0 : n > 0 && (uint64_t)at / chunk == (uint64_t)(at + n - 1) / chunk);
+                    at += n;
+                } while (at < end);
+                assert_int_equal(at, end);
+                for (int64_t first = 0; first < 45; first++)
+                    if (first != start && (first <= start || first >= end || (uint64_t)first % chunk != 0))
+                        assert_int_equal(pd_range_piece(start, end, chunk, (uint64_t)first), -1);
+            }
 }
 
 static void refuses_a_type_it_does_not_know(void **state)
@@ -232,7 +312,7 @@ static void what_it_refuses_needs_no_text(void **state)
 static void many_pieces_in_a_bad_order_are_still_checked(void **state)
 {
     enum { MANY = 5000 };
-    static const pd_handle_facts one = { (int64_t)MANY * CHUNK, "long" };
+    static const pd_handle_facts one = { 0, (int64_t)MANY * CHUNK, "long" };
     Paramd__Piece *pieces = calloc(MANY, sizeof *pieces), **list = calloc(MANY, sizeof *list);
     uint64_t end = 0;
     (void)state;
@@ -278,7 +358,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(takes_chunks_of_several_parameters_and_types), TEST(takes_a_payload_with_or_without_the_last_padding), TEST(takes_no_pieces_and_no_payload),
         TEST(takes_handles_in_any_order), TEST(takes_the_one_chunk_of_a_parameter_without_elements), TEST(refuses_a_handle_that_is_not_declared),
-        TEST(refuses_a_range_that_is_not_one_chunk), TEST(refuses_a_type_it_does_not_know), TEST(refuses_data_that_is_misaligned_overlapping_or_apart),
+        TEST(refuses_a_range_that_is_not_one_chunk), TEST(takes_of_a_range_what_it_shares_with_each_chunk),
+        TEST(takes_of_an_empty_range_one_piece_of_nothing), TEST(refuses_what_lies_outside_a_range_or_is_cut_otherwise),
+        TEST(the_pieces_of_any_range_are_the_range), TEST(refuses_a_type_it_does_not_know), TEST(refuses_data_that_is_misaligned_overlapping_or_apart),
         TEST(refuses_data_past_the_payload), TEST(refuses_an_absent_piece_that_holds_something), TEST(refuses_a_chunk_twice_wherever_it_stands),
         TEST(refuses_a_chunk_of_a_parameter_that_is_absent), TEST(what_it_refuses_needs_no_text),
         TEST(many_pieces_in_a_bad_order_are_still_checked), TEST(without_memory_to_sort_it_says_so),

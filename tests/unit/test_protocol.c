@@ -96,7 +96,7 @@ static void the_example_push_is_what_the_code_packs(void **state)
     Paramd__Piece piece[] = { piece_of(0, PD_F32, 2, 0), piece_of(1, PD_F32, 1, 64), piece_of(2, 0, 0, 0) };
     Paramd__Piece *pieces[] = { &piece[0], &piece[1], &piece[2] };
     struct iovec payload[] = { { (void *)(uintptr_t)kernel, sizeof kernel }, { (void *)(uintptr_t)padding, sizeof padding }, { (void *)(uintptr_t)bias, sizeof bias } };
-    const pd_handle_facts facts[] = { { 2, "kernel" }, { 1, "bias" }, { 5, "scale" } };
+    const pd_handle_facts facts[] = { { 0, 2, "kernel" }, { 0, 1, "bias" }, { 0, 5, "scale" } };
     Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
     uint8_t *frame;
     size_t bytes;

@@ -17,7 +17,7 @@ static int set_up(void **state)
 {
     fixture *f = calloc(1, sizeof *f);
 
-    pd_round_init(&f->round, NULL, 150, 64, WORLD, f->chunks, f->slots);
+    pd_round_init(&f->round, NULL, 150, 64, WORLD, f->chunks, f->slots, NULL);
     *state = f;
     return 0;
 }
@@ -89,14 +89,156 @@ static void knows_absence_from_a_gradient(void **state)
 
     for (uint32_t rank = 0; rank < WORLD; rank++)
         for (uint32_t c = 0; c < CHUNKS; c++) add(f, c, rank, absent);
-    assert_false(pd_round_any_given(&f->round));
+    assert_int_equal(pd_round_given(&f->round), PD_GIVEN_NOTHING);
     assert_true(pd_round_is_absent(&f->round, 3));
     assert_false(pd_round_has_given(&f->round, 3));
     pd_round_reset(&f->round);
     add(f, 2, 3, given);
     assert_true(pd_round_has_given(&f->round, 3));
     assert_false(pd_round_is_absent(&f->round, 3));
-    assert_true(pd_round_any_given(&f->round));
+    assert_int_equal(pd_round_given(&f->round), PD_GIVEN_ALL);
+}
+
+/* ---- ranges ---- */
+
+enum { ELEMENTS = 150 };
+
+/* Random ranges of five ranks over three chunks, all known. */
+static void random_ranges(fixture *f, pd_range *ranges, uint64_t *seed)
+{
+    memset(ranges, 0, WORLD * sizeof *ranges);
+    memset(f->slots, 0, sizeof f->slots);
+    pd_round_init(&f->round, NULL, ELEMENTS, 64, WORLD, f->chunks, f->slots, ranges);
+    for (uint32_t r = 0; r < WORLD; r++) {
+        int64_t a = (int64_t)(rig_random(seed) % (ELEMENTS + 1)), b = (int64_t)(rig_random(seed) % (ELEMENTS + 1));
+        if (rig_random(seed) % 4 == 0) b = a;
+        pd_round_set_range(&f->round, r, a < b ? a : b, a < b ? b : a);
+    }
+}
+
+static bool in_range(const pd_range *range, int64_t e) { return range->start <= e && e < range->end; }
+
+static void a_chunk_waits_for_the_ranks_whose_range_touches_it(void **state)
+{
+    fixture *f = *state;
+    pd_range ranges[WORLD];
+    uint64_t seed = 3;
+
+    for (int turn = 0; turn < 300; turn++) {
+        random_ranges(f, ranges, &seed);
+        if (turn % 2 == 1) pd_round_reset(&f->round);
+        for (uint32_t c = 0; c < CHUNKS; c++) {
+            const pd_chunk *chunk = &f->chunks[c];
+            uint32_t outside = 0, prefix = 0;
+            for (uint32_t r = 0; r < WORLD; r++) {
+                int64_t first = -1, n = 0;
+                for (int64_t e = chunk->first; e < chunk->first + chunk->n; e++) {
+                    if (!in_range(&ranges[r], e)) continue;
+                    if (n++ == 0) first = e;
+                }
+                pd_run run = pd_round_run(&f->round, chunk, r);
+                assert_int_equal(run.n, n);
+                if (n > 0) assert_int_equal(run.first, first);
+                assert_int_equal(pd_chunk_heard(chunk, r), n > 0 ? PD_SLOT_EMPTY : PD_SLOT_OUTSIDE);
+                outside += n == 0;
+            }
+            while (prefix < WORLD && pd_chunk_heard(chunk, prefix) == PD_SLOT_OUTSIDE) prefix++;
+            assert_int_equal(chunk->came, outside);
+            assert_int_equal(chunk->prefix, prefix);
+            for (uint32_t r = 0, left = WORLD - outside; r < WORLD; r++)
+                if (pd_chunk_heard(chunk, r) == PD_SLOT_EMPTY) assert_true(add(f, c, r, given) == (--left == 0));
+        }
+    }
+}
+
+static void a_rank_that_gave_all_of_its_range_is_not_missing(void **state)
+{
+    fixture *f = *state;
+    pd_range ranges[WORLD] = { 0 };
+    char text[64];
+
+    memset(f->slots, 0, sizeof f->slots);
+    pd_round_init(&f->round, NULL, ELEMENTS, 64, WORLD, f->chunks, f->slots, ranges);
+    pd_round_set_range(&f->round, 0, 0, 60);
+    pd_round_set_range(&f->round, 1, 60, 130);
+    pd_round_set_range(&f->round, 2, 130, 130);
+    pd_round_set_range(&f->round, 4, 130, 150);
+    assert_int_equal(pd_round_count_chunks(&f->round, 1), 3);
+    assert_int_equal(pd_round_count_chunks(&f->round, 2), 0);
+    assert_int_equal(pd_round_count_chunks(&f->round, 3), 3);           /* not known yet: it may have any */
+    add(f, 0, 0, given);
+    assert_false(pd_round_misses(&f->round, 0));
+    assert_false(pd_round_misses(&f->round, 2));
+    assert_string_equal(pd_round_missing(&f->round, text, sizeof text), "1,3,4");
+    add(f, 0, 1, absent);
+    add(f, 1, 1, absent);
+    add(f, 2, 1, absent);
+    assert_true(pd_round_is_absent(&f->round, 1));
+    assert_false(pd_round_is_absent(&f->round, 2));
+    assert_false(pd_round_has_given(&f->round, 2));
+    assert_string_equal(pd_round_missing(&f->round, text, sizeof text), "3,4");
+}
+
+static void a_range_that_is_taken_back_leaves_nothing_behind(void **state)
+{
+    fixture *f = *state;
+    pd_range ranges[WORLD] = { 0 };
+    pd_chunk chunks[CHUNKS];
+    pd_slot slots[CHUNKS * WORLD];
+
+    memset(f->slots, 0, sizeof f->slots);
+    pd_round_init(&f->round, NULL, ELEMENTS, 64, WORLD, f->chunks, f->slots, ranges);
+    pd_round_set_range(&f->round, 0, 10, 20);
+    pd_round_set_range(&f->round, 3, 70, 80);
+    memcpy(chunks, f->chunks, sizeof chunks);
+    memcpy(slots, f->slots, sizeof slots);
+    pd_round_set_range(&f->round, 1, 130, 150);
+    pd_round_unset_range(&f->round, 1);
+    assert_memory_equal(f->chunks, chunks, sizeof chunks);
+    assert_memory_equal(f->slots, slots, sizeof slots);
+    assert_false(ranges[1].known);
+}
+
+/* Element by element. */
+static void finds_the_first_gap_and_what_was_given(void **state)
+{
+    fixture *f = *state;
+    pd_range ranges[WORLD], gap;
+    uint64_t seed = 5;
+
+    for (int turn = 0; turn < 500; turn++) {
+        bool none = true, part = false, absent_rank[WORLD];
+        int64_t first = ELEMENTS, end;
+        random_ranges(f, ranges, &seed);
+        if (turn % 3 == 0) {                            /* nothing left out, so that absence decides */
+            pd_round_unset_range(&f->round, turn % WORLD);
+            pd_round_set_range(&f->round, turn % WORLD, 0, ELEMENTS);
+        }
+        for (uint32_t r = 0; r < WORLD; r++) {
+            absent_rank[r] = rig_random(&seed) % 2 == 0;
+            for (uint32_t c = 0; c < CHUNKS; c++)
+                if (pd_chunk_heard(&f->chunks[c], r) == PD_SLOT_EMPTY) add(f, c, r, absent_rank[r] ? absent : given);
+        }
+        for (int64_t e = 0; e < ELEMENTS; e++) {
+            bool covered = false, has = false;
+            for (uint32_t r = 0; r < WORLD; r++) {
+                covered = covered || in_range(&ranges[r], e);
+                has = has || (in_range(&ranges[r], e) && !absent_rank[r]);
+            }
+            if (!covered && first == ELEMENTS) first = e;
+            if (has) none = false;
+            else part = true;
+        }
+        assert_true(pd_round_gap(&f->round, false, &gap) == (first < ELEMENTS));
+        if (first < ELEMENTS) {
+            end = ELEMENTS;
+            for (uint32_t r = 0; r < WORLD; r++)
+                if (ranges[r].start > first && ranges[r].start < ranges[r].end && ranges[r].start < end) end = ranges[r].start;
+            assert_int_equal(gap.start, first);
+            assert_int_equal(gap.end, end);
+        }
+        if (first == ELEMENTS) assert_int_equal(pd_round_given(&f->round), none ? PD_GIVEN_NOTHING : part ? PD_GIVEN_PART : PD_GIVEN_ALL);
+    }
 }
 
 int main(void)
@@ -107,6 +249,10 @@ int main(void)
         TEST(is_complete_when_every_rank_was_heard_in_any_order),
         TEST(tells_who_is_missing),
         TEST(knows_absence_from_a_gradient),
+        TEST(a_chunk_waits_for_the_ranks_whose_range_touches_it),
+        TEST(a_rank_that_gave_all_of_its_range_is_not_missing),
+        TEST(a_range_that_is_taken_back_leaves_nothing_behind),
+        TEST(finds_the_first_gap_and_what_was_given),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,7 +79,7 @@ static pd_request *declare_request(rig *r, uint32_t rank, pd_dtype pull)
     request->rank = rank;
     request->u.declare.n = N;
     request->u.declare.params = calloc(N, sizeof(pd_param_decl));
-    for (int p = 0; p < N; p++) request->u.declare.params[p] = (pd_param_decl){ strdup(names[p]), shapes[p], pull };
+    for (int p = 0; p < N; p++) request->u.declare.params[p] = (pd_param_decl){ .name = strdup(names[p]), .shape = shapes[p], .pull_dtype = pull };
     return request;
 }
 

@@ -1,0 +1,171 @@
+/* init.c - initial weights: where they come from, what stands where several ranks have the same elements, when they are published.
+ *
+ * Of a ranged parameter every rank sends those of its range, and what the lowest rank sends of an element stands, in whatever order they come. Of
+ * any other rank 0 sends all. */
+#include "training.h"
+
+#include "convert.h"
+
+#include <stdlib.h>
+
+static bool gives_init(const pd_param *param, uint32_t rank)
+{
+    return param->ranged ? pd_round_count_chunks(&param->round, rank) > 0 : rank == 0;
+}
+
+bool pd_param_initialised(const pd_param *param, uint32_t rank)
+{
+    const pd_round *round = &param->round;
+
+    if (param->current != NULL || !param->ranged) return param->current != NULL;
+    for (uint32_t c = 0; c < round->n_chunks; c++)
+        if (!round->chunks[c].slots[rank].landed && pd_round_run(round, &round->chunks[c], rank).n > 0) return false;
+    return true;
+}
+
+bool pd_job_asks_init(const pd_job *job, uint32_t rank)
+{
+    for (uint32_t i = 0; i < job->n_params; i++)
+        if (gives_init(&job->params[i], rank) && !pd_param_initialised(&job->params[i], rank)) return true;
+    return false;
+}
+
+/* ---- checking ---- */
+
+static uint64_t initialiser_of(const pd_param *param, uint32_t rank)
+{
+    return param->ranged ? param->round.ranges[rank].initialiser : param->initialiser;
+}
+
+static int check_piece(const pd_job *job, const pd_piece *piece, const pd_request *frame, uint64_t number, pd_error *err)
+{
+    pd_param *param = pd_piece_param(job, piece, err);
+    int rc;
+
+    if (param == NULL) return PD_INVALID_ARGUMENT;
+    if (!param->ranged && frame->rank != 0)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: rank 0 sends the initial weights, this is rank %u", param->name, frame->rank);
+    if (param->current != NULL && initialiser_of(param, frame->rank) != job->ranks[frame->rank].nonce)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has weights already (step %llu): pull them", param->name,
+                       (unsigned long long)param->step);
+    if (piece->absent) return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: initial weights cannot be absent", param->name);
+    if ((rc = pd_piece_check(param, piece, frame, err)) != PD_OK) return rc;
+    return pd_piece_check_once(param, piece, number, err);
+}
+
+static int check(pd_job *job, const pd_request *frame, pd_error *err)
+{
+    uint64_t number = ++job->store->frames;
+
+    for (size_t i = 0; i < frame->u.data.n; i++) {
+        int rc = check_piece(job, &frame->u.data.pieces[i], frame, number, err);
+        if (rc != PD_OK) return rc;
+    }
+    return PD_OK;
+}
+
+/* ---- landing ---- */
+
+/* Initial weights that came before and whose answer was lost: the process that gave them sends them again. They are answered, not written. */
+static bool is_repeated(const pd_param *param)
+{
+    return param->current != NULL;
+}
+
+/* Memory for the weights of all the frame's parameters, before any is written. */
+static int make_weights(pd_job *job, const pd_request *frame, pd_error *err)
+{
+    for (size_t i = 0; i < frame->u.data.n; i++) {
+        pd_param *param = &job->params[frame->u.data.pieces[i].param];
+        if (is_repeated(param) || param->next != NULL) continue;
+        if ((param->next = pd_snapshot_new(param->shelf, param->elements)) == NULL)
+            return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for its weights", param->name);
+        param->next->job = job->number;
+        param->next->param = param->index;
+    }
+    return PD_OK;
+}
+
+/* Elements of [at, end) from the first that no lower rank has landed, up to the next that one has; none: n is 0. */
+static pd_run free_run(const pd_round *round, const pd_chunk *chunk, uint32_t rank, int64_t at, int64_t end)
+{
+    int64_t stop = end;
+    bool moved = true;
+
+    while (moved) {
+        moved = false;
+        for (uint32_t r = 0; r < rank; r++) {
+            pd_run lower = pd_round_run(round, chunk, r);
+            if (!chunk->slots[r].landed || lower.first > at || lower.first + lower.n <= at) continue;
+            at = lower.first + lower.n;
+            moved = true;
+        }
+    }
+    for (uint32_t r = 0; r < rank; r++) {
+        pd_run lower = pd_round_run(round, chunk, r);
+        if (chunk->slots[r].landed && lower.first > at && lower.first < stop) stop = lower.first;
+    }
+    return (pd_run){ at, at < stop ? stop - at : 0 };
+}
+
+static void land(pd_job *job, const pd_piece *piece, uint32_t rank)
+{
+    pd_param *param = &job->params[piece->param];
+    pd_chunk *chunk;
+    int64_t end = piece->first + piece->count;
+    pd_run run;
+
+    if (is_repeated(param) || piece->count == 0) return;
+    chunk = pd_piece_chunk(param, piece);
+    for (int64_t at = piece->first; (run = free_run(&param->round, chunk, rank, at, end)).n > 0; at = run.first + run.n)
+        pd_convert((float *)param->next->at[PD_F32] + run.first, PD_F32,
+                   (const char *)piece->at + (size_t)(run.first - piece->first) * pd_dtype_size(piece->dtype), piece->dtype, run.n);
+    if (!chunk->slots[rank].landed) param->unlanded--;
+    chunk->slots[rank].landed = true;
+    if (param->ranged) param->round.ranges[rank].initialiser = job->ranks[rank].nonce;
+    else param->initialiser = job->ranks[rank].nonce;
+}
+
+bool pd_job_publish_landed(pd_job *job, pd_param *param, pd_closed *closed)
+{
+    if (is_repeated(param) || param->unlanded > 0) return false;
+    pd_params_convert(&param, 1, job->store->config.threads);
+    pd_param_publish(param, param->next, (pd_outcome)0, closed);
+    param->next = NULL;
+    return true;
+}
+
+/* Publishes the parameters of the frame that are complete now. */
+static void publish_landed(pd_job *job, const pd_request *frame, pd_effect *effect, pd_closed *closed)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < frame->u.data.n; i++)
+        n += pd_job_publish_landed(job, &job->params[frame->u.data.pieces[i].param], &closed[n]);
+    effect->u.closed.at = closed;
+    effect->u.closed.n = n;
+    if (n > 0) pd_effects_add(&job->store->outbox, effect);
+    else pd_effect_free(effect);
+}
+
+void pd_job_take_init(pd_job *job, pd_request *frame)
+{
+    pd_effect *effect = pd_effect_new(PD_EFF_CLOSED, (pd_ticket){ 0, 0 }, job->number);
+    pd_closed *closed = calloc(frame->u.data.n + 1, sizeof *closed);
+    pd_error err;
+    int rc = pd_frame_may_come(job, frame, &err);
+
+    if (rc == PD_OK) rc = check(job, frame, &err);
+    if (rc == PD_OK && (effect == NULL || closed == NULL)) rc = pd_fail(&err, PD_NO_MEMORY, "job %.100s: out of memory", job->name);
+    if (rc == PD_OK) rc = make_weights(job, frame, &err);
+    if (rc != PD_OK) {
+        free(closed);
+        pd_effect_free(effect);
+        pd_frame_refuse(job, frame, &err);
+        return;
+    }
+    for (size_t i = 0; i < frame->u.data.n; i++) land(job, &frame->u.data.pieces[i], frame->rank);
+    publish_landed(job, frame, effect, closed);
+    pd_answer_ok(&job->store->outbox, frame);
+    pd_frame_finish(job, frame);
+}
