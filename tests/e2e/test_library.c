@@ -15,7 +15,7 @@ static const char *const public_functions[] = {
     "pd_client_open", "pd_client_pull", "pd_client_push", "pd_client_push_pull", "pd_client_ready", "pd_client_step", "pd_client_wait",
     "pd_client_welcome",
     "pd_code_name", "pd_code_text", "pd_fail",
-    "pd_dtype_name", "pd_dtype_parse", "pd_dtype_size", "pd_shape_elements", "pd_shape_equal", "pd_shape_text",
+    "pd_dtype_name", "pd_dtype_parse", "pd_dtype_size", "pd_range_piece", "pd_shape_elements", "pd_shape_equal", "pd_shape_text",
 };
 enum { N_PUBLIC = sizeof public_functions / sizeof public_functions[0] };
 
