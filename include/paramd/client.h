@@ -108,7 +108,7 @@ typedef struct pd_item {
     size_t      param;
     const void *gradient;           /* push: whole tensor (or range) in push_dtype; NULL: no gradient of this parameter in this step */
     void       *weights;            /* pull: whole tensor (or range) in pull_dtype; NULL only where the range is empty */
-    int         outcome;            /* out, when done: 0 pulled only, 1 stepped, 2 skipped because not finite, 3 no rank had a gradient;
+    int         outcome;            /* out, when done: 0 pulled only, or a range without elements, 1 stepped, 2 skipped because not finite, 3 no rank had a gradient;
                                      * negative: this item was refused, an enum pd_code */
     uint64_t    step, version;      /* out: rounds closed; the step that produced the weights */
 } pd_item;

@@ -151,7 +151,7 @@ static void link_out(pd_waiter *waiter)
 
 static bool has_answer(const entry *e, const pd_wait *wait, const pd_waiter *waiter)
 {
-    return e->closed >= wait->step && (!waiter->pulls || e->snapshot != NULL);
+    return (e->closed >= wait->step || waiter->idle) && (!waiter->pulls || e->snapshot != NULL);
 }
 
 static bool all_closed(const job *j, uint64_t step) { return j->params > 0 && j->least >= step; }
@@ -171,7 +171,7 @@ static void answer_rest(pd_waiter *waiter) { waiter->wait->open--; }
 
 static void answer(const entry *e, pd_waiter *waiter)
 {
-    waiter->outcome = waiter->wait->pushes ? e->outcome : 0;
+    waiter->outcome = waiter->wait->pushes && !waiter->idle ? e->outcome : 0;
     waiter->step = e->closed;
     waiter->version = e->version;
     if (waiter->pulls) {

@@ -17,6 +17,7 @@ typedef struct pd_waiter {
     uint32_t     param;                 /* set by the caller, as are: */
     pd_dtype     dtype;                 /*   element type wanted */
     bool         pulls;                 /*   wants weights */
+    bool         idle;                  /*   waits for no round: it is of a range without elements, and rounds close without it */
     int64_t      first, count;          /*   which elements of them */
     int          outcome;               /* answer: enum pd_outcome, 0 where no round was waited for */
     uint64_t     step, version;         /* answer: rounds closed; step that produced the weights */

@@ -103,6 +103,7 @@ static void fill_waiter(const pd_conn *conn, pd_waiter *waiter, uint32_t handle,
     waiter->param = conn->handles.params[handle];
     waiter->dtype = conn->handles.pulls[handle];
     waiter->pulls = pulls;
+    waiter->idle = conn->handles.facts[handle].start == conn->handles.facts[handle].end;
     waiter->first = (int64_t)first;
     waiter->count = (int64_t)count;
 }

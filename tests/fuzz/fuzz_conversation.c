@@ -19,7 +19,7 @@ enum { RAW = PD_METHODS, CLOSE, TIME, SPOIL, CUT, TURN, DEAF, OPS };
 
 typedef struct peer {                   /* the other end of a connection */
     int        fd;                      /* -1: not connected */
-    uint64_t   elements[MOST_PARAMS];   /* declared by handle */
+    uint64_t   start[MOST_PARAMS], end[MOST_PARAMS];    /* elements declared, by handle */
     unsigned   n_params;
     uint64_t   last_id;
     bool       deaf;                    /* reads nothing for now */
@@ -245,6 +245,16 @@ static void say_hello(peer *p)
     send_frame(p, PD_HELLO, &hello.base, 0, 0);
 }
 
+/* A range in parts of the elements, where `how` asks for one; or an oddity. */
+static void choose_range(Paramd__Parameter *at, uint8_t how, uint64_t elements)
+{
+    if ((how & 0xe0) == 0) return;
+    at->ranged = (how & 0x20) != 0;
+    at->range_start = elements * choice() / 128;
+    at->range_end = (how & 0x40) != 0 ? elements : elements * choice() / 128;
+    if ((how & 0x80) != 0) at->range_end -= 1;
+}
+
 static void say_declare(peer *p)
 {
     static const char *const names[] = { "w", "b", "bias", "deep/er.kernel", "", "\001", "w2", "w3" };
@@ -262,7 +272,11 @@ static void say_declare(peer *p)
         at[i].n_shape = 2;
         shapes[i][0] = rows == 255 ? UINT64_MAX : rows % 16;
         shapes[i][1] = columns == 255 ? (uint64_t)1 << 62 : columns % 32;
-        if (p->n_params < MOST_PARAMS) p->elements[p->n_params++] = shapes[i][0] * shapes[i][1];
+        choose_range(&at[i], name, shapes[i][0] * shapes[i][1]);
+        if (p->n_params < MOST_PARAMS) {
+            p->start[p->n_params] = at[i].ranged ? at[i].range_start : 0;
+            p->end[p->n_params++] = at[i].ranged ? at[i].range_end : shapes[i][0] * shapes[i][1];
+        }
         list[i] = &at[i];
         declare.n_parameters++;
     }
@@ -275,16 +289,18 @@ static void say_declare(peer *p)
 static uint64_t make_piece(const peer *p, Paramd__Piece *piece, uint64_t offset)
 {
     uint8_t which = choice(), how = choice();
-    uint64_t elements;
+    uint64_t start, end, to_grid;
 
     paramd__piece__init(piece);
     piece->handle = which & 7;
-    elements = piece->handle < p->n_params ? p->elements[piece->handle] : 1;
+    start = piece->handle < p->n_params ? p->start[piece->handle] : 0;
+    end = piece->handle < p->n_params ? p->end[piece->handle] : 1;
     piece->absent = (how & 1) != 0;
     if (piece->absent) return offset;
     piece->dtype = 1 + (how >> 1 & 3);
-    piece->first = (uint64_t)(which >> 3 & 7) * CHUNK;
-    piece->count = elements > piece->first ? (elements - piece->first < CHUNK ? elements - piece->first : CHUNK) : 0;
+    piece->first = (which >> 3 & 7) == 0 ? start : (start / CHUNK + (which >> 3 & 7)) * CHUNK;
+    to_grid = CHUNK - piece->first % CHUNK;
+    piece->count = end > piece->first ? (end - piece->first < to_grid ? end - piece->first : to_grid) : 0;
     piece->offset = offset;
     if ((how & 0xf0) == 0x10) piece->count++;
     if ((how & 0xf0) == 0x20) piece->offset += 4;
@@ -506,11 +522,27 @@ static const uint8_t troubles[] = {
     PD_PUSH, 1, 1, 255, 2, 0, F32_, 7, F32_,  CUT, 1, 60,  PD_PUSH, 1, 1, 0, 1, 0, F32_,  RAW, 2, 4, 'P', 'D', 'F', '1',  CLOSE, 0, TIME, 0, 255, TIME, 0, 255,
 };
 
+#define RANGED 0x20                     /* a parameter: of it elements from, to, in parts of 128; with TO_END from there to its end */
+#define TO_END 0x40
+
+/* Two ranks train in shards: one parameter that is cut within a chunk, one of which the second rank has nothing. */
+static const uint8_t shards[] = {
+    PD_HELLO, 0, WORKER(1, 0, 2), PLAIN, 1,  PD_HELLO, 1, WORKER(1, 1, 2), PLAIN, 2,
+    PD_DECLARE, 0, 2, 0 | RANGED, 10, 16, 0, 64,  1 | RANGED | TO_END, 1, 7, 0,  PD_DECLARE, 1, 2, 0 | RANGED | TO_END, 10, 16, 60,  1 | RANGED, 1, 7, 64, 64,
+    PD_DECLARE, 1, 2, 0 | RANGED | TO_END, 10, 16, 64,  1 | RANGED, 1, 7, 64, 64,  PD_DECLARE, 1, 2, 0, 10, 16,  1 | RANGED, 1, 7, 64, 64,
+    PD_PULL, 1, 0, 2, 0, F32_, 1, F32_,
+    PD_INIT, 1, 0, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,  PD_INIT, 0, 0, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,
+    PD_PUSH_PULL, 0, 1, 1, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,  PD_PUSH_PULL, 1, 1, 2, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,
+    PD_PUSH_PULL | 0x80, 1, 2, 1, 2, 0, 1, 1, 1,  PD_PUSH, 0, 2, 3, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,  PD_PUSH, 0, 3, 3, 1, 0, 0x30,
+    CLOSE, 1,  PD_HELLO, 1, WORKER(1, 1, 2), PLAIN, 2,  PD_DECLARE, 1, 2, 0 | RANGED | TO_END, 10, 16, 64,  1 | RANGED, 1, 7, 64, 64,
+    PD_PUSH_PULL, 1, 2, 1, 3, 0, F32_, 0 | 1 << 3, F32_, 1, 1,  PD_LEAVE, 0,  PD_LEAVE, 1,
+};
+
 static void make_seeds(const char *folder)
 {
     static const struct { const char *name; const uint8_t *at; size_t n; } seeds[] = {
         { "training", training, sizeof training }, { "closing", closing, sizeof closing }, { "operating", operating, sizeof operating },
-        { "setting", setting, sizeof setting }, { "troubles", troubles, sizeof troubles },
+        { "setting", setting, sizeof setting }, { "troubles", troubles, sizeof troubles }, { "shards", shards, sizeof shards },
     };
 
     for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {

@@ -93,6 +93,31 @@ static void drop(notes *n, pd_wait *wait)
     free(wait);
 }
 
+/* Rounds of a parameter close without a rank that has none of its elements: that may be before it speaks, or never after it has. */
+static void what_has_no_elements_waits_for_weights_and_no_round(void **state)
+{
+    notes *n = *state;
+    pd_wait *push = wait_for(7, true, true, 0, 1), *pull = wait_for(9, false, true, 0, 1);
+
+    push->at[0].idle = pull->at[0].idle = true;
+    assert_false(pd_board_wait(n->board, 1, push));
+    close_round(n, 0, 0, 0, true);
+    assert_int_equal(n->n_resolved, 1);
+    close_round(n, 0, 1, PD_STEPPED, true);
+    assert_true(pd_board_would_answer(n->board, 1, pull));
+    assert_true(pd_board_wait(n->board, 1, pull));
+    assert_int_equal(push->at[0].outcome, 0);
+    assert_int_equal(push->at[0].step, 0);
+    assert_int_equal(pull->at[0].step, 1);
+    drop(n, push);
+    drop(n, pull);
+    push = wait_for(2, true, false, 0, 1);              /* among its outcomes is none of the round that closed last */
+    push->at[0].idle = true;
+    assert_true(pd_board_wait(n->board, 1, push));
+    assert_int_equal(push->at[0].outcome, 0);
+    drop(n, push);
+}
+
 static void answers_a_push_when_its_round_has_closed(void **state)
 {
     notes *n = *state;
@@ -316,6 +341,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(answers_a_push_when_its_round_has_closed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_has_no_elements_waits_for_weights_and_no_round, set_up, tear_down),
         cmocka_unit_test_setup_teardown(answers_a_request_when_its_last_piece_is_there, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_push_for_a_closed_round_has_its_answer_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_pull_waits_for_weights, set_up, tear_down),
