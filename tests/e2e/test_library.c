@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 static const char *const public_functions[] = {
-    "pd_client_barrier", "pd_client_close", "pd_client_count", "pd_client_declare", "pd_client_init", "pd_client_leave", "pd_client_must_init",
+    "pd_client_barrier", "pd_client_close", "pd_client_close_step", "pd_client_count", "pd_client_declare", "pd_client_init", "pd_client_leave", "pd_client_must_init",
     "pd_client_open", "pd_client_pull", "pd_client_push", "pd_client_push_pull", "pd_client_ready", "pd_client_step", "pd_client_wait",
     "pd_client_welcome",
     "pd_code_name", "pd_code_text", "pd_fail",
