@@ -36,7 +36,7 @@ typedef struct import {
     entry          *entries;        size_t n;       /* what is sent */
     const char    **unknown;        size_t n_unknown;
     size_t          derived, parts, counts;
-    uint64_t        bytes, sent;
+    uint64_t        bytes, sent, piece;             /* piece: bytes that one may have */
     float          *floats;                         /* of a piece */
 } import;
 
@@ -202,7 +202,7 @@ static int send_tensor(import *im, const entry *e, pd_error *err)
     request.n_shape = (size_t)tensor->shape.rank;
     request.wide = tensor->dtype == PD_ST_F64;
     do {
-        request.count = elements - request.first < PIECE_BYTES / each ? elements - request.first : PIECE_BYTES / each;
+        request.count = elements - request.first < im->piece / each ? elements - request.first : im->piece / each;
         rc = call(im, &request, piece_of(im, tensor, request.first, request.count), request.count * each, err);
         request.first += request.count;
         im->sent += request.count * pd_st_dtype_size(tensor->dtype);
@@ -218,6 +218,13 @@ static int send_count(import *im, const entry *e, pd_error *err)
     request.param = (char *)e->param;
     request.value = (uint64_t)e->count;
     return call(im, &request, NULL, 0, err);
+}
+
+static uint64_t piece_bytes(const pd_operator *op)
+{
+    uint64_t most = pd_client_welcome(op->client)->max_payload;
+
+    return most < PIECE_BYTES ? most : PIECE_BYTES;
 }
 
 static int send_all(import *im, pd_error *err)
@@ -307,6 +314,7 @@ int pd_ctl_import_state(const pd_ctl *ctl)
     bool matches = false;
 
     if (rc == PD_OK) rc = pd_operator_open(&im.op, ctl->server, ctl->timeout, &err);
+    if (rc == PD_OK) im.piece = piece_bytes(&im.op);
     if (rc == PD_OK) rc = pd_state_list_fetch(&im.list, &im.op, ctl->args[0], NULL, &err);
     if (rc == PD_OK) rc = sort_out(&im, &err);
     matches = rc == PD_OK && (ctl->partial ? im.n > 0 : im.n_unknown == 0 && count_missing(&im) == 0);

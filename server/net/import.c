@@ -5,15 +5,19 @@
 #include <string.h>
 
 /* Most payload of a frame: an operator's share of the ingest budget while it imports. */
-#define MOST_BYTES ((uint64_t)1 << 20)
-
-static int check_piece(const Paramd__ImportRequest *import, const pd_prefix *prefix, pd_error *err)
+static uint64_t most_bytes(const pd_conn *conn)
 {
-    uint64_t each = import->wide ? sizeof(double) : sizeof(float);
+    const uint64_t most = 1 << 20;
+    return conn->daemon->config.max_payload < most ? conn->daemon->config.max_payload : most;
+}
 
-    if (import->first > INT64_MAX || import->count > MOST_BYTES / each || import->count * each != prefix->payload_bytes)
+static int check_piece(const pd_conn *conn, const Paramd__ImportRequest *import, const pd_prefix *prefix, pd_error *err)
+{
+    uint64_t each = import->wide ? sizeof(double) : sizeof(float), most = most_bytes(conn);
+
+    if (import->first > INT64_MAX || import->count > most / each || import->count * each != prefix->payload_bytes)
         return pd_fail(err, PD_INVALID_ARGUMENT, "Import: a piece of %llu elements of %llu bytes has a payload of %llu bytes; a piece may have %llu bytes",
-                       (unsigned long long)import->count, (unsigned long long)each, (unsigned long long)prefix->payload_bytes, (unsigned long long)MOST_BYTES);
+                       (unsigned long long)import->count, (unsigned long long)each, (unsigned long long)prefix->payload_bytes, (unsigned long long)most);
     if (import->n_shape > PD_MAX_RANK)
         return pd_fail(err, PD_INVALID_ARGUMENT, "Import: a shape of %zu dimensions, at most %d are possible", import->n_shape, PD_MAX_RANK);
     for (size_t i = 0; i < import->n_shape; i++)
@@ -21,11 +25,11 @@ static int check_piece(const Paramd__ImportRequest *import, const pd_prefix *pre
     return PD_OK;
 }
 
-static int check_import(const Paramd__ImportRequest *import, const pd_prefix *prefix, pd_error *err)
+static int check_import(const pd_conn *conn, const Paramd__ImportRequest *import, const pd_prefix *prefix, pd_error *err)
 {
     if (import->act < PD_IMPORT_BEGIN || import->act > PD_IMPORT_COMMIT)
         return pd_fail(err, PD_INVALID_ARGUMENT, "Import: act %u; 1 is begin, 2 a piece, 3 a counter, 4 commit", import->act);
-    if (import->act == PD_IMPORT_PIECE) return check_piece(import, prefix, err);
+    if (import->act == PD_IMPORT_PIECE) return check_piece(conn, import, prefix, err);
     if (prefix->payload_bytes > 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "Import: only a piece has a payload, this one has %llu bytes", (unsigned long long)prefix->payload_bytes);
     if (import->value > INT64_MAX) return pd_fail(err, PD_INVALID_ARGUMENT, "Import: a counter of %llu", (unsigned long long)import->value);
@@ -35,7 +39,7 @@ static int check_import(const Paramd__ImportRequest *import, const pd_prefix *pr
 /* The connection gets a share of the budget as ranks have one, until it is closed. */
 static int take_share(pd_conn *conn, pd_error *err)
 {
-    return conn->share.reserve > 0 ? PD_OK : pd_admission_join(&conn->daemon->admission, &conn->share, MOST_BYTES, err);
+    return conn->share.reserve > 0 ? PD_OK : pd_admission_join(&conn->daemon->admission, &conn->share, most_bytes(conn), err);
 }
 
 static bool fill(pd_request *request, const Paramd__ImportRequest *import)
@@ -59,7 +63,7 @@ static bool fill(pd_request *request, const Paramd__ImportRequest *import)
 int pd_prepare_import(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
     const Paramd__ImportRequest *import = message;
-    int rc = check_import(import, prefix, err);
+    int rc = check_import(conn, import, prefix, err);
 
     if (rc == PD_OK && prefix->payload_bytes > 0) rc = take_share(conn, err);
     if (rc != PD_OK) return rc;

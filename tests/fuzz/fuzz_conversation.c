@@ -375,6 +375,30 @@ static void say_pull(peer *p)
     send_frame(p, PD_PULL, &pull.base, 0, 0);
 }
 
+/* State of the job's parameters, in pieces of up to 63 elements, with oddities. */
+static void say_import(peer *p)
+{
+    static const char *const names[] = { "w", "b", "bias", "nobody" }, *const slots[] = { "momentum_buffer", "exp_avg", "", "momentum_buffer" };
+    Paramd__ImportRequest import = PARAMD__IMPORT_REQUEST__INIT;
+    uint8_t how = choice(), what = choice(), rows = choice(), columns = choice(), first = choice(), count = choice();
+    uint64_t shape[2] = { rows == 255 ? UINT64_MAX : rows % 16, columns % 32 };
+
+    import.job = (char *)job_names[how & 3];
+    import.act = how >> 2 & 7;
+    import.wide = (how & 0x20) != 0;
+    import.partial = (how & 0x40) != 0;
+    import.param = (char *)names[what & 3];
+    import.slot = (char *)slots[what >> 2 & 3];
+    import.number = (what & 0x10) != 0 ? 0 : -1;
+    import.block = (what & 0x20) != 0 ? 0 : -1;
+    import.shape = shape;
+    import.n_shape = 2;
+    import.first = (what & 0x40) != 0 ? UINT64_MAX - first : first;
+    import.count = count % 64;
+    import.value = (what & 0x80) != 0 ? UINT64_MAX : first;
+    send_frame(p, PD_IMPORT, &import.base, import.act == 2 ? import.count * (import.wide ? 8 : 4) + (count >> 7) : 0, first);
+}
+
 static void say_to_operators(peer *p, unsigned method)
 {
     Paramd__Empty empty = PARAMD__EMPTY__INIT;
@@ -430,6 +454,7 @@ static void say(peer *p, unsigned method)
     case PD_PUSH_PULL: say_push(p, method); break;
     case PD_PULL:      say_pull(p); break;
     case PD_SET:       say_set(p); break;
+    case PD_IMPORT:    say_import(p); break;
     default:           say_to_operators(p, method); break;
     }
 }
@@ -514,6 +539,17 @@ static const uint8_t setting[] = {
     PD_SET, 1, 1 | 1 << 4 | 3 << 6, 6 | 3 << 3,  PD_PUSH, 0, 2 | 128, 0, 2, 0, F32_, 1, F32_,  PD_SET, 1, 1 | 1 << 2 | 1 << 4, 0 | 1 << 3,
     PD_PUSH, 0, 3, 0, 2, 0, F32_, 1, F32_,  PD_SET, 1, 1 | 1 << 4, 0 | 4 << 3,  PD_LIST, 1, 5 | 1 << 3,  PD_DROP, 1, 1 << 3,
 };
+#define ACT(act) (uint8_t)(1 | (act) << 2)     /* Import: of job "a" */
+#define ONLY 0x40                       /* commit: a part is enough */
+/* An operator brings state to a worker's job: too early, with a hole, under a wrong name, and then as it should be; training goes on. */
+static const uint8_t importing[] = {
+    PD_HELLO, 1, WORKER(0, 0, 1), PLAIN, 0,  PD_IMPORT, 1, ACT(1), 0, 0, 0, 0, 0,  PD_HELLO, 0, WORKER(1, 0, 1), PLAIN, 1,  PD_IMPORT, 1, ACT(1), 0, 0, 0, 0, 0,
+    PD_DECLARE, 0, 1, 0, 3, 5,  PD_INIT, 0, 0, 1, 0, F32_,  PD_IMPORT, 1, ACT(1), 0, 0, 0, 0, 0,  PD_IMPORT, 1, ACT(2), 0, 3, 5, 0, 7,
+    PD_IMPORT, 1, ACT(2), 3, 3, 5, 0, 7,  PD_IMPORT, 1, ACT(4), 0, 0, 0, 0, 0,  PD_IMPORT, 1, ACT(2), 0, 3, 5, 8, 7,  PD_IMPORT, 1, ACT(2), 0, 3, 5, 7, 8,
+    PD_IMPORT, 1, ACT(3), 0, 0, 0, 9, 0,  PD_LIST, 1, 6 | 1 << 3,  PD_IMPORT | 0x80, 1, ACT(4), 0, 0, 0, 0, 0,  PD_PUSH, 0, 1, 0, 1, 0, F32_,
+    PD_IMPORT, 1, ACT(1), 0, 0, 0, 0, 0,  PD_IMPORT, 1, ACT(4) | ONLY, 0, 0, 0, 0, 0,  PD_IMPORT, 1, ACT(1), 0, 0, 0, 0, 0,
+    PD_IMPORT, 1, ACT(2), 0, 3, 5, 0, 4,  TIME, 0, 70,  PD_IMPORT, 1, ACT(4), 0, 0, 0, 0, 0,
+};
 /* A worker is lost, its rank taken over, the old one fenced; rounds time out; frames lie. */
 static const uint8_t troubles[] = {
     PD_HELLO, 0, WORKER(2, 0, 2), PLAIN, 1,  PD_HELLO, 1, WORKER(2, 1, 2), PLAIN, 2,  PD_DECLARE, 0, 1, 0, 3, 3,  PD_DECLARE, 1, 1, 0, 3, 3,
@@ -542,7 +578,7 @@ static void make_seeds(const char *folder)
 {
     static const struct { const char *name; const uint8_t *at; size_t n; } seeds[] = {
         { "training", training, sizeof training }, { "closing", closing, sizeof closing }, { "operating", operating, sizeof operating },
-        { "setting", setting, sizeof setting }, { "troubles", troubles, sizeof troubles }, { "shards", shards, sizeof shards },
+        { "setting", setting, sizeof setting }, { "importing", importing, sizeof importing }, { "troubles", troubles, sizeof troubles }, { "shards", shards, sizeof shards },
     };
 
     for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {
