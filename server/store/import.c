@@ -8,7 +8,7 @@
 #include "together.h"
 #include "training.h"
 
-static const uint64_t SILENCE_NS = 60 * 1000000000ull;
+static const uint64_t SILENCE_NS = 60 * 1000000000ull, RETRY_NS = 1000000000ull;
 /* Of writing a part: read in its own type, widened, read, written. */
 #define NS_PER_ELEMENT 3.0
 
@@ -311,22 +311,27 @@ static void finish(pd_job *job)
     forget(job);
 }
 
-static void write_part(pd_job *job, const pd_staged *staged)
+/* PD_NO_MEMORY: this part is as it was. */
+static int write_part(pd_job *job, const pd_staged *staged)
 {
     double *wide = job->import->wide;
 
     if (staged->wide) memcpy(wide, staged->at, (size_t)staged->elements * sizeof *wide);
     else for (int64_t i = 0; i < staged->elements; i++) wide[i] = (double)((const float *)(const void *)staged->at)[i];
-    pd_optim_write_part(job->params[staged->address.param].optim, &staged->part, wide);
+    return pd_optim_write_part(job->params[staged->address.param].optim, &staged->part, wide);
 }
 
-void pd_import_write_some(pd_job *job)
+void pd_import_write_some(pd_job *job, uint64_t now_ns)
 {
     pd_import *import = job->import;
     double cost_ns = 0;
 
+    job->retry_ns = 0;
     for (; import->next != NULL && cost_ns < job->store->config.batch_ns; import->next = import->next->next) {
-        write_part(job, import->next);
+        if (write_part(job, import->next) != PD_OK) {
+            job->retry_ns = now_ns + RETRY_NS;          /* memory is short: the job rests until it is done */
+            return;
+        }
         cost_ns += NS_PER_ELEMENT * (double)import->next->elements;
     }
     if (import->next == NULL) finish(job);

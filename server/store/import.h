@@ -12,8 +12,8 @@ void pd_store_import(struct pd_store *store, pd_request *request, uint64_t now_n
 
 /* A commit is being written: the job takes no steps. */
 bool pd_import_writes(const pd_job *job);
-/* Writes some more of it, about a batch's work, and answers when it is done. */
-void pd_import_write_some(pd_job *job);
+/* Writes some more of it, about a batch's work, and answers when it is done; where memory is short, a second later. */
+void pd_import_write_some(pd_job *job, uint64_t now_ns);
 /* When staged tensors are dropped because nobody goes on (UINT64_MAX: nothing is staged), and does so at that time. */
 uint64_t pd_import_expires_ns(const pd_job *job);
 void pd_import_tick(pd_job *job, uint64_t now_ns);

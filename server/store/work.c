@@ -335,7 +335,7 @@ void pd_job_work(pd_job *job, uint64_t now_ns)
     double budget_ns = job->store->config.batch_ns * job->store->config.threads;
 
     if (pd_import_writes(job)) {
-        pd_import_write_some(job);
+        pd_import_write_some(job, now_ns);
         return;
     }
     job->retry_ns = 0;
