@@ -1,0 +1,211 @@
+/* Four workers that have a shard of each parameter, as FSDP cuts them, train what one worker trains with whole gradients, bit for bit: also when connections break
+ * and processes die within a step. Some shards are empty: a scalar's, a bias of five elements. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+
+#include "daemon.h"
+#include "proxy.h"
+#include "team.h"
+
+enum { WORLD = 4, N = 5, STEPS = 12, MOST = 2500 };
+enum { STEP_BYTES = 6000 };             /* enough for Hello, Declare and a worker's shards or their answers */
+
+static const char *const flags[] = { "--chunk-bytes=4KiB", "--max-payload=16KiB", NULL };
+static const char *const rules[] = { "* adam lr=0.01", NULL };
+static const pd_shape shapes[N] = { { 2, { 50, 50 } }, { 1, { 5 } }, { 0, { 0 } }, { 1, { 600 } }, { 1, { 1 } } };
+static const char *const names[N] = { "kernel", "bias", "scale", "embedding", "temperature" };
+
+static int start_daemon(void **state)
+{
+    *state = daemon_start(flags);
+    return 0;
+}
+
+static int stop_daemon(void **state)
+{
+    return daemon_stop(*state, patient(10));
+}
+
+typedef struct shard {
+    const char *url, *job;
+    int         rank, world;            /* world 1: everything, not as ranges */
+    int         dies_in;                /* step in which its process is followed by another; 0: none */
+    proxy      *between;                /* cuts its connections in every step; NULL: none */
+    pd_client  *client;
+    int64_t     start[N], end[N];
+    float       weights[N][MOST], gradients[N][MOST];
+    char        failure[600];
+} shard;
+
+static bool failed(shard *s, const char *what, const pd_error *err)
+{
+    snprintf(s->failure, sizeof s->failure, "%s, rank %d: %s: %s", s->job, s->rank, what, err != NULL ? err->text : "");
+    return false;
+}
+
+static void fill(shard *s, float out[N][MOST], uint64_t step)
+{
+    static _Thread_local float whole[MOST];
+
+    for (size_t p = 0; p < N; p++) {
+        int64_t n;
+        pd_shape_elements(&shapes[p], &n);
+        fill_gradient(whole, n, 0, step, p);
+        memcpy(out[p], whole + s->start[p], (size_t)(s->end[p] - s->start[p]) * sizeof(float));
+    }
+}
+
+/* A process of this rank, with a nonce of its own. */
+static bool begin(shard *s)
+{
+    pd_client_options options = { .urls = s->url, .job = s->job, .rank = s->rank, .world_size = s->world, .rules = rules, .deadline = patient(20) };
+    pd_client_param params[N];
+    void *weights[N];
+    pd_error err = { 0 };
+
+    for (size_t p = 0; p < N; p++) {
+        int64_t n, part;
+        pd_shape_elements(&shapes[p], &n);
+        part = (n + s->world - 1) / s->world;
+        s->start[p] = part * s->rank < n ? part * s->rank : n;
+        s->end[p] = part * (s->rank + 1) < n ? part * (s->rank + 1) : n;
+        params[p] = (pd_client_param){ .name = names[p], .shape = shapes[p], .ranged = s->world > 1 };
+        if (s->world > 1) params[p].start = s->start[p], params[p].end = s->end[p];
+        weights[p] = s->weights[p];
+    }
+    if (pd_client_open(&s->client, &options, &err) != PD_OK) return failed(s, "open", &err);
+    if (pd_client_declare(s->client, params, N, &err) != PD_OK) return failed(s, "declare", &err);
+    fill(s, s->weights, 0);
+    return pd_client_init(s->client, weights, &err) == PD_OK || failed(s, "init", &err);
+}
+
+/* Parameters that have not closed that step yet; those whose shard is empty, always. A frame of no elements may have no place at all. */
+static size_t items_of(shard *s, uint64_t step, pd_item items[N])
+{
+    size_t n = 0;
+
+    fill(s, s->gradients, step);
+    for (size_t p = 0; p < N; p++) {
+        bool empty = s->start[p] == s->end[p];
+        if (!empty && pd_client_step(s->client, p) >= step) continue;
+        items[n++] = (pd_item){ .param = p, .gradient = empty && step % 2 == 0 ? NULL : s->gradients[p], .weights = empty ? NULL : s->weights[p] };
+    }
+    return n;
+}
+
+static bool step(shard *s, uint64_t number)
+{
+    pd_item items[N];
+    pd_ticket_id ticket;
+    pd_error err = { 0 };
+    size_t n = items_of(s, number, items);
+
+    if (s->between != NULL) proxy_cut_after(s->between, STEP_BYTES + (size_t)number * 1237 % STEP_BYTES, number % 3 == 0 ? STEP_BYTES : 0);
+    if ((int)number == s->dies_in) {                    /* what it has sent stands, however much that is; nobody waits for its answer */
+        if (pd_client_push(s->client, items, n, NULL, &ticket, &err) != PD_OK) return failed(s, "push", &err);
+        sleep_for(0.02);
+        pd_client_close(s->client);
+        s->client = NULL;
+        if (!begin(s)) return false;
+        n = items_of(s, number, items);
+        if (n == 0) return true;
+    }
+    if (pd_client_push_pull(s->client, items, n, NULL, &ticket, &err) != PD_OK) return failed(s, "push_pull", &err);
+    if (pd_client_wait(s->client, ticket, 0, &err) != PD_OK) return failed(s, "wait", &err);
+    for (size_t i = 0; i < n; i++)
+        if (items[i].outcome != (s->start[items[i].param] == s->end[items[i].param] ? 0 : 1)) return failed(s, "an outcome is wrong", NULL);
+    return true;
+}
+
+static void *live(void *arg)
+{
+    shard *s = arg;
+    bool ok = begin(s);
+
+    for (uint64_t number = 1; ok && number <= STEPS; number++) ok = step(s, number);
+    if (s->between != NULL) proxy_cut_after(s->between, 0, 0);
+    if (ok) pd_client_leave(s->client, NULL);
+    pd_client_close(s->client);
+    return NULL;
+}
+
+/* The first `world` shards train as one job; then every one has the weights that `whole` has. */
+static void train(shard *shards, int world)
+{
+    pthread_t threads[WORLD];
+
+    for (int rank = 0; rank < world; rank++) {
+        shards[rank].rank = rank;
+        shards[rank].world = world;
+        assert_int_equal(pthread_create(&threads[rank], NULL, live, &shards[rank]), 0);
+    }
+    for (int rank = 0; rank < world; rank++) pthread_join(threads[rank], NULL);
+    for (int rank = 0; rank < world; rank++)
+        if (shards[rank].failure[0] != '\0') fail_msg("%s", shards[rank].failure);
+}
+
+static void assert_trained_like_one(const test_daemon *daemon, const char *job, shard *shards)
+{
+    static shard whole;
+
+    whole = (shard){ .url = daemon->url, .job = job };
+    train(&whole, 1);
+    for (int rank = 0; rank < WORLD; rank++)
+        for (size_t p = 0; p < N; p++)
+            assert_memory_equal(shards[rank].weights[p], whole.weights[p] + shards[rank].start[p],
+                                (size_t)(shards[rank].end[p] - shards[rank].start[p]) * sizeof(float));
+}
+
+static void shards_of_four_workers_train_like_the_whole_of_one(void **state)
+{
+    static shard shards[WORLD];
+    const test_daemon *daemon = *state;
+
+    for (int rank = 0; rank < WORLD; rank++) shards[rank] = (shard){ .url = daemon->url, .job = "shards" };
+    train(shards, WORLD);
+    assert_trained_like_one(daemon, "shards-whole", shards);
+}
+
+static void a_shard_whose_connection_breaks_in_every_step_counts_once(void **state)
+{
+    static shard shards[WORLD];
+    const test_daemon *daemon = *state;
+    proxy *between = proxy_start(daemon->port);
+    char through[64];
+
+    snprintf(through, sizeof through, "tcp://127.0.0.1:%d", proxy_port(between));
+    for (int rank = 0; rank < WORLD; rank++) shards[rank] = (shard){ .url = rank == 1 ? through : daemon->url, .job = "cuts", .between = rank == 1 ? between : NULL };
+    train(shards, WORLD);
+    assert_true(proxy_connections(between) > 3);
+    proxy_stop(between);
+    assert_trained_like_one(daemon, "cuts-whole", shards);
+}
+
+static void another_process_takes_a_shard_over_within_a_step(void **state)
+{
+    static shard shards[WORLD];
+    const test_daemon *daemon = *state;
+
+    for (int rank = 0; rank < WORLD; rank++) shards[rank] = (shard){ .url = daemon->url, .job = "deaths", .dies_in = 2 + 3 * rank };
+    train(shards, WORLD);
+    assert_trained_like_one(daemon, "deaths-whole", shards);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(shards_of_four_workers_train_like_the_whole_of_one, start_daemon, stop_daemon),
+        cmocka_unit_test_setup_teardown(a_shard_whose_connection_breaks_in_every_step_counts_once, start_daemon, stop_daemon),
+        cmocka_unit_test_setup_teardown(another_process_takes_a_shard_over_within_a_step, start_daemon, stop_daemon),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
