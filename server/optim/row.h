@@ -162,6 +162,9 @@ struct pd_row {
 
     /* What concerns several hyperparameters, or (`now` of one step against those `declared`) what state there is. NULL: nothing. */
     int  (*check)(const pd_hypers *declared, const pd_hypers *now, pd_error *err);
+    /* What whoever set these values, which are in order, should hear all the same: static text without a newline, told in the log once for each rule of a
+     * job. NULL, or gives NULL: nothing. */
+    const char *(*warning)(const pd_hypers *declared);
     /* This parameter's value of each fact; the shape may be one that `plan` will refuse. NULL where facts is NULL. */
     void (*survey)(const pd_declaration *declaration, double *fact);
     /* Fills *plan (empty on entry; freed by the caller also after an error). `fact`: the job's. */

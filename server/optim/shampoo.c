@@ -173,6 +173,7 @@ const pd_row pd_shampoo = {
     .about  = "Meta's PyTorch Distributed Shampoo",
     .hypers = shampoo_hypers,
     .check  = pd_shampoo_check,
+    .warning = pd_shampoo_warning,
     .plan   = pd_shampoo_plan,
     .phases = {
         { .name = "factors", .kind = PD_BLOCKS, .run = pd_shampoo_factors, .skip = pd_shampoo_no_factors },

@@ -26,6 +26,8 @@ enum { ROOT_EIGEN, ROOT_NEWTON, ROOT_HIGHER_ORDER, ROOT_TRACKED };
 
 /* The row's check: upstream's own refusals in its words, and what concerns several values. */
 int pd_shampoo_check(const pd_hypers *declared, const pd_hypers *now, pd_error *err);
+/* The row's warning. */
+const char *pd_shampoo_warning(const pd_hypers *declared);
 
 /* ---- shampoo_plan.c ---- */
 

@@ -130,3 +130,15 @@ int pd_shampoo_check(const pd_hypers *declared, const pd_hypers *now, pd_error *
     if (rc == PD_OK) rc = check_execution(h, err);
     return rc == PD_OK ? check_state(declared->value, h, err) : rc;
 }
+
+const char *pd_shampoo_warning(const pd_hypers *declared)
+{
+    const double *h = declared->value;
+    bool overrides = false;
+
+    for (int i = 0; i < ROOT_ORDERS; i++) overrides |= h[ROOT_OVERRIDE + i] > 0;
+    if (overrides && h[EXPONENT_MULTIPLIER] != 1)
+        return "inv_root_override and exponent_multiplier both change the exponent of the inverse roots; upstream advises one of them";
+    if (h[NESTEROV] != 0 && h[MOMENTUM] == 0) return "use_nesterov has no effect without momentum";
+    return NULL;
+}

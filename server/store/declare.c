@@ -357,6 +357,15 @@ static void warn_of_ready_roots(pd_job *job)
                "run is not reproducible bit for bit (root_delay = a number of steps is)", job->name, n);
 }
 
+static void warn_of_values(pd_job *job)
+{
+    for (size_t i = 0; i < job->n_rules; i++) {
+        const pd_hypers *hypers = &job->rules[i].hypers;
+        const char *text = hypers->row->warning == NULL ? NULL : hypers->row->warning(hypers);
+        if (text != NULL) pd_say(&job->store->outbox, PD_SAY_WARNING, "job %s: rule \"%.200s\": %s", job->name, job->rules[i].text, text);
+    }
+}
+
 static int declare_first(pd_job *job, const pd_request *request, pd_error *err)
 {
     pd_planning planning = { NULL, NULL };
@@ -366,9 +375,13 @@ static int declare_first(pd_job *job, const pd_request *request, pd_error *err)
     rc = build_set(job, request, &planning, err);
     free(planning.decls);
     free(planning.facts);
-    if (rc != PD_OK) pd_job_forget_set(job);
-    else warn_of_ready_roots(job);
-    return rc;
+    if (rc != PD_OK) {
+        pd_job_forget_set(job);
+        return rc;
+    }
+    warn_of_ready_roots(job);
+    warn_of_values(job);
+    return PD_OK;
 }
 
 /* ---- the same set again ---- */

@@ -477,10 +477,25 @@ static void a_frame_may_repeat_what_is_closed_beside_what_is_new(void **state)
     assert_int_equal(f->r.buffers_out, 0);
 }
 
+static void what_a_row_warns_of_is_said_once_for_each_rule(void **state)
+{
+    static const int64_t elements[3] = { 4, 4, 4 };
+    pd_store_config config = rig_config();
+    rig r;
+
+    (void)state;
+    rig_new(&r, &config);
+    rig_start(&r, "job", 1, 10, elements, 3, NULL, "p0 shampoo;* shampoo use_nesterov=yes");
+    assert_int_equal(r.warnings, 1);
+    assert_non_null(strstr(r.warning, "job job: rule \"* shampoo use_nesterov=yes\": use_nesterov has no effect without momentum"));
+    rig_free(&r);
+}
+
 int main(void)
 {
 #define WITH(fixture_set_up, test) cmocka_unit_test_setup_teardown(test, fixture_set_up, tear_down)
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_a_row_warns_of_is_said_once_for_each_rule),
         WITH(set_up, the_mean_divides_by_the_ranks_that_gave_a_gradient),
         WITH(set_up_weighted, weights_are_numbers_of_examples),
         WITH(set_up_weighted, a_rank_without_examples_does_not_take_part),
