@@ -1,9 +1,11 @@
 #include "shampoos.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -49,4 +51,107 @@ pd_model *shampoo_model(const pd_declaration *params, size_t n, int threads)
 
     if (pd_model_new(&model, params, n, threads, &err) != PD_OK) fail_msg("%s", err.text);
     return model;
+}
+
+/* ---- runs ---- */
+
+int64_t shampoo_elements(const pd_declaration *param)
+{
+    int64_t n = 0;
+
+    assert_int_equal(pd_shape_elements(&param->shape, &n), PD_OK);
+    return n;
+}
+
+shampoo_run shampoo_run_of(const char *row, const pd_shape *shape, const char *hypers, int steps)
+{
+    return (shampoo_run){ .param = { { .name = "w", .shape = *shape, .hypers = shampoo_hypers(row, hypers) } }, .n = 1, .steps = steps, .seed = 9 };
+}
+
+void shampoo_run_begin(shampoo_run *r)
+{
+    r->model = shampoo_model(r->param, r->n, r->threads > 0 ? r->threads : 1);
+    shampoo_seed(r->seed);
+    for (size_t p = 0; p < r->n; p++) {
+        r->weights[p] = calloc((size_t)shampoo_elements(&r->param[p]) + 1, sizeof(float));
+        r->gradient[p] = calloc((size_t)shampoo_elements(&r->param[p]) + 1, sizeof(float));
+        shampoo_fill(r->weights[p], shampoo_elements(&r->param[p]), 1);
+    }
+}
+
+void shampoo_run_draw(shampoo_run *r)
+{
+    for (size_t p = 0; p < r->n; p++) shampoo_fill(r->gradient[p], shampoo_elements(&r->param[p]), 1);
+}
+
+int shampoo_run_try(shampoo_run *r, pd_error *err)
+{
+    pd_step_io io[3];
+
+    for (size_t p = 0; p < r->n; p++)
+        io[p] = (pd_step_io){ .gradient = r->missing[p] ? NULL : r->gradient[p], .before = r->weights[p], .after = r->weights[p], .update = r->update[p] };
+    return pd_model_step(r->model, io, err);
+}
+
+void shampoo_run_step(shampoo_run *r)
+{
+    pd_error err;
+
+    if (shampoo_run_try(r, &err) != PD_OK) fail_msg("%s", err.text);
+}
+
+void shampoo_run_all(shampoo_run *r)
+{
+    shampoo_run_begin(r);
+    for (int step = 0; step < r->steps; step++) {
+        shampoo_run_draw(r);
+        shampoo_run_step(r);
+    }
+}
+
+void shampoo_run_end(shampoo_run *r)
+{
+    pd_model_free(r->model);
+    for (size_t p = 0; p < r->n; p++) {
+        free(r->weights[p]);
+        free(r->gradient[p]);
+        free(r->update[p]);
+    }
+}
+
+bool shampoo_same_bits(const shampoo_run *a, const shampoo_run *b)
+{
+    return memcmp(a->weights[0], b->weights[0], (size_t)shampoo_elements(&a->param[0]) * sizeof(float)) == 0;
+}
+
+bool shampoo_runs_agree(const char *row, const pd_shape *shape, const char *one, const char *other, int steps)
+{
+    shampoo_run a = shampoo_run_of(row, shape, one, steps), b = shampoo_run_of(row, shape, other, steps);
+    bool same;
+
+    shampoo_run_all(&a);
+    shampoo_run_all(&b);
+    same = shampoo_same_bits(&a, &b);
+    shampoo_run_end(&a);
+    shampoo_run_end(&b);
+    return same;
+}
+
+float *shampoo_slot(const shampoo_run *r, const char *slot, int number, int block, int64_t n)
+{
+    double *wide = malloc((size_t)n * sizeof *wide);
+    float *at = malloc((size_t)n * sizeof *at);
+    pd_error err;
+
+    if (pd_model_read_part(r->model, 0, slot, number, block, wide, n, &err) != PD_OK) fail_msg("%s", err.text);
+    for (int64_t i = 0; i < n; i++) at[i] = (float)wide[i];
+    free(wide);
+    return at;
+}
+
+bool shampoo_all_finite(const float *at, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(at[i])) return false;
+    return true;
 }

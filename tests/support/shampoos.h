@@ -13,4 +13,37 @@ void     shampoo_fill(float *at, int64_t n, float size);/* uniform on [-size, si
 pd_hypers shampoo_hypers(const char *row, const char *list);
 pd_model *shampoo_model(const pd_declaration *params, size_t n, int threads);
 
+/* ---- a run of a few steps on one parameter, or more if the caller adds them before it begins ---- */
+
+typedef struct shampoo_run {
+    pd_declaration param[3];
+    size_t         n;
+    int            threads, steps;      /* 0 threads: 1 */
+    uint64_t       seed;
+    float         *weights[3], *gradient[3];
+    float         *update[3];           /* NULL, or memory for what is added to the weights */
+    bool           missing[3];          /* no gradient in the next step */
+    pd_model      *model;
+} shampoo_run;
+
+shampoo_run shampoo_run_of(const char *row, const pd_shape *shape, const char *hypers, int steps);
+/* Makes the model, and random weights. */
+void shampoo_run_begin(shampoo_run *r);
+/* New random gradients. */
+void shampoo_run_draw(shampoo_run *r);
+/* Weights are stepped in place. An error ends the test; `try` gives it. */
+void shampoo_run_step(shampoo_run *r);
+int  shampoo_run_try(shampoo_run *r, pd_error *err);
+/* All of that, r->steps times. */
+void shampoo_run_all(shampoo_run *r);
+void shampoo_run_end(shampoo_run *r);
+
+int64_t shampoo_elements(const pd_declaration *param);
+/* First parameters' weights, which are of the same shape. */
+bool   shampoo_same_bits(const shampoo_run *a, const shampoo_run *b);
+bool   shampoo_runs_agree(const char *row, const pd_shape *shape, const char *one, const char *other, int steps);
+/* A slot of the first parameter, or a block's part (block -1: whole). Gives. */
+float *shampoo_slot(const shampoo_run *r, const char *slot, int number, int block, int64_t n);
+bool   shampoo_all_finite(const float *at, int64_t n);
+
 #endif

@@ -239,12 +239,43 @@ static void scalable_shampoo_is_deterministic_with_tracked_roots_and_little_memo
     shampoo_is("root_method=eigh graft_type=RMSPROP_NORMALIZED", 3);
 }
 
+/* Its roots are due in steps 3, 6, 9 and 12. Gradients are of all sizes, so that Newton wants a large epsilon. */
+static void meta_is(const char *more, int delay)
+{
+    char rules[600];
+    model m = { .rules = rules, .n = 4, .shapes = { { 2, { 30, 20 } }, { 2, { 16, 16 } }, { 3, { 4, 3, 10 } }, { 1, { 33 } } },
+                .first = 3, .interval = 3, .delay = delay };
+
+    snprintf(rules, sizeof rules, "p1 shampoo max_preconditioner_dim=8 precondition_frequency=3 betas=0.9,0.99 grafting_config=Adam epsilon=1e-4 root_delay=%d %s;"
+             "* shampoo max_preconditioner_dim=16 precondition_frequency=3 betas=0.9,0.99 grafting_config=SGD epsilon=1e-4 root_delay=%d %s", delay, more, delay, more);
+    is_the_same_however_it_is_run(&m);
+}
+
+static void shampoo_is_deterministic_with_any_root_delay(void **state)
+{
+    (void)state;
+    meta_is("", 0);
+    meta_is("momentum=0.9", 1);
+    meta_is("use_decoupled_weight_decay=no weight_decay=0.1", 3);
+}
+
+static void shampoo_is_deterministic_with_any_root_and_storage(void **state)
+{
+    (void)state;
+    meta_is("root_inverse_method=newton root_inverse_tolerance=1e-3 epsilon=1e7 precision_config=PrecisionConfig(inv_factor_matrix_dtype=float16)", 0);
+    meta_is("precision_config=PrecisionConfig(factor_matrix_dtype=bfloat16)", 1);
+    meta_is("root_inverse_method=higher_order root_inverse_tolerance=1e-3 epsilon=0.1 precision_config=PrecisionConfig(filtered_grad_dtype=bfloat16,grafting_state_dtype=float16)", 1);
+    meta_is("root_inverse_method=tracked", 3);
+    meta_is("preconditioner_dtype=float64 communication_dtype=BF16", 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(roots_used_in_their_step_are_deterministic), cmocka_unit_test(roots_used_a_step_later_are_deterministic),
         cmocka_unit_test(roots_used_an_interval_later_are_deterministic), cmocka_unit_test(scalable_shampoo_is_deterministic_with_any_root_delay),
         cmocka_unit_test(scalable_shampoo_is_deterministic_with_tracked_roots_and_little_memory),
+        cmocka_unit_test(shampoo_is_deterministic_with_any_root_delay), cmocka_unit_test(shampoo_is_deterministic_with_any_root_and_storage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,108 +17,21 @@
 #include "shampoos.h"
 #include "shapes.h"
 
-/* ---- a run of a few steps on one or two parameters ---- */
-
-typedef struct run {
-    pd_declaration param[2];
-    size_t         n;
-    int            threads, steps;
-    uint64_t       seed;
-    float         *weights[2], *gradient[2];
-    pd_model      *model;
-} run;
-
-static int64_t elements_of(const pd_declaration *param)
-{
-    int64_t n = 0;
-
-    assert_int_equal(pd_shape_elements(&param->shape, &n), PD_OK);
-    return n;
-}
-
-static void run_begin(run *r)
-{
-    r->model = shampoo_model(r->param, r->n, r->threads > 0 ? r->threads : 1);
-    shampoo_seed(r->seed);
-    for (size_t p = 0; p < r->n; p++) {
-        r->weights[p] = calloc((size_t)elements_of(&r->param[p]) + 1, sizeof(float));
-        r->gradient[p] = calloc((size_t)elements_of(&r->param[p]) + 1, sizeof(float));
-        shampoo_fill(r->weights[p], elements_of(&r->param[p]), 1);
-    }
-}
-
-static void run_draw(run *r)
-{
-    for (size_t p = 0; p < r->n; p++) shampoo_fill(r->gradient[p], elements_of(&r->param[p]), 1);
-}
-
-static void run_step(run *r)
-{
-    pd_step_io io[2];
-    pd_error err;
-
-    for (size_t p = 0; p < r->n; p++) io[p] = (pd_step_io){ .gradient = r->gradient[p], .before = r->weights[p], .after = r->weights[p] };
-    if (pd_model_step(r->model, io, &err) != PD_OK) fail_msg("%s", err.text);
-}
-
-static void run_all(run *r)
-{
-    run_begin(r);
-    for (int step = 0; step < r->steps; step++) {
-        run_draw(r);
-        run_step(r);
-    }
-}
-
-static void run_end(run *r)
-{
-    pd_model_free(r->model);
-    for (size_t p = 0; p < r->n; p++) {
-        free(r->weights[p]);
-        free(r->gradient[p]);
-    }
-}
+typedef shampoo_run run;
 
 static run run_of(const pd_shape *shape, const char *hypers, int steps)
 {
-    return (run){ .param = { { .name = "w", .shape = *shape, .hypers = shampoo_hypers("scalable_shampoo", hypers) } }, .n = 1, .steps = steps, .seed = 9 };
-}
-
-/* Weights of both runs: of the same shape. */
-static bool same_bits(const run *a, const run *b)
-{
-    return memcmp(a->weights[0], b->weights[0], (size_t)elements_of(&a->param[0]) * sizeof(float)) == 0;
+    return shampoo_run_of("scalable_shampoo", shape, hypers, steps);
 }
 
 static bool runs_agree(const pd_shape *shape, const char *one, const char *other, int steps)
 {
-    run a = run_of(shape, one, steps), b = run_of(shape, other, steps);
-    bool same;
-
-    run_all(&a);
-    run_all(&b);
-    same = same_bits(&a, &b);
-    run_end(&a);
-    run_end(&b);
-    return same;
+    return shampoo_runs_agree("scalable_shampoo", shape, one, other, steps);
 }
 
 static float *slot_of_run(const run *r, const char *slot, int number, int64_t n)
 {
-    double *wide = malloc((size_t)n * sizeof *wide);
-    float *at = malloc((size_t)n * sizeof *at);
-
-    assert_int_equal(pd_model_read_part(r->model, 0, slot, number, -1, wide, n, NULL), PD_OK);
-    for (int64_t i = 0; i < n; i++) at[i] = (float)wide[i];
-    free(wide);
-    return at;
-}
-
-static bool all_finite(const float *at, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (!isfinite(at[i])) return false;
-    return true;
+    return shampoo_slot(r, slot, number, -1, n);
 }
 
 /* ---- promises ---- */
@@ -135,15 +48,15 @@ static void the_number_of_threads_does_not_change_a_bit(void **state)
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (size_t s = 0; s < 2; s++) {
             run first = run_of(&shapes[s], kinds[k], 4);
-            run_all(&first);
+            shampoo_run_all(&first);
             for (int threads = 2; threads <= 4; threads += 2) {
                 run other = run_of(&shapes[s], kinds[k], 4);
                 other.threads = threads;
-                run_all(&other);
-                assert_true(same_bits(&first, &other));
-                run_end(&other);
+                shampoo_run_all(&other);
+                assert_true(shampoo_same_bits(&first, &other));
+                shampoo_run_end(&other);
             }
-            run_end(&first);
+            shampoo_run_end(&first);
         }
 }
 
@@ -154,21 +67,21 @@ static void a_block_knows_nothing_of_the_others(void **state)
     run a = run_of(&shape, hypers, 1), b = run_of(&shape, hypers, 1);
 
     (void)state;
-    run_begin(&a);
-    run_begin(&b);
-    run_draw(&a);
+    shampoo_run_begin(&a);
+    shampoo_run_begin(&b);
+    shampoo_run_draw(&a);
     memcpy(b.gradient[0], a.gradient[0], 8 * 16 * sizeof(float));
     for (int row = 0; row < 8; row++) b.gradient[0][row * 16 + 12] += 1;        /* in the second block */
-    run_step(&a);
-    run_step(&b);
+    shampoo_run_step(&a);
+    shampoo_run_step(&b);
     for (int k = 0; k < 4; k++) {
         float *x = slot_of_run(&a, "preconditioners", k, 64), *y = slot_of_run(&b, "preconditioners", k, 64);
         assert_int_equal(memcmp(x, y, 64 * sizeof *x) == 0, k < 2);
         free(x);
         free(y);
     }
-    run_end(&a);
-    run_end(&b);
+    shampoo_run_end(&a);
+    shampoo_run_end(&b);
 }
 
 static void statistics_are_read_back_symmetric(void **state)
@@ -177,12 +90,12 @@ static void statistics_are_read_back_symmetric(void **state)
     float *S;
 
     (void)state;
-    run_all(&r);
+    shampoo_run_all(&r);
     S = slot_of_run(&r, "statistics", 0, 81);
     for (int i = 0; i < 9; i++)
         for (int j = 0; j < 9; j++) assert_true(S[i * 9 + j] == S[j * 9 + i] && S[i * 9 + j] != 0);
     free(S);
-    run_end(&r);
+    shampoo_run_end(&r);
 }
 
 static void sharded_state_is_a_root_delay_of_1(void **state)
@@ -222,17 +135,17 @@ static void padding_couples_the_parameters_of_a_model_if_wanted(void **state)
         alone = beside = run_of(&(pd_shape){ 2, { 4, 3 } }, hypers, 1);
         beside.n = 2;
         beside.param[1] = (pd_declaration){ .name = "v", .shape = { 1, { 9 } }, .hypers = beside.param[0].hypers };
-        run_begin(&alone);
-        run_begin(&beside);
-        run_draw(&beside);
+        shampoo_run_begin(&alone);
+        shampoo_run_begin(&beside);
+        shampoo_run_draw(&beside);
         for (int i = 0; i < 12; i++) beside.gradient[0][i] *= 0.01f;
         memcpy(alone.gradient[0], beside.gradient[0], 12 * sizeof(float));
         memcpy(alone.weights[0], beside.weights[0], 12 * sizeof(float));
-        run_step(&alone);
-        run_step(&beside);
-        assert_int_equal(same_bits(&alone, &beside), !coupled);
-        run_end(&alone);
-        run_end(&beside);
+        shampoo_run_step(&alone);
+        shampoo_run_step(&beside);
+        assert_int_equal(shampoo_same_bits(&alone, &beside), !coupled);
+        shampoo_run_end(&alone);
+        shampoo_run_end(&beside);
     }
 }
 
@@ -249,15 +162,15 @@ static void every_root_method_comes_close_to_newton(void **state)
         run newton = run_of(&shape, common, 8), other;
         snprintf(hypers, sizeof hypers, "%s root_method=%s", common, methods[k]);
         other = run_of(&shape, hypers, 8);
-        run_all(&newton);
-        run_all(&other);
+        shampoo_run_all(&newton);
+        shampoo_run_all(&other);
         for (int i = 0; i < 30 * 24; i++) {
             sum += pow((double)other.weights[0][i] - (double)newton.weights[0][i], 2);
             norm += pow((double)newton.weights[0][i], 2);
         }
         if (!(sqrt(sum / norm) < 1e-2)) fail_msg("%s: off by %g", methods[k], sqrt(sum / norm));
-        run_end(&newton);
-        run_end(&other);
+        shampoo_run_end(&newton);
+        shampoo_run_end(&other);
     }
 }
 
@@ -310,11 +223,11 @@ static void diagonal_statistics_may_take_half_the_memory(void **state)
     run full = run_of(&(pd_shape){ 1, { 5000 } }, "graft_type=RMSPROP", 1), half = run_of(&(pd_shape){ 1, { 5000 } }, "graft_type=RMSPROP diagonal_statistics_dtype=bfloat16", 1);
 
     (void)state;
-    run_all(&full);
-    run_all(&half);
+    shampoo_run_all(&full);
+    shampoo_run_all(&half);
     assert_int_equal(pd_model_state_bytes(full.model) - pd_model_state_bytes(half.model), 2 * 5000);
-    run_end(&full);
-    run_end(&half);
+    shampoo_run_end(&full);
+    shampoo_run_end(&half);
 }
 
 /* ---- the edge ---- */
@@ -334,14 +247,14 @@ static void what_upstream_refuses_is_an_ordinary_step(void **state)
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
             run r = run_of(&shapes[s], kinds[k], 3);
             float first;
-            run_begin(&r);
+            shampoo_run_begin(&r);
             first = r.weights[0][0];
             for (int step = 0; step < 7; step++) {
-                run_draw(&r);
-                run_step(&r);
+                shampoo_run_draw(&r);
+                shampoo_run_step(&r);
             }
-            assert_true(all_finite(r.weights[0], elements_of(&r.param[0])) && r.weights[0][0] != first);
-            run_end(&r);
+            assert_true(shampoo_all_finite(r.weights[0], shampoo_elements(&r.param[0])) && r.weights[0][0] != first);
+            shampoo_run_end(&r);
         }
 }
 
@@ -352,9 +265,9 @@ static void a_dimension_of_0_has_no_state_and_takes_steps(void **state)
     (void)state;
     for (int s = 0; s < 3; s++) {
         run r = run_of(&shapes[s], "block_size=4", 3);
-        run_all(&r);
+        shampoo_run_all(&r);
         assert_int_equal(pd_model_state_bytes(r.model), 0);
-        run_end(&r);
+        shampoo_run_end(&r);
     }
 }
 
@@ -369,11 +282,11 @@ static void a_gradient_of_zeros_moves_nothing(void **state)
         float first;
         snprintf(hypers, sizeof hypers, "graft_type=%s start_preconditioning_step=1", grafts[g]);
         r = run_of(&(pd_shape){ 2, { 6, 5 } }, hypers, 0);
-        run_begin(&r);
+        shampoo_run_begin(&r);
         first = r.weights[0][7];
-        for (int step = 0; step < 3; step++) run_step(&r);
-        assert_true(r.weights[0][7] == first && all_finite(r.weights[0], 30));
-        run_end(&r);
+        for (int step = 0; step < 3; step++) shampoo_run_step(&r);
+        assert_true(r.weights[0][7] == first && shampoo_all_finite(r.weights[0], 30));
+        shampoo_run_end(&r);
     }
 }
 
@@ -386,22 +299,22 @@ static void a_nan_spoils_its_parameter_for_ever_and_no_other(void **state)
     (void)state;
     r.n = 2;
     r.param[1] = (pd_declaration){ .name = "v", .shape = { 1, { 7 } }, .hypers = r.param[0].hypers };
-    run_begin(&r);
-    run_draw(&r);
-    run_step(&r);
+    shampoo_run_begin(&r);
+    shampoo_run_draw(&r);
+    shampoo_run_step(&r);
     before = slot_of_run(&r, "preconditioners", 0, 16);
-    run_draw(&r);
+    shampoo_run_draw(&r);
     r.gradient[0][0] = NAN;
-    run_step(&r);
-    run_draw(&r);
-    run_step(&r);
+    shampoo_run_step(&r);
+    shampoo_run_draw(&r);
+    shampoo_run_step(&r);
     after = slot_of_run(&r, "preconditioners", 0, 16);
     for (int i = 0; i < 30; i++) assert_true(isnan(r.weights[0][i]));
-    assert_true(all_finite(r.weights[1], 7));
+    assert_true(shampoo_all_finite(r.weights[1], 7));
     assert_memory_equal(before, after, 16 * sizeof *before);
     free(before);
     free(after);
-    run_end(&r);
+    shampoo_run_end(&r);
 }
 
 static void a_nan_root_destroys_the_last_one_where_that_defect_is_wanted(void **state)
@@ -411,19 +324,19 @@ static void a_nan_root_destroys_the_last_one_where_that_defect_is_wanted(void **
         run r = run_of(&(pd_shape){ 2, { 6, 5 } }, leaks ? "nesterov=no graft_type=RMSPROP_NORMALIZED shard_optimizer_states=yes nan_roots_leak=yes" :
                                                                "nesterov=no graft_type=RMSPROP_NORMALIZED shard_optimizer_states=yes", 0);
         float *X;
-        run_begin(&r);
-        run_draw(&r);
-        run_step(&r);
-        run_draw(&r);
+        shampoo_run_begin(&r);
+        shampoo_run_draw(&r);
+        shampoo_run_step(&r);
+        shampoo_run_draw(&r);
         for (int i = 0; i < 30; i++) r.gradient[0][i] *= 1e21f;                 /* statistics overflow */
-        run_step(&r);
-        run_draw(&r);
-        run_step(&r);
+        shampoo_run_step(&r);
+        shampoo_run_draw(&r);
+        shampoo_run_step(&r);
         X = slot_of_run(&r, "preconditioners", 0, 30 * 30);
         assert_int_equal(isnan(X[0]), leaks);
         assert_int_equal(isnan(r.weights[0][0]), leaks);        /* although it is the graft's momentum that moves them before step 5 */
         free(X);
-        run_end(&r);
+        shampoo_run_end(&r);
     }
 }
 
@@ -436,14 +349,14 @@ static void norms_are_those_of_float32(void **state)
     for (int k = 0; k < 2; k++) {
         run r = run_of(&(pd_shape){ 2, { 6, 5 } }, "learning_rate=1e-30 start_preconditioning_step=0", 0);
         float first;
-        run_begin(&r);
+        shampoo_run_begin(&r);
         first = r.weights[0][3];
-        run_draw(&r);
+        shampoo_run_draw(&r);
         for (int i = 0; i < 30; i++) r.gradient[0][i] *= sizes[k];
-        run_step(&r);
+        shampoo_run_step(&r);
         if (k == 0) assert_true(isnan(r.weights[0][3]));        /* infinity over infinity */
         else assert_true(r.weights[0][3] == first);
-        run_end(&r);
+        shampoo_run_end(&r);
     }
 }
 
@@ -454,18 +367,18 @@ static void errors_of_roots_stay_where_the_new_one_is_none(void **state)
     float *first, *later;
 
     (void)state;
-    run_begin(&r);
-    run_draw(&r);
-    run_step(&r);
+    shampoo_run_begin(&r);
+    shampoo_run_draw(&r);
+    shampoo_run_step(&r);
     first = slot_of_run(&r, "inverse_pth_root_errors", -1, 2);
     assert_true(first[0] > 0 && first[1] > 0);
     r.gradient[0][0] = NAN;
-    run_step(&r);
+    shampoo_run_step(&r);
     later = slot_of_run(&r, "inverse_pth_root_errors", -1, 2);
     assert_memory_equal(first, later, 2 * sizeof *first);
     free(first);
     free(later);
-    run_end(&r);
+    shampoo_run_end(&r);
 }
 
 /* ---- memory that there is not ---- */
@@ -520,14 +433,14 @@ static void a_root_without_memory_is_a_root_that_failed(void **state)
         run r = run_of(&(pd_shape){ 2, { 6, 5 } }, "block_size=8", 0);
         pd_error err;
         int rc;
-        run_begin(&r);
-        run_draw(&r);
+        shampoo_run_begin(&r);
+        shampoo_run_draw(&r);
         oom_arm(n);
         rc = pd_model_step(r.model, &(pd_step_io){ .gradient = r.gradient[0], .before = r.weights[0], .after = r.weights[0] }, &err);
         hit = oom_disarm();
         assert_true(rc == PD_OK || (rc == PD_NO_MEMORY && n == 0));
-        assert_true(all_finite(r.weights[0], 30));
-        run_end(&r);
+        assert_true(shampoo_all_finite(r.weights[0], 30));
+        shampoo_run_end(&r);
     }
 }
 

@@ -1,0 +1,515 @@
+/* What the row shampoo promises: same bits with any threads, blocks that know nothing of each other, lengths of steps, storage, communication, delays,
+ * and shapes at the edge. Failures: test_shampoo_failures.c; its formulas: test_shampoo_twin.c; recorded runs and tables of upstream: tests/golden/test_meta_*.c. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "convert.h"
+#include "oom.h"
+#include "partition.h"
+#include "shampoo.h"
+#include "shampoos.h"
+#include "shapes.h"
+
+typedef shampoo_run run;
+
+static run run_of(const pd_shape *shape, const char *hypers, int steps)
+{
+    return shampoo_run_of("shampoo", shape, hypers, steps);
+}
+
+static bool runs_agree(const pd_shape *shape, const char *one, const char *other, int steps)
+{
+    return shampoo_runs_agree("shampoo", shape, one, other, steps);
+}
+
+static const pd_shape matrix = { 2, { 20, 9 } };
+#define BLOCKS "max_preconditioner_dim=8 epsilon=1e-4 betas=0.9,0.99 "
+
+/* ---- bits ---- */
+
+static void the_number_of_threads_does_not_change_a_bit(void **state)
+{
+    static const char *const kinds[] = {
+        "max_preconditioner_dim=32 grafting_config=SGD", "max_preconditioner_dim=32 grafting_config=Adam betas=0.9,0.99 momentum=0.9 use_nesterov=yes weight_decay=0.1",
+        "max_preconditioner_dim=20 grafting_config=Adagrad precondition_frequency=3 root_delay=2 preconditioner_dtype=float64",
+        "max_preconditioner_dim=32 betas=0,0.9 use_decoupled_weight_decay=no weight_decay=0.1 precision_config=PrecisionConfig(factor_matrix_dtype=bfloat16)",
+    };
+    static const pd_shape shapes[] = { { 2, { 70, 50 } }, { 3, { 11, 13, 21 } }, { 1, { 100 } } };
+
+    (void)state;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (size_t s = 0; s < 3; s++) {
+            run first = run_of(&shapes[s], kinds[k], 4);
+            shampoo_run_all(&first);
+            for (int threads = 2; threads <= 4; threads += 2) {
+                run other = run_of(&shapes[s], kinds[k], 4);
+                other.threads = threads;
+                shampoo_run_all(&other);
+                assert_true(shampoo_same_bits(&first, &other));
+                shampoo_run_end(&other);
+            }
+            shampoo_run_end(&first);
+        }
+}
+
+/* Neither its factors nor its step. */
+static void a_block_knows_nothing_of_the_others(void **state)
+{
+    run a = run_of(&(pd_shape){ 2, { 8, 16 } }, BLOCKS "grafting_config=Adam use_merge_dims=no", 1), b = a;
+
+    (void)state;
+    shampoo_run_begin(&a);
+    shampoo_run_begin(&b);
+    for (int step = 0; step < 3; step++) {
+        shampoo_run_draw(&a);
+        memcpy(b.gradient[0], a.gradient[0], 8 * 16 * sizeof(float));
+        for (int row = 0; row < 8; row++) b.gradient[0][row * 16 + 12] += 1;        /* in the second block */
+        shampoo_run_step(&a);
+        shampoo_run_step(&b);
+    }
+    for (int block = 0; block < 2; block++)
+        for (int k = 0; k < 2; k++) {
+            float *x = shampoo_slot(&a, "inv_factor_matrices", k, block, 64), *y = shampoo_slot(&b, "inv_factor_matrices", k, block, 64);
+            assert_int_equal(memcmp(x, y, 64 * sizeof *x) == 0, block == 0);
+            free(x);
+            free(y);
+        }
+    for (int row = 0; row < 8; row++) {
+        assert_memory_equal(a.weights[0] + row * 16, b.weights[0] + row * 16, 8 * sizeof(float));
+        assert_true(a.weights[0][row * 16 + 8] != b.weights[0][row * 16 + 8]);
+    }
+    shampoo_run_end(&a);
+    shampoo_run_end(&b);
+}
+
+static void factors_are_read_back_symmetric(void **state)
+{
+    static const char *const kinds[] = { "none", "float64" };
+
+    (void)state;
+    for (int kind = 0; kind < 2; kind++) {
+        char hypers[96];
+        run r;
+        float *L;
+        snprintf(hypers, sizeof hypers, "use_merge_dims=no preconditioner_dtype=%s", kinds[kind]);
+        r = run_of(&(pd_shape){ 2, { 9, 7 } }, hypers, 3);
+        shampoo_run_all(&r);
+        L = shampoo_slot(&r, "factor_matrices", 0, 0, 81);
+        for (int i = 0; i < 9; i++)
+            for (int j = 0; j < 9; j++) assert_true(L[i * 9 + j] == L[j * 9 + i] && L[i * 9 + j] != 0);
+        free(L);
+        shampoo_run_end(&r);
+    }
+}
+
+static void factors_and_roots_begin_at_zero(void **state)
+{
+    run r = run_of(&(pd_shape){ 2, { 9, 7 } }, "use_merge_dims=no", 0);
+
+    (void)state;
+    shampoo_run_begin(&r);
+    for (int k = 0; k < 2; k++) {
+        int64_t n = k == 0 ? 81 : 49;
+        float *L = shampoo_slot(&r, "factor_matrices", k, 0, n), *R = shampoo_slot(&r, "inv_factor_matrices", k, 0, n);
+        for (int64_t i = 0; i < n; i++) assert_true(L[i] == 0 && R[i] == 0);
+        free(L);
+        free(R);
+    }
+    shampoo_run_end(&r);
+}
+
+/* ---- what is the same as something else ---- */
+
+static void nesterov_without_momentum_changes_nothing(void **state)
+{
+    (void)state;
+    assert_true(runs_agree(&matrix, BLOCKS "grafting_config=SGD", BLOCKS "grafting_config=SGD use_nesterov=yes", 5));
+    assert_false(runs_agree(&matrix, BLOCKS "grafting_config=SGD momentum=0.5", BLOCKS "grafting_config=SGD momentum=0.5 use_nesterov=yes", 5));
+}
+
+static void a_list_of_overrides_counts_from_order_0_and_a_0_in_it_is_the_default(void **state)
+{
+    (void)state;
+    assert_true(runs_agree(&matrix, BLOCKS "inv_root_override=[7,9,3]", BLOCKS "inv_root_override=3", 4));
+    assert_true(runs_agree(&matrix, BLOCKS "inv_root_override=[7,9,0]", BLOCKS "inv_root_override=4", 4));
+    assert_true(runs_agree(&matrix, BLOCKS "inv_root_override=[7,9]", BLOCKS, 4));
+    assert_false(runs_agree(&matrix, BLOCKS "inv_root_override=3", BLOCKS, 4));
+}
+
+static void a_start_of_minus_1_is_the_frequency(void **state)
+{
+    (void)state;
+    assert_true(runs_agree(&matrix, BLOCKS "precondition_frequency=3", BLOCKS "precondition_frequency=3 start_preconditioning_step=3", 7));
+    assert_false(runs_agree(&matrix, BLOCKS "precondition_frequency=3", BLOCKS "precondition_frequency=3 start_preconditioning_step=4", 7));
+}
+
+static void what_concerns_execution_alone_changes_nothing(void **state)
+{
+    (void)state;
+    assert_true(runs_agree(&matrix, BLOCKS, BLOCKS "num_trainers_per_group=4 track_root_inv_residuals=yes communication_dtype=DEFAULT precision_config=PrecisionConfig()", 4));
+}
+
+/* The penalty's term is as good as one in the gradient, also for what follows from it. */
+static void coupled_decay_is_a_part_of_the_gradient(void **state)
+{
+    static const char common[] = BLOCKS "grafting_config=RMSprop use_decoupled_weight_decay=no momentum=0.5";
+    char hypers[256];
+    run penalized, plain = run_of(&matrix, common, 1);
+
+    (void)state;
+    snprintf(hypers, sizeof hypers, "%s weight_decay=0.25", common);
+    penalized = run_of(&matrix, hypers, 1);
+    shampoo_run_begin(&penalized);
+    shampoo_run_begin(&plain);
+    for (int step = 0; step < 5; step++) {
+        shampoo_run_draw(&penalized);
+        for (int i = 0; i < 180; i++) plain.gradient[0][i] = penalized.gradient[0][i] + 0.25f * plain.weights[0][i];
+        shampoo_run_step(&penalized);
+        shampoo_run_step(&plain);
+    }
+    assert_true(shampoo_same_bits(&penalized, &plain));
+    shampoo_run_end(&penalized);
+    shampoo_run_end(&plain);
+}
+
+/* ---- lengths ---- */
+
+/* Of a step, or of the gradient, in columns [left, left + 8). */
+static double length(const float *x, const float *y, int left)
+{
+    double sum = 0;
+
+    for (int row = 0; row < 8; row++)
+        for (int col = left; col < left + 8; col++) sum += pow((double)x[row * 16 + col] - (y == NULL ? 0 : (double)y[row * 16 + col]), 2);
+    return sqrt(sum);
+}
+
+static void each_block_takes_a_step_as_long_as_its_graft(void **state)
+{
+    run r = run_of(&(pd_shape){ 2, { 8, 16 } }, "max_preconditioner_dim=8 lr=0.5 betas=0,1 grafting_config=SGD", 0);
+    float before[8 * 16];
+
+    (void)state;
+    shampoo_run_begin(&r);
+    for (int step = 0; step < 3; step++) {
+        shampoo_run_draw(&r);
+        for (int i = 0; i < 8 * 16; i++) r.gradient[0][i] *= i % 16 < 8 ? 1 : 100;
+        memcpy(before, r.weights[0], sizeof before);
+        shampoo_run_step(&r);
+        for (int left = 0; left < 16; left += 8) {
+            double step_length = length(r.weights[0], before, left), graft = 0.5 * length(r.gradient[0], NULL, left);
+            assert_true(fabs(step_length / graft - 1) < 1e-4);
+        }
+    }
+    shampoo_run_end(&r);
+}
+
+static void without_a_graft_nothing_but_decay_moves_before_the_start(void **state)
+{
+    run r = run_of(&matrix, BLOCKS "start_preconditioning_step=3 weight_decay=0.5 lr=0.5", 0);
+
+    (void)state;
+    shampoo_run_begin(&r);
+    for (int step = 1; step <= 3; step++) {
+        float before = r.weights[0][5];
+        shampoo_run_draw(&r);
+        shampoo_run_step(&r);
+        assert_int_equal(r.weights[0][5] == before + -0.5f * (0.5f * before), step < 3);
+    }
+    shampoo_run_end(&r);
+}
+
+static void a_gradient_of_zeros_moves_nothing(void **state)
+{
+    static const char *const grafts[] = { "none", "SGD", "Adagrad", "RMSprop", "Adam" };
+
+    (void)state;
+    for (int g = 0; g < 5; g++) {
+        char hypers[64];
+        run r;
+        float first;
+        snprintf(hypers, sizeof hypers, "grafting_config=%s betas=0.9,0.99", grafts[g]);
+        r = run_of(&(pd_shape){ 2, { 6, 5 } }, hypers, 0);
+        shampoo_run_begin(&r);
+        first = r.weights[0][7];
+        for (int step = 0; step < 3; step++) shampoo_run_step(&r);
+        assert_true(r.weights[0][7] == first && shampoo_all_finite(r.weights[0], 30));
+        shampoo_run_end(&r);
+    }
+}
+
+/* ---- storage ---- */
+
+static float rounded(float x, int dtype)
+{
+    return dtype == 0 ? pd_f32_from_bf16(pd_bf16_from_f32(x)) : pd_f32_from_f16(pd_f16_from_f32(x));
+}
+
+/* All that a step reads of what it has just made is unrounded; the next step reads what was stored. */
+static void state_is_used_before_it_is_rounded(void **state)
+{
+    static const char *const dtypes[] = { "bfloat16", "float16" };
+    static const struct { const char *key, *slot; int number, block; int64_t n; } all[] = {
+        { "factor_matrix_dtype", "factor_matrices", 0, 0, 64 }, { "inv_factor_matrix_dtype", "inv_factor_matrices", 1, 1, 1 },
+        { "filtered_grad_dtype", "filtered_grad", -1, -1, 180 }, { "momentum_dtype", "momentum", -1, -1, 180 },
+        { "grafting_state_dtype", "grafting_second_moment", -1, -1, 180 },
+    };
+    static const char common[] = BLOCKS "momentum=0.5 grafting_config=Adam use_merge_dims=no";
+
+    (void)state;
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+        for (int dtype = 0; dtype < 2; dtype++) {
+            char hypers[256];
+            run full = run_of(&matrix, common, 1), small;
+            float *x, *y;
+            snprintf(hypers, sizeof hypers, "%s precision_config=PrecisionConfig(%s=%s)", common, all[k].key, dtypes[dtype]);
+            small = run_of(&matrix, hypers, 1);
+            shampoo_run_all(&full);
+            shampoo_run_all(&small);
+            assert_true(shampoo_same_bits(&full, &small));
+            x = shampoo_slot(&full, all[k].slot, all[k].number, all[k].block, all[k].n);
+            y = shampoo_slot(&small, all[k].slot, all[k].number, all[k].block, all[k].n);
+            for (int64_t i = 0; i < all[k].n; i++) assert_true(y[i] == rounded(x[i], dtype));
+            free(x);
+            free(y);
+            assert_true(pd_model_state_bytes(small.model) < pd_model_state_bytes(full.model));
+            shampoo_run_end(&full);
+            shampoo_run_end(&small);
+            if (all[k].n > 1) assert_false(runs_agree(&matrix, common, hypers, 2));
+        }
+}
+
+static void float64_factors_keep_what_float32_would_lose(void **state)
+{
+    static const char *const kinds[] = { "preconditioner_dtype=float32", "preconditioner_dtype=float64", "precision_config.factor_matrix_dtype=float64" };
+
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        run r = run_of(&(pd_shape){ 1, { 2 } }, kinds[kind], 0);
+        double L[4];
+        shampoo_run_begin(&r);
+        r.gradient[0][0] = 1e4f;
+        r.gradient[0][1] = 1;
+        shampoo_run_step(&r);
+        r.gradient[0][0] = 0.5f;
+        shampoo_run_step(&r);
+        assert_int_equal(pd_model_read_part(r.model, 0, "factor_matrices", 0, 0, L, 4, NULL), PD_OK);
+        assert_int_equal(L[0] == 1e8 + 0.25, kind > 0);
+        assert_true(L[1] == L[2]);
+        shampoo_run_end(&r);
+    }
+}
+
+/* Page, section 12: two squares for each dimension of a block, and a number an element for each average. */
+static void state_takes_the_memory_that_the_page_says(void **state)
+{
+    static const pd_shape shapes[] = { { 2, { 300, 100 } }, { 4, { 3, 3, 64, 128 } }, { 1, { 4000 } } };
+
+    (void)state;
+    for (size_t s = 0; s < 3; s++)
+        for (int kind = 0; kind < 8; kind++) {
+            char hypers[160];
+            pd_declaration param = { .name = "w", .shape = shapes[s] };
+            pd_shape merged = pd_shape_merged(&shapes[s], 128);
+            int64_t n = shampoo_elements(&param), bytes = 4 * n * ((kind & 1) + (kind >> 1 & 1) + (kind >> 2 & 1));
+            pd_plan plan;
+            snprintf(hypers, sizeof hypers, "max_preconditioner_dim=128 betas=%s,0.9 momentum=%s grafting_config=%s", kind & 1 ? "0.9" : "0", kind & 2 ? "0.9" : "0",
+                     kind & 4 ? "Adam" : "SGD");
+            param.hypers = shampoo_hypers("shampoo", hypers);
+            assert_int_equal(pd_plan_make(&plan, &param, (double[PD_MAX_FACTS]){ 0 }, NULL), PD_OK);
+            for (int64_t b = 0; b < pd_partition_count(&merged, 128); b++) {
+                pd_block block = pd_partition_block(&merged, 128, b);
+                for (int d = 0; d < merged.rank; d++) bytes += 2 * 4 * block.size[d] * block.size[d];
+            }
+            assert_int_equal(pd_plan_state_bytes(&plan), bytes);
+            pd_plan_free(&plan);
+        }
+}
+
+/* ---- communication, and updates ---- */
+
+static void updates_are_what_was_added_to_the_weights(void **state)
+{
+    static const char *const kinds[] = { "communication_dtype=FP32", "communication_dtype=BF16", "communication_dtype=FP16",
+                                         "communication_dtype=BF16 communicate_params=yes", "communication_dtype=FP16 communicate_params=yes" };
+
+    (void)state;
+    for (int kind = 0; kind < 5; kind++) {
+        char hypers[160];
+        run r;
+        float before[180];
+        snprintf(hypers, sizeof hypers, BLOCKS "grafting_config=SGD %s", kinds[kind]);
+        r = run_of(&matrix, hypers, 0);
+        r.update[0] = calloc(180, sizeof(float));
+        shampoo_run_begin(&r);
+        for (int step = 0; step < 3; step++) {
+            memcpy(before, r.weights[0], sizeof before);
+            shampoo_run_draw(&r);
+            shampoo_run_step(&r);
+            for (int i = 0; i < 180; i++) {
+                float w = r.weights[0][i], u = r.update[0][i];
+                int dtype = kind == 1 || kind == 3 ? 0 : 1;
+                if (kind < 3 || step > 0) assert_true(before[i] + u == w);
+                if (kind == 1 || kind == 2) assert_true(u == rounded(u, dtype));
+                if (kind >= 3) assert_true(w == rounded(w, dtype));
+            }
+        }
+        shampoo_run_end(&r);
+    }
+}
+
+static void float16_communication_overflows_above_65504(void **state)
+{
+    run r = run_of(&(pd_shape){ 1, { 2 } }, "lr=1e6 betas=0,1 grafting_config=SGD communication_dtype=FP16", 0);
+
+    (void)state;
+    shampoo_run_begin(&r);
+    r.gradient[0][0] = 1;
+    shampoo_run_step(&r);
+    assert_true(isinf(r.weights[0][0]) && isfinite(r.weights[0][1]));
+    shampoo_run_end(&r);
+}
+
+/* ---- delays ---- */
+
+/* Until a block's first roots are there it goes on with the graft. */
+static void delayed_roots_are_waited_for_with_the_grafts_steps(void **state)
+{
+    static const char delayed[] = BLOCKS "grafting_config=Adam precondition_frequency=3 root_delay=2", warm[] = BLOCKS "grafting_config=Adam start_preconditioning_step=100";
+
+    (void)state;
+    assert_true(runs_agree(&matrix, delayed, warm, 4));             /* those of step 3 come in step 5 */
+    assert_false(runs_agree(&matrix, delayed, warm, 5));
+}
+
+/* Where the caller runs the tasks at the end of each step, they are ready in the next. */
+static void ready_roots_are_used_once_they_are_there(void **state)
+{
+    (void)state;
+    assert_true(runs_agree(&matrix, BLOCKS "grafting_config=SGD precondition_frequency=2 root_delay=1", BLOCKS "grafting_config=SGD precondition_frequency=2 root_delay=ready", 7));
+    assert_false(runs_agree(&matrix, BLOCKS "grafting_config=SGD precondition_frequency=2", BLOCKS "grafting_config=SGD precondition_frequency=2 root_delay=1", 7));
+}
+
+/* ---- the edge ---- */
+
+static void every_shape_takes_ordinary_steps(void **state)
+{
+    static const pd_shape shapes[] = { { 0, { 0 } }, { 1, { 1 } }, { 2, { 1, 1 } }, { 3, { 1, 1, 1 } }, { 1, { 5 } }, { 2, { 5, 3 } }, { 8, { 2, 1, 2, 1, 2, 1, 3, 2 } },
+                                       { 2, { 60, 1 } }, { 2, { 1, 60 } }, { 2, { 40, 30 } }, { 3, { 6, 5, 9 } } };
+    static const char *const kinds[] = {
+        "max_preconditioner_dim=2", "max_preconditioner_dim=128 betas=0,0.9", "max_preconditioner_dim=1", "max_preconditioner_dim=3 use_merge_dims=no",
+        "use_decoupled_weight_decay=no weight_decay=0.1 max_preconditioner_dim=35 momentum=0.9", "grafting_config=Adagrad preconditioner_dtype=float64 max_preconditioner_dim=32",
+        "root_inverse_method=newton epsilon=0.1 max_preconditioner_dim=8", "root_inverse_method=higher_order epsilon=0.1 max_preconditioner_dim=8",
+        "root_inverse_method=tracked epsilon=0.1 max_preconditioner_dim=16 betas=0.9,0.99 preconditioner_dtype=float64",
+    };
+
+    (void)state;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+            run r;
+            float first;
+            if (shapes[s].rank == 0 && strstr(kinds[k], "use_merge_dims=no") != NULL) continue;
+            r = run_of(&shapes[s], kinds[k], 3);
+            shampoo_run_begin(&r);
+            first = r.weights[0][0];
+            for (int step = 0; step < 3; step++) {
+                shampoo_run_draw(&r);
+                shampoo_run_step(&r);
+            }
+            assert_true(shampoo_all_finite(r.weights[0], shampoo_elements(&r.param[0])) && r.weights[0][0] != first);
+            shampoo_run_end(&r);
+        }
+}
+
+static void a_dimension_of_0_has_no_state_and_takes_steps(void **state)
+{
+    static const pd_shape shapes[] = { { 1, { 0 } }, { 2, { 0, 4 } }, { 3, { 3, 0, 0 } } };
+
+    (void)state;
+    for (int s = 0; s < 3; s++) {
+        run r = run_of(&shapes[s], "grafting_config=Adam momentum=0.9", 3);
+        shampoo_run_all(&r);
+        assert_int_equal(pd_model_state_bytes(r.model), 0);
+        shampoo_run_end(&r);
+    }
+}
+
+/* Large blocks are used where they lie, those at the edge are gathered. */
+static void every_block_has_the_scratch_memory_that_it_takes(void **state)
+{
+    static const pd_shape shapes[] = { { 2, { 360, 301 } }, { 2, { 190, 400 } }, { 3, { 30, 50, 40 } }, { 3, { 64, 64, 9 } }, { 1, { 300 } } };
+    static const char *const kinds[] = { "max_preconditioner_dim=200", "max_preconditioner_dim=185 betas=0,1", "max_preconditioner_dim=40 use_decoupled_weight_decay=no",
+                                         "max_preconditioner_dim=200 preconditioner_dtype=float64" };
+
+    (void)state;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+            pd_declaration param = { .name = "w", .shape = shapes[s], .hypers = shampoo_hypers("shampoo", kinds[k]) };
+            pd_plan plan;
+            assert_int_equal(pd_plan_make(&plan, &param, (double[PD_MAX_FACTS]){ 0 }, NULL), PD_OK);
+            assert_true(plan.n_blocks > 0);
+            for (size_t b = 0; b < plan.n_blocks; b++) {
+                shampoo_scratch parts = pd_shampoo_scratch(&plan, &plan.blocks[b], param.hypers.value);
+                assert_true(parts.gradient + parts.filtered + parts.direction + parts.products <= (int64_t)plan.scratch_floats);
+            }
+            pd_plan_free(&plan);
+        }
+}
+
+static void out_of_memory_is_told_and_leaves_nothing(void **state)
+{
+    pd_declaration param = { .name = "w", .shape = { 2, { 9, 6 } }, .hypers = shampoo_hypers("shampoo", BLOCKS "grafting_config=Adam momentum=0.9 root_inverse_method=tracked") };
+    int64_t n;
+
+    (void)state;
+    for (n = 0;; n++) {
+        pd_model *model = NULL;
+        int rc;
+        oom_arm(n);
+        rc = pd_model_new(&model, &param, 1, 1, NULL);
+        if (!oom_disarm()) {
+            assert_int_equal(rc, PD_OK);
+            pd_model_free(model);
+            break;
+        }
+        assert_int_equal(rc, PD_NO_MEMORY);
+    }
+    assert_true(n > 10);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_number_of_threads_does_not_change_a_bit),
+        cmocka_unit_test(a_block_knows_nothing_of_the_others),
+        cmocka_unit_test(factors_are_read_back_symmetric),
+        cmocka_unit_test(factors_and_roots_begin_at_zero),
+        cmocka_unit_test(nesterov_without_momentum_changes_nothing),
+        cmocka_unit_test(a_list_of_overrides_counts_from_order_0_and_a_0_in_it_is_the_default),
+        cmocka_unit_test(a_start_of_minus_1_is_the_frequency),
+        cmocka_unit_test(what_concerns_execution_alone_changes_nothing),
+        cmocka_unit_test(coupled_decay_is_a_part_of_the_gradient),
+        cmocka_unit_test(each_block_takes_a_step_as_long_as_its_graft),
+        cmocka_unit_test(without_a_graft_nothing_but_decay_moves_before_the_start),
+        cmocka_unit_test(a_gradient_of_zeros_moves_nothing),
+        cmocka_unit_test(state_is_used_before_it_is_rounded),
+        cmocka_unit_test(float64_factors_keep_what_float32_would_lose),
+        cmocka_unit_test(state_takes_the_memory_that_the_page_says),
+        cmocka_unit_test(updates_are_what_was_added_to_the_weights),
+        cmocka_unit_test(float16_communication_overflows_above_65504),
+        cmocka_unit_test(delayed_roots_are_waited_for_with_the_grafts_steps),
+        cmocka_unit_test(ready_roots_are_used_once_they_are_there),
+        cmocka_unit_test(every_shape_takes_ordinary_steps),
+        cmocka_unit_test(a_dimension_of_0_has_no_state_and_takes_steps),
+        cmocka_unit_test(every_block_has_the_scratch_memory_that_it_takes),
+        cmocka_unit_test(out_of_memory_is_told_and_leaves_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
