@@ -1,0 +1,92 @@
+/* The four examples of upstream's README stand in server/optim/TUNING.md as rules of a job. They are those of the recorded runs readme_* in
+ * $PARAMD_GOLDEN/meta_shampoo, but for the frequency of roots, which those have smaller to see more of them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "recipe.h"
+#include "rule.h"
+#include "shampoo.h"
+#include "trace.h"
+
+static const char *const examples[] = { "SGD", "Adam", "Adagrad", "AdamW" };
+static const char *const traces[] = { "readme_sgd", "readme_adam", "readme_adagrad", "readme_adamw" };
+
+/* The rule that stands under the paragraph which begins with the example's name. */
+static void read_example(const char *name, char *rule, size_t size)
+{
+    char path[512], line[1024], start[32];
+    FILE *file;
+    bool found = false;
+
+    snprintf(path, sizeof path, "%.*s/../../server/optim/TUNING.md", (int)(strrchr(__FILE__, '/') - __FILE__), __FILE__);
+    file = fopen(path, "r");
+    assert_non_null(file);
+    snprintf(start, sizeof start, "%s with lr ", name);
+    rule[0] = '\0';
+    while (rule[0] == '\0' && fgets(line, sizeof line, file) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        if (strncmp(line, start, strlen(start)) == 0) found = true;
+        if (found && strncmp(line, "    * ", 6) == 0) snprintf(rule, size, "%s", line + 4);
+    }
+    fclose(file);
+    if (rule[0] == '\0') fail_msg("TUNING.md has no example for %s", name);
+}
+
+static void read_trace(pd_recipe *recipe, const char *name)
+{
+    char path[512];
+    pd_trace *trace;
+    json_t *config;
+    pd_error err = { 0 };
+
+    snprintf(path, sizeof path, "%s/meta_shampoo/%s.safetensors", getenv("PARAMD_GOLDEN"), name);
+    if (pd_trace_open(&trace, path, &err) != PD_OK) fail_msg("%s", err.text);
+    config = json_loads(pd_trace_meta(trace, "config"), 0, NULL);
+    if (pd_recipe_read(recipe, pd_trace_system(trace), config, &err) != PD_OK) fail_msg("%s", err.text);
+    json_decref(config);
+    pd_trace_close(trace);
+}
+
+static void examples_in_the_guide_are_upstreams(void **state)
+{
+    (void)state;
+    for (int e = 0; e < 4; e++) {
+        char text[1024], *list[] = { text };
+        pd_recipe recipe = { 0 };
+        pd_rule *rules;
+        size_t n;
+        pd_error err;
+        read_example(examples[e], text, sizeof text);
+        if (pd_rules_parse(&rules, &n, list, 1, pd_rows, &err) != PD_OK) fail_msg("%s: %s", text, err.text);
+        read_trace(&recipe, traces[e]);
+        assert_ptr_equal(rules[0].hypers.row, recipe.groups[0].row);
+        assert_true(rules[0].hypers.value[FREQUENCY] == 100);
+        for (int i = 0; recipe.groups[0].row->hypers[i].name != NULL; i++)
+            if (i != FREQUENCY && rules[0].hypers.value[i] != recipe.groups[0].value[i])
+                fail_msg("%s: %s is %g, upstream has %g", text, recipe.groups[0].row->hypers[i].name, rules[0].hypers.value[i], recipe.groups[0].value[i]);
+        pd_rules_free(rules, n);
+        pd_recipe_free(&recipe);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(examples_in_the_guide_are_upstreams) };
+    const char *golden = getenv("PARAMD_GOLDEN");
+    char path[512];
+    FILE *file;
+
+    snprintf(path, sizeof path, "%s/meta_shampoo/readme_sgd.safetensors", golden != NULL ? golden : "");
+    if ((file = fopen(path, "r")) == NULL) {
+        printf("skipped: no %s (PARAMD_GOLDEN)\n", path);
+        return 77;
+    }
+    fclose(file);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
