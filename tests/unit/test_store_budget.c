@@ -14,20 +14,65 @@ static const int64_t sizes[N] = { 5 * CHUNK, CHUNK, 2 * CHUNK + 7, 9, 3 * CHUNK,
 
 /* One rank's way through the steps, in an order of its own. */
 typedef struct sender {
-    uint32_t param[PIECES]; int64_t first[PIECES];     /* chunks of a step, in its order */
+    uint32_t param[PIECES]; int64_t first[PIECES], count[PIECES];      /* pieces of a step, in its order */
     size_t   n, next;
     uint64_t step;
     uint32_t rank;
 } sender;
 
-static void lay_out(sender *s, uint32_t rank, const uint32_t *order)
+static void lay_out(sender *s, uint32_t rank, const uint32_t *order, const rig_range *ranges)
 {
     *s = (sender){ .rank = rank, .step = 1 };
-    for (int i = 0; i < N; i++)
-        for (int64_t first = 0; first < sizes[order[i]]; first += CHUNK) {
-            s->param[s->n] = order[i];
-            s->first[s->n++] = first;
+    for (int i = 0; i < N; i++) {
+        uint32_t p = order[i];
+        int64_t start = ranges != NULL ? ranges[p].start : 0, end = ranges != NULL ? ranges[p].end : sizes[p];
+        for (int64_t first = start; first < end; first += s->count[s->n++]) {
+            s->param[s->n] = p;
+            s->first[s->n] = first;
+            s->count[s->n] = pd_range_piece(start, end, CHUNK, (uint64_t)first);
         }
+    }
+}
+
+/* Of each parameter a quarter for each rank, as FSDP cuts it, and up to a chunk of what its neighbours have. */
+static void spread(rig_range ranges[WORLD][N], uint64_t *seed)
+{
+    for (int64_t r = 0; r < WORLD; r++)
+        for (int p = 0; p < N; p++) {
+            int64_t part = (sizes[p] + WORLD - 1) / WORLD, start = part * r - (int64_t)(rig_random(seed) % 3 * (CHUNK / 2));
+            int64_t end = part * (r + 1) + (int64_t)(rig_random(seed) % 3 * (CHUNK / 2));
+            ranges[r][p].start = start < 0 ? 0 : start < sizes[p] ? start : sizes[p];
+            ranges[r][p].end = end < sizes[p] ? end : sizes[p];
+        }
+}
+
+/* As rig_start, each rank with its ranges. */
+static uint32_t start_ranged(rig *r, rig_range ranges[WORLD][N])
+{
+    static const char *const names[N] = { "p0", "p1", "p2", "p3", "p4", "p5" };
+    static float zeros[CHUNK];
+    pd_shape shapes[N];
+
+    for (int p = 0; p < N; p++) shapes[p] = (pd_shape){ 1, { sizes[p] } };
+    for (uint32_t rank = 0; rank < WORLD; rank++) {
+        assert_int_equal(rig_hello(r, "job", rank, WORLD, 10 + rank, 10 + rank, NULL, "* sgd lr=1"), PD_OK);
+        r->ranges = ranges[rank];
+        assert_int_equal(rig_declare(r, r->job, rank, 10 + rank, names, shapes, NULL, N, PD_F32), PD_OK);
+        assert_int_equal(r->reserve, FRAME);
+    }
+    for (uint32_t rank = 0; rank < WORLD; rank++) {
+        static const uint32_t order[N] = { 0, 1, 2, 3, 4, 5 };
+        sender s;
+        lay_out(&s, rank, order, ranges[rank]);
+        for (size_t i = 0; i < s.n; i++) {
+            rig_frame *frame = rig_frame_new(r, PD_REQ_INIT, r->job, rank, 10 + rank, 0);
+            rig_piece(frame, s.param[i], PD_F32, s.first[i], s.count[i], zeros);
+            rig_send(r, frame);
+            rig_work(r);
+            assert_int_equal(r->error.code, PD_OK);
+        }
+    }
+    return r->job;
 }
 
 static void orders(uint32_t order[WORLD][N], uint64_t *seed)
@@ -58,7 +103,7 @@ static bool try_to_send(rig *r, const pd_store_config *config, uint32_t job, sen
     static float values[CHUNK];
     rig_frame *frame;
     uint32_t p = s->param[s->next];
-    int64_t left = sizes[p] - s->first[s->next], n = left < CHUNK ? left : CHUNK;
+    int64_t n = s->count[s->next];
 
     if (s->step > STEPS || r->board[job][p].step + 1 < s->step) return false;
     if (!is_admitted(r, config, s->rank, (size_t)(n * 4 + 63) / 64 * 64)) return false;
@@ -81,8 +126,9 @@ static bool somebody_sends(rig *r, const pd_store_config *config, uint32_t job, 
     return false;
 }
 
-static void train(uint64_t ingest, const char *options, uint64_t seed)
+static void train(uint64_t ingest, const char *options, bool ranged, uint64_t seed)
 {
+    rig_range ranges[WORLD][N];
     pd_store_config config = rig_config();
     uint32_t order[WORLD][N], job;
     sender senders[WORLD];
@@ -92,9 +138,10 @@ static void train(uint64_t ingest, const char *options, uint64_t seed)
     config.chunk_elements = CHUNK;
     config.ingest_bytes = ingest;
     rig_new(&r, &config);
-    job = rig_start(&r, "job", WORLD, 10, sizes, N, options, NULL);
     orders(order, &seed);
-    for (uint32_t rank = 0; rank < WORLD; rank++) lay_out(&senders[rank], rank, order[rank]);
+    spread(ranges, &seed);
+    job = ranged ? start_ranged(&r, ranges) : rig_start(&r, "job", WORLD, 10, sizes, N, options, NULL);
+    for (uint32_t rank = 0; rank < WORLD; rank++) lay_out(&senders[rank], rank, order[rank], ranged ? ranges[rank] : NULL);
     for (;;) {
         bool sent = somebody_sends(&r, &config, job, senders, &seed), worked = false;
         uint64_t used = 0;
@@ -115,20 +162,26 @@ static void train(uint64_t ingest, const char *options, uint64_t seed)
 static void four_orders_finish_at_the_smallest_budget(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 40; seed++) train(WORLD * FRAME, NULL, seed);
+    for (uint64_t seed = 1; seed <= 40; seed++) train(WORLD * FRAME, NULL, false, seed);
 }
 
 static void four_orders_finish_at_budgets_that_do_not_divide(void **state)
 {
     (void)state;
-    for (uint64_t extra = 1; extra < 3 * WORLD * FRAME; extra += 3001) train(WORLD * FRAME + extra, NULL, extra);
+    for (uint64_t extra = 1; extra < 3 * WORLD * FRAME; extra += 3001) train(WORLD * FRAME + extra, NULL, false, extra);
 }
 
 /* Parameters that wait for each other have been summed: they hold nobody's share. */
 static void four_orders_finish_when_the_job_steps_as_a_whole(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 40; seed++) train(WORLD * FRAME, "nonfinite_scope=job", seed);
+    for (uint64_t seed = 1; seed <= 40; seed++) train(WORLD * FRAME, "nonfinite_scope=job", false, seed);
+}
+
+static void four_orders_of_shards_finish_at_the_smallest_budget(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 40; seed++) train(WORLD * FRAME + seed % 4 * 1500, NULL, true, seed);
 }
 
 static void declare_refuses_what_the_budget_cannot_hold(void **state)
@@ -262,6 +315,7 @@ int main(void)
         cmocka_unit_test(four_orders_finish_at_the_smallest_budget),
         cmocka_unit_test(four_orders_finish_at_budgets_that_do_not_divide),
         cmocka_unit_test(four_orders_finish_when_the_job_steps_as_a_whole),
+        cmocka_unit_test(four_orders_of_shards_finish_at_the_smallest_budget),
         cmocka_unit_test(declare_refuses_what_the_budget_cannot_hold),
         cmocka_unit_test(holds_contributions_until_all_are_there_when_memory_allows),
         cmocka_unit_test(sums_at_once_what_a_pressed_rank_holds_in_order),
