@@ -33,7 +33,8 @@ static void check_pieces(Paramd__Piece *const *pieces, size_t n, uint8_t size)
     }
     for (size_t i = 0; i < n; i++) {
         MUST(pieces[i]->handle < 4);
-        MUST(pieces[i]->first + pieces[i]->count <= (uint64_t)handles[pieces[i]->handle].elements);
+        MUST(pieces[i]->absent || pieces[i]->first >= (uint64_t)handles[pieces[i]->handle].start);
+        MUST(pieces[i]->first + pieces[i]->count <= (uint64_t)handles[pieces[i]->handle].end);
         MUST(pieces[i]->offset % PD_PAYLOAD_ALIGN == 0 && pieces[i]->offset + pieces[i]->count * 2 <= payload);
         for (size_t k = 0; k < i && n < 100; k++) MUST(pieces[i]->handle != pieces[k]->handle || pieces[i]->first != pieces[k]->first);
     }
