@@ -296,6 +296,19 @@ static void the_end_of_a_step_is_answered_when_its_round_is_closed_for_all(void 
     drop(n, with);
 }
 
+static void a_parameter_that_is_ahead_is_waited_for_no_more(void **state)
+{
+    notes *n = *state;
+    pd_wait *wait = wait_for_all(2, 0, 0);
+
+    pd_board_settle(n->board, 1, 2);
+    for (uint64_t step = 1; step <= 2; step++) close_round(n, 1, step, PD_STEPPED, false);
+    assert_false(pd_board_wait(n->board, 1, wait));
+    for (uint64_t step = 1; step <= 2; step++) close_round(n, 0, step, PD_STEPPED, false);
+    assert_int_equal(n->n_resolved, 1);
+    drop(n, wait);
+}
+
 static void an_ended_step_sent_again_is_answered_at_once(void **state)
 {
     notes *n = *state;
@@ -352,6 +365,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_forgotten_request_waits_for_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(adding_parameters_disturbs_nobody_who_waits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_end_of_a_step_is_answered_when_its_round_is_closed_for_all, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_parameter_that_is_ahead_is_waited_for_no_more, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_ended_step_sent_again_is_answered_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_end_of_a_step_waits_for_that_step_and_no_earlier_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_end_of_a_step_times_out_like_a_push, set_up, tear_down),
