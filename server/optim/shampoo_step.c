@@ -1,5 +1,4 @@
 /* shampoo_step.c - the arithmetic of a step of shampoo, block by block: all of it but the roots runs while a block is in the caches. */
-#include <assert.h>
 #include <string.h>
 
 #include "block_products.h"
