@@ -247,6 +247,16 @@ static int declared(pd_core *core, size_t first, size_t count, const pd_prefix *
 
 /* ---- answers to the user's operations ---- */
 
+/* The round is closed without a step: the ticket tells, once all of it is answered. */
+static void note_refused_step(pd_op *op, const pd_known *known, const Paramd__Outcome *outcome)
+{
+    pd_error error;
+
+    if (outcome->why[0] != '\0') pd_fail(&error, PD_FAILED_PRECONDITION, "%s", outcome->why);
+    else pd_fail(&error, PD_FAILED_PRECONDITION, "parameter %.160s: its optimizer has refused step %" PRIu64, known->name, outcome->step);
+    pd_op_fail(op, &error);
+}
+
 /* Outcomes go to the items. A pull beside a push (for an item without gradient) tells no outcome of its own. */
 static void note_outcomes(pd_core *core, const pd_parcel *parcel)
 {
@@ -258,6 +268,7 @@ static void note_outcomes(pd_core *core, const pd_parcel *parcel)
         pd_known *known = &core->params[item->param];
 
         if (item->outcome >= 0 && parcel->method == parcel->op->method) item->outcome = (int)outcome->outcome;
+        if (outcome->outcome == PD_OUTCOME_REFUSED) note_refused_step(parcel->op, known, outcome);
         item->step = outcome->step;
         item->version = outcome->version;
         if (outcome->step > known->step) known->step = outcome->step;

@@ -9,6 +9,7 @@
  * bytes, and what else stands in a header is bounded by FORM_BOUND. */
 enum { PIECE_BOUND = 48, FORM_BOUND = 8 * 1024, MAX_PIECES = (PD_MAX_HEADER_BYTES - FORM_BOUND) / PIECE_BOUND };
 enum { MAX_TICKETS = 16384 };
+enum { PD_OUTCOME_REFUSED = 4 };        /* of Outcome.outcome: the optimizer has refused the step */
 
 /* One operation of the user, from its call to pd_core_finish. */
 typedef struct pd_op {

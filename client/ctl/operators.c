@@ -185,6 +185,7 @@ static void jobs_row(pd_table *table, const Paramd__JobInfo *job)
     else pd_table_cell(table, "%" PRIu64 "-%" PRIu64, job->step_least, job->step_most);
     pd_table_cell(table, "%s", pd_count_text(text, job->contributions));
     pd_table_cell(table, "%s", pd_count_text(text, job->skipped));
+    pd_table_cell(table, "%s", pd_count_text(text, job->refused_steps));
     pd_table_cell(table, "%s", pd_count_text(text, job->refused));
     if (job->roots_due == 0) pd_table_cell(table, "-");
     else pd_table_cell(table, "%" PRIu64 "/%" PRIu64, job->roots_adopted, job->roots_due);
@@ -193,7 +194,7 @@ static void jobs_row(pd_table *table, const Paramd__JobInfo *job)
 
 static pd_table *jobs_table(void)
 {
-    return pd_table_new("JOB|STATE|>WORKERS|>PARAMS|>ELEMENTS|>WEIGHTS|>OPTIMIZER STATE|>STEP|>CONTRIBUTIONS|>SKIPPED|>REFUSED|>ROOTS|>FAILED ROOTS");
+    return pd_table_new("JOB|STATE|>WORKERS|>PARAMS|>ELEMENTS|>WEIGHTS|>OPTIMIZER STATE|>STEP|>CONTRIBUTIONS|>SKIPPED|>REFUSED STEPS|>REFUSED|>ROOTS|>FAILED ROOTS");
 }
 
 static void print_status(const Paramd__StatusReply *s)
@@ -272,6 +273,7 @@ static void params_row(pd_table *table, const Paramd__ParamInfo *param)
     pd_table_cell(table, "%" PRIu64, param->step);
     pd_table_cell(table, "%" PRIu64, param->version);
     pd_table_cell(table, "%s", pd_count_text(text, param->skipped));
+    pd_table_cell(table, "%s", pd_count_text(text, param->refused_steps));
     pd_table_cell(table, "%s", pd_count_text(text, param->contributions));
     pd_table_cell(table, "%s", pd_bytes_text(text, param->state_bytes));
     if (param->roots_failing > 0) pd_table_cell(table, "%" PRIu64 " (%" PRIu64 " failing)", param->roots, param->roots_failing);
@@ -432,7 +434,7 @@ int pd_ctl_jobs(const pd_ctl *ctl)
 
 int pd_ctl_params(const pd_ctl *ctl)
 {
-    pd_table *table = pd_table_new("PARAMETER|OPTIMIZER|SHAPE|>STEP|>VERSION|>SKIPPED|>CONTRIBUTIONS|>STATE|>ROOTS|>ROOT ERROR|WAITS FOR");
+    pd_table *table = pd_table_new("PARAMETER|OPTIMIZER|SHAPE|>STEP|>VERSION|>SKIPPED|>REFUSED|>CONTRIBUTIONS|>STATE|>ROOTS|>ROOT ERROR|WAITS FOR");
     return command_list(ctl, PD_LIST_PARAMS, table, "params", "no parameters");
 }
 

@@ -108,8 +108,8 @@ typedef struct pd_item {
     size_t      param;
     const void *gradient;           /* push: whole tensor (or range) in push_dtype; NULL: no gradient of this parameter in this step */
     void       *weights;            /* pull: whole tensor (or range) in pull_dtype; NULL only where the range is empty */
-    int         outcome;            /* out, when done: 0 pulled only, or a range without elements, 1 stepped, 2 skipped because not finite, 3 no rank had a gradient;
-                                     * negative: this item was refused, an enum pd_code */
+    int         outcome;            /* out, when done: 0 pulled only, or a range without elements, 1 stepped, 2 skipped because not finite, 3 no rank had a gradient,
+                                     * 4 the optimizer refused the step (pd_client_wait); negative: this item was refused, an enum pd_code */
     uint64_t    step, version;      /* out: rounds closed; the step that produced the weights */
 } pd_item;
 
@@ -141,7 +141,11 @@ PD_API int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t 
 /* Waits for a ticket at most `seconds` (0: the handle's deadline) and forgets it when it is done or failed: then the buffers are the caller's again.
  * PD_DEADLINE_EXCEEDED from here (text begins "waited"): still under way, wait again. The server's own errors end the ticket with the first
  * of them, once every item is either done or refused (items[i].outcome tells): for instance PD_DEADLINE_EXCEEDED "rank 2 ... has not
- * contributed": the contribution stands, pushing the same again goes on waiting. PD_NOT_FOUND: no such ticket (or waited for already). */
+ * contributed": the contribution stands, pushing the same again goes on waiting.
+ * PD_FAILED_PRECONDITION where some items have the outcome 4: the optimizer refused their steps (a root could not be made, say), and the text is its reason for
+ * one of them. Every rank is told. Those rounds are closed, weights and version stay as they were (and were pulled where that was asked for), the step counts for
+ * the optimizer; the other items are done, and the next step is pushed as ever. With nonfinite_scope = job a refusal concerns all parameters of its
+ * rule. PD_NOT_FOUND: no such ticket (or waited for already). */
 PD_API int pd_client_wait(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err);
 /* Done or failed: pd_client_wait will not block. */
 PD_API bool pd_client_ready(const pd_client *client, pd_ticket_id ticket);

@@ -1,5 +1,6 @@
 #include "loop.h"
 
+#include <string.h>
 #include <syslog.h>
 
 /* Finds whom an effect answers. NULL: the connection has gone, or its request has ended otherwise. */
@@ -150,11 +151,25 @@ static void on_set(pd_daemon *daemon, const pd_effect *effect)
     if (conn != NULL) pd_set_reply(conn, pending, effect->u.set);
 }
 
+/* A name that was cut inside a character, in the midst of a text that goes out in a message. */
+static void mend(char *text)
+{
+    size_t left = strlen(text), good;
+
+    while ((good = pd_utf8_prefix((const uint8_t *)text, left)) < left) {
+        text[good] = '?';
+        text += good + 1;
+        left -= good + 1;
+    }
+}
+
 /* As many parameters as time allows; backlog_at remembers where to go on. */
 static bool on_closed(pd_daemon *daemon, const pd_effect *effect, uint64_t until_ns)
 {
     while (daemon->backlog_at < effect->u.closed.n) {
-        pd_board_close(daemon->board, effect->job, &effect->u.closed.at[daemon->backlog_at++]);
+        pd_closed *closed = &effect->u.closed.at[daemon->backlog_at++];
+        if (closed->why != NULL) mend(closed->why->text);
+        pd_board_close(daemon->board, effect->job, closed);
         if (daemon->backlog_at % 16 == 0 && uv_hrtime() > until_ns) break;
     }
     if (daemon->backlog_at < effect->u.closed.n) return false;

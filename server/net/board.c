@@ -12,6 +12,7 @@ typedef struct entry {
     int          outcome;           /* of the last one; 0: none yet */
     uint64_t     version;
     pd_snapshot *snapshot;          /* the board's own reference; NULL: no weights yet */
+    pd_reason   *why;               /* the last round's step was refused; NULL: it was not, or nobody knows */
     pd_waiter   *waiters;
 } entry;
 
@@ -50,6 +51,7 @@ static void job_free(pd_board *board, job *j)
     for (size_t i = 0; i < j->n; i++) {
         assert(j->at[i]->waiters == NULL);
         unref(board, j->at[i]->snapshot);
+        pd_reason_unref(j->at[i]->why);
         free(j->at[i]);
     }
     assert(j->rest == NULL);
@@ -174,6 +176,10 @@ static void answer(const entry *e, pd_waiter *waiter)
     waiter->outcome = waiter->wait->pushes && !waiter->idle ? e->outcome : 0;
     waiter->step = e->closed;
     waiter->version = e->version;
+    if (waiter->wait->pushes && e->why != NULL) {
+        waiter->why = e->why;
+        waiter->why->refs++;
+    }
     if (waiter->pulls) {
         waiter->snapshot = e->snapshot;
         waiter->snapshot->board_refs++;
@@ -209,6 +215,8 @@ void pd_board_unref(pd_board *board, pd_waiter *waiter)
 {
     unref(board, waiter->snapshot);
     waiter->snapshot = NULL;
+    pd_reason_unref(waiter->why);
+    waiter->why = NULL;
 }
 
 void pd_board_forget(pd_board *board, pd_wait *wait)
@@ -222,7 +230,7 @@ void pd_board_forget(pd_board *board, pd_wait *wait)
 
 /* ---- what the store tells ---- */
 
-static void publish(pd_board *board, entry *e, const pd_closed *closed)
+static void publish(pd_board *board, entry *e, pd_closed *closed)
 {
     if (closed->snapshot != NULL) {
         unref(board, e->snapshot);
@@ -233,6 +241,9 @@ static void publish(pd_board *board, entry *e, const pd_closed *closed)
     if (closed->outcome != 0) {
         e->closed = closed->step;
         e->outcome = (int)closed->outcome;
+        pd_reason_unref(e->why);
+        e->why = closed->why;
+        closed->why = NULL;
     }
 }
 
@@ -249,7 +260,7 @@ static void close_for_all(pd_board *board, job *j, const pd_closed *closed, uint
     }
 }
 
-void pd_board_close(pd_board *board, uint32_t number, const pd_closed *closed)
+void pd_board_close(pd_board *board, uint32_t number, pd_closed *closed)
 {
     job *j = find(board, number);
     uint64_t before;

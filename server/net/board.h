@@ -22,6 +22,7 @@ typedef struct pd_waiter {
     int          outcome;               /* answer: enum pd_outcome, 0 where no round was waited for */
     uint64_t     step, version;         /* answer: rounds closed; step that produced the weights */
     pd_snapshot *snapshot;              /* answer, where it pulls: a reference */
+    pd_reason   *why;                   /* answer, of a push whose step was refused: a reference; NULL: nobody knows why */
 } pd_waiter;
 
 /* A request that waits for several pieces. */
@@ -59,11 +60,11 @@ bool pd_board_would_answer(const pd_board *board, uint32_t job, const pd_wait *w
 bool pd_board_wait(pd_board *board, uint32_t job, pd_wait *wait);
 /* Ends a wait, answered or not: whoever frees one calls this first. Gives its references back. */
 void pd_board_forget(pd_board *board, pd_wait *wait);
-/* Gives back one piece's reference, when its weights are written. */
+/* Gives back one piece's references, when its weights are written. */
 void pd_board_unref(pd_board *board, pd_waiter *waiter);
 
-/* A round has closed, or weights were published: takes the snapshot. */
-void pd_board_close(pd_board *board, uint32_t job, const pd_closed *closed);
+/* A round has closed, or weights were published: takes the snapshot and the reason. */
+void pd_board_close(pd_board *board, uint32_t job, pd_closed *closed);
 /* Fails the job's waits for `step` or less. */
 void pd_board_time_out(pd_board *board, uint32_t job, uint64_t step, const pd_error *err);
 /* Fails all of the job's waits and forgets the job. */

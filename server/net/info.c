@@ -33,6 +33,7 @@ static void fill_job(Paramd__JobInfo *to, const pd_job_info *from)
     to->roots_failed = from->roots_failed;
     to->roots_replaced = from->roots_replaced;
     to->root_waits = from->root_waits;
+    to->refused_steps = from->refused_steps;
 }
 
 /* `at`: memory for its dimensions. */
@@ -61,6 +62,7 @@ static void fill_param(Paramd__ParamInfo *to, const pd_param_info *from, uint64_
     to->roots_failing = from->roots_failing;
     to->roots_failed = from->roots_failed;
     to->root_waits = from->root_waits;
+    to->refused_steps = from->refused_steps;
     to->root_error = from->root_error;
 }
 

@@ -127,6 +127,24 @@ static int payload_spans(const pd_wait *wait, size_t last, size_t piece, uint64_
 
 /* ---- the frame being sent ---- */
 
+/* Reasons are told once, and as many as there is always room for beside the outcomes. */
+#define REASONS_BYTES 4096
+
+static void put_reasons(const pd_reply_scratch *scratch, const pd_wait *wait)
+{
+    const pd_reason *said = NULL;
+    size_t used = 0;
+
+    for (size_t i = 0; i < wait->n; i++) {
+        const pd_reason *why = wait->at[i].why;
+        bool news = why != NULL && (said == NULL || strcmp(why->text, said->text) != 0) && used + strlen(why->text) <= REASONS_BYTES;
+        scratch->outcomes[i].why = news ? (char *)why->text : (char *)protobuf_c_empty_string;
+        if (!news) continue;
+        used += strlen(why->text);
+        said = why;
+    }
+}
+
 static int pack_reply(pd_output *output, const pd_reply_scratch *scratch, const pd_pending *reply)
 {
     const pd_wait *wait = &reply->wait;
@@ -142,6 +160,7 @@ static int pack_reply(pd_output *output, const pd_reply_scratch *scratch, const 
         scratch->outcomes[i].step = wait->at[i].step;
         scratch->outcomes[i].version = wait->at[i].version;
     }
+    put_reasons(scratch, wait);
     if (reply->checksum)
         n_spans = payload_spans(wait, last_with_data(wait), 0, 0, scratch->spans, (int)(2 * scratch->capacity), SIZE_MAX);
     return pd_frame_pack(&output->head_owned, &output->head_bytes, reply->method, flags, reply->id, &message.base,

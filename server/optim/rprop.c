@@ -7,6 +7,8 @@
  *     w <- w - sign(g) z;   prev <- g                                                   prev: 0 before the first step
  *
  * For gradients of whole data sets: the sign of a small batch's gradient is mostly noise. lr acts in a parameter's first step alone. */
+#include <string.h>
+
 #include "first_order.h"
 
 enum { LR, ETA_MINUS, ETA_PLUS, STEP_MIN, STEP_MAX, MAXIMIZE };
@@ -39,6 +41,17 @@ static int rprop_plan(const pd_declaration *declaration, const double *fact, pd_
     return pd_plan_slots(plan, (const char *const[]){ "prev", "step_size", NULL });
 }
 
+/* x, or 0 where `gone`: by its bits, since a second condition on the same comparison would make the compiler branch and store in parts. */
+PD_INLINE float unless(bool gone, float x)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &x, sizeof bits);
+    bits &= (uint32_t)gone - 1;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
 typedef struct factors { float sign, lr, minus, plus, least, most; bool first; } factors;
 
 PD_CLONES static void pass(const pd_unit *unit, factors f)
@@ -52,7 +65,7 @@ PD_CLONES static void pass(const pd_unit *unit, factors f)
         length *= product > 0 ? f.plus : product < 0 ? f.minus : 1.0f;
         length = length < f.least ? f.least : length;
         length = length > f.most ? f.most : length;
-        g = product < 0 ? 0.0f : g;
+        g = unless(product < 0, g);
         prev[i] = g;
         size[i] = length;
         r.after[i] = r.before[i] - pd_sign(g) * length;

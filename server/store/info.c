@@ -37,6 +37,7 @@ static void fill_job(pd_job_info *info, const pd_job *job)
     info->contributions = job->contributions;
     info->steps = job->steps;
     info->skipped = job->skipped;
+    info->refused_steps = job->refused_steps;
     info->refused = job->refused;
     info->duplicates = job->duplicates;
     pd_roots_of_job(info, job);
@@ -51,6 +52,7 @@ static void fill_param(pd_param_info *info, const pd_param *param)
     info->version = param->current != NULL ? param->current->version : 0;
     info->count = (uint64_t)pd_optim_count(param->optim);
     info->skipped = param->skipped;
+    info->refused_steps = param->refused;
     info->contributions = param->contributions;
     info->state_bytes = (uint64_t)pd_optim_state_bytes(param->optim);
     info->initialised = param->current != NULL;

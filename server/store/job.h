@@ -68,6 +68,7 @@ typedef struct pd_job {
     uint32_t    tasks_out;              /* root tasks not back */
     pd_effect  *farewell, *notice;      /* memory for JOB_GONE, and for a report that memory is short */
     uint64_t    contributions, steps, skipped, refused, duplicates;
+    uint64_t    refused_steps;          /* rounds that closed without a step, since an optimizer refused it */
     uint64_t    skipped_whole;          /* steps of all parameters skipped because of one */
 } pd_job;
 

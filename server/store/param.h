@@ -28,8 +28,9 @@ typedef enum pd_stage {
     PD_GATHERING,                       /* contributions are missing, or not summed yet */
     PD_HELD,                            /* the aggregate is there, and other parameters are waited for: together.h */
     PD_READY,                           /* in job->ready: the aggregate is there, the step has not begun */
+    PD_BEGUN,                           /* its step has begun, but not those of all that it is bound to: together.h */
     PD_STEPPING,                        /* in job->ready: begun, and can go on */
-    PD_PARKED,                          /* begun, waits for a root task */
+    PD_PARKED,                          /* begun, waits for a root task, or for what another one that it is bound to says */
 } pd_stage;
 
 struct pd_hold;
@@ -69,6 +70,7 @@ typedef struct pd_param {
 
     uint64_t         step, skipped, contributions;      /* rounds closed; of them skipped; gradients of chunks taken */
     uint64_t         gaps;              /* rounds closed without a step because some elements had no gradient */
+    uint64_t         refused;           /* of the rounds closed: those whose step the optimizer refused */
 } pd_param;
 
 /* Frees what the parameter owns, not the struct: it stands in the job's array. No contribution may be held, no task be out. */

@@ -132,9 +132,27 @@ void pd_set_result_free(pd_set_result *result)
     free(result);
 }
 
+pd_reason *pd_reason_new(const char *text)
+{
+    size_t size = strlen(text) + 1;
+    pd_reason *reason = malloc(sizeof *reason + size);
+
+    if (reason == NULL) return NULL;
+    reason->refs = 1;
+    memcpy(reason->text, text, size);
+    return reason;
+}
+
+void pd_reason_unref(pd_reason *reason)
+{
+    if (reason != NULL && --reason->refs == 0) free(reason);
+}
+
 void pd_effect_free(pd_effect *effect)
 {
     if (effect == NULL) return;
+    if (effect->kind == PD_EFF_CLOSED)
+        for (size_t i = 0; i < effect->u.closed.n; i++) pd_reason_unref(effect->u.closed.at[i].why);
     if (effect->kind == PD_EFF_DECLARED) free(effect->u.declared.params);
     if (effect->kind == PD_EFF_CLOSED) free(effect->u.closed.at);
     if (effect->kind == PD_EFF_INFO) pd_info_free(effect->u.info);

@@ -162,13 +162,23 @@ typedef enum pd_outcome {
     PD_STEPPED = 1,         /* the optimizer took the step */
     PD_SKIPPED = 2,         /* the aggregate was not finite (or all weights were zero): counted, nothing changed */
     PD_NO_GRADIENT = 3,     /* no rank had a gradient */
+    PD_REFUSED = 4,         /* the optimizer refused the step, or that of another one in its group: counted, the weights stand */
 } pd_outcome;
+
+/* Why a step was refused. Made by the step thread, counted by the loop thread once it is there. */
+typedef struct pd_reason {
+    unsigned refs;
+    char     text[];
+} pd_reason;
+pd_reason *pd_reason_new(const char *text);             /* one reference. NULL: out of memory */
+void       pd_reason_unref(pd_reason *reason);          /* accepts NULL */
 
 typedef struct pd_closed {
     uint32_t     param;
     pd_outcome   outcome;   /* 0: publication without a round (initialisation) */
     uint64_t     step;      /* the round's step */
     pd_snapshot *snapshot;  /* new weights, or NULL: those published before stand */
+    pd_reason   *why;       /* REFUSED, unless memory was short; else NULL */
 } pd_closed;
 
 typedef struct pd_declared {
@@ -188,7 +198,7 @@ typedef struct pd_job_info {
     uint64_t params, elements, weight_bytes, state_bytes, held_bytes;
     uint64_t step_least, step_most;     /* over the parameters */
     uint64_t contributions;             /* gradients taken, counted by chunk: a parameter of three chunks counts three a rank and step */
-    uint64_t steps, skipped;            /* rounds that stepped, that were skipped */
+    uint64_t steps, skipped, refused_steps;     /* rounds that stepped, that were skipped, whose step the optimizer refused */
     uint64_t refused, duplicates;       /* frames with data that were refused; pieces that had come before */
     uint64_t roots_due, roots_adopted, roots_failed, roots_replaced;    /* root tasks, as pd_root_stats counts them */
     uint64_t root_waits;                /* times a parameter was parked until a root was there */
@@ -198,7 +208,7 @@ typedef struct pd_param_info {
     char     name[PD_NAME_MAX + 1];
     char     optimizer[64];
     pd_shape shape;
-    uint64_t step, version, count, skipped, contributions, state_bytes;
+    uint64_t step, version, count, skipped, refused_steps, contributions, state_bytes;
     bool     initialised;
     char     missing[128];              /* ranks an open round waits for, "" when none is open: "1,3" */
     uint64_t roots, roots_failing;      /* roots it has; of them such whose last task was refused */
@@ -312,7 +322,7 @@ typedef struct pd_effect {
     } u;
 } pd_effect;
 
-/* Frees the effect and what it owns except buffers, snapshots and tasks. Accepts NULL. */
+/* Frees the effect and what it owns (of what has closed: the reasons that nobody has taken) except buffers, snapshots and tasks. Accepts NULL. */
 void pd_effect_free(pd_effect *effect);
 
 #endif

@@ -43,11 +43,54 @@ void pd_group_set_count(pd_group *group, int64_t count)
     for (pd_param *member = group->members; member != NULL; member = member->next_member) pd_optim_set_count(member->optim, count);
 }
 
-/* ---- going on ---- */
-
 static bool steps_as_a_whole(const pd_job *job) { return job->values.at[PD_JOB_KEY_NONFINITE_SCOPE] == PD_SCOPE_JOB; }
 
 bool pd_param_may_be_held(const pd_job *job, const pd_param *param) { return param->group != NULL || steps_as_a_whole(job); }
+
+/* ---- bonds ---- */
+
+bool pd_param_is_bound(const pd_job *job, const pd_param *param)
+{
+    return param->group != NULL && param->rule->hypers.row->refusal != NULL && steps_as_a_whole(job);
+}
+
+/* The bond wants its members in the order of the parameters. */
+static void bind_group(pd_job *job, pd_group *group)
+{
+    size_t n = 0;
+
+    for (pd_param *member = group->members; member != NULL; member = member->next_member)
+        if (member->stage == PD_BEGUN) job->optims[n++] = member->optim;
+    assert(n == group->begun);
+    pd_optim_bind(job->optims, n, &group->bond);
+    for (pd_param *member = group->members; member != NULL; member = member->next_member)
+        if (member->stage == PD_BEGUN) pd_job_ready(job, member, PD_STEPPING);
+    group->to_begin = group->begun = 0;
+    group->bound = true;
+}
+
+void pd_param_begun(pd_job *job, pd_param *param)
+{
+    pd_group *group = param->group;
+
+    param->stage = PD_BEGUN;
+    if (++group->begun == group->to_begin) bind_group(job, group);
+}
+
+void pd_group_look(pd_job *job, pd_group *group)
+{
+    if (group == NULL || !group->bound || group->bond.arrived < group->bond.steps) return;
+    group->bound = false;
+    for (pd_param *member = group->members; member != NULL; member = member->next_member)
+        if (member->stage == PD_PARKED) pd_job_ready(job, member, PD_STEPPING);
+}
+
+void pd_groups_look(pd_job *job)
+{
+    for (size_t r = 0; r < job->n_rules; r++) pd_group_look(job, &job->groups[r]);
+}
+
+/* ---- going on ---- */
 
 /* How its round ends, by itself; PD_STEPPED: it takes a step. */
 static pd_outcome own_outcome(const pd_job *job, const pd_param *param)
@@ -62,6 +105,7 @@ static void go_on(pd_job *job, pd_param *param)
 {
     if (pd_param_may_be_held(job, param)) DL_DELETE2(job->waiting, param, prev_waiting, next_waiting);
     if (param->group != NULL && param->outcome == PD_STEPPED && param->step + 1 == param->group->unknown) param->group->unknown++;
+    if (param->outcome == PD_STEPPED && pd_param_is_bound(job, param)) param->group->to_begin++;
     pd_job_ready(job, param, PD_READY);
 }
 

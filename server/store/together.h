@@ -26,6 +26,9 @@ typedef struct pd_group {
     uint64_t  missed;                   /* rounds up to base in which nobody stepped */
     uint32_t  behind;                   /* members that have closed `base` rounds and no more */
     int64_t   brought;                  /* steps that it had counted elsewhere: import.h */
+    uint32_t  to_begin, begun;          /* members whose steps stand or fall together in this round; those of them that have begun */
+    bool      bound;                    /* all have, and some may wait for others */
+    pd_bond   bond;
 } pd_group;
 
 /* Finds the job's groups, once its parameters are added. PD_NO_MEMORY. They are the job's: pd_job_forget_set frees them. */
@@ -37,6 +40,16 @@ bool pd_param_may_be_held(const pd_job *job, const pd_param *param);
 void pd_param_gathered(pd_job *job, pd_param *param);
 /* Its round has closed, and its step is counted. */
 void pd_param_moved_on(pd_job *job, pd_param *param);
+/* ---- refusals: where the job steps as a whole, the steps of a group whose row may refuse one stand or fall together ---- */
+
+/* Its step, which has just begun, does not run before those of its group have. */
+bool pd_param_is_bound(const pd_job *job, const pd_param *param);
+/* One that is bound has begun. The last binds them all, and they are in job->ready again. */
+void pd_param_begun(pd_job *job, pd_param *param);
+/* After steps were run or a task has come back: all of the group have said whether they refuse, so those that were parked go on. */
+void pd_group_look(pd_job *job, pd_group *group);       /* NULL: none */
+void pd_groups_look(pd_job *job);
+
 /* Of one that is held: a parameter that it waits for. */
 const pd_param *pd_param_awaited(const pd_job *job, const pd_param *param);
 /* The optimizer's count before the step of a parameter of a group that is ready. */

@@ -12,6 +12,7 @@
 #include <utlist.h>
 
 #define RETRY_NS 1000000000ull
+#define BEGIN_NS 1000.0             /* of one core: beginning a step that does not run yet */
 
 static pd_aggregation aggregation(const pd_job *job) { return (pd_aggregation)job->values.at[PD_JOB_KEY_AGGREGATE]; }
 
@@ -163,22 +164,29 @@ static int begin(pd_job *job, pd_param *param)
     return PD_OK;
 }
 
-/* Takes parameters out of job->ready, as many as the budget holds and at least one, into job->batch; those that step have begun. */
+/* Takes parameters out of job->ready, as many as the budget holds and at least one, into job->batch; those that step have begun. One that is bound to
+ * others begins and waits for them to. */
 static size_t gather_batch(pd_job *job, double budget_ns, pd_param **starved)
 {
     double cost_ns = 0;
+    bool any = false;
     size_t n = 0;
 
     *starved = NULL;
-    while (job->ready != NULL && (n == 0 || cost_ns < budget_ns)) {
+    for (; job->ready != NULL && (!any || cost_ns < budget_ns); any = true) {
         pd_param *param = job->ready;
-        bool steps = param->stage == PD_STEPPING || param->outcome == PD_STEPPED;
-        if (param->stage == PD_READY && steps && begin(job, param) != PD_OK) {
+        bool begins = param->stage == PD_READY && param->outcome == PD_STEPPED;
+        if (begins && begin(job, param) != PD_OK) {
             *starved = param;
             break;
         }
         unready(job, param);
-        if (steps) cost_ns += pd_optim_cost_ns(param->optim);
+        if (begins && pd_param_is_bound(job, param)) {
+            pd_param_begun(job, param);
+            cost_ns += BEGIN_NS;
+            continue;
+        }
+        if (param->stage == PD_STEPPING) cost_ns += pd_optim_cost_ns(param->optim);
         job->batch[n++] = param;
     }
     return n;
@@ -217,6 +225,14 @@ static int capture_tasks(pd_job *job, pd_param *param)
     }
 }
 
+static void count_refusal(pd_job *job, pd_param *param, const char *why)
+{
+    param->refused++;
+    if (pd_is_power_of_two(++job->refused_steps))
+        pd_say(&job->store->outbox, PD_SAY_WARNING, "job %.60s: step %llu of %.60s is refused: %.200s (%llu so far)", job->name,
+               (unsigned long long)param->step, param->name, why, (unsigned long long)job->refused_steps);
+}
+
 static void count_outcome(pd_job *job, pd_param *param, pd_outcome outcome)
 {
     if (outcome == PD_STEPPED) job->steps++;
@@ -240,6 +256,26 @@ static void count_gap(pd_job *job, pd_param *param)
            (unsigned long long)param->gaps);
 }
 
+static void tell_refusal(pd_job *job, pd_param *param, pd_closed *closed)
+{
+    const char *why = pd_optim_refused(param->optim)->text;
+
+    count_refusal(job, param, why);
+    closed->why = pd_reason_new(why);
+}
+
+/* A step that was run to its end, and refused there: the weights to come were not written. */
+static void note_refused(pd_param *const *params, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        pd_param *param = params[i];
+        if (param->stage != PD_STEPPING || pd_optim_refused(param->optim) == NULL) continue;
+        param->outcome = PD_REFUSED;
+        pd_snapshot_unref(param->next);
+        param->next = NULL;
+    }
+}
+
 /* The round is over: *closed says how; everything is ready for the next. */
 static void close_round(pd_job *job, pd_param *param, pd_closed *closed)
 {
@@ -250,6 +286,7 @@ static void close_round(pd_job *job, pd_param *param, pd_closed *closed)
     param->accumulator = NULL;
     pd_param_publish(param, param->next, param->outcome, closed);
     param->next = NULL;
+    if (param->outcome == PD_REFUSED) tell_refusal(job, param, closed);
     if (param->pushed != NULL) param->pushed->mask = 0;
     pd_holds_settle(&job->store->outbox, job->name, param);
     pd_round_reset(&param->round);
@@ -298,6 +335,8 @@ static pd_param *run_batch(pd_job *job, size_t n, pd_effect *effect, pd_closed *
         if (job->batch[i]->stage == PD_STEPPING) pd_roots_watch(job, job->batch[i]);
     }
     done = keep_finished(job, n, ran);
+    pd_groups_look(job);
+    note_refused(job->batch, done);
     pd_params_convert(job->batch, done, job->store->config.threads);
     publish(job, done, effect, closed);
     return starved;
@@ -353,7 +392,10 @@ void pd_job_task(pd_job *job, pd_request *request, uint64_t now_ns)
     assert(request->u.task.param < job->n_params && job->tasks_out > 0);
     job->tasks_out--;
     pd_optim_deliver(param->optim, request->u.task.task);
-    if (param->stage == PD_PARKED && !job->gone && !pd_optim_waits(param->optim)) pd_job_ready(job, param, PD_STEPPING);
+    if (!job->gone) {
+        if (param->stage == PD_PARKED && !pd_optim_waits(param->optim)) pd_job_ready(job, param, PD_STEPPING);
+        pd_group_look(job, param->group);
+    }
     pd_store_touch(job->store, job, now_ns);
     pd_request_free(request);
 }

@@ -95,6 +95,7 @@ static double share_of(size_t k, const pd_step_io *io, int64_t n, int threads, d
         if (i >= 0) step[i] = s, triad[i] = t, share[i] = streamed * t / (3 * s);
     }
     pd_optim_free(optim);
+    (void)figure_quantile(share, ROUNDS, 0.5);          /* sorts: the ends are the extremes */
     *triad_gb = 3.0 * sizeof(float) * (double)n / figure_quantile(triad, ROUNDS, 0.5) / 1e6;
     fprintf(stderr, "%-9s %-9s %.3f (%.3f to %.3f), %.1f ms; triad %.1f GB/s\n", cases[k].row, cases[k].hyper != NULL ? cases[k].hyper : "",
             figure_quantile(share, ROUNDS, 0.5), share[0], share[ROUNDS - 1], figure_quantile(step, ROUNDS, 0.5), *triad_gb);

@@ -186,6 +186,48 @@ static void a_failed_root_keeps_the_last_good_one_and_training_goes_on(void **st
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
 }
 
+/* Rank 0's gradient of p0 is spoiled in step 2. The factors of p0 hold that for ever, so its step is refused then and in the next; the others go on. */
+static bool be_refused(worker *w)
+{
+    float *kept = malloc((size_t)elements[0] * sizeof *kept);
+    bool good = true;
+
+    for (uint64_t step = 1; step <= 3 && good; step++) {
+        pd_ticket_id ticket;
+        pd_error err = { 0 };
+        int rc;
+        for (size_t i = 0; i < PARAMS; i++) fill_gradient(w->gradients[i], elements[i], w->rank, step, i);
+        if (step == 2 && w->rank == 0) w->gradients[0][0] = 0.0f / 0.0f;
+        if (step == 2) memcpy(kept, w->weights[0], (size_t)elements[0] * sizeof *kept);
+        rc = pd_client_push_pull(w->client, w->items, PARAMS, NULL, &ticket, &err);
+        if (rc == PD_OK) rc = pd_client_wait(w->client, ticket, patient(20), &err);
+        if (rc != (step == 1 ? PD_OK : PD_FAILED_PRECONDITION)) good = worker_fail(w, "not the result expected", &err);
+        else if (step > 1 && (strstr(err.text, "p0") == NULL || strstr(err.text, "Encountered nan values") == NULL)) good = worker_fail(w, "no reason", &err);
+        else if (w->items[0].outcome != (step == 1 ? 1 : 4) || w->items[1].outcome != 1) good = worker_fail(w, "outcomes", NULL);
+        else if (w->items[0].step != step || w->items[0].version != 1) good = worker_fail(w, "step and version", NULL);
+        else if (step > 1 && memcmp(kept, w->weights[0], (size_t)elements[0] * sizeof *kept) != 0) good = worker_fail(w, "weights have moved", NULL);
+    }
+    free(kept);
+    return good;
+}
+
+static void a_refused_step_is_told_to_all_ranks_and_training_goes_on(void **state)
+{
+    static const char *const rules[] = { "* shampoo lr=0.01 max_preconditioner_dim=64 precondition_frequency=1", NULL };
+    static const char *const options[] = { "nonfinite=apply", NULL };
+    test_daemon *daemon = daemon_start(one_thread);
+    model *m = matrices();
+    team t = { .url = daemon->url, .job = "refused", .world = 2, .rules = rules, .options = options, .model = m, .work = be_refused, .deadline = patient(30) };
+    worker workers[TEAM_MOST];
+
+    (void)state;
+    team_run(&t, workers);
+    assert_true(daemon_says(daemon, "step 2 of p0 is refused: ", patient(5)));
+    team_free(&t, workers);
+    model_free(m);
+    assert_int_equal(daemon_stop(daemon, patient(10)), 0);
+}
+
 /* One statistic of 60,000 by 60,000 is 14.4 GB, and there are roots of the same size, twice over for the task. */
 static void a_dimension_of_60000_is_refused_with_its_bytes(void **state)
 {
@@ -213,6 +255,7 @@ int main(void)
         cmocka_unit_test(daemons_with_other_threads_agree_where_roots_are_used_later),
         cmocka_unit_test(ready_roots_never_wait_and_the_log_says_what_that_costs),
         cmocka_unit_test(a_failed_root_keeps_the_last_good_one_and_training_goes_on),
+        cmocka_unit_test(a_refused_step_is_told_to_all_ranks_and_training_goes_on),
         cmocka_unit_test(a_dimension_of_60000_is_refused_with_its_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
