@@ -380,24 +380,6 @@ static void a_replay_applies_gradients_that_are_not_finite(void **state)
     assert_int_equal(replay(&file, "--local"), 0);
 }
 
-/* "*" is a name like any other, and not that of all parameters. */
-static void a_replay_through_the_daemon_knows_the_groups_of_parameters(void **state)
-{
-    static const float v1[2] = { .5f, 1 };
-    tracefile file = small_trace();
-
-    (void)state;
-    tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": 2, \"groups\": [{\"params\": [\"*\"], \"lr\": 0.25}, {\"params\": [\"w\", \"a b\"], \"lr\": 0.5}]}");
-    tracefile_add(&file, "param/0000/*", w0, 2);
-    tracefile_add(&file, "grad/0001/*", g1, 2);
-    tracefile_add(&file, "param/0001/*", v1, 2);
-    tracefile_add(&file, "param/0000/a b", w0, 2);
-    tracefile_add(&file, "grad/0001/a b", g1, 2);
-    tracefile_add(&file, "param/0001/a b", w1, 2);
-    assert_int_equal(replay(&file, ""), 0);
-    assert_int_equal(replay(&file, "--local"), 0);
-}
-
 static void averages_are_taken_by_as_many_workers_as_replicas(void **state)
 {
     static const float mean[2] = { 1.5f, 3 }, off[2] = { 1.5f, 3.01f };
@@ -539,7 +521,6 @@ int main(void)
         cmocka_unit_test(a_dropped_job_is_gone_and_its_worker_hears_of_it),
         cmocka_unit_test(a_replay_through_the_daemon_fails_where_a_weight_differs),
         cmocka_unit_test(a_replay_applies_gradients_that_are_not_finite),
-        cmocka_unit_test(a_replay_through_the_daemon_knows_the_groups_of_parameters),
         cmocka_unit_test(averages_are_taken_by_as_many_workers_as_replicas),
         cmocka_unit_test(golden_sgd_traces_are_ok_through_the_daemon),
         cmocka_unit_test(cases_of_a_routine_are_judged_in_this_process_alone),

@@ -1,0 +1,203 @@
+/* Does a replay through a daemon agree with what was recorded, and with the replay in this process? */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "daemon.h"
+#include "replay.h"
+#include "tracefile.h"
+
+static test_daemon *server;
+
+static const float w0[2] = { 1, 2 }, g1[2] = { 2, 4 }, w1[2] = { 0, 0 };
+
+static tracefile small_trace(void)
+{
+    tracefile file = { 0 };
+
+    tracefile_meta(&file, "system", "torch_optim");
+    tracefile_meta(&file, "case", "small");
+    tracefile_meta(&file, "steps", "1");
+    tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": 0.5}");
+    tracefile_add(&file, "param/0000/w", w0, 2);
+    tracefile_add(&file, "grad/0001/w", g1, 2);
+    tracefile_add(&file, "param/0001/w", w1, 2);
+    return file;
+}
+
+static void assert_one(const char *path, const pd_replay_options *options, pd_replay_outcome outcome, const char *part_of_why)
+{
+    const char *where = options->local ? "here" : "through the daemon";
+    pd_replay_result r;
+
+    pd_replay_file(&r, path, options);
+    if (r.outcome != outcome) fail_msg("%s: outcome %d, error %g: %s", where, r.outcome, r.verdict.error, r.why.text);
+    if (strstr(r.why.text, part_of_why) == NULL) fail_msg("%s: \"%s\" does not say \"%s\"", where, r.why.text, part_of_why);
+    pd_replay_result_free(&r);
+}
+
+static void assert_both(const tracefile *file, pd_replay_outcome outcome, const char *part_of_why)
+{
+    char path[64];
+
+    tracefile_write(file, path);
+    assert_one(path, &(pd_replay_options){ .local = true }, outcome, part_of_why);
+    assert_one(path, &(pd_replay_options){ .server = server->url, .timeout = patient(10) }, outcome, part_of_why);
+    unlink(path);
+}
+
+/* "*" is a name like any other, and not that of all parameters. */
+static void each_group_of_parameters_has_its_own_rule(void **state)
+{
+    static const float v1[2] = { .5f, 1 };
+    tracefile file = small_trace();
+
+    (void)state;
+    tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": 2, \"groups\": [{\"params\": [\"*\"], \"lr\": 0.25}, {\"params\": [\"w\", \"a b\"], \"lr\": 0.5}]}");
+    tracefile_add(&file, "param/0000/*", w0, 2);
+    tracefile_add(&file, "grad/0001/*", g1, 2);
+    tracefile_add(&file, "param/0001/*", v1, 2);
+    tracefile_add(&file, "param/0000/a b", w0, 2);
+    tracefile_add(&file, "grad/0001/a b", g1, 2);
+    tracefile_add(&file, "param/0001/a b", w1, 2);
+    assert_both(&file, PD_REPLAY_OK, "");
+}
+
+/* One step of Meta's Shampoo: a NaN in the gradient of w leaves it as it was; v, in a group of its own, moves. */
+static tracefile failing_trace(void)
+{
+    static const float bad[2] = { NAN, 4 }, v1[2] = { .5f, 1.5f }, g[2] = { 1, 1 };
+    tracefile file = small_trace();
+
+    tracefile_meta(&file, "system", "meta_shampoo");
+    tracefile_meta(&file, "noise_bc32", "1e-6");
+    tracefile_meta(&file, "config", "{\"lr\": 0.5, \"betas\": [0, 1], \"grafting_config\": {\"type\": \"sgd\"}, \"groups\": [{\"params\": [\"v\"], \"epsilon\": 1e-3}]}");
+    file.entry[1].at = bad;
+    file.entry[2].at = w0;
+    tracefile_add(&file, "param/0000/v", w0, 2);
+    tracefile_add(&file, "grad/0001/v", g, 2);
+    tracefile_add(&file, "param/0001/v", v1, 2);
+    return file;
+}
+
+static void a_recorded_error_is_met_by_one_of_the_same_cause(void **state)
+{
+    static const float moved[2] = { 1, 1 };
+    tracefile file = failing_trace();
+
+    (void)state;
+    tracefile_meta(&file, "errors", "[{\"step\": 1, \"message\": \"Encountered nan values in a factor\"}]");
+    assert_both(&file, PD_REPLAY_OK, "");
+    tracefile_meta(&file, "errors", "[{\"step\": 1, \"message\": \"Encountered inf values in a factor\"}]");
+    assert_both(&file, PD_REPLAY_FAILED, "inf values");
+    tracefile_meta(&file, "errors", "[{\"step\": 1, \"message\": \"Encountered nan values in a factor\"}]");
+    file.entry[2].at = moved;
+    assert_both(&file, PD_REPLAY_FAILED, "");
+}
+
+static void an_error_that_was_not_recorded_fails(void **state)
+{
+    tracefile file = failing_trace();
+
+    (void)state;
+    assert_both(&file, PD_REPLAY_FAILED, "nan values");
+}
+
+/* A scalar without merging has no factor: upstream fails in every step, and ours does not begin. */
+static void a_refused_declaration_agrees_where_upstream_could_not_take_a_step(void **state)
+{
+    static const float one = 1, half = .5f;
+    tracefile file = { 0 };
+
+    (void)state;
+    tracefile_meta(&file, "system", "meta_shampoo");
+    tracefile_meta(&file, "case", "scalar");
+    tracefile_meta(&file, "steps", "1");
+    tracefile_meta(&file, "quirk", "scalars fail");
+    tracefile_meta(&file, "config", "{\"lr\": 0.5, \"use_merge_dims\": false}");
+    tracefile_meta(&file, "errors", "[{\"step\": 1}]");
+    tracefile_add(&file, "param/0000/s", &one, 0);
+    tracefile_add(&file, "grad/0001/s", &one, 0);
+    tracefile_add(&file, "param/0001/s", &one, 0);
+    assert_both(&file, PD_REPLAY_OK, "");
+    file.entry[2].at = &half;
+    assert_both(&file, PD_REPLAY_FAILED, "");
+}
+
+static void a_refused_declaration_fails_where_upstream_took_a_step(void **state)
+{
+    static const float one = 1;
+    tracefile file = { 0 };
+
+    (void)state;
+    tracefile_meta(&file, "system", "meta_shampoo");
+    tracefile_meta(&file, "case", "scalar");
+    tracefile_meta(&file, "steps", "2");
+    tracefile_meta(&file, "config", "{\"lr\": 0.5, \"use_merge_dims\": false}");
+    tracefile_meta(&file, "errors", "[{\"step\": 1}]");
+    tracefile_add(&file, "param/0000/s", &one, 0);
+    tracefile_add(&file, "param/0001/s", &one, 0);
+    tracefile_add(&file, "param/0002/s", &one, 0);
+    assert_both(&file, PD_REPLAY_FAILED, "parameter s");
+}
+
+/* The first step has no gradient at all: it is none, and the second counts as the first: the bias correction turns 0.5 g into g. */
+static void a_step_without_gradients_is_no_step(void **state)
+{
+    static const float none[2] = { 1, 2 }, g[2] = { 0, 3 }, after[2] = { 1, -1 };
+    tracefile file = small_trace();
+
+    (void)state;
+    tracefile_meta(&file, "system", "meta_shampoo");
+    tracefile_meta(&file, "noise_bc32", "1e-6");
+    tracefile_meta(&file, "steps", "2");
+    tracefile_meta(&file, "config", "{\"lr\": 1, \"betas\": [0.5, 1], \"start_preconditioning_step\": 9, \"grafting_config\": {\"type\": \"sgd\"}}");
+    file.n = 1;
+    tracefile_add(&file, "param/0001/w", none, 2);
+    tracefile_add(&file, "grad/0002/w", g, 2);
+    tracefile_add(&file, "param/0002/w", after, 2);
+    assert_both(&file, PD_REPLAY_OK, "");
+}
+
+/* SGD moves each element by itself, so shards change nothing. */
+static void blocks_of_shards_are_parameters_of_their_own(void **state)
+{
+    tracefile file = small_trace();
+
+    (void)state;
+    tracefile_meta(&file, "shards", "[{\"w\": [0, 1]}, {\"w\": [1, 2]}]");
+    assert_both(&file, PD_REPLAY_OK, "");
+}
+
+static int start_server(void **state)
+{
+    (void)state;
+    server = daemon_start(NULL);
+    return 0;
+}
+
+static int stop_server(void **state)
+{
+    (void)state;
+    return daemon_stop(server, patient(10));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_group_of_parameters_has_its_own_rule),
+        cmocka_unit_test(a_recorded_error_is_met_by_one_of_the_same_cause),
+        cmocka_unit_test(an_error_that_was_not_recorded_fails),
+        cmocka_unit_test(a_refused_declaration_agrees_where_upstream_could_not_take_a_step),
+        cmocka_unit_test(a_refused_declaration_fails_where_upstream_took_a_step),
+        cmocka_unit_test(a_step_without_gradients_is_no_step),
+        cmocka_unit_test(blocks_of_shards_are_parameters_of_their_own),
+    };
+    return cmocka_run_group_tests(tests, start_server, stop_server);
+}
