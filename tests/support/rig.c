@@ -71,6 +71,8 @@ static void on_closed(rig *r, const pd_effect *effect)
         entry->step = closed->step;
         entry->outcome = closed->outcome;
         entry->closed++;
+        snprintf(entry->why, sizeof entry->why, "%s", closed->why != NULL ? closed->why->text : "");
+        assert_true(closed->why == NULL || closed->outcome == PD_REFUSED);
         if (closed->snapshot == NULL) continue;
         assert_int_equal(closed->snapshot->param, closed->param);
         assert_int_equal(closed->snapshot->job, effect->job);

@@ -14,6 +14,7 @@ typedef struct rig_entry {
     uint64_t     step, closed;              /* of the last entry; entries so far */
     pd_outcome   outcome;
     pd_snapshot *snapshot;                  /* last published */
+    char         why[200];                  /* of a step that was refused; "": it was not */
 } rig_entry;
 
 /* Elements [start, end) of a parameter; start -1: all, not as a range. */

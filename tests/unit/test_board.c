@@ -193,6 +193,47 @@ static void a_skipped_round_serves_the_weights_before(void **state)
     drop(n, wait);
 }
 
+static void refuse_round(notes *n, uint32_t param, uint64_t step, const char *why)
+{
+    pd_closed closed = { .param = param, .step = step, .outcome = PD_REFUSED, .why = pd_reason_new(why) };
+
+    pd_board_close(n->board, 1, &closed);
+    assert_null(closed.why);
+}
+
+static void a_refused_step_is_answered_with_its_reason(void **state)
+{
+    notes *n = *state;
+    pd_wait *early = wait_for(1, true, true, 0, 1), *late = wait_for(1, true, false, 0, 1), *pull = wait_for(1, false, true, 0, 1);
+
+    close_round(n, 0, 0, 0, true);
+    assert_false(pd_board_wait(n->board, 1, early));
+    refuse_round(n, 0, 1, "too large");
+    assert_int_equal(early->at[0].outcome, PD_REFUSED);
+    assert_int_equal(early->at[0].version, 0);
+    assert_string_equal(early->at[0].why->text, "too large");
+    assert_true(pd_board_wait(n->board, 1, late));
+    assert_true(pd_board_wait(n->board, 1, pull));
+    close_round(n, 0, 2, PD_STEPPED, true);
+    assert_string_equal(late->at[0].why->text, "too large");        /* it is the answer's, whatever comes */
+    assert_null(pull->at[0].why);
+    drop(n, early);
+    drop(n, late);
+    drop(n, pull);
+}
+
+static void the_reason_of_a_step_is_not_the_next_ones(void **state)
+{
+    notes *n = *state;
+    pd_wait *wait = wait_for(2, true, false, 0, 1);
+
+    refuse_round(n, 0, 1, "too large");
+    assert_false(pd_board_wait(n->board, 1, wait));
+    close_round(n, 0, 2, PD_STEPPED, true);
+    assert_null(wait->at[0].why);
+    drop(n, wait);
+}
+
 static void a_snapshot_lives_while_an_answer_needs_it(void **state)
 {
     notes *n = *state;
@@ -359,6 +400,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_push_for_a_closed_round_has_its_answer_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_pull_waits_for_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_skipped_round_serves_the_weights_before, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_refused_step_is_answered_with_its_reason, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_reason_of_a_step_is_not_the_next_ones, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_snapshot_lives_while_an_answer_needs_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_overdue_round_fails_those_who_wait_for_it_and_no_others, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_job_that_ends_fails_all_and_gives_its_weights_back, set_up, tear_down),

@@ -272,6 +272,55 @@ static void a_refused_frame_fails_its_items_and_no_others(void **state)
     peer_free(p);
 }
 
+/* Answers a push of two pieces: the first one's step was refused. */
+static void answer_refused(peer *p, const pd_prefix *to, const char *why)
+{
+    Paramd__DataReply message = PARAMD__DATA_REPLY__INIT;
+    Paramd__Outcome outcome[2], *list[2] = { &outcome[0], &outcome[1] };
+
+    for (int i = 0; i < 2; i++) {
+        paramd__outcome__init(&outcome[i]);
+        outcome[i].outcome = i == 0 ? 4 : 1;
+        outcome[i].step = 1;
+        outcome[i].version = i == 0 ? 0 : 1;
+    }
+    outcome[0].why = (char *)why;
+    message.outcomes = list;
+    message.n_outcomes = 2;
+    assert_int_equal(peer_reply(p, to, &message.base, NULL, 0), PD_OK);
+}
+
+static void a_step_that_the_optimizer_refuses_ends_the_ticket_with_its_reason(void **state)
+{
+    static const int64_t sizes[] = { 1, 1 };
+    static const char *const reasons[] = { "p0: the root is not finite", "" }, *const texts[] = { "p0: the root is not finite", "parameter p0: its optimizer has refused step 1" };
+    (void)state;
+
+    for (int i = 0; i < 2; i++) {
+        peer *p = peer_running(sizes, 2);
+        float g = 0;
+        pd_item items[] = { { .param = 0, .gradient = &g }, { .param = 1, .gradient = &g } };
+        pd_ticket_id ticket;
+        pd_error err;
+        letter l;
+
+        assert_int_equal(pd_core_push(p->core, PD_PUSH, items, 2, NULL, &ticket, &err), PD_OK);
+        l = peer_expect(p, PD_PUSH);
+        answer_refused(p, &l.prefix, reasons[i]);
+        letter_drop(&l);
+        assert_int_equal(peer_finish(p, ticket, &err), PD_FAILED_PRECONDITION);
+        assert_string_equal(err.text, texts[i]);
+        assert_int_equal(items[0].outcome, 4);
+        assert_int_equal(items[1].outcome, 1);
+        assert_int_equal(pd_core_step(p->core, 0), 1);
+        assert_int_equal(pd_core_push(p->core, PD_PUSH, items, 2, NULL, &ticket, &err), PD_OK);
+        l = peer_expect(p, PD_PUSH);
+        assert_int_equal(((Paramd__PushRequest *)l.message)->step, 2);
+        letter_drop(&l);
+        peer_free(p);
+    }
+}
+
 static void a_ticket_refused_before_its_frame_has_left_waits_until_it_has(void **state)
 {
     static const int64_t sizes[] = { CHUNK };
@@ -378,6 +427,7 @@ int main(void)
         cmocka_unit_test(an_absent_gradient_is_marked_and_its_weights_are_pulled),
         cmocka_unit_test(refuses_a_second_push_of_a_parameter_under_way),
         cmocka_unit_test(a_refused_frame_fails_its_items_and_no_others),
+        cmocka_unit_test(a_step_that_the_optimizer_refuses_ends_the_ticket_with_its_reason),
         cmocka_unit_test(a_ticket_refused_before_its_frame_has_left_waits_until_it_has),
         cmocka_unit_test(an_answer_with_any_bit_turned_does_no_harm),
         cmocka_unit_test(ends_when_an_answer_has_not_the_length_of_what_was_asked),

@@ -212,6 +212,34 @@ static void outcomes_are_in_the_header(void **state)
     pd_arena_free(arena);
 }
 
+static void reasons_are_told_once_and_as_many_as_there_is_room_for(void **state)
+{
+    enum { PIECES = 16, LONG = 600, MOST_TOLD = 4096 / LONG };
+    scene *s = *state;
+    pd_pending *reply = new_reply(5, PIECES);
+    pd_arena *arena = pd_arena_new(PD_ARENA_BUDGET);
+    Paramd__DataReply *message;
+    pd_prefix prefix;
+
+    for (size_t i = 0; i < PIECES; i++) {
+        char text[LONG + 1];
+        memset(text, (int)('a' + i / 2), LONG);
+        text[LONG] = '\0';
+        reply->wait.at[i].outcome = PD_REFUSED;
+        reply->wait.at[i].why = i == 3 ? NULL : pd_reason_new(text);
+    }
+    pd_output_reply(&s->output, reply);
+    send_all(s, 65536);
+    assert_int_equal(pd_prefix_read(&prefix, s->stream, MOST, NULL), PD_OK);
+    assert_int_equal(pd_reply_unpack(arena, PD_PULL, s->stream + PD_PREFIX_BYTES, prefix.header_bytes, (void **)&message, NULL), PD_OK);
+    for (size_t i = 0; i < PIECES; i++) {
+        size_t length = strlen(message->outcomes[i]->why);
+        assert_int_equal(length, i % 2 == 0 && i / 2 < MOST_TOLD ? LONG : 0);
+        assert_true(length == 0 || message->outcomes[i]->why[0] == (char)('a' + i / 2));
+    }
+    pd_arena_free(arena);
+}
+
 static void weights_are_let_go_as_they_are_written(void **state)
 {
     scene *s = *state;
@@ -302,6 +330,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(control_goes_before_data_but_never_into_a_frame, set_up, tear_down),
         cmocka_unit_test_setup_teardown(pieces_stand_at_multiples_of_64_in_any_slices, set_up, tear_down),
         cmocka_unit_test_setup_teardown(outcomes_are_in_the_header, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(reasons_are_told_once_and_as_many_as_there_is_room_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(weights_are_let_go_as_they_are_written, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_reply_without_weights_is_a_header_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_checksum_covers_header_and_weights, set_up, tear_down),

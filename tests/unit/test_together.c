@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 enum { PARAMS = 4, ROUNDS = 7, SIZE = 3 };
-typedef enum part { ABSENT, GIVEN, SPOILED } part;     /* what a round of a parameter brings */
+typedef enum part { ABSENT, GIVEN, SPOILED, HUGE_ } part;      /* what a round of a parameter brings; HUGE_: what the optimizer refuses */
 
 static const int64_t sizes[PARAMS] = { SIZE, SIZE, SIZE, SIZE };
 
@@ -44,7 +44,7 @@ static float gradient_of(uint32_t param, uint64_t step) { return (float)(1 + par
 static void push_part(rig *r, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step, uint32_t param, part what)
 {
     rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, job, rank, conn, step);
-    float g = gradient_of(param, step), values[SIZE] = { g, what == SPOILED ? NAN : g, g };
+    float g = what == HUGE_ ? 2 * COUNTING_LIMIT : gradient_of(param, step), values[SIZE] = { g, what == SPOILED ? NAN : g, g };
 
     if (what == ABSENT) rig_absent(frame, param);
     else rig_piece(frame, param, PD_F32, 0, SIZE, values);
@@ -323,6 +323,139 @@ static void a_job_may_be_dropped_while_parameters_are_held(void **state)
     assert_int_equal(r->gone, 1);
 }
 
+/* ---- steps that the optimizer refuses ---- */
+
+static void a_refused_step_closes_its_round_with_the_reason_and_leaves_the_weights(void **state)
+{
+    rig *r = *state;
+    uint32_t job = start(r, NULL, "* counting");
+    float before = *rig_weights(r, job, 1);
+    const pd_info *info;
+
+    push(r, job, 1, 1, HUGE_);
+    assert_int_equal(closed(r, job, 1), 1);
+    assert_int_equal(entry(r, job, 1)->outcome, PD_REFUSED);
+    assert_non_null(strstr(entry(r, job, 1)->why, "p1"));
+    assert_non_null(strstr(entry(r, job, 1)->why, "the root of step 1 is too large"));
+    assert_true(*rig_weights(r, job, 1) == before);
+    info = rig_ask(r, PD_INFO_PARAMS, "job");
+    assert_int_equal(info->params[1].version, 0);
+    assert_int_equal(info->params[1].refused_steps, 1);
+    assert_int_equal(info->params[0].refused_steps, 0);
+    info = rig_ask(r, PD_INFO_JOBS, NULL);
+    assert_int_equal(info->jobs[0].refused_steps, 1);
+    assert_int_equal(info->jobs[0].steps, 0);
+    assert_int_equal(info->jobs[0].skipped, 0);
+}
+
+static void a_refused_step_counts_and_the_next_one_is_taken(void **state)
+{
+    rig *r = *state;
+    uint32_t job = start(r, NULL, "* counting");
+    float before = *rig_weights(r, job, 1);
+
+    push(r, job, 1, 1, HUGE_);
+    push(r, job, 2, 1, GIVEN);
+    assert_int_equal(entry(r, job, 1)->outcome, PD_STEPPED);
+    assert_int_equal(entry(r, job, 1)->snapshot->version, 2);
+    assert_true(*rig_weights(r, job, 1) == before - 2 * gradient_of(1, 2));
+}
+
+static void without_a_common_scope_a_refusal_concerns_its_parameter_alone(void **state)
+{
+    rig *r = *state;
+    uint32_t job = start(r, NULL, "* counting");
+
+    for (uint32_t p = 0; p < PARAMS; p++) push(r, job, 1, p, p == 2 ? HUGE_ : GIVEN);
+    for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(entry(r, job, p)->outcome, p == 2 ? PD_REFUSED : PD_STEPPED);
+}
+
+static void a_refusal_concerns_all_of_its_group_where_the_job_steps_as_a_whole(void **state)
+{
+    rig *r = *state;
+    uint32_t job = start(r, "nonfinite_scope=job", "p3 sgd;* counting");
+    float before[PARAMS];
+
+    for (uint32_t p = 0; p < PARAMS; p++) before[p] = *rig_weights(r, job, p);
+    for (uint32_t p = 0; p < PARAMS; p++) push(r, job, 1, p, p == 1 ? HUGE_ : GIVEN);
+    for (uint32_t p = 0; p < 3; p++) {
+        assert_int_equal(entry(r, job, p)->outcome, PD_REFUSED);
+        assert_non_null(strstr(entry(r, job, p)->why, "p1"));
+        assert_true(*rig_weights(r, job, p) == before[p]);
+    }
+    assert_int_equal(entry(r, job, 3)->outcome, PD_STEPPED);
+    assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].refused_steps, 3);
+}
+
+static void parameters_without_a_gradient_have_no_part_in_a_refusal(void **state)
+{
+    rig *r = *state;
+    uint32_t job = start(r, "nonfinite_scope=job", "* counting");
+
+    for (uint32_t p = 0; p < PARAMS; p++) push(r, job, 1, p, p == 1 ? HUGE_ : p == 2 ? ABSENT : GIVEN);
+    assert_int_equal(entry(r, job, 0)->outcome, PD_REFUSED);
+    assert_int_equal(entry(r, job, 2)->outcome, PD_NO_GRADIENT);
+    for (uint32_t p = 0; p < PARAMS; p++) push(r, job, 2, p, GIVEN);
+    for (uint32_t p = 0; p < PARAMS; p++) {
+        assert_int_equal(entry(r, job, p)->outcome, PD_STEPPED);
+        assert_int_equal(count_of(r, p), 2);
+    }
+}
+
+static void refusals_are_said_once_and_then_at_powers_of_two(void **state)
+{
+    rig *r = *state;
+    uint32_t job = start(r, NULL, "* counting");
+    uint64_t before = r->warnings;
+
+    for (uint64_t step = 1; step <= 9; step++) push(r, job, step, 0, HUGE_);
+    assert_non_null(strstr(r->warning, "step 8 of p0 is refused: "));
+    assert_non_null(strstr(r->warning, "the root of step 8 is too large (8 so far)"));
+    assert_int_equal(r->warnings - before, 8);          /* 1, 2, 4, 8; and as often its root that has failed */
+}
+
+/* Batches so small that a group begins, runs and is parked in several, and tasks that come home in any order. */
+static void a_group_that_steps_in_many_batches_stands_or_falls_as_one(void **state)
+{
+    uint64_t seed = 5;
+
+    (void)state;
+    for (int trial = 0; trial < 60; trial++) {
+        static const pd_row *rows[] = { &counting_row, NULL };
+        pd_store_config config = rig_config();
+        uint32_t refuser = (uint32_t)(rig_random(&seed) % (2 * PARAMS)), job;
+        rig r;
+
+        config.rows = rows;
+        config.batch_ns = 1;
+        rig_new(&r, &config);
+        job = start(&r, "nonfinite_scope=job", "* counting");
+        r.lazy_tasks = true;
+        for (uint32_t p = 0; p < PARAMS; p++) push(&r, job, 1, p, p == refuser ? HUGE_ : GIVEN);
+        while (r.n_tasks > 0) {
+            for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(closed(&r, job, p), 0);
+            rig_finish_task(&r, rig_random(&seed) % r.n_tasks);
+            rig_work(&r);
+        }
+        for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(entry(&r, job, p)->outcome, refuser < PARAMS ? PD_REFUSED : PD_STEPPED);
+        rig_free(&r);
+    }
+}
+
+static void a_job_may_be_dropped_while_its_bound_steps_are_under_way(void **state)
+{
+    rig *r = *state;
+    uint32_t job = start(r, "nonfinite_scope=job", "* counting");
+    pd_request *drop = pd_request_new(PD_REQ_DROP, rig_ticket(r, 1));
+
+    r->lazy_tasks = true;
+    for (uint32_t p = 0; p < PARAMS; p++) push(r, job, 1, p, GIVEN);
+    rig_finish_task(r, 1);
+    drop->u.info.job_name = strdup("job");
+    assert_int_equal(rig_apply(r, drop), PD_OK);
+    while (r->n_tasks > 0) rig_finish_task(r, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -341,6 +474,14 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_job_steps_as_a_whole_whatever_the_order_of_ranks_and_parameters, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_job_that_waits_as_a_whole_drains, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_job_may_be_dropped_while_parameters_are_held, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_refused_step_closes_its_round_with_the_reason_and_leaves_the_weights, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_refused_step_counts_and_the_next_one_is_taken, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(without_a_common_scope_a_refusal_concerns_its_parameter_alone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_refusal_concerns_all_of_its_group_where_the_job_steps_as_a_whole, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(parameters_without_a_gradient_have_no_part_in_a_refusal, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(refusals_are_said_once_and_then_at_powers_of_two, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_job_may_be_dropped_while_its_bound_steps_are_under_way, set_up, tear_down),
+        cmocka_unit_test(a_group_that_steps_in_many_batches_stands_or_falls_as_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
