@@ -1,5 +1,6 @@
 #include "optimizer_table.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +56,8 @@ static void range_cell(pd_table *table, const Paramd__Hyper *hyper)
 {
     bool ranged = strcmp(hyper->type, "real") == 0 || strcmp(hyper->type, "int") == 0;
 
-    if (ranged && hyper->choices[0] != '\0') pd_table_cell(table, "%g to %g; %g is %s", hyper->least, hyper->most, hyper->least, hyper->choices);
+    if (ranged && isinf(hyper->least) && hyper->choices[0] != '\0') pd_table_cell(table, "%s, or a number", hyper->choices);
+    else if (ranged && hyper->choices[0] != '\0') pd_table_cell(table, "%g to %g; %g is %s", hyper->least, hyper->most, hyper->least, hyper->choices);
     else if (ranged) pd_table_cell(table, "%g to %g", hyper->least, hyper->most);
     else pd_table_cell(table, "%s", hyper->choices[0] != '\0' ? hyper->choices : "yes, no");
 }

@@ -223,7 +223,7 @@ static int read_members(pd_hypers *hypers, const char *name, const json_t *objec
 
 static int read_meta(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
-    static const struct entry distribution = { .execution = { "type", "world_size", NULL } };      /* the rest is rounded by, or checked */
+    static const struct entry distribution = { .execution = { "type", "world_size", "num_trainers_per_group", NULL } };      /* the rest is rounded by */
     const char *key;
     json_t *value;
 

@@ -92,6 +92,7 @@ typedef struct pd_declaration {
     const char *name;
     pd_shape    shape;
     pd_hypers   hypers;
+    int         world;              /* workers of the job, for what depends on their number; 0: not known */
     int         group;              /* parameters with the same row and number form a group, for rows that count by group (pd_row) */
 } pd_declaration;
 

@@ -159,6 +159,17 @@ static bool is_outside(const pd_hyper *hyper, double value)
     return hyper->type != PD_CHOICE && (value < hyper->least || value > hyper->most);
 }
 
+/* The row's check knows the value, and has words for it: upstream's. */
+static bool refused_by_row(const pd_row *row, int index, double value, pd_error *err)
+{
+    pd_hypers alone;
+
+    if (!row->words_ranges) return false;
+    pd_hypers_init(&alone, row);
+    alone.value[index] = value;
+    return row->check(&alone, &alone, err) != PD_OK;
+}
+
 static int set_number(pd_hypers *hypers, int index, const char *text, pd_error *err)
 {
     const pd_hyper *hyper = &hypers->row->hypers[index];
@@ -168,8 +179,10 @@ static int set_number(pd_hypers *hypers, int index, const char *text, pd_error *
 
     if (parse(hyper, text, &number) != PD_OK)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s: expected %s, got \"%.64s\"", hyper->name, row, wanted(hyper, words, sizeof words), text);
-    if (is_outside(hyper, number))
+    if (is_outside(hyper, number)) {
+        if (refused_by_row(hypers->row, index, number, err)) return PD_OUT_OF_RANGE;
         return pd_fail(err, PD_OUT_OF_RANGE, "%s of %s: %.64s is outside its range, %s", hyper->name, row, text, range_text(hyper, words, sizeof words));
+    }
     hypers->value[index] = number;
     hypers->scheduled &= ~bit(index);
     return PD_OK;

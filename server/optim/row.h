@@ -162,6 +162,7 @@ struct pd_row {
 
     /* What concerns several hyperparameters, or (`now` of one step against those `declared`) what state there is. NULL: nothing. */
     int  (*check)(const pd_hypers *declared, const pd_hypers *now, pd_error *err);
+    bool words_ranges;                      /* `check` refuses numbers outside of their ranges, too: then its words are told, which are upstream's */
     /* What whoever set these values, which are in order, should hear all the same: static text without a newline, told in the log once for each rule of a
      * job. NULL, or gives NULL: nothing. */
     const char *(*warning)(const pd_hypers *declared);

@@ -1,6 +1,7 @@
 /* shampoo_plan.c - which slots, blocks and tasks a parameter of shampoo has. */
 #include <math.h>
 
+#include "assignment.h"
 #include "block_products.h"
 #include "root.h"
 #include "shampoo.h"
@@ -151,9 +152,10 @@ int pd_shampoo_plan(const pd_declaration *declaration, const double *fact, pd_pl
 {
     const double *h = declaration->hypers.value;
     shampoo_layout slots = pd_shampoo_layout(h);
-    int rc;
+    int rc, ranks;
 
     (void)fact;
+    if (declaration->world > 0 && (rc = pd_group_size(&ranks, (int64_t)h[TRAINERS], declaration->world, err)) != PD_OK) return rc;
     plan->root_delay = h[ROOT_DELAY] < 0 ? PD_ROOT_READY : (int)fmin(h[ROOT_DELAY], 1 << 30);
     if (declaration->shape.rank == 0 && h[MERGE_DIMS] == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "shampoo takes no parameter without dimensions while use_merge_dims is off: declare it with shape 1, or set use_merge_dims");

@@ -185,7 +185,7 @@ static int survey(const pd_job *job, pd_planning *planning, pd_error *err)
     if (planning->decls == NULL || planning->facts == NULL)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for plans", job->name);
     for (uint32_t i = 0; i < job->n_params; i++)
-        planning->decls[i] = (pd_declaration){ .name = job->params[i].name, .shape = job->params[i].shape,
+        planning->decls[i] = (pd_declaration){ .name = job->params[i].name, .shape = job->params[i].shape, .world = (int)job->world,
                                                .hypers = job->params[i].rule->hypers, .group = (int)rule_index(job, &job->params[i]) };
     for (size_t r = 0; r < job->n_rules; r++)
         pd_optim_survey(job->rules[r].hypers.row, planning->decls, job->n_params, planning->facts[r]);

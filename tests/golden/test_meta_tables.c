@@ -97,7 +97,7 @@ static int set_options(pd_hypers *hypers, const json_t *entry, bool *parsed, pd_
         snprintf(name, sizeof name, "%s%s", graft != NULL ? "grafting_config." : "", key);
         if (rc == PD_OK) rc = set_option(hypers, name, value, err);
     }
-    *parsed = rc == PD_OK;
+    *parsed = rc == PD_OK || rc == PD_OUT_OF_RANGE;
     return rc == PD_OK ? pd_hypers_check(hypers, err) : rc;
 }
 

@@ -179,7 +179,7 @@ static void of_a_distribution_only_what_changes_numbers_is_read(void **state)
     (void)state;
     if (read_as("meta_shampoo", &recipe, "{\"distributed_config\": {\"type\": \"ddp\", \"world_size\": 4, \"num_trainers_per_group\": 2, \"communicate_params\": true, \"communication_dtype\": \"BF16\"},"
                 " \"use_pytorch_compile\": true}", &err) != PD_OK) fail_msg("%s", err.text);
-    assert_rule_has(&recipe, 0, (const char *const[]){ "num_trainers_per_group=2", "communicate_params=yes", "communication_dtype=BF16", NULL });
+    assert_rule_has(&recipe, 0, (const char *const[]){ "num_trainers_per_group=-1", "communicate_params=yes", "communication_dtype=BF16", NULL });
     pd_recipe_free(&recipe);
     assert_int_equal(read_as("meta_shampoo", &recipe, "{\"distributed_config\": {\"type\": \"ddp\", \"colour\": 4}}", &err), PD_UNIMPLEMENTED);
     assert_non_null(strstr(err.text, "hyperparameter colour of shampoo is not implemented"));

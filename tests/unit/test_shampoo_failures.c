@@ -228,6 +228,7 @@ static void what_cannot_be_is_refused(void **state)
     assert_refused("beta3=-0.5", "Invalid beta3 parameter: -0.5.");
     assert_refused("dampening=1", "Invalid dampening parameter: 1.0.");
     assert_refused("num_trainers_per_group=0", "Invalid number of trainers per group: 0.");
+    assert_refused("root_inverse_order=1", "root_inverse_order of shampoo: 1 is outside its range, 2 to 32");
     assert_refused("root_inverse_method=newton exponent_multiplier=1.82", "exponent_multiplier");
     assert_refused("root_inverse_method=higher_order exponent_multiplier=0.5", "exponent_multiplier");
     assert_refused("precondition_frequency=2 root_delay=3", "precondition_frequency");
@@ -238,6 +239,26 @@ static void what_cannot_be_is_refused(void **state)
     assert_refused("inv_root_override=[2,-1]", "Invalid exponent override list: [2, -1].");
     assert_refused("root_retries=7", "6");
     assert_int_equal(check("root_inverse_method=tracked exponent_multiplier=1.82 precondition_frequency=2 root_delay=2 beta3=0 grafting_config.beta2=7", NULL), PD_OK);
+}
+
+static void the_group_of_trainers_divides_the_world(void **state)
+{
+    pd_declaration param = { .name = "w", .shape = { 1, { 4 } }, .world = 6 };
+    double fact[PD_MAX_FACTS] = { 0 };
+    pd_plan plan;
+    pd_error err;
+
+    (void)state;
+    for (int trainers = 1; trainers <= 7; trainers++) {
+        char text[16];
+        int rc;
+        pd_hypers_init(&param.hypers, pd_optim_find("shampoo"));
+        snprintf(text, sizeof text, "%d", trainers);
+        assert_int_equal(pd_hypers_set(&param.hypers, "num_trainers_per_group", text, &err), PD_OK);
+        rc = pd_plan_make(&plan, &param, fact, &err);
+        assert_int_equal(rc, trainers <= 6 && 6 % trainers == 0 ? PD_OK : PD_INVALID_ARGUMENT);
+        if (rc == PD_OK) pd_plan_free(&plan);
+    }
 }
 
 static void what_decides_on_state_cannot_change_while_a_job_runs(void **state)
@@ -302,7 +323,7 @@ int main(void)
         cmocka_unit_test(a_parameter_without_a_gradient_takes_no_step_and_its_group_counts_it),
         cmocka_unit_test(corrections_follow_the_groups_count),
         cmocka_unit_test(what_cannot_be_is_refused),
-        cmocka_unit_test(what_decides_on_state_cannot_change_while_a_job_runs),
+        cmocka_unit_test(the_group_of_trainers_divides_the_world), cmocka_unit_test(what_decides_on_state_cannot_change_while_a_job_runs),
         cmocka_unit_test(what_is_probably_a_mistake_is_warned_of),
         cmocka_unit_test(shapes_that_cannot_be_are_refused_at_declaration),
     };
