@@ -234,8 +234,10 @@ static void a_range_lies_within_the_parameter(void **state)
 
 static void elements_that_no_rank_has_refuse_the_last_declare(void **state)
 {
+    float values[N];
     rig *r = *state;
 
+    rig_noise(7, values, N);
     for (uint32_t rank = 0; rank < 3; rank++) assert_int_equal(hello(r, rank, 3, NULL), PD_OK);
     assert_int_equal(declare(r, 0, 100, 140), PD_OK);
     assert_int_equal(declare(r, 2, 0, 50), PD_OK);
@@ -246,6 +248,11 @@ static void elements_that_no_rank_has_refuse_the_last_declare(void **state)
     assert_string_equal(rig_ask(r, PD_INFO_JOBS, "job")->jobs[0].state, "gathering");
     assert_int_equal(declare(r, 1, 20, 150), PD_OK);
     assert_string_equal(rig_ask(r, PD_INFO_JOBS, "job")->jobs[0].state, "running");
+    assert_int_equal(init(r, 0, values, 100, 140), PD_OK);     /* ranges that were refused leave nothing behind: all of those that stand are waited for */
+    assert_int_equal(init(r, 1, values, 20, 150), PD_OK);
+    assert_null(r->board[r->job]);
+    assert_int_equal(init(r, 2, values, 0, 50), PD_OK);
+    assert_memory_equal(rig_weights(r, r->job, 0), values, sizeof values);
 }
 
 static void a_single_worker_declares_every_element(void **state)
