@@ -193,7 +193,8 @@ struct pd_row {
     int  (*refusal)(const pd_task_view *task, pd_error *err);
 
     /* The counter belongs to a group of parameters (those with this row and the same pd_declaration.group): it advances in every step in which any of
-     * them has a gradient, and their steps fail together where one is refused. Else each parameter counts its own steps. */
+     * them has a gradient, and their steps fail together where one is refused (in a pd_model, and in a job that steps as a whole; else a refusal is
+     * that parameter's own affair). Otherwise each parameter counts its own steps. */
     bool counts_by_group;
     bool gives_updates;                     /* writes unit->update */
 };

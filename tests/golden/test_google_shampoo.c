@@ -3,5 +3,5 @@
 
 int main(void)
 {
-    return replayed_folder("google_shampoo", true);
+    return replayed_folder("google_shampoo", REPLAYED_STATE);
 }

@@ -3,5 +3,5 @@
 
 int main(void)
 {
-    return replayed_folder("torch_optim", false);
+    return replayed_folder("torch_optim", REPLAYED_NO_STATE);
 }

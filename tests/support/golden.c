@@ -105,8 +105,7 @@ static int safetensors_only(const struct dirent *entry)
     return length > 12 && strcmp(entry->d_name + length - 12, ".safetensors") == 0;
 }
 
-int golden_folder(const char *system, void (*judge)(void **state), bool (*wanted)(const char *path), int (*setup)(void **state),
-                  int (*teardown)(void **state))
+int golden_folder(const char *system, void (*judge)(void **state), int (*setup)(void **state), int (*teardown)(void **state))
 {
     static char paths[MOST_TRACES][1024];
     struct CMUnitTest tests[MOST_TRACES];
@@ -123,7 +122,7 @@ int golden_folder(const char *system, void (*judge)(void **state), bool (*wanted
     for (int i = 0; i < found; i++) {
         if (n < MOST_TRACES) snprintf(paths[n], sizeof paths[n], "%s/%s", folder, entries[i]->d_name);
         free(entries[i]);
-        if (n >= MOST_TRACES || (wanted != NULL && !wanted(paths[n]))) continue;
+        if (n >= MOST_TRACES) continue;
         tests[n] = (struct CMUnitTest){ .name = paths[n], .test_func = judge, .initial_state = paths[n] };
         n++;
     }

@@ -28,9 +28,8 @@ json_t *golden_cases(const golden_file *file);
 int64_t golden_int(const json_t *entry, const char *key);
 double  golden_real(const json_t *entry, const char *key);
 
-/* What main returns: runs `judge` on each trace of $PARAMD_GOLDEN/SYSTEM that is `wanted` (NULL: on each), its path in *state, between `setup` and
- * `teardown`, each of which may be NULL. 77: there is no such folder, and the reason is printed. */
-int golden_folder(const char *system, void (*judge)(void **state), bool (*wanted)(const char *path), int (*setup)(void **state),
-                  int (*teardown)(void **state));
+/* What main returns: runs `judge` on each trace of $PARAMD_GOLDEN/SYSTEM, its path in *state, between `setup` and `teardown`, each of which may
+ * be NULL. 77: there is no such folder, and the reason is printed. */
+int golden_folder(const char *system, void (*judge)(void **state), int (*setup)(void **state), int (*teardown)(void **state));
 
 #endif
