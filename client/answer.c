@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "convert.h"
+
 /* The server breaks the protocol: there is no use in asking it again. */
 static int broken(pd_core *core, const pd_prefix *prefix, const char *what)
 {
@@ -49,29 +51,77 @@ static int discard(pd_core *core, const pd_prefix *prefix, struct iovec **spans,
     return PD_OK;
 }
 
-/* The weights, each at the next multiple of 64; what lies between, and after the last one, is of no use. */
+static pd_known *known_of(const pd_core *core, const pd_parcel *parcel, size_t part)
+{
+    return &core->params[parcel->op->items[parcel->parts[part].item].param];
+}
+
+/* What the server sends of a part: weights, or an update of them. */
+static size_t sent_bytes(const pd_core *core, const pd_parcel *parcel, size_t part)
+{
+    size_t bytes = parcel->parts[part].bytes;
+
+    if (bytes == 0 || !core->reply->outcomes[part]->update) return bytes;
+    return bytes / sizeof(float) * pd_dtype_size(known_of(core, parcel, part)->update);
+}
+
+/* Room for the answer's updates; whether they were asked for. */
+static int take_updates(pd_core *core, const pd_prefix *prefix, const pd_parcel *parcel, uint64_t *payload)
+{
+    uint64_t room = 0;
+
+    *payload = 0;
+    for (size_t i = 0; i < parcel->n_parts; i++) {
+        bool update = core->reply->outcomes[i]->update;
+        if (update && (parcel->parts[i].bytes == 0 || known_of(core, parcel, i)->update == 0)) return broken(core, prefix, "an update that was not asked for");
+        if (sent_bytes(core, parcel, i) > 0) *payload = pd_piece_end(*payload, 0) + sent_bytes(core, parcel, i);
+        if (update) room += sent_bytes(core, parcel, i);
+    }
+    if (room > core->updates_room) {
+        uint8_t *more = realloc(core->updates, room);
+        if (more == NULL) {
+            pd_core_drop(core, "out of memory");
+            return PD_NO_MEMORY;
+        }
+        core->updates = more;
+        core->updates_room = room;
+    }
+    return PD_OK;
+}
+
+/* Weights and updates, each at the next multiple of 64; what lies between, and after the last one, is of no use. */
 static size_t land(pd_core *core, const pd_parcel *parcel, uint64_t payload_bytes)
 {
     struct iovec *iov = core->bench->landing;
     uint64_t offset = 0;
-    size_t n = 0;
+    size_t n = 0, used = 0;
 
     for (size_t i = 0; i < parcel->n_parts; i++) {
         uint64_t start = pd_piece_end(offset, 0);
+        size_t bytes = sent_bytes(core, parcel, i);
+        bool update = core->reply->outcomes[i]->update;
 
-        if (parcel->parts[i].bytes == 0) continue;
+        if (bytes == 0) continue;
         if (start > offset) iov[n++] = (struct iovec){ NULL, start - offset };
-        iov[n++] = (struct iovec){ parcel->parts[i].land, parcel->parts[i].bytes };
-        offset = start + parcel->parts[i].bytes;
+        iov[n++] = (struct iovec){ update ? core->updates + used : parcel->parts[i].land, bytes };
+        offset = start + bytes;
+        if (update) used += bytes;
     }
     if (payload_bytes > offset) iov[n++] = (struct iovec){ NULL, payload_bytes - offset };
     return n;
+}
+
+static int has_length(pd_core *core, const pd_prefix *prefix, uint64_t expected)
+{
+    if (prefix->payload_bytes == expected || prefix->payload_bytes == pd_piece_end(expected, 0)) return PD_OK;
+    return broken(core, prefix, "its payload has not the length of what was asked");
 }
 
 int pd_core_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n)
 {
     pd_core *core = arg;
     pd_parcel *parcel = pd_outgoing_find(&core->out, prefix->request);
+    uint64_t payload;
     void *reply;
     int rc;
 
@@ -80,12 +130,13 @@ int pd_core_header(void *arg, const pd_prefix *prefix, const uint8_t *header, st
     if ((prefix->flags & PD_FLAG_REPLY) == 0 && (prefix->flags & PD_FLAG_ERROR) == 0) return broken(core, prefix, "not marked as an answer");
     if (parcel == NULL || parcel->answered || (prefix->flags & PD_FLAG_ERROR) != 0) return discard(core, prefix, spans, n);
     if (parcel->method != prefix->method) return broken(core, prefix, "another method than was asked");
-    if (prefix->payload_bytes != parcel->reply_bytes && prefix->payload_bytes != pd_piece_end(parcel->reply_bytes, 0))
-        return broken(core, prefix, "its payload has not the length of what was asked");
-    if (!has_outcomes(parcel->method)) return PD_OK;
+    if (!has_outcomes(parcel->method)) return has_length(core, prefix, parcel->reply_bytes);
+    if (parcel->op == NULL) return discard(core, prefix, spans, n);
     if ((rc = unpack(core, prefix, header, &reply)) != PD_OK) return rc;
     core->reply = reply;
     if (core->reply->n_outcomes != parcel->n_parts) return broken(core, prefix, "not one outcome for each piece");
+    if ((rc = take_updates(core, prefix, parcel, &payload)) != PD_OK) return rc;
+    if ((rc = has_length(core, prefix, payload)) != PD_OK) return rc;
     *spans = core->bench->landing;
     *n = land(core, parcel, prefix->payload_bytes);
     return PD_OK;
@@ -257,6 +308,44 @@ static void note_refused_step(pd_op *op, const pd_known *known, const Paramd__Ou
     pd_op_fail(op, &error);
 }
 
+/* Adds an update to the weights that it builds on, rounded once, as the server did. */
+static void add_update(float *weights, const uint8_t *update, pd_dtype dtype, size_t n)
+{
+    float some[1024];
+
+    for (size_t first = 0; first < n; first += sizeof some / sizeof *some) {
+        size_t count = n - first < sizeof some / sizeof *some ? n - first : sizeof some / sizeof *some;
+        pd_convert(some, PD_F32, update + first * pd_dtype_size(dtype), dtype, (int64_t)count);
+        for (size_t i = 0; i < count; i++) weights[first + i] += some[i];
+    }
+}
+
+/* Which version the caller's buffer has of the part's chunk from now on. Without memory nobody knows: weights come whole. */
+static void note_held(pd_core *core, pd_known *known, const pd_part *part, const void *buffer, uint64_t version)
+{
+    uint64_t chunk = core->welcome.chunk_elements;
+    uint64_t first = (uint64_t)known->start + (uint64_t)((const float *)part->land - (const float *)buffer);
+
+    if (known->holds == NULL) known->holds = calloc((uint64_t)known->end / chunk + 1, sizeof *known->holds);
+    if (known->holds != NULL) known->holds[first / chunk] = 1 + version;
+}
+
+static void take_weights(pd_core *core, const pd_parcel *parcel)
+{
+    size_t used = 0;
+
+    for (size_t i = 0; i < parcel->n_parts; i++) {
+        const pd_part *part = &parcel->parts[i];
+        pd_known *known = known_of(core, parcel, i);
+        if (part->bytes == 0 || known->update == 0) continue;
+        if (core->reply->outcomes[i]->update) {
+            add_update(part->land, core->updates + used, known->update, part->bytes / sizeof(float));
+            used += sent_bytes(core, parcel, i);
+        }
+        note_held(core, known, part, parcel->op->items[part->item].weights, core->reply->outcomes[i]->version);
+    }
+}
+
 /* Outcomes go to the items. A pull beside a push (for an item without gradient) tells no outcome of its own. */
 static void note_outcomes(pd_core *core, const pd_parcel *parcel)
 {
@@ -272,7 +361,7 @@ static void note_outcomes(pd_core *core, const pd_parcel *parcel)
         item->step = outcome->step;
         item->version = outcome->version;
         if (outcome->step > known->step) known->step = outcome->step;
-        core->stats.payload_in += parcel->parts[i].bytes;
+        core->stats.payload_in += sent_bytes(core, parcel, i);
     }
 }
 
@@ -361,7 +450,10 @@ static int answered(pd_core *core, pd_parcel *parcel, const pd_prefix *prefix, c
     if (op == NULL || parcel->answered) return PD_OK;
     if (error != NULL && error->code == PD_UNAVAILABLE && method < PD_STATUS) return later(core, error);
     if (error != NULL) note_refusal(parcel, error);
-    else if (has_outcomes(method)) note_outcomes(core, parcel);
+    else if (has_outcomes(method)) {
+        take_weights(core, parcel);
+        note_outcomes(core, parcel);
+    }
     else if (method >= PD_STATUS) keep_reply(op, prefix, header);
     if (error == NULL) note_closed(core, op->closes);
     retire(core, parcel);

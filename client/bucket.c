@@ -92,6 +92,7 @@ typedef struct pd_cut {                 /* one chunk of one item */
     pd_dtype    dtype;
     void       *land;
     size_t      reply;
+    uint64_t    holds;
 } pd_cut;
 
 static bool fits(const pd_bucket *bucket, const pd_cut *cut)
@@ -120,6 +121,7 @@ static void put_piece(pd_bucket *bucket, const pd_cut *cut)
     piece->first = (uint64_t)cut->first;
     piece->count = (uint64_t)cut->count;
     piece->offset = bucket->payload;
+    piece->holds = cut->holds;
     append(bucket, cut->from, cut->bytes);
 }
 
@@ -133,6 +135,7 @@ static void put_want(pd_bucket *bucket, const pd_cut *cut)
     want->handle = cut->handle;
     want->first = (uint64_t)cut->first;
     want->count = (uint64_t)cut->count;
+    want->holds = cut->holds;
 }
 
 static int put(pd_bucket *bucket, const pd_cut *cut)
@@ -165,6 +168,7 @@ static int put_chunk(pd_bucket *bucket, size_t index, int64_t first, int64_t cou
     if (bucket->method == PD_PULL || bucket->method == PD_PUSH_PULL) {
         cut.land = (uint8_t *)item->weights + (size_t)(first - known->start) * out;
         cut.reply = (size_t)count * out;
+        if (known->holds != NULL) cut.holds = known->holds[(uint64_t)first / bucket->core->welcome.chunk_elements];
     }
     return put(bucket, &cut);
 }

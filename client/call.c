@@ -50,7 +50,10 @@ static int ask(pd_core *core, unsigned method, const ProtobufCMessage *request, 
 
 void pd_core_forget_params(pd_core *core)
 {
-    for (size_t i = 0; i < core->n_params; i++) free(core->params[i].name);
+    for (size_t i = 0; i < core->n_params; i++) {
+        free(core->params[i].name);
+        free(core->params[i].holds);
+    }
     free(core->params);
     core->params = NULL;
     core->n_params = 0;
@@ -82,6 +85,10 @@ static int know(pd_known *known, const pd_client_param *param, pd_error *err)
     known->shape = param->shape;
     known->push = param->push_dtype != 0 ? param->push_dtype : PD_F32;
     known->pull = param->pull_dtype != 0 ? param->pull_dtype : PD_F32;
+    known->update = param->update_dtype;
+    if (known->update != 0 && (pd_dtype_size(known->update) == 0 || known->pull != PD_F32))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: updates of type %d beside weights of type %d: the weights beside updates are float32", param->name,
+                       (int)known->update, (int)known->pull);
     if (pd_dtype_size(known->push) == 0 || pd_dtype_size(known->pull) == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: unknown element type %d", param->name,
                        pd_dtype_size(known->push) == 0 ? (int)known->push : (int)known->pull);
@@ -131,6 +138,7 @@ static size_t fill_page(const pd_core *core, size_t first, pd_page *page)
         param->n_shape = (size_t)known->shape.rank;
         for (int i = 0; i < known->shape.rank; i++) page->dims[n][i] = (uint64_t)known->shape.dim[i];
         param->pull_dtype = known->pull;
+        param->update_dtype = known->update;
         param->ranged = known->ranged;
         param->range_start = known->ranged ? (uint64_t)known->start : 0;
         param->range_end = known->ranged ? (uint64_t)known->end : 0;

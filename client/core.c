@@ -91,6 +91,7 @@ void pd_core_free(pd_core *core)
     free_texts(core->rules);
     pd_arena_free(core->arena);
     free(core->bench);
+    free(core->updates);
     free(core->job);
     free(core->label);
     free(core);

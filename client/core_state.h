@@ -7,7 +7,7 @@
 
 /* A frame's header must stay under PD_MAX_HEADER_BYTES, and its answer's too: no piece, want or outcome packs to more than PIECE_BOUND
  * bytes, and what else stands in a header is bounded by FORM_BOUND. */
-enum { PIECE_BOUND = 48, FORM_BOUND = 8 * 1024, MAX_PIECES = (PD_MAX_HEADER_BYTES - FORM_BOUND) / PIECE_BOUND };
+enum { PIECE_BOUND = 64, FORM_BOUND = 8 * 1024, MAX_PIECES = (PD_MAX_HEADER_BYTES - FORM_BOUND) / PIECE_BOUND };
 enum { MAX_TICKETS = 16384 };
 enum { PD_OUTCOME_REFUSED = 4 };        /* of Outcome.outcome: the optimizer has refused the step */
 
@@ -31,7 +31,8 @@ typedef struct pd_known {               /* a declared parameter; its index is it
     pd_shape shape;
     bool     ranged;
     int64_t  start, end;                /* elements that this rank pushes and pulls: those of its buffers */
-    pd_dtype push, pull;
+    pd_dtype push, pull, update;        /* update: 0, weights come whole */
+    uint64_t *holds;                    /* with updates: by chunk, 1 + version of the weights that the caller's buffer has; 0: not known */
     uint64_t step, pushed;              /* rounds closed, as last heard of; the step pushed last */
     bool     initialised, pushing;
 } pd_known;
@@ -90,6 +91,8 @@ struct pd_core {
     pd_bench *bench;
     pd_arena *arena;                    /* the answer that is just landing */
     Paramd__DataReply *reply;
+    uint8_t  *updates;                  /* where those of that answer land; kept from answer to answer */
+    size_t    updates_room;
     pd_client_stats stats;
 };
 

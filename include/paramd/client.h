@@ -78,6 +78,9 @@ typedef struct pd_client_param {
     pd_shape    shape;
     pd_dtype    push_dtype;         /* element type of the gradients handed in; 0: PD_F32 */
     pd_dtype    pull_dtype;         /* element type of the weights handed out; 0: PD_F32 */
+    pd_dtype    update_dtype;       /* not 0: what travels is, wherever that suffices, what a step added to the weights, in this element type (shampoo's
+                                     * communication_dtype, with communicate_params off); pull_dtype is float32. Weights come out as the server has them, bit for
+                                     * bit, in the buffers of every pull: the same buffer each time, with what the last pull left in it */
     bool        ranged;             /* this rank has elements [start, end) of the flattened tensor alone, as FSDP shards have; false: all of it */
     int64_t     start, end;         /* with `ranged`; start == end: nothing, and nobody waits for this rank's part of it */
 } pd_client_param;

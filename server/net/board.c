@@ -183,6 +183,7 @@ static void answer(const entry *e, pd_waiter *waiter)
     if (waiter->pulls) {
         waiter->snapshot = e->snapshot;
         waiter->snapshot->board_refs++;
+        waiter->updates = waiter->update != 0 && waiter->holds != 0 && waiter->snapshot->builds_on == waiter->holds && waiter->snapshot->update_dtype == waiter->update;
     }
     waiter->wait->open--;
 }

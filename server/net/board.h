@@ -16,12 +16,15 @@ typedef struct pd_waiter {
     pd_wait     *wait;
     uint32_t     param;                 /* set by the caller, as are: */
     pd_dtype     dtype;                 /*   element type wanted */
-    bool         pulls;                 /*   wants weights */
+    bool         pulls;                 /*   wants weights, */
+    pd_dtype     update;                /*   or, not 0, what a step added to those that it holds: in this element type, */
+    uint64_t     holds;                 /*   onto 1 + this version; 0: it holds none */
     bool         idle;                  /*   waits for no round: it is of a range without elements, and rounds close without it */
     int64_t      first, count;          /*   which elements of them */
     int          outcome;               /* answer: enum pd_outcome, 0 where no round was waited for */
     uint64_t     step, version;         /* answer: rounds closed; step that produced the weights */
     pd_snapshot *snapshot;              /* answer, where it pulls: a reference */
+    bool         updates;               /* answer, where it pulls: the snapshot's update, not its weights */
     pd_reason   *why;                   /* answer, of a push whose step was refused: a reference; NULL: nobody knows why */
 } pd_waiter;
 

@@ -22,7 +22,8 @@ typedef struct pd_handles {
     pd_handle_facts *facts;             /* names are owned */
     bool            *ranged;            /* declared with a range, which the facts have; else they have all elements */
     pd_shape        *shapes;
-    pd_dtype        *pulls;             /* element type in which weights go out */
+    pd_dtype        *pulls;             /* element type in which weights go out, */
+    pd_dtype        *updates;           /* and updates; 0: none do */
     uint32_t        *params;            /* index in the job; known once declared */
 } pd_handles;
 
@@ -92,7 +93,7 @@ void     pd_conn_tick(pd_conn *conn, uint64_t now_ms);
 /* ---- handles (handles.c) ---- */
 
 /* PD_NO_MEMORY: nothing has changed. Copies the name. */
-int      pd_handles_add(pd_handles *handles, const pd_handle_facts *facts, bool ranged, const pd_shape *shape, pd_dtype pulls);
+int      pd_handles_add(pd_handles *handles, const pd_handle_facts *facts, bool ranged, const pd_shape *shape, pd_dtype pulls, pd_dtype updates);
 void     pd_handles_cut(pd_handles *handles, size_t n);     /* forgets all but the first n */
 void     pd_handles_free(pd_handles *handles);
 

@@ -21,12 +21,13 @@ static int make_room(pd_handles *handles)
         || grow((void **)&handles->ranged, capacity, sizeof *handles->ranged) != PD_OK
         || grow((void **)&handles->shapes, capacity, sizeof *handles->shapes) != PD_OK
         || grow((void **)&handles->pulls, capacity, sizeof *handles->pulls) != PD_OK
+        || grow((void **)&handles->updates, capacity, sizeof *handles->updates) != PD_OK
         || grow((void **)&handles->params, capacity, sizeof *handles->params) != PD_OK) return PD_NO_MEMORY;
     handles->capacity = capacity;
     return PD_OK;
 }
 
-int pd_handles_add(pd_handles *handles, const pd_handle_facts *facts, bool ranged, const pd_shape *shape, pd_dtype pulls)
+int pd_handles_add(pd_handles *handles, const pd_handle_facts *facts, bool ranged, const pd_shape *shape, pd_dtype pulls, pd_dtype updates)
 {
     char *copy;
     int rc = make_room(handles);
@@ -37,6 +38,7 @@ int pd_handles_add(pd_handles *handles, const pd_handle_facts *facts, bool range
     handles->ranged[handles->n] = ranged;
     handles->shapes[handles->n] = *shape;
     handles->pulls[handles->n] = pulls;
+    handles->updates[handles->n] = updates;
     handles->params[handles->n] = UINT32_MAX;
     handles->n++;
     return PD_OK;
@@ -54,6 +56,7 @@ void pd_handles_free(pd_handles *handles)
     free(handles->ranged);
     free(handles->shapes);
     free(handles->pulls);
+    free(handles->updates);
     free(handles->params);
     memset(handles, 0, sizeof *handles);
 }

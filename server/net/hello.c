@@ -175,11 +175,14 @@ static int declare_one(pd_conn *conn, const Paramd__Parameter *parameter, pd_err
     if (pd_dtype_size(pulls) == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: element type %u is not known: 1 float32, 2 float16, 3 bfloat16", parameter->name,
                        parameter->pull_dtype);
+    if (parameter->update_dtype != 0 && (pd_dtype_size((pd_dtype)parameter->update_dtype) == 0 || pulls != PD_F32))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: updates of element type %u beside weights of type %u: 1 float32, 2 float16, 3 bfloat16, and "
+                       "weights beside updates are float32", parameter->name, parameter->update_dtype, parameter->pull_dtype);
     for (int i = 0; i < shape.rank; i++) shape.dim[i] = parameter->shape[i] <= INT64_MAX ? (int64_t)parameter->shape[i] : -1;
     if (pd_shape_elements(&shape, &elements) != PD_OK)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: its shape's elements cannot be counted in 63 bits", parameter->name);
     if ((rc = range_of(parameter, elements, &facts, err)) != PD_OK) return rc;
-    if (pd_handles_add(&conn->handles, &facts, parameter->ranged, &shape, pulls) != PD_OK)
+    if (pd_handles_add(&conn->handles, &facts, parameter->ranged, &shape, pulls, (pd_dtype)parameter->update_dtype) != PD_OK)
         return pd_fail(err, PD_NO_MEMORY, "parameter %s: out of memory, try again later", parameter->name);
     return PD_OK;
 }
@@ -197,7 +200,7 @@ static pd_request *declare_request(const pd_conn *conn, uint64_t id)
     request->u.declare.n = handles->n;
     for (size_t i = 0; i < handles->n; i++) {
         pd_param_decl *to = &request->u.declare.params[i];
-        *to = (pd_param_decl){ .name = strdup(handles->facts[i].name), .shape = handles->shapes[i], .pull_dtype = handles->pulls[i],
+        *to = (pd_param_decl){ .name = strdup(handles->facts[i].name), .shape = handles->shapes[i], .pull_dtype = handles->pulls[i], .update_dtype = handles->updates[i],
                                .ranged = handles->ranged[i], .start = handles->facts[i].start, .end = handles->facts[i].end };
         if (to->name == NULL) goto fail;
     }

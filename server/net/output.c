@@ -69,14 +69,20 @@ void pd_output_reply(pd_output *output, pd_pending *reply)
 
 /* ---- a reply's payload: each piece's data at the next multiple of 64 ---- */
 
+static size_t element_bytes(const pd_waiter *piece)
+{
+    return pd_dtype_size(piece->updates ? piece->update : piece->dtype);
+}
+
 static size_t data_bytes(const pd_waiter *piece)
 {
-    return piece->pulls ? (size_t)piece->count * pd_dtype_size(piece->dtype) : 0;
+    return piece->pulls ? (size_t)piece->count * element_bytes(piece) : 0;
 }
 
 static const uint8_t *data_at(const pd_waiter *piece)
 {
-    return (const uint8_t *)piece->snapshot->at[piece->dtype] + (size_t)piece->first * pd_dtype_size(piece->dtype);
+    const void *at = piece->snapshot->at[piece->updates ? PD_UPDATE : piece->dtype];
+    return (const uint8_t *)at + (size_t)piece->first * element_bytes(piece);
 }
 
 static size_t last_with_data(const pd_wait *wait)
@@ -159,6 +165,7 @@ static int pack_reply(pd_output *output, const pd_reply_scratch *scratch, const 
         scratch->outcomes[i].outcome = (uint32_t)wait->at[i].outcome;
         scratch->outcomes[i].step = wait->at[i].step;
         scratch->outcomes[i].version = wait->at[i].version;
+        scratch->outcomes[i].update = wait->at[i].updates;
     }
     put_reasons(scratch, wait);
     if (reply->checksum)

@@ -98,11 +98,13 @@ void pd_finish_init(pd_conn *conn)
 
 /* ---- waiting for rounds ---- */
 
-static void fill_waiter(const pd_conn *conn, pd_waiter *waiter, uint32_t handle, uint64_t first, uint64_t count, bool pulls)
+static void fill_waiter(const pd_conn *conn, pd_waiter *waiter, uint32_t handle, uint64_t first, uint64_t count, bool pulls, uint64_t holds)
 {
     waiter->param = conn->handles.params[handle];
     waiter->dtype = conn->handles.pulls[handle];
     waiter->pulls = pulls;
+    waiter->update = conn->handles.updates[handle];
+    waiter->holds = holds;
     waiter->idle = conn->handles.facts[handle].start == conn->handles.facts[handle].end;
     waiter->first = (int64_t)first;
     waiter->count = (int64_t)count;
@@ -169,7 +171,7 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
     pending->wait.all = push->last;
     for (size_t i = 0; i < push->n_pieces; i++) {
         const Paramd__Piece *piece = push->pieces[i];
-        fill_waiter(conn, &pending->wait.at[i], piece->handle, piece->first, piece->count, prefix->method == PD_PUSH_PULL && !piece->absent);
+        fill_waiter(conn, &pending->wait.at[i], piece->handle, piece->first, piece->count, prefix->method == PD_PUSH_PULL && !piece->absent, piece->holds);
     }
     if ((rc = check_reply(conn, pending, err)) != PD_OK) return rc;
     if (pd_board_would_answer(conn->daemon->board, conn->job, &pending->wait)) return PD_OK;
@@ -237,7 +239,7 @@ int pd_run_pull(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error 
     pending->wait.step = pull->min_step;
     for (size_t i = 0; i < pull->n_wants; i++) {
         const Paramd__Want *want = pull->wants[i];
-        fill_waiter(conn, &pending->wait.at[i], want->handle, want->first, want->count, true);
+        fill_waiter(conn, &pending->wait.at[i], want->handle, want->first, want->count, true, want->holds);
     }
     if ((rc = check_reply(conn, pending, err)) != PD_OK) {
         pd_pending_free(pending);

@@ -129,7 +129,7 @@ static int check(const pd_model *model, const pd_step_io *io, pd_error *err)
 {
     for (size_t i = 0; i < model->n; i++) {
         const pd_optim *optim = model->optims[i];
-        if (io[i].gradient == NULL || io[i].update == NULL || optim->row->gives_updates) continue;
+        if (io[i].gradient == NULL || io[i].update == NULL || optim->row->update_dtype != NULL) continue;
         return pd_fail(err, PD_UNIMPLEMENTED, "parameter %s: expected no memory for updates, %s writes weights alone", optim->name, optim->row->name);
     }
     return PD_OK;

@@ -191,7 +191,7 @@ static void unbind(pd_optim *optim)
 
 int pd_optim_begin(pd_optim *optim, const pd_step_io *io)
 {
-    assert(optim->stage == PD_STAGE_IDLE && io->gradient != NULL && (io->update == NULL || optim->row->gives_updates));
+    assert(optim->stage == PD_STAGE_IDLE && io->gradient != NULL && (io->update == NULL || optim->row->update_dtype != NULL));
     optim->io = *io;
     if (pd_slots_open(optim) != PD_OK) return PD_NO_MEMORY;
     unbind(optim);

@@ -118,7 +118,7 @@ typedef struct pd_unit {
     const float   *gradient;            /* the whole parameter's aggregated gradient (declared layout) */
     const float   *before;              /* the whole parameter's weights before the step */
     float         *after;               /* and after: some phase must write every element; may alias `before` */
-    float         *update;              /* NULL, or where a row that gives_updates writes, once, what it adds to the weights */
+    float         *update;              /* NULL, or where a row with update_dtype writes, once, what it adds to the weights */
     float *const  *slot;                /* slot[i] is the tensor of plan->slots[i] */
     float         *scratch;             /* scratch_floats of this thread's own, 64-byte aligned */
     double        *partial;             /* out: this unit's numbers, zero on entry */
@@ -196,7 +196,8 @@ struct pd_row {
      * them has a gradient, and their steps fail together where one is refused (in a pd_model, and in a job that steps as a whole; else a refusal is
      * that parameter's own affair). Otherwise each parameter counts its own steps. */
     bool counts_by_group;
-    bool gives_updates;                     /* writes unit->update */
+    /* Element type that holds exactly what is written to unit->update; 0: none with these values. NULL: it writes no updates. */
+    pd_dtype (*update_dtype)(const double *hyper);
 };
 
 extern const pd_row *const pd_rows[];       /* table.c: every optimizer the server knows; ends with NULL */

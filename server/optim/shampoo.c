@@ -168,6 +168,13 @@ static int shampoo_refusal(const pd_task_view *task, pd_error *err)
     return PD_OK;
 }
 
+/* Of communicated weights the differences are no numbers of that type. */
+static pd_dtype shampoo_update_dtype(const double *h)
+{
+    static const pd_dtype types[] = { [SEND_FLOAT32] = PD_F32, [SEND_FLOAT16] = PD_F16, [SEND_BFLOAT16] = PD_BF16, [SEND_DEFAULT] = PD_F32 };
+    return h[COMMUNICATE_PARAMS] != 0 ? (pd_dtype)0 : types[(int)h[COMMUNICATION_DTYPE]];
+}
+
 const pd_row pd_shampoo = {
     .name   = "shampoo",
     .about  = "Meta's PyTorch Distributed Shampoo",
@@ -185,5 +192,5 @@ const pd_row pd_shampoo = {
     .task    = shampoo_task,
     .refusal = shampoo_refusal,
     .counts_by_group = true,
-    .gives_updates = true,
+    .update_dtype = shampoo_update_dtype,
 };

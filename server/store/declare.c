@@ -33,6 +33,21 @@ static bool is_good_name(const char *name)
 
 /* ---- what can be said of each declaration alone ---- */
 
+/* Its optimizer gives updates, in this type. */
+static int check_update(const pd_job *job, const pd_param_decl *decl, pd_error *err)
+{
+    const pd_rule *rule = pd_rules_match(job->rules, job->n_rules, decl->name);
+    const pd_row *row = rule->hypers.row;
+    pd_dtype gives = row->update_dtype == NULL ? (pd_dtype)0 : row->update_dtype(rule->hypers.value);
+
+    if (decl->update_dtype == 0 || decl->update_dtype == gives) return PD_OK;
+    if (gives == 0)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: %s gives no updates here, pull weights (shampoo gives them while communicate_params is off)",
+                       decl->name, row->name);
+    return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: updates of %s are %s here (communication_dtype), this rank asks for %s", decl->name, row->name,
+                   pd_dtype_name(gives), pd_dtype_name(decl->update_dtype));
+}
+
 static int check_decl(const pd_job *job, const pd_param_decl *decl, size_t i, int64_t *elements, pd_error *err)
 {
     char shape[192];
@@ -51,7 +66,7 @@ static int check_decl(const pd_job *job, const pd_param_decl *decl, size_t i, in
     if (pd_rules_match(job->rules, job->n_rules, decl->name) == NULL)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: none of the job's %zu rules matches it; a last rule \"* sgd\" would",
                        decl->name, job->n_rules);
-    return PD_OK;
+    return check_update(job, decl, err);
 }
 
 static int check_set(const pd_job *job, const pd_request *request, pd_error *err)
@@ -403,6 +418,7 @@ static int match_decl(const pd_job *job, const pd_param_decl *decl, uint32_t ran
     if (param->mark == frame) return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s is declared twice", decl->name);
     param->mark = frame;
     if (pd_range_check(decl, param->elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    if (check_update(job, decl, err) != PD_OK) return PD_FAILED_PRECONDITION;
     return pd_range_match(job, param, decl, rank, err);
 }
 
@@ -436,7 +452,9 @@ static uint64_t types_bytes(const pd_job *job, const pd_request *request)
 
     for (size_t i = 0; i < request->u.declare.n; i++) {
         const pd_param_decl *decl = &request->u.declare.params[i];
-        bytes += type_bytes(pd_job_param(job, decl->name), decl->pull_dtype);
+        const pd_param *param = pd_job_param(job, decl->name);
+        bytes += type_bytes(param, decl->pull_dtype);
+        if (decl->update_dtype != 0) bytes += pd_param_update_bytes(param, decl->update_dtype);
     }
     return bytes;
 }
@@ -447,7 +465,9 @@ static int publish_types(pd_job *job, const pd_request *request, pd_closed *clos
         const pd_param_decl *decl = &request->u.declare.params[i];
         pd_param *param = pd_job_param(job, decl->name);
         pd_snapshot *again;
-        uint64_t bytes = type_bytes(param, decl->pull_dtype);
+        uint64_t bytes = type_bytes(param, decl->pull_dtype) + (decl->update_dtype != 0 ? pd_param_update_bytes(param, decl->update_dtype) : 0);
+        if (decl->update_dtype != 0 && pd_param_pull_updates(param, &job->store->shelves, decl->update_dtype) != PD_OK)
+            return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for its updates", decl->name);
         if (pd_param_pull(param, &job->store->shelves, decl->pull_dtype, &again) != PD_OK)
             return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for its weights in %s", decl->name,
                            pd_dtype_name(decl->pull_dtype));

@@ -10,6 +10,7 @@ enum { CONVERT_RANGE = 1 << 16 };
 
 void pd_param_clear(pd_param *param)
 {
+    pd_param_end_update(param);
     if (param->shelf[PD_F32] != NULL) pd_shelf_give(param->shelf[PD_F32], param->accumulator);
     pd_snapshot_unref(param->next);
     pd_snapshot_unref(param->current);
@@ -30,8 +31,8 @@ uint64_t pd_param_bytes(int64_t elements, const bool pulled[4])
     return bytes;
 }
 
-/* One range of a snapshot in every type it has. */
-static void convert_range(const pd_snapshot *snapshot, int64_t first)
+/* One range of a snapshot in every type it has. `added`: its update in float32, or NULL. */
+static void convert_range(const pd_snapshot *snapshot, const float *added, int64_t first)
 {
     int64_t n = snapshot->elements - first < CONVERT_RANGE ? snapshot->elements - first : CONVERT_RANGE;
 
@@ -39,6 +40,8 @@ static void convert_range(const pd_snapshot *snapshot, int64_t first)
         if (snapshot->at[t] != NULL)
             pd_convert((char *)snapshot->at[t] + (size_t)first * pd_dtype_size((pd_dtype)t), (pd_dtype)t,
                        (const float *)snapshot->at[PD_F32] + first, PD_F32, n);
+    if (added != NULL)
+        pd_convert((char *)snapshot->at[PD_UPDATE] + (size_t)first * pd_dtype_size(snapshot->update_dtype), snapshot->update_dtype, added + first, PD_F32, n);
 }
 
 /* A copy with all the types that the parameter has. NULL: out of memory. */
@@ -51,7 +54,7 @@ static pd_snapshot *copy_current(const pd_param *param)
     copy->param = old->param;
     copy->version = old->version;
     memcpy(copy->at[PD_F32], old->at[PD_F32], (size_t)param->elements * sizeof(float));
-    for (int64_t first = 0; first < param->elements; first += CONVERT_RANGE) convert_range(copy, first);
+    for (int64_t first = 0; first < param->elements; first += CONVERT_RANGE) convert_range(copy, NULL, first);
     return copy;
 }
 
@@ -73,6 +76,45 @@ fail:
     return PD_NO_MEMORY;
 }
 
+/* ---- updates ---- */
+
+uint64_t pd_param_update_bytes(const pd_param *param, pd_dtype dtype)
+{
+    uint64_t n = (uint64_t)param->elements;
+
+    if (param->update_dtype != 0) return 0;
+    return 2 * n * pd_dtype_size(dtype) + (dtype == PD_F32 ? 0 : n * sizeof(float));        /* published and to come; as it is written */
+}
+
+int pd_param_pull_updates(pd_param *param, pd_shelves *all, pd_dtype dtype)
+{
+    assert(param->update_dtype == 0 || param->update_dtype == dtype);
+    if (param->update_dtype != 0) return PD_OK;
+    param->shelf[PD_UPDATE] = pd_shelf_join(all, (size_t)param->elements * pd_dtype_size(dtype));
+    if (param->shelf[PD_UPDATE] == NULL) return PD_NO_MEMORY;
+    param->update_dtype = dtype;
+    return PD_OK;
+}
+
+int pd_param_begin_update(pd_param *param, float **update)
+{
+    pd_snapshot *next = param->next;
+
+    *update = NULL;
+    if (next->at[PD_UPDATE] == NULL) return PD_OK;
+    next->update_dtype = param->update_dtype;
+    next->builds_on = 1 + param->current->version;
+    if (param->update_dtype == PD_F32) *update = next->at[PD_UPDATE];
+    else if ((*update = param->added = pd_shelf_take(param->shelf[PD_F32])) == NULL) return PD_NO_MEMORY;
+    return PD_OK;
+}
+
+void pd_param_end_update(pd_param *param)
+{
+    if (param->added != NULL) pd_shelf_give(param->shelf[PD_F32], param->added);
+    param->added = NULL;
+}
+
 void pd_param_publish(pd_param *param, pd_snapshot *snapshot, pd_outcome outcome, pd_closed *closed)
 {
     *closed = (pd_closed){ .param = param->index, .outcome = outcome, .step = param->step, .snapshot = snapshot };
@@ -82,9 +124,10 @@ void pd_param_publish(pd_param *param, pd_snapshot *snapshot, pd_outcome outcome
     param->current = snapshot;
 }
 
-static bool has_types(const pd_snapshot *snapshot)
+static bool has_types(const pd_param *param)
 {
-    return snapshot != NULL && (snapshot->at[PD_F16] != NULL || snapshot->at[PD_BF16] != NULL);
+    const pd_snapshot *next = param->next;
+    return next != NULL && (next->at[PD_F16] != NULL || next->at[PD_BF16] != NULL || param->added != NULL);
 }
 
 void pd_params_convert(pd_param *const *params, size_t n, int threads)
@@ -92,13 +135,13 @@ void pd_params_convert(pd_param *const *params, size_t n, int threads)
     size_t first = 0;
 
     (void)threads;
-    while (first < n && !has_types(params[first]->next)) first++;
+    while (first < n && !has_types(params[first])) first++;
     if (first == n) return;
     #pragma omp parallel num_threads(threads)
     for (size_t i = first; i < n; i++) {
         const pd_snapshot *next = params[i]->next;
-        int64_t elements = has_types(next) ? next->elements : 0;
+        int64_t elements = has_types(params[i]) ? next->elements : 0;
         #pragma omp for schedule(static) nowait
-        for (int64_t at = 0; at < elements; at += CONVERT_RANGE) convert_range(next, at);
+        for (int64_t at = 0; at < elements; at += CONVERT_RANGE) convert_range(next, params[i]->added, at);
     }
 }

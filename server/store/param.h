@@ -46,7 +46,9 @@ typedef struct pd_param {
     pd_optim        *optim;
     pd_root_said    *said;              /* by the plan's tasks; NULL: it has none */
     int64_t          settled;           /* its tasks, adopted or refused, that the log has looked at */
-    pd_shelf        *shelf[4];          /* by pd_dtype; NULL: nobody pulls that type */
+    pd_shelf        *shelf[4];          /* by pd_dtype; NULL: nobody pulls that type. PD_UPDATE: of updates */
+    pd_dtype         update_dtype;      /* in which updates are pulled; 0: none are */
+    float           *added;             /* a step's update, until it has that type; NULL where that is float32 */
 
     pd_snapshot     *current;           /* published weights; NULL until initialised */
     pd_snapshot     *next;              /* those of the step under way, or initial weights that are still coming */
@@ -81,6 +83,14 @@ uint64_t pd_param_bytes(int64_t elements, const bool pulled[4]);
 /* Also publish this element type from now on. A published snapshot is immutable: where there is one, *again is a copy that has
  * the type, to be published in its place, else NULL. PD_NO_MEMORY: nothing has changed. */
 int pd_param_pull(pd_param *param, pd_shelves *all, pd_dtype dtype, pd_snapshot **again);
+/* Also publish what each step adds, in this element type, always the same one. PD_NO_MEMORY: nothing has changed. */
+int pd_param_pull_updates(pd_param *param, pd_shelves *all, pd_dtype dtype);
+/* Bytes that this takes more; 0 where updates are published already. */
+uint64_t pd_param_update_bytes(const pd_param *param, pd_dtype dtype);
+/* Where the step that is about to begin writes its update (of param->next); NULL: nobody wants it. PD_NO_MEMORY. */
+int  pd_param_begin_update(pd_param *param, float **update);
+/* The step is over, and param->next converted or gone. */
+void pd_param_end_update(pd_param *param);
 /* The snapshot becomes the current one and the entry *closed tells the loop thread, which has a reference of its own. Takes
  * `snapshot`; NULL: those before stand. */
 void pd_param_publish(pd_param *param, pd_snapshot *snapshot, pd_outcome outcome, pd_closed *closed);

@@ -48,7 +48,8 @@ typedef struct pd_option { char *name, *value; } pd_option;
 typedef struct pd_param_decl {
     char    *name;
     pd_shape shape;
-    pd_dtype pull_dtype;            /* element type in which this rank pulls the weights */
+    pd_dtype pull_dtype;            /* element type in which this rank pulls the weights, */
+    pd_dtype update_dtype;          /* and updates of those that it holds; 0: no updates */
     bool     ranged;                /* it contributes elements [start, end) alone; false: all, and start and end do not count */
     int64_t  start, end;
 } pd_param_decl;
@@ -151,6 +152,9 @@ typedef struct pd_snapshot {
     uint64_t  version;                  /* step that produced these weights; 0: initial */
     int64_t   elements;
     void     *at[4];                    /* by pd_dtype; NULL where nobody pulls that type; PD_F32 always there; 64-byte aligned */
+#define PD_UPDATE 0                     /* at[PD_UPDATE]: what the step added to the weights before, where somebody pulls that, */
+    pd_dtype  update_dtype;             /* in this type, */
+    uint64_t  builds_on;                /* to 1 + this version; 0: there is none */
     unsigned  store_refs;               /* step thread only */
     unsigned  board_refs;               /* loop thread only; when it falls to 0 the snapshot is posted back by PD_REQ_RELEASED */
     struct pd_snapshot *next_released;

@@ -153,9 +153,15 @@ static int begin(pd_job *job, pd_param *param)
     param->next->param = param->index;
     param->next->version = param->step + 1;
     io.after = param->next->at[PD_F32];
+    if (pd_param_begin_update(param, &io.update) != PD_OK) {
+        pd_snapshot_unref(param->next);
+        param->next = NULL;
+        return PD_NO_MEMORY;
+    }
     if (param->group != NULL) pd_optim_set_count(param->optim, pd_group_count(param));
     io.hypers_mask = pd_settings_begin(&job->store->outbox, job->name, param, hypers);       /* schedules follow the count */
     if ((rc = pd_optim_begin(param->optim, &io)) != PD_OK) {
+        pd_param_end_update(param);
         pd_snapshot_unref(param->next);
         param->next = NULL;
         return rc;
@@ -338,6 +344,7 @@ static pd_param *run_batch(pd_job *job, size_t n, pd_effect *effect, pd_closed *
     pd_groups_look(job);
     note_refused(job->batch, done);
     pd_params_convert(job->batch, done, job->store->config.threads);
+    for (size_t i = 0; i < done; i++) pd_param_end_update(job->batch[i]);
     publish(job, done, effect, closed);
     return starved;
 }
