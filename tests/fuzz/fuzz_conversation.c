@@ -220,7 +220,7 @@ static const char *const job_names[] = { "", "a", "b", "no such job" };
 static void say_hello(peer *p)
 {
     static const char *const names[] = { "nonfinite", "aggregate", "colour", "" }, *const values[] = { "reject", "weighted_mean", "red", "\t" };
-    static const char *const rules[] = { "* sgd lr=0.1 momentum=0.9", "b* sgd lr=1", "* nonesuch", "* shampoo max_preconditioner_dim=8 communication_dtype=BF16" };
+    static const char *const rules[] = { "* sgd lr=0.1 momentum=0.9", "b* sgd lr=1", "* nonesuch", "* shampoo precondition_frequency=1000000 grafting_config=SGD communication_dtype=BF16" };
     Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
     Paramd__Option option = PARAMD__OPTION__INIT, scope = PARAMD__OPTION__INIT, *options[] = { &option, &scope };
     uint8_t who = choice(), how = choice();
