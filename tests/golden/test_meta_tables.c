@@ -1,5 +1,5 @@
 /* Upstream's own tables in $PARAMD_GOLDEN/meta_shampoo: which options its constructor takes and what it says of others, when roots are computed and from
- * when they are used, merged dimensions, blocks and where their elements lie. */
+ * when they are used, merged dimensions, blocks and where their elements lie, and the keys of saved state. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,9 +11,11 @@
 #include <jansson.h>
 
 #include "partition.h"
+#include "optim.h"
 #include "shampoo.h"
+#include "state_keys.h"
 
-static json_t *validation, *schedules, *merges, *offsets;        /* rows of the tables */
+static json_t *validation, *schedules, *merges, *offsets, *checkpoints;        /* rows of the tables */
 
 static bool open_table(json_t **table, json_t **rows, const char *name)
 {
@@ -221,6 +223,73 @@ static void a_blocks_elements_are_upstreams(void **state)
     assert_true(i > 0);
 }
 
+/* ---- keys of saved state ---- */
+
+static pd_plan plan_of_row(const json_t *entry, const json_t *param)
+{
+    pd_declaration declaration = { .name = json_string_value(json_array_get(param, 0)) };
+    const json_t *shape = json_array_get(param, 1);
+    double fact[PD_MAX_FACTS] = { 0 };
+    pd_plan plan = { 0 };
+    pd_error err = { 0 };
+    const char *key;
+    json_t *value;
+
+    pd_hypers_init(&declaration.hypers, pd_optim_find("shampoo"));
+    json_object_foreach(json_object_get(entry, "options"), key, value)
+        if (set_option(&declaration.hypers, key, value, &err) != PD_OK) fail_msg("%s", err.text);
+    declaration.hypers.value[MAX_DIM] = (double)number(entry, "max_preconditioner_dim");
+    assert_int_equal(pd_hypers_set(&declaration.hypers, "grafting_config", json_string_value(json_object_get(entry, "grafting")), &err), PD_OK);
+    for (size_t d = 0; d < json_array_size(shape); d++) declaration.shape.dim[declaration.shape.rank++] = json_integer_value(json_array_get(shape, d));
+    if (pd_plan_make(&plan, &declaration, fact, &err) != PD_OK) fail_msg("%s", err.text);
+    return plan;
+}
+
+/* Every key names a part of our state with its shape; together they leave nothing of it out. */
+static void check_keys(const pd_plan *plan, const char *name, const json_t *state)
+{
+    int64_t covered[64] = { 0 }, elements;
+    const char *key;
+    json_t *tensor;
+
+    json_object_foreach((json_t *)state, key, tensor) {
+        const json_t *shape = json_object_get(tensor, "shape");
+        char whole[512];
+        pd_state_key read;
+        pd_part part;
+        snprintf(whole, sizeof whole, "%s%s", name, key);
+        pd_state_key_read(&read, whole, &name, 1);
+        if (read.kind == PD_KEY_UNKNOWN) fail_msg("%s is not known", whole);
+        if (read.kind != PD_KEY_PART) continue;
+        if (!pd_plan_part(plan, read.slot, read.number, read.block, &part)) fail_msg("%s is no part of the state", whole);
+        assert_int_equal((size_t)part.shape.rank, json_array_size(shape));
+        for (int d = 0; d < part.shape.rank; d++) assert_int_equal(part.shape.dim[d], json_integer_value(json_array_get(shape, (size_t)d)));
+        assert_int_equal(pd_shape_elements(&part.shape, &elements), PD_OK);
+        covered[part.slot] += elements;
+    }
+    assert_true(plan->n_slots <= 64);
+    for (size_t k = 0; k < plan->n_slots; k++) {
+        assert_int_equal(pd_shape_elements(&plan->slots[k].shape, &elements), PD_OK);
+        assert_int_equal(covered[k], plan->slots[k].temporary ? 0 : elements);
+    }
+}
+
+static void saved_state_has_upstreams_keys(void **state)
+{
+    size_t i, k;
+    json_t *entry, *param;
+    (void)state;
+
+    json_array_foreach(checkpoints, i, entry)
+        json_array_foreach(json_object_get(entry, "params"), k, param) {
+            const char *name = json_string_value(json_array_get(param, 0));
+            pd_plan plan = plan_of_row(entry, param);
+            check_keys(&plan, name, json_object_get(json_object_get(entry, "state"), name));
+            pd_plan_free(&plan);
+        }
+    assert_true(i > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,13 +297,15 @@ int main(void)
         cmocka_unit_test(roots_are_computed_and_used_when_upstreams_are),
         cmocka_unit_test(dimensions_are_merged_and_cut_as_upstream_does_it),
         cmocka_unit_test(a_blocks_elements_are_upstreams),
+        cmocka_unit_test(saved_state_has_upstreams_keys),
     };
-    json_t *tables[4];
+    json_t *tables[5];
     int failed;
 
     if (!open_table(&tables[0], &validation, "table_validation") || !open_table(&tables[1], &schedules, "table_schedule")
-        || !open_table(&tables[2], &merges, "table_merge_and_blocks") || !open_table(&tables[3], &offsets, "table_block_offsets")) return 77;
+        || !open_table(&tables[2], &merges, "table_merge_and_blocks") || !open_table(&tables[3], &offsets, "table_block_offsets")
+        || !open_table(&tables[4], &checkpoints, "table_checkpoint_keys")) return 77;
     failed = cmocka_run_group_tests(tests, NULL, NULL);
-    for (int i = 0; i < 4; i++) json_decref(tables[i]);
+    for (int i = 0; i < 5; i++) json_decref(tables[i]);
     return failed;
 }
