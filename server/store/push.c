@@ -448,9 +448,9 @@ static int check_finite(const pd_job *job, const pd_request *frame, pd_error *er
     for (size_t i = 0; i < frame->u.data.n; i++) {
         const pd_piece *piece = &frame->u.data.pieces[i];
         if (piece->absent || piece_finite(piece, job->store->config.threads)) continue;
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.120s: the gradient has infinite or NaN elements, which job %.60s rejects "
-                       "(nonfinite = reject); push again for step %llu. Are inputs and gradients free of NaN? What often helps: a lower learning rate or "
-                       "another schedule of it, a later start_preconditioning_step, clipping of gradients",
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.100s: Encountered nan or inf values in the gradient, which job %.60s rejects (nonfinite = reject)! "
+                       "To mitigate, check if nan inputs are being passed into the network or nan gradients are being passed to the optimizer; try a lower learning "
+                       "rate, another schedule, a later start_preconditioning_step, clipping of gradients. Push again for step %llu",
                        job->params[piece->param].name, job->name, (unsigned long long)frame->u.data.step);
     }
     return PD_OK;

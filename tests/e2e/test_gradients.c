@@ -286,6 +286,7 @@ static bool rejected_step(worker *w)
     if (w->rank == 0) return push_poison(w, &err) || worker_fail(w, "push_pull", &err);
     if (push_poison(w, &err)) return worker_fail(w, "a NaN was taken", NULL);
     if (err.code != PD_INVALID_ARGUMENT || strstr(err.text, "p1") == NULL) return worker_fail(w, "not the error expected", &err);
+    if (strstr(err.text, "Encountered nan or inf values") == NULL) return worker_fail(w, "not upstream's words", NULL);
     if (strstr(err.text, "a lower learning rate") == NULL || strstr(err.text, "start_preconditioning_step, clipping of gradients") == NULL)
         return worker_fail(w, "no advice", &err);
     if (w->items[1].outcome != PD_INVALID_ARGUMENT) return worker_fail(w, "p1 is not marked as refused", &err);
