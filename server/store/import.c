@@ -352,11 +352,14 @@ static int commit(pd_job *job, pd_request *request, pd_error *err)
 
 /* ---- requests, silence, the end ---- */
 
-static int take(pd_job *job, const pd_request *request, pd_error *err)
+/* PD_OK of a commit: the request is kept until it is written. */
+static int take(pd_job *job, pd_request *request, pd_error *err)
 {
+    if (pd_import_writes(job)) return pd_fail(err, PD_UNAVAILABLE, "job %.100s: an import is being written", job->name);
     if (request->u.import.act == PD_IMPORT_BEGIN) return begin(job, request, err);
     if (job->import == NULL || job->import->conn != request->ticket.conn)
         return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: this connection has begun no import, or another took its place", job->name);
+    if (request->u.import.act == PD_IMPORT_COMMIT) return commit(job, request, err);
     return request->u.import.act == PD_IMPORT_PIECE ? take_piece(job, request, err) : take_count(job, request, err);
 }
 
@@ -367,11 +370,7 @@ void pd_store_import(pd_store *store, pd_request *request, uint64_t now_ns)
     pd_error err;
     int rc;
 
-    if (job == NULL) rc = pd_fail(&err, PD_NOT_FOUND, "there is no job %.200s", request->u.import.job_name);
-    else if (pd_import_writes(job)) rc = pd_fail(&err, PD_UNAVAILABLE, "job %.100s: an import is being written", job->name);
-    else if (commits && (job->import == NULL || job->import->conn != request->ticket.conn))
-        rc = pd_fail(&err, PD_FAILED_PRECONDITION, "job %.100s: this connection has begun no import, or another took its place", job->name);
-    else rc = commits ? commit(job, request, &err) : take(job, request, &err);
+    rc = job == NULL ? pd_fail(&err, PD_NOT_FOUND, "there is no job %.200s", request->u.import.job_name) : take(job, request, &err);
     if (job != NULL && job->import != NULL) job->import->touched_ns = now_ns;
     if (rc != PD_OK) {
         pd_store_refuse(store, request, &err);

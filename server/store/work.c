@@ -153,14 +153,11 @@ static int begin(pd_job *job, pd_param *param)
     param->next->param = param->index;
     param->next->version = param->step + 1;
     io.after = param->next->at[PD_F32];
-    if (pd_param_begin_update(param, &io.update) != PD_OK) {
-        pd_snapshot_unref(param->next);
-        param->next = NULL;
-        return PD_NO_MEMORY;
-    }
     if (param->group != NULL) pd_optim_set_count(param->optim, pd_group_count(param));
     io.hypers_mask = pd_settings_begin(&job->store->outbox, job->name, param, hypers);       /* schedules follow the count */
-    if ((rc = pd_optim_begin(param->optim, &io)) != PD_OK) {
+    rc = pd_param_begin_update(param, &io.update);
+    if (rc == PD_OK) rc = pd_optim_begin(param->optim, &io);
+    if (rc != PD_OK) {
         pd_param_end_update(param);
         pd_snapshot_unref(param->next);
         param->next = NULL;
