@@ -88,11 +88,12 @@ static pd_root_want want_of(const pd_task_view *task)
                            .tolerance = h[ROOT_TOLERANCE], .iterations = (int)h[ROOT_ITERATIONS], .order = (int)h[ROOT_ITERATION_ORDER] };
 }
 
-/* NaN counts before infinities. */
+/* NaN counts before infinities. What is neither, as nearly always, takes the quick scan alone. */
 static pd_unfit unfit_of(const float *A, const double *wide, int64_t n)
 {
     pd_unfit unfit = PD_FIT;
 
+    if (wide != NULL ? pd_all_finite_f64(wide, n) : pd_all_finite(A, PD_F32, n)) return PD_FIT;
     for (int64_t i = 0; i < n; i++) {
         double a = wide != NULL ? wide[i] : (double)A[i];
         if (isnan(a)) return PD_UNFIT_NAN;
