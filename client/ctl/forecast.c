@@ -33,7 +33,7 @@ static bool is_due(const pd_kind *kind, int64_t count)
     double value[PD_MAX_HYPERS];
 
     pd_hypers_at(hypers, count - 1, value);
-    return hypers->row->due(&kind->plan, value, count);
+    return hypers->row->due(&kind->plan, value, count, NULL);
 }
 
 /* Whether later steps go on as the first: looks at some, ever farther apart, and at some between. */

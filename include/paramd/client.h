@@ -83,6 +83,9 @@ typedef struct pd_client_param {
                                      * bit, in the buffers of every pull: the same buffer each time, with what the last pull left in it */
     bool        ranged;             /* this rank has elements [start, end) of the flattened tensor alone, as FSDP shards have; false: all of it */
     int64_t     start, end;         /* with `ranged`; start == end: nothing, and nobody waits for this rank's part of it */
+    const char *axes;               /* logical names of the dimensions, "layers,embed,mlp": as many as there are, each may be empty; NULL: not given. adafactor
+                                     * reads off how to factor, kron which leading dimensions count independent layers. Copied */
+    bool        model_state;        /* not trained (batch-norm statistics): what ranks push are values, and their average is what it becomes; no rule is asked */
 } pd_client_param;
 
 /* Declares all parameters of the model, once. Every rank declares the same names and shapes, in any order. Parameter i of later calls is
@@ -121,7 +124,18 @@ typedef struct pd_push_options {
     bool   zero_weight;
     bool   presummed;               /* the gradient is a sum over its examples */
     const char *const *hypers;      /* "lr=0.05": values that hold for this step, the same on every rank; NULL at the end; or NULL. Copied */
+    struct pd_scalar  *scalars;     /* numbers for the round beside its gradients (loss, token count), at most 16; borrowed until the ticket is done */
+    size_t             n_scalars;
+    bool               sparse;      /* the gradients are sparse: refused, in words that say what to do instead (PD_INVALID_ARGUMENT) */
 } pd_push_options;
+
+/* They ride with the item whose parameter's name sorts first, so every rank's calls of a step should name that one. */
+typedef struct pd_scalar {
+    const char *name;               /* 1 to 64 bytes */
+    double      value;              /* this rank's */
+    double      mean;               /* out, when done: over the ranks that gave it to this round, weighted by the pushes' weights; NaN where all of these are 0 */
+    double      weight;             /* out: sum of those weights */
+} pd_scalar;
 
 /* Queue and return at once; many may be under way. `items` (the array too) and the tensors are borrowed until the ticket is done. Small
  * tensors of one call travel together, large ones in chunks. Each item belongs to its parameter's next step.
@@ -155,6 +169,15 @@ PD_API bool pd_client_ready(const pd_client *client, pd_ticket_id ticket);
 
 /* Waits until every rank of the job has called it as often. */
 PD_API int pd_client_barrier(pd_client *client, pd_error *err);
+
+/* ---- random numbers, from the job's seed alone ---- */
+
+/* Two streams: of one all ranks draw the same numbers (initial weights, a common shuffle), of the other each rank its own (dropout). Number i of a draw depends
+ * on the job's seed, the stream (and rank), `key` and i alone: not on what was drawn before. */
+typedef enum pd_stream { PD_STREAM_SHARED, PD_STREAM_OWN } pd_stream;
+/* out[0 .. n): numbers `first` … of the draw `key` (a step, say), uniform in [0, 1), resp. of the standard normal distribution. Does not wait. */
+PD_API void pd_client_uniform(const pd_client *client, pd_stream stream, uint64_t key, uint64_t first, float *out, size_t n);
+PD_API void pd_client_normal(const pd_client *client, pd_stream stream, uint64_t key, uint64_t first, float *out, size_t n);
 
 /* Bytes sent and received since open, and times the connection was made. */
 typedef struct pd_client_stats { uint64_t bytes_out, bytes_in, payload_out, payload_in, connects, resent; } pd_client_stats;

@@ -28,7 +28,8 @@ PD_API const pd_row *pd_optim_find(const char *name);
 PD_API const char   *pd_row_name(const pd_row *row);
 PD_API const char   *pd_row_about(const pd_row *row);      /* one line */
 
-typedef enum pd_hyper_type { PD_REAL, PD_INT, PD_FLAG, PD_CHOICE } pd_hyper_type;
+/* PD_TEXT: any text (a list of rules, say), which the row reads when it plans; fixed while a job runs. Its value is 1 where it is set, else 0. */
+typedef enum pd_hyper_type { PD_REAL, PD_INT, PD_FLAG, PD_CHOICE, PD_TEXT } pd_hyper_type;
 
 /* One hyperparameter of a row. Out-of-range values are refused with name, value and range. A list has an entry for each number, one after the other:
  * "betas[0]", "betas[1]"; what belongs to a choice is an entry, too: "grafting_config.beta2". */
@@ -48,15 +49,20 @@ PD_API const pd_hyper *pd_row_hypers(const pd_row *row, size_t *count);
 #define PD_MAX_HYPERS 64
 
 typedef struct pd_schedule pd_schedule;     /* a hyperparameter's value as a function of the step; immutable */
+typedef struct pd_hyper_text pd_hyper_text; /* a PD_TEXT's text; immutable */
 
-/* A row with values for all its hyperparameters. Plain data: copy it freely. A copy borrows the schedules of what it was copied from,
+/* A row with values for all its hyperparameters. Plain data: copy it freely. A copy borrows the schedules and texts of what it was copied from,
  * which is to outlive it; whatever is set in the copy changes the copy alone. */
 typedef struct pd_hypers {
     const pd_row      *row;
     double             value[PD_MAX_HYPERS];    /* in the order of pd_row_hypers; of one that has a schedule: that of the first step */
     uint64_t           scheduled;               /* bit i: value i follows a schedule, the first of index i in: */
     const pd_schedule *schedules;
+    const pd_hyper_text *texts;
 } pd_hypers;
+
+/* The text of a PD_TEXT as it was given; "" where none is set. Lives as a schedule does. */
+PD_API const char *pd_hypers_given_text(const pd_hypers *hypers, int index);
 
 /* All defaults, and no schedules. */
 PD_API void pd_hypers_init(pd_hypers *hypers, const pd_row *row);
@@ -94,6 +100,9 @@ typedef struct pd_declaration {
     pd_hypers   hypers;
     int         world;              /* workers of the job, for what depends on their number; 0: not known */
     int         group;              /* parameters with the same row and number form a group, for rows that count by group (pd_row) */
+    const char *axes;               /* logical names of its dimensions, "layers,embed,mlp": as many as it has, each may be empty; NULL or "": not given */
+    uint64_t    seed;               /* of the random numbers that its optimizer draws: these follow from seed, name and step alone */
+    int64_t     start_step;         /* steps that count as taken before the first one: counters, schedules and random numbers go on from there */
 } pd_declaration;
 
 typedef struct pd_model pd_model;
@@ -111,7 +120,14 @@ typedef struct pd_step_io {
     const double *hypers;           /* values to use in this step instead of what is declared or scheduled, or NULL: read by the call alone */
     uint64_t      hypers_mask;      /* of these, bit i: value i; the others are as declared or scheduled */
     float        *update;           /* NULL, or gets what was added to the weights, whole; only from rows that give updates */
+    const struct pd_draws *draws;   /* NULL, or random numbers to be used in this step instead of those that the seed gives */
 } pd_step_io;
+
+/* Recorded random numbers, for a replay. Borrowed until the step is done and its tasks are back. */
+typedef struct pd_draws {
+    const float *normal;            /* kron's probe, laid out as upstream's stacked blocks (kron.h); NULL: this step needs none */
+    double       uniform;           /* one number in [0, 1) for the whole optimizer: kron balances its factors where it is at most 0.01 */
+} pd_draws;
 
 /* One step of all parameters: io[i] belongs to params[i]. Root tasks run inside the call. Where a row counts by group, its counter advances when
  * one of the group's parameters has a gradient.

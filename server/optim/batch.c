@@ -173,7 +173,8 @@ static void run_phase(const pd_batch *batch, const piece *p, int64_t index, int 
     const pd_plan *plan = &optim->basis->plan;
     const pd_phase *phase = &optim->row->phases[optim->phase];
     pd_unit unit = {
-        .plan = plan, .hyper = optim->hyper, .fact = optim->basis->fact, .count = optim->count, .index = index, .n_units = p->n_units,
+        .plan = plan, .hyper = optim->hyper, .fact = optim->basis->fact, .random = optim->basis->random,
+        .random_of_all = optim->basis->random_of_all, .draws = optim->io.draws, .count = optim->count, .index = index, .n_units = p->n_units,
         .gradient = optim->io.gradient, .before = optim->io.before, .after = optim->io.after, .update = optim->io.update, .slot = optim->slot,
         .partial = batch->partial[p->first + index], .total = (const double (*)[PD_MAX_PARTIALS])optim->total,
     };

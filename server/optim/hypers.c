@@ -108,6 +108,7 @@ static int parse(const pd_hyper *hyper, const char *text, double *value)
         return hyper->type == PD_REAL ? pd_number_read(text, value) : pd_number_read_whole(text, value);
     case PD_FLAG:   return parse_flag(text, value);
     case PD_CHOICE: return parse_choice(text, hyper->choices, value);
+    case PD_TEXT:   break;
     }
     return PD_INVALID_ARGUMENT;
 }
@@ -135,6 +136,7 @@ static const char *wanted(const pd_hyper *hyper, char *text, size_t size)
         return text;
     case PD_FLAG:   return "yes or no";
     case PD_CHOICE: return hyper->choices;
+    case PD_TEXT:   return "text";
     }
     return "";
 }
@@ -481,6 +483,7 @@ const char *pd_hypers_text(const pd_hypers *hypers, int index, char *text, size_
         choice = choice_at(hyper->choices, (int)value, &length);
         snprintf(text, size, "%.*s", choice == NULL ? 0 : (int)length, choice == NULL ? "" : choice);
         break;
+    case PD_TEXT: snprintf(text, size, "%s", ""); break;
     }
     return text;
 }

@@ -66,7 +66,7 @@ static size_t find_group(pd_model *model, const pd_declaration *param)
 
     if (!row->counts_by_group) return ALONE;
     while (g < model->n_groups && (model->groups[g].row != row || model->groups[g].number != param->group)) g++;
-    if (g == model->n_groups) model->groups[model->n_groups++] = (group){ .row = row, .number = param->group };
+    if (g == model->n_groups) model->groups[model->n_groups++] = (group){ .row = row, .number = param->group, .count = param->start_step };
     return g;
 }
 

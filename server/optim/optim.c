@@ -96,6 +96,9 @@ static int build(pd_optim *optim, const pd_declaration *declaration, const doubl
     if ((optim->basis = calloc(1, sizeof *optim->basis)) == NULL) return PD_NO_MEMORY;
     optim->basis->refs = 1;
     memcpy(optim->basis->fact, fact, sizeof optim->basis->fact);
+    optim->basis->random = pd_random_stream(declaration->seed, declaration->name);
+    optim->basis->random_of_all = pd_random_stream(declaration->seed, "");
+    optim->count = declaration->start_step;
     if ((rc = pd_plan_make(&optim->basis->plan, declaration, fact, err)) != PD_OK) return rc;
     while (optim->n_phases < PD_MAX_PHASES && optim->row->phases[optim->n_phases].run != NULL) optim->n_phases++;
     assert(optim->row->task_phase <= optim->n_phases);
@@ -227,7 +230,7 @@ static bool may_refuse(const pd_optim *optim)
     if (optim->row->refusal == NULL || plan->n_tasks == 0) return false;
     if (plan->root_delay == PD_ROOT_READY) return optim->oldest != NULL;
     if (optim->oldest != NULL && optim->oldest->count <= optim->count - plan->root_delay) return true;
-    return plan->root_delay == 0 && optim->row->due(plan, optim->hyper, optim->count);
+    return plan->root_delay == 0 && optim->row->due(plan, optim->hyper, optim->count, optim->slot);
 }
 
 void pd_optim_bind(pd_optim *const *steps, size_t n, pd_bond *bond)

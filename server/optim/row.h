@@ -23,6 +23,7 @@
 
 #include "paramd/optim.h"
 #include "quantize.h"
+#include "random.h"
 
 #define PD_MAX_PHASES   12
 #define PD_MAX_PARTIALS 8       /* numbers a unit leaves behind in a phase */
@@ -50,6 +51,12 @@ typedef struct pd_block {
 
 /* A tensor of state. Its name in messages and files (pd_slot_name) is "name" where `number` < 0, else "name.number"; where it is `of_block`
  * "block_3.name.number". */
+typedef enum pd_share {
+    PD_SHARE_WHOLE,             /* all of it */
+    PD_SHARE_BOX,               /* shaped as the plan's shape: the elements of the block's box, dense */
+    PD_SHARE_ITEM,              /* its first dimension counts blocks: the item of the block's number */
+} pd_share;
+
 typedef struct pd_slot_spec {
     const char *name;           /* static text */
     int         number;         /* of a block, or however the row counts them */
@@ -68,6 +75,12 @@ typedef struct pd_slot_spec {
     bool        blockwise;      /* only units and tasks of `block` touch it; then its float32 form exists only while one of them runs */
     int         block;
     bool        of_block;       /* belongs to `block`, and its name says so; `number` counts within that block */
+    pd_share    share;          /* what a task of a block gets of it, as input or output. Other than WHOLE: kept as float32 or bfloat16, neither
+                                   blockwise nor symmetric */
+    /* Which dimension of the parameter as declared each dimension of the slot is (-1: none of them): so a later sharding can be derived. Known by itself where a
+     * slot is shaped as the parameter. */
+    bool        follows_known;
+    int8_t      follows[PD_MAX_RANK];
 } pd_slot_spec;
 
 /* Recomputation of one block's root: runs on the root pool on copies of slots. */
@@ -80,6 +93,7 @@ typedef struct pd_task_spec {
     double  exponent;           /* p, where it makes inverse p-th roots of its inputs; 0: it makes something else. For who reads the plan */
 } pd_task_spec;
 
+#define PD_PLAN_OWN 32
 #define PD_ROOT_READY (-1)                  /* root_delay: adopt as soon as it is there; which step that is depends on timing */
 
 /* Filled by `plan` through the pd_plan_* functions of plan.h; arrays belong to the plan. A row finds `shape` as declared,
@@ -94,6 +108,9 @@ typedef struct pd_plan {
     size_t        scratch_floats;           /* a unit's private scratch memory, largest over the phases */
     int           root_delay;               /* d, or PD_ROOT_READY */
     int           errors_slot;              /* float32, one number for each task: what the row keeps of its roots' errors, for operators; -1: nothing */
+    int64_t       own[PD_PLAN_OWN];         /* whatever its phases and tasks want to know of the plan; the row's own meaning */
+    char          note[240];                /* what who declares this parameter should know (an option that has no effect): told in the answer to Declare, in
+                                               the log and to operators; "": nothing */
     double        flops;                    /* estimate for one step beyond one pass over gradient, weights and slots: products of matrices */
 } pd_plan;
 
@@ -121,6 +138,9 @@ typedef struct pd_unit {
     float         *update;              /* NULL, or where a row with update_dtype writes, once, what it adds to the weights */
     float *const  *slot;                /* slot[i] is the tensor of plan->slots[i] */
     float         *scratch;             /* scratch_floats of this thread's own, 64-byte aligned */
+    pd_random      random;              /* the parameter's stream: random.h. Draws of a step take `count` as key */
+    pd_random      random_of_all;       /* that of the whole job: for decisions which all parameters take alike */
+    const pd_draws *draws;              /* NULL, or to be used instead */
     double        *partial;             /* out: this unit's numbers, zero on entry */
     const double (*total)[PD_MAX_PARTIALS]; /* total[phase][k]: earlier phases' partials folded over the units in index order; 0 of a skipped phase */
 } pd_unit;
@@ -143,6 +163,8 @@ typedef struct pd_task_view {
     const pd_task_spec *spec;
     const double       *hyper;              /* values in force when it was captured */
     const double       *fact;
+    pd_random           random;             /* as a unit's */
+    const pd_draws     *draws;
     int64_t             count;              /* step of the statistics */
     float *const       *input;              /* copies of its own, in the order of spec->input: the task may use them as workspace */
     float       *const *output;             /* to be filled, in the order of spec->output */
@@ -175,7 +197,8 @@ struct pd_row {
     int      task_phase;                    /* tasks are captured and adopted before this phase */
 
     /* NULL where there are no tasks. */
-    bool (*due)(const pd_plan *plan, const double *hyper, int64_t count);
+    /* `slot`: as the phases before task_phase left them; NULL: for a forecast, which goes by the values alone. */
+    bool (*due)(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot);
     /* Pure: reads inputs (all finite), writes outputs. Error, or an output that is not finite: the result is thrown away and counted,
      * the last good one stays. Unlike a phase it may allocate what it works with. */
     int  (*task)(pd_task_view *task);
@@ -196,6 +219,11 @@ struct pd_row {
      * them has a gradient, and their steps fail together where one is refused (in a pd_model, and in a job that steps as a whole; else a refusal is
      * that parameter's own affair). Otherwise each parameter counts its own steps. */
     bool counts_by_group;
+    /* Its contributions are values, not gradients: their mean is taken whatever the job's aggregate is (weighted under weighted_mean), and clipping by the
+     * global norm passes over them. */
+    bool takes_values;
+    /* Limit of the norm of all gradients of the parameters of one rule together (pd_declaration.group), which therefore step together; 0: none. NULL: none. */
+    double (*clip_norm)(const double *hyper);
     /* Element type that holds exactly what is written to unit->update; 0: none with these values. NULL: it writes no updates. */
     pd_dtype (*update_dtype)(const double *hyper);
 };

@@ -90,9 +90,9 @@ static const pd_fact shampoo_facts[] = { { "largest_block", PD_FOLD_MAX }, { NUL
 
 /* ---- roots ---- */
 
-static bool shampoo_due(const pd_plan *plan, const double *h, int64_t count)
+static bool shampoo_due(const pd_plan *plan, const double *h, int64_t count, float *const *slot)
 {
-    (void)plan;
+    (void)plan, (void)slot;
     return every(h[ROOT_INTERVAL], count);
 }
 
@@ -172,7 +172,7 @@ static void block_statistics(const pd_unit *unit)
 
 static bool no_statistics_for_roots(const pd_plan *plan, const double *h, int64_t count)
 {
-    return plan->n_blocks == 0 || !every(h[STATISTICS_INTERVAL], count) || !shampoo_due(plan, h, count);
+    return plan->n_blocks == 0 || !every(h[STATISTICS_INTERVAL], count) || !shampoo_due(plan, h, count, NULL);
 }
 
 static void block_direction(const pd_unit *unit)
@@ -184,7 +184,7 @@ static void block_direction(const pd_unit *unit)
     float *scratch = unit->scratch + pd_block_view_scratch(&plan->shape, unit->block);
     float *X[PD_MAX_RANK];
 
-    if (every(h[STATISTICS_INTERVAL], unit->count) && !shampoo_due(plan, h, unit->count)) update_statistics(unit, &view, scratch);
+    if (every(h[STATISTICS_INTERVAL], unit->count) && !shampoo_due(plan, h, unit->count, NULL)) update_statistics(unit, &view, scratch);
     for (int d = 0; d < view.rank; d++) X[d] = unit->slot[pd_scalable_slot(&slots, unit->index * view.rank + d, PRECONDITIONER)];
     unit->partial[OF_DIRECTION] = pd_block_contract(unit->slot[slots.direction], &plan->shape, unit->block, &view, X, scratch, pd_squares);
     if (!pd_scalable_graft_has_diagonal(h)) unit->partial[OF_GRAFT] = pd_block_view_sum(&view, h[GRAFT_TYPE] == GRAFT_SGD ? pd_squares : pd_sign_squares);

@@ -63,7 +63,7 @@ shampoo_scratch pd_shampoo_scratch(const pd_plan *plan, const pd_block *block, c
 /* 1 - beta^t as upstream computes it: in float32, the power too. */
 float pd_shampoo_correction(double beta, int64_t t);
 /* Roots are computed from the factors of this step. */
-bool  pd_shampoo_due(const pd_plan *plan, const double *h, int64_t count);
+bool  pd_shampoo_due(const pd_plan *plan, const double *h, int64_t count, float *const *slot);
 
 /* Phases over blocks. */
 void  pd_shampoo_factors(const pd_unit *unit);

@@ -12,11 +12,11 @@ float pd_shampoo_correction(double beta, int64_t t)
     return 1.0f - powf((float)beta, (float)t);
 }
 
-bool pd_shampoo_due(const pd_plan *plan, const double *h, int64_t count)
+bool pd_shampoo_due(const pd_plan *plan, const double *h, int64_t count, float *const *slot)
 {
     int64_t start = pd_shampoo_start(h);
 
-    (void)plan;
+    (void)plan, (void)slot;
     return count == start || (count > start && count % (int64_t)h[FREQUENCY] == 0);
 }
 
@@ -152,7 +152,7 @@ void pd_shampoo_factors(const pd_unit *unit)
 
 bool pd_shampoo_no_factors(const pd_plan *plan, const double *h, int64_t count)
 {
-    return plan->n_blocks == 0 || !pd_shampoo_due(plan, h, count);
+    return plan->n_blocks == 0 || !pd_shampoo_due(plan, h, count, NULL);
 }
 
 /* ---- the filtered gradient ---- */
@@ -253,7 +253,7 @@ void pd_shampoo_step(const pd_unit *unit)
     float length = 1;
     double squares;
 
-    if (!pd_shampoo_due(unit->plan, unit->hyper, unit->count)) {
+    if (!pd_shampoo_due(unit->plan, unit->hyper, unit->count, NULL)) {
         update_factors(&w);
         update_moment(&w);
     }

@@ -10,6 +10,7 @@ typedef struct pd_basis {
     unsigned refs;
     pd_plan  plan;
     double   fact[PD_MAX_FACTS];
+    pd_random random, random_of_all;
 } pd_basis;
 void pd_basis_drop(pd_basis *basis);
 

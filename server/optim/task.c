@@ -44,6 +44,7 @@ static pd_task *task_new(const pd_optim *optim, const pd_task_spec *spec)
     task->basis = optim->basis;
     task->basis->refs++;
     task->view = (pd_task_view){ .plan = &task->basis->plan, .spec = spec, .hyper = task->hyper, .fact = task->basis->fact, .count = optim->count,
+                                 .random = task->basis->random, .draws = optim->io.draws,
                                  .input = task->input, .output = task->output };
     if ((task->slip = calloc(1, sizeof *task->slip)) != NULL && give_memory(task, &optim->basis->plan)) return task;
     free(task->slip);
@@ -64,7 +65,7 @@ void pd_tasks_prepare(pd_optim *optim)
     const pd_plan *plan = &optim->basis->plan;
 
     optim->n_work = 0;
-    if (plan->n_tasks == 0 || !optim->row->due(plan, optim->hyper, optim->count)) return;
+    if (plan->n_tasks == 0 || !optim->row->due(plan, optim->hyper, optim->count, optim->slot)) return;
     optim->stats.due += (int64_t)plan->n_tasks;
     for (size_t i = 0; i < plan->n_tasks; i++) {
         pd_task *task = task_new(optim, &plan->tasks[i]);

@@ -49,7 +49,7 @@ static int root(pd_task_view *task)
 
 static void keep(const pd_unit *unit) { memcpy(unit->slot[0], unit->gradient, (size_t)SIDE * SIDE * sizeof *unit->gradient); }
 static void show(const pd_unit *unit) { memcpy(unit->after, unit->slot[1], (size_t)SIDE * SIDE * sizeof *unit->after); }
-static bool always(const pd_plan *plan, const double *hyper, int64_t count) { return plan != NULL && hyper != NULL && count > 0; }
+static bool always(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot) { return plan != NULL && hyper != NULL && count > 0 && slot != NULL; }
 
 static const pd_row row = {
     .name = "roots", .hypers = none, .plan = plan_root, .due = always, .task = root, .task_phase = 1,

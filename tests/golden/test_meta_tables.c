@@ -141,7 +141,7 @@ static void roots_are_computed_and_used_when_upstreams_are(void **state)
         for (int64_t step = 1; step <= 30; step++) {
             bool theirs = next < json_array_size(list) && json_integer_value(json_array_get(list, next)) == step;
             next += theirs;
-            if (pd_shampoo_due(NULL, hypers.value, step) != theirs) fail_msg("%s: step %d", json_dumps(entry, 0), (int)step);
+            if (pd_shampoo_due(NULL, hypers.value, step, NULL) != theirs) fail_msg("%s: step %d", json_dumps(entry, 0), (int)step);
         }
         assert_int_equal(pd_shampoo_start(hypers.value), number(entry, "shampoo_direction_from"));
     }

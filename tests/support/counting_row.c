@@ -29,9 +29,9 @@ static void move(const pd_unit *unit)
         unit->after[i] = unit->before[i] - (float)unit->hyper[0] * (float)unit->count * unit->gradient[i];
 }
 
-static bool always(const pd_plan *plan, const double *hyper, int64_t count)
+static bool always(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot)
 {
-    (void)plan, (void)hyper, (void)count;
+    (void)plan, (void)hyper, (void)count, (void)slot;
     return true;
 }
 

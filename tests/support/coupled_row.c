@@ -76,9 +76,9 @@ static void update_statistics(const pd_unit *unit)
     for (int64_t i = 0; i < n; i++) S[i] = S[i] / 2 + G[i] * G[i];
 }
 
-static bool coupled_due(const pd_plan *plan, const double *hyper, int64_t count)
+static bool coupled_due(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot)
 {
-    (void)plan;
+    (void)plan, (void)slot;
     return count % (int64_t)hyper[COUPLED_INTERVAL] == 0;
 }
 

@@ -24,9 +24,9 @@ static int varied_plan(const pd_declaration *declaration, const double *fact, pd
     return rc;
 }
 
-static bool varied_due(const pd_plan *plan, const double *hyper, int64_t count)
+static bool varied_due(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot)
 {
-    (void)plan;
+    (void)plan, (void)slot;
     (void)count;
     return hyper[COUPLED_LR] > 1;
 }

@@ -60,9 +60,9 @@ static void average(const pd_unit *unit)
     for (int64_t i = unit->first; i < unit->first + unit->n; i++) M[i] = M[i] / 2 + unit->gradient[i];
 }
 
-static bool due(const pd_plan *plan, const double *hyper, int64_t count)
+static bool due(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot)
 {
-    (void)plan;
+    (void)plan, (void)slot;
     return count % (int64_t)hyper[STERN_INTERVAL] == 0;
 }
 

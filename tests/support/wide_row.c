@@ -69,9 +69,9 @@ static void update_statistics(const pd_unit *unit)
         }
 }
 
-static bool every_step(const pd_plan *plan, const double *hyper, int64_t count)
+static bool every_step(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot)
 {
-    (void)plan, (void)hyper, (void)count;
+    (void)plan, (void)hyper, (void)count, (void)slot;
     return true;
 }
 

@@ -33,7 +33,7 @@ static int square_plan(const pd_declaration *declaration, const double *fact, pd
 }
 
 static void stand_still(const pd_unit *unit) { memcpy(unit->after, unit->before, (size_t)unit->plan->elements * sizeof(float)); }
-static bool never(const pd_plan *plan, const double *hyper, int64_t count) { return plan == NULL && hyper == NULL && count == 0; }
+static bool never(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot) { return plan == NULL && hyper == NULL && count == 0 && slot == NULL; }
 static int  no_root(pd_task_view *task) { return task->count > 0 ? PD_OK : PD_INTERNAL; }
 
 static const pd_row square_row = {

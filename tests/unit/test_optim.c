@@ -61,7 +61,7 @@ static int blind_plan(const pd_declaration *declaration, const double *fact, pd_
 
 static void keep_gradient(const pd_unit *unit) { unit->slot[0][0] = unit->gradient[0]; }
 static void show_root(const pd_unit *unit)     { unit->after[0] = unit->slot[1][0]; }
-static bool always(const pd_plan *plan, const double *hyper, int64_t count) { return plan != NULL && hyper != NULL && count > 0; }
+static bool always(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot) { return plan != NULL && hyper != NULL && count > 0 && slot != NULL; }
 
 static int one(pd_task_view *task)
 {

@@ -103,7 +103,7 @@ static int root(pd_task_view *task)
 
 static void keep_gradient(const pd_unit *unit) { unit->slot[0][0] = unit->gradient[0]; }
 static void show_root(const pd_unit *unit)     { for (int i = 0; i < unit->plan->shape.dim[0]; i++) unit->after[i] = unit->slot[1][0]; }
-static bool always(const pd_plan *plan, const double *hyper, int64_t count) { return plan != NULL && hyper != NULL && count > 0; }
+static bool always(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot) { return plan != NULL && hyper != NULL && count > 0 && slot != NULL; }
 
 static const pd_row row = {
     .name = "noting", .hypers = none, .plan = plan_one, .due = always, .task = root, .task_phase = 1,

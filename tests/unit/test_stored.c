@@ -84,9 +84,9 @@ static bool is_lazy(const pd_plan *plan, const double *hyper, int64_t count)
     return hyper[LAZY] != 0;
 }
 
-static bool every_step(const pd_plan *plan, const double *hyper, int64_t count)
+static bool every_step(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot)
 {
-    (void)plan, (void)hyper, (void)count;
+    (void)plan, (void)hyper, (void)count, (void)slot;
     return true;
 }
 
