@@ -126,7 +126,7 @@ static void steps_parameters_without_elements(void **state)
 {
     pd_declaration params[2] = { { .name = "a", .shape = { 2, { 0, 5 } } }, { .name = "b", .shape = { 1, { 0 } } } };
     float none[1] = { 7 };
-    pd_step_io io[2] = { { none, none, none, NULL, 0, NULL }, { none, none, none, NULL, 0, NULL } };
+    pd_step_io io[2] = { { none, none, none, NULL, 0, NULL, NULL }, { none, none, none, NULL, 0, NULL, NULL } };
     pd_model *model;
 
     (void)state;

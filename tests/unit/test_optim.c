@@ -144,7 +144,7 @@ static void a_temporary_slot_has_memory_only_during_a_step(void **state)
 
     (void)state;
     assert_null(pd_optim_slot(optim, 0).at);
-    assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ w, w, w, NULL, 0, NULL }), PD_OK);
+    assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ w, w, w, NULL, 0, NULL, NULL }), PD_OK);
     assert_non_null(pd_optim_slot(optim, 0).at);
     assert_int_equal(pd_batch_run(&optim, 1, 1), PD_OK);
     while ((task = pd_optim_capture(optim)) != NULL) pd_optim_deliver(optim, task);
@@ -173,7 +173,7 @@ static void counts_steps_begun(void **state)
     (void)state;
     assert_int_equal(pd_optim_count(optim), 0);
     for (int s = 1; s <= 3; s++) {
-        assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ w, w, w, NULL, 0, NULL }), PD_OK);
+        assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ w, w, w, NULL, 0, NULL, NULL }), PD_OK);
         assert_false(pd_optim_done(optim));
         assert_int_equal(pd_batch_run(&optim, 1, 1), PD_OK);
         assert_true(pd_optim_done(optim));
@@ -200,7 +200,7 @@ static void fold(float a, float b, float c, float *out)
     pd_optim *optim = new_optim(&totals, (pd_shape){ 1, { 3 } });
     float g[3] = { a, b, c };
 
-    assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ g, g, out, NULL, 0, NULL }), PD_OK);
+    assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ g, g, out, NULL, 0, NULL, NULL }), PD_OK);
     assert_int_equal(pd_batch_run(&optim, 1, 2), PD_OK);
     pd_optim_free(optim);
 }
@@ -233,7 +233,7 @@ static void a_root_never_sees_what_is_not_finite(void **state)
     for (int s = 0; s < 3; s++) {
         float after;
         pd_task *task;
-        assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ &gradient[s], &gradient[s], &after, NULL, 0, NULL }), PD_OK);
+        assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ &gradient[s], &gradient[s], &after, NULL, 0, NULL, NULL }), PD_OK);
         assert_int_equal(pd_batch_run(&optim, 1, 1), PD_OK);
         assert_non_null(task = pd_optim_capture(optim));
         pd_task_run(task);
@@ -251,7 +251,7 @@ static void a_finished_step_in_the_list_is_passed_over(void **state)
     float w[2][3] = { { 0 }, { 1, 2, 3 } }, g[3] = { 1, 1, 1 };
 
     (void)state;
-    assert_int_equal(pd_optim_begin(both[0], &(pd_step_io){ g, w[0], w[0], NULL, 0, NULL }), PD_OK);
+    assert_int_equal(pd_optim_begin(both[0], &(pd_step_io){ g, w[0], w[0], NULL, 0, NULL, NULL }), PD_OK);
     assert_int_equal(pd_batch_run(both, 2, 2), PD_OK);
     assert_true(w[0][0] < 0 && w[1][0] == 1);
     assert_int_equal(pd_batch_run(both, 0, 2), PD_OK);

@@ -121,7 +121,7 @@ static pd_optim *begin_step(int n)
 
     pd_hypers_init(&declaration.hypers, &row);
     assert_int_equal(pd_optim_new(&optim, &declaration, no_fact, NULL), PD_OK);
-    assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ gradient, weights, weights, NULL, 0, NULL }), PD_OK);
+    assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ gradient, weights, weights, NULL, 0, NULL, NULL }), PD_OK);
     assert_int_equal(pd_batch_run(&optim, 1, 1), PD_OK);
     return optim;
 }
@@ -264,7 +264,7 @@ static void stopping_finishes_what_runs_and_gives_back_what_waits_as_failed(void
 
 static void next_step(pd_optim *optim)
 {
-    assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ gradient, weights, weights, NULL, 0, NULL }), PD_OK);
+    assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ gradient, weights, weights, NULL, 0, NULL, NULL }), PD_OK);
     assert_int_equal(pd_batch_run(&optim, 1, 1), PD_OK);
 }
 

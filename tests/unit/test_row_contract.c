@@ -136,7 +136,7 @@ static void fill_gradients(fixture *f, int64_t step)
 
 static void begin(fixture *f, int p)
 {
-    assert_int_equal(pd_optim_begin(f->optim[p], &(pd_step_io){ f->gradient[p], f->before[p], f->after[p], NULL, 0, NULL }), PD_OK);
+    assert_int_equal(pd_optim_begin(f->optim[p], &(pd_step_io){ f->gradient[p], f->before[p], f->after[p], NULL, 0, NULL, NULL }), PD_OK);
 }
 
 static void run(fixture *f, const manner *way)
@@ -338,7 +338,7 @@ static void others_go_on_while_one_is_parked(void **state)
     assert_int_equal(pd_optim_new(&both[1], &f->declaration[1], f->fact, NULL), PD_OK);
     fill_gradients(f, 1);
     begin(f, 0);
-    assert_int_equal(pd_optim_begin(both[1], &(pd_step_io){ f->gradient[1], f->before[1], f->after[1], NULL, 0, NULL }), PD_OK);
+    assert_int_equal(pd_optim_begin(both[1], &(pd_step_io){ f->gradient[1], f->before[1], f->after[1], NULL, 0, NULL, NULL }), PD_OK);
     pd_batch_run(both, 2, 2);
     assert_true(pd_optim_waits(both[0]));
     assert_true(pd_optim_done(both[1]));
@@ -471,7 +471,7 @@ static void no_memory_for_temporaries_changes_nothing(void **state)
     step(f, 1, &usual);
     fill_gradients(f, 2);
     oom_arm(0);
-    rc = pd_optim_begin(f->optim[0], &(pd_step_io){ f->gradient[0], f->before[0], f->after[0], NULL, 0, NULL });
+    rc = pd_optim_begin(f->optim[0], &(pd_step_io){ f->gradient[0], f->before[0], f->after[0], NULL, 0, NULL, NULL });
     assert_true(oom_disarm());
     assert_int_equal(rc, PD_NO_MEMORY);
     assert_int_equal(pd_optim_count(f->optim[0]), 1);
