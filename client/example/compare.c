@@ -3,8 +3,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Okabe and Ito's blue and vermillion, which every kind of eye tells apart, and both mixed with white. */
-static const char *const strong[2] = { "#0072b2", "#d55e00" }, *const pale[2] = { "#b3d5e8", "#f4cfb3" };
+/* Okabe and Ito's blue, vermillion, green and purple, which every kind of eye tells apart, and the same mixed with white. */
+static const char *const strong[COMPARE_MOST_SIDES] = { "#0072b2", "#d55e00", "#009e73", "#a8457e" };
+static const char *const pale[COMPARE_MOST_SIDES] = { "#b3d5e8", "#f4cfb3", "#b3e2d5", "#e9cfdf" };
 
 static int by_size(const void *a, const void *b)
 {
@@ -30,12 +31,12 @@ int compare_median(const compare_side *side, plot_points *median)
 }
 
 /* Steps and losses of all seeds. */
-static void fit(plot *p, const compare_side side[2])
+static void fit(plot *p, const compare_side *side, int n)
 {
     double least = INFINITY, most = 0.0;
 
     p->x1 = 1.0;
-    for (int k = 0; k < 2; k++)
+    for (int k = 0; k < n; k++)
         for (int s = 0; s < side[k].n_seeds; s++) {
             const plot_points *points = &side[k].seed[s];
             plot_widen(points, &least, &most);
@@ -44,43 +45,44 @@ static void fit(plot *p, const compare_side side[2])
     plot_loss_range(p, least, most);
 }
 
-static void draw_level(const plot *p, const compare_side side[2], double level)
+static void draw_level(const plot *p, const compare_side *side, int n, double level)
 {
     char words[96];
 
     plot_dashes(p, PLOT_LEFT, plot_y(p, level), PLOT_RIGHT, plot_y(p, level), PLOT_FAINT);
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < n; k++) {
         double x = plot_x(p, side[k].reached);
         if (side[k].reached <= 0.0) continue;
         plot_dashes(p, x, plot_y(p, level), x, p->bottom, strong[k]);
         snprintf(words, sizeof words, "step %.0f", side[k].reached);
-        plot_text(p, x - 6, p->bottom - 8, "end", 13, strong[k], words);
+        plot_text(p, x - 6, p->bottom - 8 - 18 * k, "end", 13, strong[k], words);         /* a line of its own: steps may be close */
     }
     snprintf(words, sizeof words, "%s's level after its last epoch", side[0].name);
     plot_text(p, PLOT_LEFT + 8, plot_y(p, level) + 16, "start", 12, PLOT_FAINT, words);
 }
 
-int compare_write(const compare_side side[2], double level, const char *path, const char *title, const char *subtitle, pd_error *err)
+int compare_write(const compare_side *side, int n, double level, const char *path, const char *title, const char *subtitle, pd_error *err)
 {
-    plot_points median[2] = { { 0 }, { 0 } };
+    plot_points median = { 0 };
     plot p;
+    int  column = (PLOT_RIGHT - PLOT_LEFT) / (n + 1);
     int  rc = plot_open(&p, path, 500, title, subtitle, err);
 
     if (rc != PD_OK) return rc;
     p.top = 110;
     p.bottom = 440;
-    fit(&p, side);
+    fit(&p, side, n);
     plot_y_axis(&p, "training loss (log scale)", "");
-    for (int k = 0; k < 2; k++)
+    for (int k = 0; k < n; k++)
         for (int s = 0; s < side[k].n_seeds; s++) plot_line(&p, &side[k].seed[s], 0, pale[k], 1.0);
-    if (level > 0.0) draw_level(&p, side, level);
-    for (int k = 0; k < 2; k++) {
-        if (compare_median(&side[k], &median[k]) != PD_OK) rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
-        plot_line(&p, &median[k], 0, strong[k], 2.5);
-        plot_legend(&p, PLOT_LEFT + 250 * k, strong[k], side[k].name);
-        plot_free(&median[k]);
+    if (level > 0.0) draw_level(&p, side, n, level);
+    for (int k = 0; k < n; k++) {
+        if (compare_median(&side[k], &median) != PD_OK) rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
+        plot_line(&p, &median, 0, strong[k], 2.5);
+        plot_legend(&p, PLOT_LEFT + column * k, strong[k], side[k].name);
+        plot_free(&median);
     }
-    plot_legend(&p, PLOT_LEFT + 500, "#cbd2d9", "each seed");
+    plot_legend(&p, PLOT_LEFT + column * n, "#cbd2d9", "each seed");
     plot_x_axis(&p, true);
     if (rc != PD_OK) {
         plot_close(&p, path, NULL);

@@ -1,13 +1,13 @@
 /* steps_to - how many steps of the quickstart's model an optimizer needs for the training loss that momentum SGD has after its last epoch.
  *
- *     figure_steps_to scalable_shampoo [--json FILE] [--svg FILE] [--tune]
+ *     figure_steps_to scalable_shampoo kron [--json FILE] [--svg FILE] [--tune]
  *
- * Training loss: on 10,000 training images, always the same, every 26 steps, as the mean of the last 3 looks. Both sides are tuned on a
- * seed of their own over grids of one size (the table below): SGD for the lowest loss after its last epoch, the other for the fewest steps to
- * it. Then five other seeds, with the same first weights and the same order of images for both. Per seed: the level is SGD's loss after its
+ * Training loss: on 10,000 training images, always the same, every 26 steps, as the mean of the last 3 looks. All sides are tuned on a
+ * seed of their own over grids of one size (the table below): SGD for the lowest loss after its last epoch, the others for the fewest steps to
+ * it. Then five other seeds, with the same first weights and the same order of images for all. Per seed: the level is SGD's loss after its
  * last epoch; each side's steps are those to its first look at or below. The value is the ratio of the medians.
  *
- * Prints "VALUE<tab>NOTE"; --json keeps every curve, --svg draws them, --tune ends after the tuning and prints the grid's outcome. */
+ * Prints "VALUE<tab>NOTE" for each optimizer; --json keeps every curve, --svg draws them, --tune ends after the tuning and prints the grid's outcome. */
 #include <argp.h>
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 #include "figure.h"
 #include "trial.h"
 
-enum { AXES = 3, MOST_VALUES = 6, CANDIDATES = 12, SEEDS = 5, KEY_JSON = 256, KEY_SVG, KEY_TUNE };
+enum { AXES = 3, MOST_VALUES = 6, CANDIDATES = 12, SEEDS = 5, MOST_SIDES = COMPARE_MOST_SIDES, KEY_JSON = 256, KEY_SVG, KEY_TUNE };
 static const uint64_t tuning_seed = 100, seeds[SEEDS] = { 1, 2, 3, 4, 5 };
 
 /* An optimizer with what all its candidates share, and the values tried: their product has CANDIDATES members. */
@@ -34,7 +34,9 @@ static const contender contenders[] = {
 };
 
 typedef struct arguments {
-    const char *optimizer, *json, *svg;
+    const contender *who[MOST_SIDES];           /* the first is SGD */
+    int         n;
+    const char *json, *svg;
     bool        tune;
 } arguments;
 
@@ -117,17 +119,17 @@ static void show_grid(const contender *who, const trial *trials, double level)
         fprintf(stderr, "  %6.0f  %.4f  %s\n", trial_reaches(&trials[c], level), trial_final(&trials[c]), trials[c].rule);
 }
 
-/* Chooses a rule for each side; `best` gets their indexes in the two grids. */
-static void tune(const contender *const side[2], trial trials[2 * CANDIDATES], const trial_data *data, int threads, int best[2])
+/* Chooses a rule for each of n sides: best[k] is the candidate in trials[k]. */
+static void tune(const contender *const *side, int n, trial trials[][CANDIDATES], const trial_data *data, int threads, trial **best)
 {
     double level;
 
-    for (int k = 0; k < 2; k++) grid_trials(side[k], trials + k * CANDIDATES);
-    trial_run(trials, 2 * CANDIDATES, data, threads);
-    best[0] = lowest(trials);
-    level = trial_final(&trials[best[0]]);
-    best[1] = quickest(trials + CANDIDATES, level);
-    for (int k = 0; k < 2; k++) show_grid(side[k], trials + k * CANDIDATES, level);
+    for (int k = 0; k < n; k++) grid_trials(side[k], trials[k]);
+    trial_run(trials[0], (size_t)n * CANDIDATES, data, threads);
+    best[0] = &trials[0][lowest(trials[0])];
+    level = trial_final(best[0]);
+    for (int k = 1; k < n; k++) best[k] = &trials[k][quickest(trials[k], level)];
+    for (int k = 0; k < n; k++) show_grid(side[k], trials[k], level);
 }
 
 /* ---- measuring ---- */
@@ -159,18 +161,18 @@ static double accuracy_of(const trial *t) { return t->accuracy; }
 static double gradient_ms_of(const trial *t) { return t->gradient_ms; }
 static double optimizer_ms_of(const trial *t) { return t->optimizer_ms; }
 
-static void measure(side sides[2], char *const rule[2], const trial_data *data, int threads)
+static void measure(side *sides, int n, trial *const *rule, const trial_data *data, int threads)
 {
-    trial both[2 * SEEDS] = { 0 };
+    trial all[MOST_SIDES * SEEDS] = { 0 };
 
-    for (int i = 0; i < 2 * SEEDS; i++) {
-        both[i].seed = seeds[i / 2];
-        strcpy(both[i].rule, rule[i % 2]);
+    for (int i = 0; i < n * SEEDS; i++) {
+        all[i].seed = seeds[i / n];
+        strcpy(all[i].rule, rule[i % n]->rule);
     }
-    trial_run(both, 2 * SEEDS, data, threads);
-    for (int i = 0; i < 2 * SEEDS; i++) {
-        sides[i % 2].trials[i / 2] = both[i];
-        sides[i % 2].steps[i / 2] = trial_reaches(&both[i], trial_final(&both[i - i % 2]));
+    trial_run(all, (size_t)(n * SEEDS), data, threads);
+    for (int i = 0; i < n * SEEDS; i++) {
+        sides[i % n].trials[i / n] = all[i];
+        sides[i % n].steps[i / n] = trial_reaches(&all[i], trial_final(&all[i - i % n]));
     }
 }
 
@@ -188,40 +190,41 @@ static const char *spread(const double *at, char text[64])
 }
 
 /* The ratio with a level that is `factor` times SGD's last loss: SGD's curve is flat at its end, so its own step there says little alone. */
-static double ratio_at(const side sides[2], double factor)
+static double ratio_at(const side *sgd, const side *other, double factor)
 {
     double steps[2][SEEDS];
 
     for (int k = 0; k < 2; k++)
-        for (int i = 0; i < SEEDS; i++) steps[k][i] = trial_reaches(&sides[k].trials[i], factor * trial_final(&sides[0].trials[i]));
+        for (int i = 0; i < SEEDS; i++) steps[k][i] = trial_reaches(&(k == 0 ? sgd : other)->trials[i], factor * trial_final(&sgd->trials[i]));
     return median_of(steps[1]) / median_of(steps[0]);
 }
 
-static void print_value(const side sides[2])
+static void print_value(const side *sgd, const side *other)
 {
-    double ratio = ratio_at(sides, 1.0);
+    const side *const sides[2] = { other, sgd };
+    double ratio = ratio_at(sgd, other, 1.0);
     char   text[64];
 
     printf(isfinite(ratio) ? "%.3f\t" : "999\tnever reached; ", ratio);
-    printf("steps of %d seeds, median (min-max): %s", SEEDS, spread(sides[1].steps, text));
-    printf(" to %s of SGD; by seed", spread(sides[0].steps, text));
-    for (int i = 0; i < SEEDS; i++) printf(" %.0f/%.0f", sides[1].steps[i], sides[0].steps[i]);
-    printf("; with levels 2 %% and 10 %% higher %.3f and %.3f", ratio_at(sides, 1.02), ratio_at(sides, 1.1));
-    printf("; tuned over %d candidates each: %s, %s", CANDIDATES, sides[1].trials[0].rule, sides[0].trials[0].rule);
-    for (int k = 1; k >= 0; k--)
-        printf("; %s: loss %.4f and test accuracy %.4f at the end, CPU time of a step %.2f ms for gradients + %.2f ms for the optimizer", sides[k].who->name,
-               median_by(&sides[k], trial_final), median_by(&sides[k], accuracy_of), median_by(&sides[k], gradient_ms_of), median_by(&sides[k], optimizer_ms_of));
+    printf("steps of %d seeds, median (min-max): %s", SEEDS, spread(other->steps, text));
+    printf(" to %s of SGD; by seed", spread(sgd->steps, text));
+    for (int i = 0; i < SEEDS; i++) printf(" %.0f/%.0f", other->steps[i], sgd->steps[i]);
+    printf("; with levels 2 %% and 10 %% higher %.3f and %.3f", ratio_at(sgd, other, 1.02), ratio_at(sgd, other, 1.1));
+    printf("; tuned over %d candidates each: %s, %s", CANDIDATES, other->trials[0].rule, sgd->trials[0].rule);
+    for (int k = 0; k < 2; k++)
+        printf("; %s: loss %.4f and test accuracy %.4f at the end, CPU time of a step %.2f ms for gradients + %.2f ms for the optimizer", sides[k]->who->name,
+               median_by(sides[k], trial_final), median_by(sides[k], accuracy_of), median_by(sides[k], gradient_ms_of), median_by(sides[k], optimizer_ms_of));
     putchar('\n');
 }
 
 /* ---- what is kept ---- */
 
-static void write_json(const side sides[2], const char *path)
+static void write_json(const side *sides, int n, const char *path)
 {
     FILE *file = fopen(path, "w");
 
     if (file == NULL) figure_stop("%s: cannot write", path);
-    for (int k = 0; k < 2; k++)
+    for (int k = 0; k < n; k++)
         for (int s = 0; s < SEEDS; s++) {
             const trial *t = &sides[k].trials[s];
             fprintf(file, "{\"optimizer\": \"%s\", \"seed\": %llu, \"rule\": \"%s\", \"reached\": %.0f, \"test_accuracy\": %.4f, \"gradient_ms\": %.3f, "
@@ -233,19 +236,19 @@ static void write_json(const side sides[2], const char *path)
     if (fclose(file) != 0) figure_stop("%s: cannot write", path);
 }
 
-static void draw(const side sides[2], const char *path)
+static void draw(const side *sides, int n, const char *path)
 {
-    static const char subtitle[] = "784-256-128-10 classifier of Fashion-MNIST, 256 images a step, 8 epochs; both tuned alike";
-    compare_side drawn[2] = { 0 };
+    static const char subtitle[] = "784-256-128-10 classifier of Fashion-MNIST, 256 images a step, 8 epochs; all tuned alike";
+    compare_side drawn[MOST_SIDES] = { 0 };
     pd_error err = { 0 };
 
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < n; k++) {
         drawn[k].name = k == 0 ? "momentum SGD" : sides[k].who->name;
         drawn[k].n_seeds = SEEDS;
         for (int s = 0; s < SEEDS; s++) drawn[k].seed[s] = sides[k].trials[s].loss;
         drawn[k].reached = isfinite(median_of(sides[k].steps)) ? median_of(sides[k].steps) : 0.0;
     }
-    if (compare_write(drawn, median_by(&sides[0], trial_final), path, "Training loss over steps: median of five seeds", subtitle, &err) != PD_OK)
+    if (compare_write(drawn, n, median_by(&sides[0], trial_final), path, "Training loss over steps: median of five seeds", subtitle, &err) != PD_OK)
         figure_stop("%s", err.text);
 }
 
@@ -259,7 +262,10 @@ static error_t on_option(int key, char *text, struct argp_state *state)
     case KEY_JSON: args->json = text; return 0;
     case KEY_SVG: args->svg = text; return 0;
     case KEY_TUNE: args->tune = true; return 0;
-    case ARGP_KEY_ARG: args->optimizer = text; return 0;
+    case ARGP_KEY_ARG:
+        if (args->n == MOST_SIDES) argp_error(state, "at most %d optimizers", MOST_SIDES - 1);
+        args->who[args->n++] = find(text);
+        return 0;
     case ARGP_KEY_NO_ARGS: argp_error(state, "which optimizer?"); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -273,27 +279,27 @@ int main(int argc, char **argv)
         { "tune", KEY_TUNE, NULL, 0, "only tune, and show what the grids gave", 0 },
         { 0 },
     };
-    static const struct argp argp = { options, on_option, "OPTIMIZER", "Steps to the training loss that momentum SGD ends at.", NULL, NULL, NULL };
-    static trial tuning[2 * CANDIDATES];
-    static side  sides[2];
-    arguments  args = { 0 };
+    static const struct argp argp = { options, on_option, "OPTIMIZER...", "Steps to the training loss that momentum SGD ends at.", NULL, NULL, NULL };
+    static trial tuning[MOST_SIDES][CANDIDATES];
+    static side  sides[MOST_SIDES];
+    arguments  args = { .who = { &contenders[0] }, .n = 1 };
     trial_data data = { 0 };
-    int        best[2], threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    trial     *best[MOST_SIDES];
+    int        threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
 
     argp_parse(&argp, argc, argv, 0, NULL, &args);
     figure_kernels(argv);
-    sides[0].who = &contenders[0];
-    sides[1].who = find(args.optimizer);
+    for (int k = 0; k < args.n; k++) sides[k].who = args.who[k];
     trial_load(&data);
-    tune((const contender *const[2]){ sides[0].who, sides[1].who }, tuning, &data, threads, best);
+    tune(args.who, args.n, tuning, &data, threads, best);
     if (!args.tune) {
-        measure(sides, (char *const[2]){ tuning[best[0]].rule, tuning[CANDIDATES + best[1]].rule }, &data, threads);
-        if (args.json != NULL) write_json(sides, args.json);
-        if (args.svg != NULL) draw(sides, args.svg);
-        print_value(sides);
+        measure(sides, args.n, best, &data, threads);
+        if (args.json != NULL) write_json(sides, args.n, args.json);
+        if (args.svg != NULL) draw(sides, args.n, args.svg);
+        for (int k = 1; k < args.n; k++) print_value(&sides[0], &sides[k]);
     }
-    for (int i = 0; i < 2 * CANDIDATES; i++) trial_free(&tuning[i]);
-    for (int i = 0; i < 2 * SEEDS; i++) trial_free(&sides[i % 2].trials[i / 2]);
+    for (int i = 0; i < args.n * CANDIDATES; i++) trial_free(&tuning[i / CANDIDATES][i % CANDIDATES]);
+    for (int i = 0; i < args.n * SEEDS; i++) trial_free(&sides[i / SEEDS].trials[i % SEEDS]);
     trial_unload(&data);
     return 0;
 }

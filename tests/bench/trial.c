@@ -54,13 +54,13 @@ static void read_rule(const char *rule, pd_hypers *hypers)
     if (pd_hypers_check(hypers, &err) != PD_OK) figure_stop("%s: %s", rule, err.text);
 }
 
-static pd_model *new_model(const mlp *net, const pd_hypers *hypers)
+static pd_model *new_model(const mlp *net, const pd_hypers *hypers, uint64_t seed)
 {
     pd_declaration params[MLP_TENSORS];
     pd_model *model;
     pd_error  err = { 0 };
 
-    for (int t = 0; t < MLP_TENSORS; t++) params[t] = (pd_declaration){ .name = mlp_name(t), .shape = mlp_shape(net, t), .hypers = *hypers };
+    for (int t = 0; t < MLP_TENSORS; t++) params[t] = (pd_declaration){ .name = mlp_name(t), .shape = mlp_shape(net, t), .hypers = *hypers, .seed = seed };
     if (pd_model_new(&model, params, MLP_TENSORS, 1, &err) != PD_OK) figure_stop("%s", err.text);
     return model;
 }
@@ -136,7 +136,7 @@ static void train(bench *b, trial *t)
     read_rule(t->rule, &hypers);
     rate = hypers.value[rate_of(hypers.row)];
     mlp_init(&b->net, t->seed);
-    model = new_model(&b->net, &hypers);
+    model = new_model(&b->net, &hypers, t->seed);
     for (int step = 0; step < steps && !t->diverged; step++) {
         double began = cpu_ms(), between;
         if (step % per_epoch == 0) dataset_shuffle(&b->train, t->seed, (uint64_t)(step / per_epoch));

@@ -1,4 +1,4 @@
-/* The picture of two optimizers, as text. */
+/* The picture of several optimizers, as text. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,18 +30,20 @@ static int teardown(void **state)
     return unlink(path);
 }
 
-static const char *draw(const compare_side side[2], double level)
+static const char *draw_some(const compare_side *side, int sides, double level)
 {
     FILE  *file;
     size_t n;
 
-    assert_int_equal(compare_write(side, level, path, "a < b", "sub", NULL), PD_OK);
+    assert_int_equal(compare_write(side, sides, level, path, "a < b", "sub", NULL), PD_OK);
     assert_non_null(file = fopen(path, "r"));
     n = fread(picture, 1, sizeof picture - 1, file);
     picture[n] = '\0';
     fclose(file);
     return picture;
 }
+
+static const char *draw(const compare_side side[2], double level) { return draw_some(side, 2, level); }
 
 static int occurrences(const char *text, const char *word)
 {
@@ -136,14 +138,51 @@ static void the_level_and_the_steps_to_it_are_written_where_they_are(void **stat
     empty(side);
 }
 
+/* Where the words stand. */
+static double height_of(const char *words)
+{
+    const char *at = strstr(picture, words), *y = NULL;
+    double height = 0;
+
+    assert_non_null(at);
+    for (const char *from = picture; (from = strstr(from, " y=\"")) != NULL && from < at; from++) y = from;
+    assert_int_equal(sscanf(y, " y=\"%lf", &height), 1);
+    return height;
+}
+
+static void four_sides_have_colours_and_lines_of_their_own(void **state)
+{
+    static const char *const name[COMPARE_MOST_SIDES] = { "sgd", "first", "second", "third" };
+    compare_side side[COMPARE_MOST_SIDES];
+    (void)state;
+    for (int k = 0; k < COMPARE_MOST_SIDES; k++) {
+        fill(&side[k], name[k], 1, 0.2 - 0.01 * k);
+        side[k].reached = 300 + k;
+    }
+    draw_some(side, COMPARE_MOST_SIDES, 0.25);
+    for (int k = 0; k < COMPARE_MOST_SIDES; k++) {
+        char words[32];
+        assert_non_null(strstr(picture, name[k]));
+        snprintf(words, sizeof words, ">step %d</text>", 300 + k);
+        assert_non_null(strstr(picture, words));
+        for (int j = 0; j < k; j++) {
+            char earlier[32];
+            snprintf(earlier, sizeof earlier, ">step %d</text>", 300 + j);
+            assert_true(fabs(height_of(words) - height_of(earlier)) >= 13);             /* the size of the letters */
+        }
+    }
+    assert_int_equal(occurrences(picture, "#009e73"), 4);       /* line, legend, dashes, words */
+    for (int k = 0; k < COMPARE_MOST_SIDES; k++) plot_free(&side[k].seed[0]);
+}
+
 static void says_when_the_file_cannot_be_written(void **state)
 {
     compare_side side[2] = { { .name = "a" }, { .name = "b" } };
     pd_error     err;
     (void)state;
-    assert_int_equal(compare_write(side, 1.0, "/nonexistent/x.svg", "t", "s", &err), PD_UNAVAILABLE);
+    assert_int_equal(compare_write(side, 2, 1.0, "/nonexistent/x.svg", "t", "s", &err), PD_UNAVAILABLE);
     assert_non_null(strstr(err.text, "/nonexistent/x.svg"));
-    assert_int_equal(compare_write(side, 1.0, "/dev/full", "t", "s", &err), PD_UNAVAILABLE);
+    assert_int_equal(compare_write(side, 2, 1.0, "/dev/full", "t", "s", &err), PD_UNAVAILABLE);
 }
 
 int main(void)
@@ -154,6 +193,7 @@ int main(void)
         CASE(the_median_lies_between_the_seeds),
         CASE(a_run_that_diverged_shortens_the_median_only),
         CASE(the_level_and_the_steps_to_it_are_written_where_they_are),
+        CASE(four_sides_have_colours_and_lines_of_their_own),
         CASE(says_when_the_file_cannot_be_written),
     };
     return cmocka_run_group_tests_name("compare", tests, NULL, NULL);
