@@ -59,6 +59,7 @@ static void range_cell(pd_table *table, const Paramd__Hyper *hyper)
     if (ranged && isinf(hyper->least) && hyper->choices[0] != '\0') pd_table_cell(table, "%s, or a number", hyper->choices);
     else if (ranged && hyper->choices[0] != '\0') pd_table_cell(table, "%g to %g; %g is %s", hyper->least, hyper->most, hyper->least, hyper->choices);
     else if (ranged) pd_table_cell(table, "%g to %g", hyper->least, hyper->most);
+    else if (strcmp(hyper->type, "text") == 0) pd_table_cell(table, "at most %g bytes", hyper->most);
     else pd_table_cell(table, "%s", hyper->choices[0] != '\0' ? hyper->choices : "yes, no");
 }
 

@@ -47,6 +47,7 @@ typedef struct pd_hyper {
 PD_API const pd_hyper *pd_row_hypers(const pd_row *row, size_t *count);
 
 #define PD_MAX_HYPERS 64
+#define PD_MAX_TEXT   4096              /* bytes of a PD_TEXT */
 
 typedef struct pd_schedule pd_schedule;     /* a hyperparameter's value as a function of the step; immutable */
 typedef struct pd_hyper_text pd_hyper_text; /* a PD_TEXT's text; immutable */
@@ -61,22 +62,20 @@ typedef struct pd_hypers {
     const pd_hyper_text *texts;
 } pd_hypers;
 
-/* The text of a PD_TEXT as it was given; "" where none is set. Lives as a schedule does. */
-PD_API const char *pd_hypers_given_text(const pd_hypers *hypers, int index);
-
 /* All defaults, and no schedules. */
 PD_API void pd_hypers_init(pd_hypers *hypers, const pd_row *row);
 /* Sets one value from text ("lr", "0.05"; flags take yes/no, true/false, 1/0), or, where the hyperparameter is per_step, a schedule
  * ("lr", "linear_warmup(peak=0.1,warmup_steps=2000)"; README.md lists the kinds): all values that it takes must lie in the
  * range, whole numbers and flags are rounded to, and words cannot be scheduled. The name of a list takes all its numbers: "0.9,0.999", also in () or [];
- * a choice takes what belongs to it in brackets: "Adam(beta2=0.999,epsilon=1e-8)"; the case of words does not count. After an error nothing is set. A schedule belongs to `hypers`, at its present address, until pd_hypers_free there.
+ * a choice takes what belongs to it in brackets: "Adam(beta2=0.999,epsilon=1e-8)"; the case of words does not count. A PD_TEXT takes any text of at most
+ * PD_MAX_TEXT bytes as it stands; "": none. After an error nothing is set. A schedule or text belongs to `hypers`, at its present address, until pd_hypers_free there.
  * PD_NOT_FOUND: the row has no such hyperparameter (the text lists those it has).
- * PD_INVALID_ARGUMENT: not a value of that type, or no schedule. PD_OUT_OF_RANGE: outside the range. PD_NO_MEMORY: for a schedule. */
+ * PD_INVALID_ARGUMENT: not a value of that type, or no schedule. PD_OUT_OF_RANGE: outside the range, or too long. PD_NO_MEMORY: for a schedule or text. */
 PD_API int pd_hypers_set(pd_hypers *hypers, const char *name, const char *value, pd_error *err);
 /* The same, and adds to *mask which ones were set: bit i, value i. */
 PD_API int pd_hypers_set_which(pd_hypers *hypers, const char *name, const char *value, uint64_t *mask, pd_error *err);
-/* Frees the schedules that were set in `hypers` itself, which no copy may use any more; those it borrows stay. Every value is a plain
- * number then. Wanted where a schedule may have been set, and before such a struct is initialised anew, assigned to or moved. */
+/* Frees the schedules and texts that were set in `hypers` itself, which no copy may use any more; those it borrows stay. Every value is a plain
+ * number then, and there are no texts. Wanted where one may have been set, and before such a struct is initialised anew, assigned to or moved. */
 PD_API void pd_hypers_free(pd_hypers *hypers);
 /* The values in force in the step before which `count` steps were counted: 0 in the first. Fills value[PD_MAX_HYPERS]. */
 PD_API void pd_hypers_at(const pd_hypers *hypers, int64_t count, double *value);
@@ -86,11 +85,13 @@ PD_API int pd_hypers_find(const pd_row *row, const char *name);
 PD_API uint64_t pd_hypers_bits(const pd_row *row, const char *name);
 /* What concerns several values at once (sgd: nesterov wants momentum > 0 and dampening 0), wherever schedules turn too. PD_INVALID_ARGUMENT. */
 PD_API int pd_hypers_check(const pd_hypers *hypers, pd_error *err);
-/* May one step of a parameter declared with `declared` use now->value? Also refuses a change of what is not per_step, and what
+/* The text of a PD_TEXT as it was given; "" where none is set. Lives as a schedule does. */
+PD_API const char *pd_hypers_given_text(const pd_hypers *hypers, int index);
+/* May one step of a parameter declared with `declared` use now->value? Also refuses a change of what is not per_step (of texts, where `now` has any), and what
  * the state does not provide for (sgd: momentum in a step, declared without). Both have the same row. PD_INVALID_ARGUMENT. */
 PD_API int pd_hypers_check_step(const pd_hypers *declared, const pd_hypers *now, pd_error *err);
-/* A value as text that pd_hypers_set reads back to the same bits: in `text` (64 bytes suffice), or a schedule's own text, of whatever length, which lives
- * as long as the schedule. */
+/* A value as text that pd_hypers_set reads back to the same bits: in `text` (64 bytes suffice), or a schedule's own text or a PD_TEXT's, of whatever length,
+ * which lives as long as that. */
 PD_API const char *pd_hypers_text(const pd_hypers *hypers, int index, char *text, size_t size);
 
 /* What a parameter is, before it has state. */

@@ -6,7 +6,7 @@
 
 /* ---- one optimizer ---- */
 
-static const char *const type_names[] = { [PD_REAL] = "real", [PD_INT] = "int", [PD_FLAG] = "flag", [PD_CHOICE] = "choice" };
+static const char *const type_names[] = { [PD_REAL] = "real", [PD_INT] = "int", [PD_FLAG] = "flag", [PD_CHOICE] = "choice", [PD_TEXT] = "text" };
 
 typedef struct hyper_entry { Paramd__Hyper message; char preset[64]; } hyper_entry;
 
@@ -23,7 +23,7 @@ static void fill_hyper(hyper_entry *to, const pd_hypers *defaults, const pd_hype
     to->message.type = (char *)type_names[from->type];
     to->message.preset = (char *)pd_hypers_text(defaults, index, to->preset, sizeof to->preset);
     to->message.least = from->least;
-    to->message.most = from->most;
+    to->message.most = from->type == PD_TEXT ? PD_MAX_TEXT : from->most;
     if (from->choices != NULL) to->message.choices = (char *)from->choices;
     to->message.help = (char *)from->help;
     to->message.per_step = from->per_step;

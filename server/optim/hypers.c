@@ -10,6 +10,15 @@
 #include "text.h"
 
 _Static_assert(PD_MAX_HYPERS <= 64, "a bit each");
+
+/* Its place in a pd_hypers is as a schedule's. Written before anyone else sees it; never after. */
+struct pd_hyper_text {
+    const pd_hyper_text *next;
+    const pd_hypers     *owner;         /* where it was set */
+    int                  index;         /* of the hyperparameter */
+    char                 text[];
+};
+
 static uint64_t bit(int index) { return (uint64_t)1 << index; }
 
 const pd_row *pd_optim_at(size_t index)
@@ -108,7 +117,7 @@ static int parse(const pd_hyper *hyper, const char *text, double *value)
         return hyper->type == PD_REAL ? pd_number_read(text, value) : pd_number_read_whole(text, value);
     case PD_FLAG:   return parse_flag(text, value);
     case PD_CHOICE: return parse_choice(text, hyper->choices, value);
-    case PD_TEXT:   break;
+    case PD_TEXT:   break;                              /* set_text */
     }
     return PD_INVALID_ARGUMENT;
 }
@@ -251,11 +260,47 @@ static int set_schedule(pd_hypers *hypers, int index, const char *text, pd_error
     return PD_OK;
 }
 
+/* ---- texts: a list that grows as that of schedules does ---- */
+
+static int set_text(pd_hypers *hypers, int index, const char *text, pd_error *err)
+{
+    const char *name = hypers->row->hypers[index].name, *row = hypers->row->name;
+    size_t length = strnlen(text, PD_MAX_TEXT + 1);
+    pd_hyper_text *node;
+
+    if (length > PD_MAX_TEXT) return pd_fail(err, PD_OUT_OF_RANGE, "%s of %s: a text has at most %d bytes, not %zu", name, row, PD_MAX_TEXT, strlen(text));
+    if (length > 0) {
+        if ((node = malloc(sizeof *node + length + 1)) == NULL) return pd_fail(err, PD_NO_MEMORY, "%s of %s: out of memory for its text", name, row);
+        *node = (pd_hyper_text){ .next = hypers->texts, .owner = hypers, .index = index };
+        memcpy(node->text, text, length + 1);
+        hypers->texts = node;
+    }
+    hypers->value[index] = length > 0;
+    return PD_OK;
+}
+
+/* The first of that index; NULL: there is none, as where values came without texts. */
+static const pd_hyper_text *text_of(const pd_hypers *hypers, int index)
+{
+    const pd_hyper_text *text = hypers->texts;
+
+    while (text != NULL && text->index != index) text = text->next;
+    return hypers->value[index] != 0 ? text : NULL;
+}
+
+const char *pd_hypers_given_text(const pd_hypers *hypers, int index)
+{
+    const pd_hyper_text *text = text_of(hypers, index);
+    return text != NULL ? text->text : "";
+}
+
 /* One entry of the table. */
 static int set_one(pd_hypers *hypers, int index, const char *value, uint64_t *mask, pd_error *err)
 {
-    int rc = pd_schedule_is_text(value) ? set_schedule(hypers, index, value, err) : set_number(hypers, index, value, err);
+    int rc;
 
+    if (hypers->row->hypers[index].type == PD_TEXT) rc = set_text(hypers, index, value, err);
+    else rc = pd_schedule_is_text(value) ? set_schedule(hypers, index, value, err) : set_number(hypers, index, value, err);
     if (rc == PD_OK) *mask |= bit(index);
     return rc;
 }
@@ -349,7 +394,8 @@ static int set_named(pd_hypers *hypers, const char *name, const char *value, uin
     char *inside;
 
     if (index < 0 && list < 0) return no_such_hyper(hypers->row, name, err);
-    if (index >= 0 && (strchr(value, '(') == NULL || !has_members(hypers->row, name))) return set_one(hypers, index, value, mask, err);
+    if (index >= 0 && (hypers->row->hypers[index].type == PD_TEXT || strchr(value, '(') == NULL || !has_members(hypers->row, name)))
+        return set_one(hypers, index, value, mask, err);
     if ((rc = pd_text_inside(&inside, value)) != PD_OK) return pd_fail(err, rc, "out of memory");
     if (index >= 0) rc = set_members(hypers, index, name, value, inside == NULL ? (char[]){ "" } : inside, mask, err);
     else rc = set_list(hypers, list, n, name, value, inside, mask, err);
@@ -367,9 +413,19 @@ static void drop_schedules(pd_hypers *hypers, const pd_schedule *keep)
     }
 }
 
+static void drop_texts(pd_hypers *hypers, const pd_hyper_text *keep)
+{
+    while (hypers->texts != keep && hypers->texts->owner == hypers) {
+        pd_hyper_text *mine = (pd_hyper_text *)hypers->texts;
+        hypers->texts = mine->next;
+        free(mine);
+    }
+}
+
 int pd_hypers_set_which(pd_hypers *hypers, const char *name, const char *value, uint64_t *mask, pd_error *err)
 {
     const pd_schedule *schedules = hypers->schedules;
+    const pd_hyper_text *texts = hypers->texts;
     uint64_t scheduled = hypers->scheduled, set = 0;
     double before[PD_MAX_HYPERS];
     int rc;
@@ -380,6 +436,7 @@ int pd_hypers_set_which(pd_hypers *hypers, const char *name, const char *value, 
         return PD_OK;
     }
     drop_schedules(hypers, schedules);                  /* a list that failed in its midst has set nothing */
+    drop_texts(hypers, texts);
     memcpy(hypers->value, before, sizeof before);
     hypers->scheduled = scheduled;
     return rc;
@@ -396,6 +453,8 @@ void pd_hypers_free(pd_hypers *hypers)
     drop_schedules(hypers, NULL);
     hypers->schedules = NULL;
     hypers->scheduled = 0;
+    drop_texts(hypers, NULL);
+    hypers->texts = NULL;
 }
 
 /* The first of that index, which must have one. */
@@ -446,14 +505,21 @@ int pd_hypers_check(const pd_hypers *hypers, pd_error *err)
     return rc;
 }
 
+/* Where `now` is values alone, its texts are those declared. */
+static bool is_another_text(const pd_hypers *declared, const pd_hypers *now, int index)
+{
+    const pd_hyper_text *text = text_of(now, index);
+    return text != NULL && strcmp(text->text, pd_hypers_given_text(declared, index)) != 0;
+}
+
 int pd_hypers_check_step(const pd_hypers *declared, const pd_hypers *now, pd_error *err)
 {
     const pd_row *row = declared->row;
     char was[64], is[64];
 
     for (int i = 0; row->hypers[i].name != NULL; i++)
-        if (!row->hypers[i].per_step && declared->value[i] != now->value[i])
-            return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s cannot change while the job runs: it is %s, a step asks for %s", row->hypers[i].name,
+        if (!row->hypers[i].per_step && (declared->value[i] != now->value[i] || is_another_text(declared, now, i)))
+            return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s cannot change while the job runs: it is %.64s, a step asks for %.64s", row->hypers[i].name,
                            row->name, pd_hypers_text(declared, i, was, sizeof was), pd_hypers_text(now, i, is, sizeof is));
     return row->check == NULL ? PD_OK : row->check(declared, now, err);
 }
@@ -483,7 +549,7 @@ const char *pd_hypers_text(const pd_hypers *hypers, int index, char *text, size_
         choice = choice_at(hyper->choices, (int)value, &length);
         snprintf(text, size, "%.*s", choice == NULL ? 0 : (int)length, choice == NULL ? "" : choice);
         break;
-    case PD_TEXT: snprintf(text, size, "%s", ""); break;
+    case PD_TEXT: return pd_hypers_given_text(hypers, index);
     }
     return text;
 }

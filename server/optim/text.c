@@ -7,12 +7,20 @@
 
 static bool is_blank(char c) { return c == ' ' || c == '\t'; }
 
-/* Behind the piece that begins at `at`: at its separator, a blank or else a comma, outside of brackets, or at the end. */
+/* The last byte of what stands at `at`: where a quote begins there that ends somewhere, its end, else the byte itself. */
+static const char *past_quote(const char *at)
+{
+    const char *end = *at == '\'' ? strchr(at + 1, '\'') : NULL;
+    return end != NULL ? end : at;
+}
+
+/* Behind the piece that begins at `at`: at its separator, a blank or else a comma, outside of brackets and quotes, or at the end. */
 static char *end_of(char *at, bool blanks)
 {
     int depth = 0;
 
     for (; *at != '\0'; at++) {
+        at += past_quote(at) - at;
         if (depth == 0 && (blanks ? is_blank(*at) : *at == ',')) break;
         if (*at == '(' || *at == '[') depth++;
         if ((*at == ')' || *at == ']') && depth > 0) depth--;
@@ -41,8 +49,10 @@ static void remove_blanks(char *text)
 {
     char *to = text;
 
-    for (; *text != '\0'; text++)
+    for (const char *last; *text != '\0'; text++) {
+        for (last = past_quote(text); text < last; text++) *to++ = *text;
         if (!is_blank(*text)) *to++ = *text;
+    }
     *to = '\0';
 }
 
@@ -66,9 +76,17 @@ char *pd_text_item(char **rest)
     return without_blanks(item);
 }
 
+static size_t first_bracket(const char *text)
+{
+    const char *at = text;
+
+    while (*at != '\0' && *at != '(' && *at != '[') at = past_quote(at) + 1;
+    return (size_t)(at - text);
+}
+
 int pd_text_inside(char **inside, const char *text)
 {
-    size_t open = strcspn(text, "(["), length = strlen(text);
+    size_t open = first_bracket(text), length = strlen(text);
     bool bracketed = text[open] != '\0' && length > 0 && (text[length - 1] == ')' || text[length - 1] == ']');
     bool called = bracketed && memchr(text, ',', open) == NULL;          /* "word(a,b)", or no word at all */
 

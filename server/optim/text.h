@@ -1,9 +1,9 @@
-/* text.h - lists as text: words between blanks, items between commas, with brackets kept together. Pure. */
+/* text.h - lists as text: words between blanks, items between commas, with brackets and quotes kept together. Pure. */
 #ifndef PD_TEXT_H
 #define PD_TEXT_H
 
 /* Both cut *rest in place, give the next piece without the blanks around it and move *rest behind it; NULL: there are no more. What stands in
- * () or [] is not cut. Words are never empty, items may be. */
+ * () or [] is not cut, and nothing between two ' is cut, left out or counted as a bracket; the quotes stay. Words are never empty, items may be. */
 char *pd_text_word(char **rest);        /* between blanks; those in its brackets are left out */
 char *pd_text_item(char **rest);        /* between commas; of an empty or blank text there are none */
 

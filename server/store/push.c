@@ -61,6 +61,11 @@ const char *pd_fixed_hyper(const pd_row *row, uint64_t mask)
     return NULL;
 }
 
+static int cannot_be_sent(const pd_row *row, const char *fixed, pd_error *err)
+{
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s is fixed while the job runs: it cannot be sent with a push", fixed, pd_row_name(row));
+}
+
 static int read_hyper(pd_rule *rule, const pd_option *option, bool *known, pd_error *err)
 {
     const pd_row *row = rule->hypers.row;
@@ -69,6 +74,7 @@ static int read_hyper(pd_rule *rule, const pd_option *option, bool *known, pd_er
     pd_error why;
     int rc;
 
+    if ((fixed = pd_fixed_hyper(row, pd_hypers_bits(row, option->name))) != NULL) return cannot_be_sent(row, fixed, err);
     if (pd_schedule_is_text(option->value))
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s: a push brings a plain value, not a schedule: \"%.64s\"", option->name,
                        pd_row_name(row), option->value);
@@ -76,8 +82,7 @@ static int read_hyper(pd_rule *rule, const pd_option *option, bool *known, pd_er
     if (rc == PD_NOT_FOUND) return PD_OK;       /* another piece's row may have it */
     *known = true;
     if (rc != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.400s", why.text);
-    if ((fixed = pd_fixed_hyper(row, mask)) != NULL)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s is fixed while the job runs: it cannot be sent with a push", fixed, pd_row_name(row));
+    if ((fixed = pd_fixed_hyper(row, mask)) != NULL) return cannot_be_sent(row, fixed, err);
     rule->pushed_mask |= mask;
     return PD_OK;
 }

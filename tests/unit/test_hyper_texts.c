@@ -1,0 +1,406 @@
+/* Hyperparameters that are texts, and how rules and lists keep together what is quoted. */
+#include "oom.h"
+#include "optimizers.h"
+#include "rig.h"
+#include "row.h"
+#include "rule.h"
+#include "text.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { RATE, RULES, SKIP, KIND, KIND_WORDS, KIND_SIZE };
+static const pd_hyper hypers_of_a_row[] = {
+    [RATE]  = { "rate", PD_REAL, 0.5, 0, 10, NULL, "a rate", true, false },
+    [RULES] = { "rules", PD_TEXT, 0, 0, 0, NULL, "a text", false, false },
+    [SKIP]  = { "skip", PD_TEXT, 0, 0, 0, NULL, "another", false, false },
+    [KIND]  = { "kind", PD_CHOICE, 0, 0, 0, "plain|rich", "a choice to which a text belongs", true, false },
+    [KIND_WORDS] = { "kind.words", PD_TEXT, 0, 0, 0, NULL, "belongs to kind", false, false },
+    [KIND_SIZE]  = { "kind.size", PD_INT, 1, 1, 9, NULL, "belongs to kind", true, false },
+    { .name = NULL },
+};
+
+/* A job's plan reads its rules. */
+static int plan_by_rules(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+{
+    (void)fact, (void)plan;
+    if (strstr(pd_hypers_given_text(&declaration->hypers, RULES), "bad") == NULL) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%s: a bad rule", declaration->name);
+}
+
+static void move(const pd_unit *unit)
+{
+    for (int64_t i = unit->first; i < unit->first + unit->n; i++) unit->after[i] = unit->before[i] - (float)unit->hyper[RATE] * unit->gradient[i];
+}
+
+static const pd_row row = {
+    .name = "row", .about = "for this test", .hypers = hypers_of_a_row, .plan = plan_by_rules, .phases = { { .run = move } },
+};
+static const pd_row *const rows[] = { &row, NULL };
+static const pd_row *row_at(size_t index) { return index == 0 ? &row : NULL; }
+
+static pd_hypers h;
+static pd_error err;
+
+static int set_up(void **state)
+{
+    (void)state;
+    pd_hypers_init(&h, &row);
+    memset(&err, 0, sizeof err);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    pd_hypers_free(&h);
+    return 0;
+}
+
+static int set(const char *name, const char *value) { return pd_hypers_set(&h, name, value, &err); }
+static const char *given(const pd_hypers *hypers, int index) { return pd_hypers_given_text(hypers, index); }
+
+/* ---- values ---- */
+
+static void a_text_is_none_until_it_is_set(void **state)
+{
+    (void)state;
+    assert_true(h.value[RULES] == 0);
+    assert_string_equal(given(&h, RULES), "");
+}
+
+/* None of them is a list, a schedule or a choice with members, though some look like it. */
+static void a_text_is_kept_as_it_stands(void **state)
+{
+    static const char *const texts[] = { "a", " a, b ", "(a,b)", "table(1,2)", "cosin(", "x=[1,2)", "'(", "1", "yes", "kind(words=a)", "\xc3\xa9 %s" };
+    char room[4];
+    uint64_t mask = 0;
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (pd_hypers_set_which(&h, "rules", texts[i], &mask, &err) != PD_OK) fail_msg("%s: %s", texts[i], err.text);
+        assert_string_equal(given(&h, RULES), texts[i]);
+        assert_string_equal(pd_hypers_text(&h, RULES, room, sizeof room), texts[i]);
+        assert_true(h.value[RULES] == 1 && h.value[SKIP] == 0);
+    }
+    assert_true(mask == 1 << RULES && h.scheduled == 0);
+    assert_string_equal(given(&h, SKIP), "");
+}
+
+static void an_empty_text_is_none_again(void **state)
+{
+    char room[4];
+    (void)state;
+    assert_int_equal(set("rules", "a"), PD_OK);
+    assert_int_equal(set("rules", ""), PD_OK);
+    assert_true(h.value[RULES] == 0);
+    assert_string_equal(given(&h, RULES), "");
+    assert_string_equal(pd_hypers_text(&h, RULES, room, sizeof room), "");
+}
+
+static void the_text_set_last_counts(void **state)
+{
+    (void)state;
+    assert_int_equal(set("rules", "a"), PD_OK);
+    assert_int_equal(set("skip", "b"), PD_OK);
+    assert_int_equal(set("rules", "c"), PD_OK);
+    assert_string_equal(given(&h, RULES), "c");
+    assert_string_equal(given(&h, SKIP), "b");
+}
+
+static void a_text_is_bounded(void **state)
+{
+    static char text[PD_MAX_TEXT + 2];
+    (void)state;
+    memset(text, 'x', PD_MAX_TEXT);
+    assert_int_equal(set("rules", text), PD_OK);
+    assert_int_equal(strlen(given(&h, RULES)), PD_MAX_TEXT);
+    text[PD_MAX_TEXT] = 'x';
+    assert_int_equal(set("skip", text), PD_OUT_OF_RANGE);
+    assert_string_equal(err.text, "skip of row: a text has at most 4096 bytes, not 4097");
+    assert_string_equal(given(&h, SKIP), "");
+}
+
+static void a_text_may_belong_to_a_choice(void **state)
+{
+    (void)state;
+    assert_int_equal(set("kind", "rich(words=[a,b],size=2)"), PD_OK);
+    assert_string_equal(given(&h, KIND_WORDS), "[a,b]");
+    assert_int_equal(set("kind", "rich(words=c,size=99)"), PD_OUT_OF_RANGE);
+    assert_string_equal(given(&h, KIND_WORDS), "[a,b]");
+}
+
+/* ---- copies ---- */
+
+static void a_copy_borrows_texts_and_its_own_change_nothing_of_the_original(void **state)
+{
+    pd_hypers copy;
+    (void)state;
+    assert_int_equal(set("rules", "a"), PD_OK);
+    copy = h;
+    assert_string_equal(given(&copy, RULES), "a");
+    assert_int_equal(pd_hypers_set(&copy, "rules", "b", &err), PD_OK);
+    assert_int_equal(pd_hypers_set(&copy, "skip", "c", &err), PD_OK);
+    assert_string_equal(given(&copy, RULES), "b");
+    assert_string_equal(given(&h, RULES), "a");
+    assert_string_equal(given(&h, SKIP), "");
+    pd_hypers_free(&copy);
+    assert_string_equal(given(&h, RULES), "a");
+    assert_string_equal(given(&copy, RULES), "");
+}
+
+static void a_copy_takes_a_text_away_for_itself_alone(void **state)
+{
+    pd_hypers copy;
+    (void)state;
+    assert_int_equal(set("rules", "a"), PD_OK);
+    copy = h;
+    assert_int_equal(pd_hypers_set(&copy, "rules", "", &err), PD_OK);
+    assert_string_equal(given(&copy, RULES), "");
+    assert_string_equal(given(&h, RULES), "a");
+}
+
+static void a_copy_stays_good_when_the_original_is_set_anew(void **state)
+{
+    pd_hypers copy;
+    (void)state;
+    assert_int_equal(set("rules", "a"), PD_OK);
+    copy = h;
+    assert_int_equal(set("rules", "b"), PD_OK);
+    assert_string_equal(given(&copy, RULES), "a");
+}
+
+/* ---- steps ---- */
+
+static void a_step_changes_no_text(void **state)
+{
+    pd_hypers now;
+    (void)state;
+    assert_int_equal(set("rules", "a"), PD_OK);
+    now = h;
+    assert_int_equal(pd_hypers_check_step(&h, &now, &err), PD_OK);
+    assert_int_equal(pd_hypers_set(&now, "rules", "a", &err), PD_OK);
+    assert_int_equal(pd_hypers_check_step(&h, &now, &err), PD_OK);
+    assert_int_equal(pd_hypers_set(&now, "rules", "b", &err), PD_OK);
+    assert_int_equal(pd_hypers_check_step(&h, &now, &err), PD_INVALID_ARGUMENT);
+    assert_string_equal(err.text, "rules of row cannot change while the job runs: it is a, a step asks for b");
+    assert_int_equal(pd_hypers_set(&now, "rules", "", &err), PD_OK);
+    assert_int_equal(pd_hypers_check_step(&h, &now, &err), PD_INVALID_ARGUMENT);
+    pd_hypers_free(&now);
+}
+
+static void values_without_texts_have_those_declared(void **state)
+{
+    pd_hypers now = { .row = &row };
+    (void)state;
+    assert_int_equal(set("rules", "a"), PD_OK);
+    memcpy(now.value, h.value, sizeof now.value);
+    assert_int_equal(pd_hypers_check_step(&h, &now, &err), PD_OK);
+}
+
+static void without_memory_a_text_changes_nothing(void **state)
+{
+    int64_t n;
+    (void)state;
+    assert_int_equal(set("rules", "a"), PD_OK);
+    for (n = 0; ; n++) {
+        int rc;
+        oom_arm(n);
+        rc = set("kind", "rich(words=b)");
+        if (!oom_disarm()) break;
+        assert_int_equal(rc, PD_NO_MEMORY);
+        assert_string_equal(given(&h, KIND_WORDS), "");
+        assert_true(h.value[KIND_WORDS] == 0 && h.value[KIND] == 0);
+    }
+    assert_true(n > 1);
+    assert_string_equal(given(&h, KIND_WORDS), "b");
+    assert_string_equal(given(&h, RULES), "a");
+}
+
+/* ---- rules ---- */
+
+static void a_rule_brings_a_text(void **state)
+{
+    static const struct { const char *rule, *text; } cases[] = {
+        { "* row rules=abc rate=1", "abc" },
+        { "* row rules=[a: b, c] rate=1", "[a:b,c]" },                          /* blanks between brackets are left out, */
+        { "* row rules=['a b': c, d] rate=1", "['a b':c,d]" },                  /* but not those in quotes */
+        { "* row rules=['x\\(': row, '[)': col] rate=1", "['x\\(':row,'[)':col]" },
+        { "* row rules='a b, (' rate=1", "'a b, ('" },
+        { "* row rules=a'b rate=1", "a'b" },                                    /* no quote: it does not end */
+        { "* row rules=''(a b) rate=1", "''(ab)" },
+        { "* row rules=['=': a=b] rate=1", "['=':a=b]" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *const text[] = { (char *)cases[i].rule };
+        pd_rule *rules;
+        size_t n;
+        if (pd_rules_parse(&rules, &n, text, 1, rows, &err) != PD_OK) fail_msg("%s", err.text);
+        assert_string_equal(given(&rules[0].hypers, RULES), cases[i].text);
+        assert_true(rules[0].hypers.value[RATE] == 1);
+        pd_rules_free(rules, n);
+    }
+}
+
+static void without_memory_reads_no_rule_with_a_text(void **state)
+{
+    static char *const text[] = { (char *)"* row rules=[a: b] skip=c" };
+    int64_t allocations;
+    (void)state;
+    for (allocations = 0; ; allocations++) {
+        pd_rule *rules = NULL;
+        size_t n = 0;
+        bool failed;
+        int rc;
+        oom_arm(allocations);
+        rc = pd_rules_parse(&rules, &n, text, 1, rows, NULL);
+        failed = oom_disarm();
+        pd_rules_free(rules, n);
+        if (!failed) break;
+        assert_int_equal(rc, PD_NO_MEMORY);
+    }
+    assert_true(allocations > 5);
+}
+
+/* ---- jobs ---- */
+
+static const int64_t one_element = 1;
+
+static void begin(rig *r, const char *rules)
+{
+    pd_store_config config = rig_config();
+
+    config.rows = rows;
+    rig_new(r, &config);
+    r->job = rig_start(r, "job", 1, 1, &one_element, 1, NULL, rules);
+}
+
+static void a_push_and_an_operator_change_no_text(void **state)
+{
+    static const char *const values[] = { "a", "b", "", "table(1,2)" };
+    float one = 1;
+    rig r;
+    (void)state;
+    begin(&r, "* row rules=a rate=1");
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        char option[32];
+        rig_frame *frame = rig_frame_new(&r, PD_REQ_PUSH, r.job, 0, 1, 1);
+        rig_piece(frame, 0, PD_F32, 0, 1, &one);
+        rig_hyper(frame, "rules", values[i]);
+        assert_int_equal(rig_send(&r, frame), PD_INVALID_ARGUMENT);
+        assert_string_equal(r.error.text, "rules of row is fixed while the job runs: it cannot be sent with a push");
+        snprintf(option, sizeof option, "rules=%s", values[i]);
+        assert_int_equal(rig_set(&r, "job", "*", option, 0), PD_INVALID_ARGUMENT);
+        assert_string_equal(r.error.text, "p0: rules of row is fixed while the job runs");
+    }
+    assert_int_equal(rig_push(&r, r.job, 0, 1, 1, 0, &one, 1), PD_OK);
+    rig_free(&r);
+}
+
+static void a_step_whose_pushes_bring_values_has_the_jobs_texts(void **state)
+{
+    float one = 1, before;
+    rig_frame *frame;
+    rig r;
+    (void)state;
+    begin(&r, "* row rules=a rate=1");
+    before = *rig_weights(&r, r.job, 0);
+    frame = rig_frame_new(&r, PD_REQ_PUSH, r.job, 0, 1, 1);
+    rig_piece(frame, 0, PD_F32, 0, 1, &one);
+    rig_hyper(frame, "rate", "0.5");
+    assert_int_equal(rig_send(&r, frame), PD_OK);
+    assert_int_equal(rig_set(&r, "job", "*", "rate=0.25", 2), PD_OK);
+    rig_work(&r);
+    assert_true(*rig_weights(&r, r.job, 0) == before - 0.5f);
+    rig_free(&r);
+}
+
+static void the_plan_reads_the_text(void **state)
+{
+    static const char *const names[] = { "p0" };
+    static const pd_shape shape = { .rank = 1, .dim = { 1 } };
+    pd_store_config config = rig_config();
+    rig r;
+    (void)state;
+    config.rows = rows;
+    rig_new(&r, &config);
+    assert_int_equal(rig_hello(&r, "job", 0, 1, 1, 1, NULL, "* row rules=[a, bad]"), PD_OK);
+    assert_int_equal(rig_declare(&r, r.job, 0, 1, names, &shape, NULL, 1, PD_F32), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(r.error.text, "p0: a bad rule"));
+    rig_free(&r);
+}
+
+static void ranks_come_with_the_same_text(void **state)
+{
+    pd_store_config config = rig_config();
+    rig r;
+    (void)state;
+    config.rows = rows;
+    rig_new(&r, &config);
+    assert_int_equal(rig_hello(&r, "job", 0, 2, 1, 1, NULL, "* row rules=a"), PD_OK);
+    assert_int_equal(rig_hello(&r, "job", 1, 2, 2, 2, NULL, "* row rules=b"), PD_FAILED_PRECONDITION);
+    assert_int_equal(rig_hello(&r, "job", 1, 2, 2, 2, NULL, "* row rules=a"), PD_OK);
+    rig_free(&r);
+}
+
+static void a_list_of_optimizers_says_that_it_is_a_text_and_how_long_it_may_be(void **state)
+{
+    Paramd__OptimizersReply *reply;
+    const Paramd__Hyper *hyper;
+    (void)state;
+    assert_int_equal(pd_optimizers_page(&reply, row_at, 0, "row", &err), PD_OK);
+    hyper = reply->optimizers[0]->hypers[RULES];
+    assert_string_equal(hyper->type, "text");
+    assert_string_equal(hyper->preset, "");
+    assert_true(hyper->most == PD_MAX_TEXT && !hyper->per_step);
+    pd_optimizers_free(reply);
+}
+
+/* ---- items ---- */
+
+static void what_is_quoted_is_not_cut(void **state)
+{
+    char text[] = " 'a,b' :c ,['(', d],'e, f";
+    char *rest = text;
+    (void)state;
+    assert_string_equal(pd_text_item(&rest), "'a,b' :c");
+    assert_string_equal(pd_text_item(&rest), "['(', d]");
+    assert_string_equal(pd_text_item(&rest), "'e");
+    assert_string_equal(pd_text_item(&rest), "f");
+    assert_null(pd_text_item(&rest));
+}
+
+static void brackets_in_quotes_open_no_list(void **state)
+{
+    static const char *const cases[][2] = { { "['(',b]", "'(',b" }, { "'(':(1,2)", "1,2" }, { "'a[',(b)", "'a[',(b)" } };
+    char *inside;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(pd_text_inside(&inside, cases[i][0]), PD_OK);
+        assert_string_equal(inside, cases[i][1]);
+        free(inside);
+    }
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(a_text_is_none_until_it_is_set), CASE(a_text_is_kept_as_it_stands), CASE(an_empty_text_is_none_again), CASE(the_text_set_last_counts),
+        CASE(a_text_is_bounded), CASE(a_text_may_belong_to_a_choice),
+        CASE(a_copy_borrows_texts_and_its_own_change_nothing_of_the_original), CASE(a_copy_takes_a_text_away_for_itself_alone),
+        CASE(a_copy_stays_good_when_the_original_is_set_anew),
+        CASE(a_step_changes_no_text), CASE(values_without_texts_have_those_declared), CASE(without_memory_a_text_changes_nothing),
+        CASE(a_rule_brings_a_text), CASE(without_memory_reads_no_rule_with_a_text),
+        CASE(a_push_and_an_operator_change_no_text), CASE(a_step_whose_pushes_bring_values_has_the_jobs_texts), CASE(the_plan_reads_the_text),
+        CASE(ranks_come_with_the_same_text), CASE(a_list_of_optimizers_says_that_it_is_a_text_and_how_long_it_may_be),
+        CASE(what_is_quoted_is_not_cut), CASE(brackets_in_quotes_open_no_list),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
