@@ -124,7 +124,7 @@ typedef struct pd_step_io {
     const struct pd_draws *draws;   /* NULL, or random numbers to be used in this step instead of those that the seed gives */
 } pd_step_io;
 
-/* Recorded random numbers, for a replay. Borrowed until the step is done and its tasks are back. */
+/* Recorded random numbers, for a replay. Borrowed until the step is done and the tasks that it captured have run: of a model, by the call alone. */
 typedef struct pd_draws {
     const float *normal;            /* kron's probe, laid out as upstream's stacked blocks (kron.h); NULL: this step needs none */
     double       uniform;           /* one number in [0, 1) for the whole optimizer: kron balances its factors where it is at most 0.01 */

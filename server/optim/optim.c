@@ -230,7 +230,7 @@ static bool may_refuse(const pd_optim *optim)
     if (optim->row->refusal == NULL || plan->n_tasks == 0) return false;
     if (plan->root_delay == PD_ROOT_READY) return optim->oldest != NULL;
     if (optim->oldest != NULL && optim->oldest->count <= optim->count - plan->root_delay) return true;
-    return plan->root_delay == 0 && optim->row->due(plan, optim->hyper, optim->count, optim->slot);
+    return plan->root_delay == 0 && optim->row->due(plan, optim->hyper, optim->count, NULL);
 }
 
 void pd_optim_bind(pd_optim *const *steps, size_t n, pd_bond *bond)

@@ -38,10 +38,12 @@ pd_tensor        pd_optim_slot(const pd_optim *optim, size_t i);
 /* Copies slot i to `out` in float32, whole and with both halves, however it is stored. Between two steps. */
 void             pd_optim_read_slot(const pd_optim *optim, size_t i, float *out);
 /* A part of the state by its names: slot "momentum", number -1. `block` >= 0: of a slot of that block ("block_3.factor_matrices.1" is factor_matrices, 1, 3),
- * or, where the slot is the whole parameter's, what lies in the box of that block; -1: the slot as it is. */
+ * or that block's item of a slot that has one for each (PD_SHARE_ITEM), or, where the slot is the whole parameter's, what lies in the box of that block;
+ * -1: the slot as it is. */
 typedef struct pd_part {
     size_t          slot;                   /* index in plan->slots */
-    const pd_block *box;                    /* NULL: the whole slot. In the plan's shape */
+    const pd_block *box;                    /* in the plan's shape; NULL: elements that lie together, */
+    int64_t         first;                  /* from here on: 0 of the whole slot */
     pd_shape        shape;
 } pd_part;
 /* False: the optimizer keeps no such part. */
@@ -56,7 +58,8 @@ double           pd_optim_cost_ns(const pd_optim *optim);
 /* Sets the counter, between two steps and never back: the next step counts as count + 1. For a group of parameters that counts together,
  * where it runs on while this one has no gradient; and for state that was saved. */
 void pd_optim_set_count(pd_optim *optim, int64_t count);
-/* Starts a step. io->gradient must not be NULL; the pointers are borrowed until the step is done.
+/* Starts a step. io->gradient must not be NULL; the pointers are borrowed until the step is done, and io->draws until each task that it captured
+ * has also run, which may be after the optimizer is freed.
  * PD_NO_MEMORY (temporaries): nothing has changed. */
 int  pd_optim_begin(pd_optim *optim, const pd_step_io *io);
 bool pd_optim_done(const pd_optim *optim);                  /* no step under way: all phases have run, or the row has refused the step */

@@ -19,13 +19,25 @@ static bool is_of_parameter(const pd_plan *plan, const pd_slot_spec *spec)
     return !spec->of_block && !spec->blockwise && !spec->symmetric && pd_shape_elements(&spec->shape, &n) == PD_OK && n == plan->elements;
 }
 
+static void take_item(const pd_slot_spec *spec, int block, pd_part *part)
+{
+    part->first = block * pd_slot_item_elements(spec);
+    part->shape = (pd_shape){ .rank = spec->shape.rank - 1 };
+    memcpy(part->shape.dim, spec->shape.dim + 1, (size_t)part->shape.rank * sizeof part->shape.dim[0]);
+}
+
 static bool finds(const pd_plan *plan, size_t slot, int block, pd_part *part)
 {
     const pd_slot_spec *spec = &plan->slots[slot];
 
     *part = (pd_part){ .slot = slot, .shape = spec->shape };
     if (block == (spec->of_block ? spec->block : -1)) return true;
-    if (block < 0 || (size_t)block >= plan->n_blocks || !is_of_parameter(plan, spec)) return false;
+    if (block < 0 || (size_t)block >= plan->n_blocks) return false;
+    if (spec->share == PD_SHARE_ITEM) {
+        take_item(spec, block, part);
+        return true;
+    }
+    if (!is_of_parameter(plan, spec)) return false;
     part->box = &plan->blocks[block];
     part->shape = (pd_shape){ .rank = plan->shape.rank };
     memcpy(part->shape.dim, part->box->size, (size_t)plan->shape.rank * sizeof part->shape.dim[0]);
@@ -58,7 +70,7 @@ static runs runs_of(const pd_plan *plan, const pd_part *part)
 
 static int64_t start_of(const pd_plan *plan, const pd_part *part, int64_t run)
 {
-    return part->box == NULL ? 0 : pd_block_run_start(&plan->shape, part->box, run);
+    return part->box == NULL ? part->first : pd_block_run_start(&plan->shape, part->box, run);
 }
 
 static bool is_idle(const pd_optim *optim, const pd_part *part)

@@ -74,6 +74,39 @@ int64_t pd_slot_seen_bytes(const pd_slot_spec *spec)
     return pd_shape_elements(&spec->shape, &elements) == PD_OK ? elements * size : INT64_MAX;
 }
 
+/* pd_shape_elements fails for a shape alone that is_sound has not let through. */
+static int64_t elements_of(const pd_slot_spec *spec)
+{
+    int64_t elements = 0;
+
+    (void)pd_shape_elements(&spec->shape, &elements);
+    return elements;
+}
+
+int64_t pd_slot_item_elements(const pd_slot_spec *spec)
+{
+    return spec->shape.dim[0] == 0 ? 0 : elements_of(spec) / spec->shape.dim[0];
+}
+
+int64_t pd_task_elements(const pd_plan *plan, const pd_task_spec *task, int slot)
+{
+    const pd_slot_spec *spec = &plan->slots[slot];
+
+    switch (spec->share) {
+    case PD_SHARE_WHOLE: return elements_of(spec);
+    case PD_SHARE_BOX:   return pd_block_elements(&plan->blocks[task->block], plan->shape.rank);
+    case PD_SHARE_ITEM:  return pd_slot_item_elements(spec);
+    }
+    return 0;
+}
+
+int64_t pd_task_share_bytes(const pd_plan *plan, const pd_task_spec *task, int slot)
+{
+    const pd_slot_spec *spec = &plan->slots[slot];
+
+    return spec->share == PD_SHARE_WHOLE ? pd_slot_seen_bytes(spec) : pd_task_elements(plan, task, slot) * (int64_t)sizeof(float);
+}
+
 int64_t pd_slot_bytes(const pd_slot_spec *spec)
 {
     int64_t bytes = pd_slot_seen_bytes(spec), rows, cols;
@@ -115,8 +148,8 @@ int64_t pd_plan_task_bytes(const pd_plan *plan)
 
     for (size_t t = 0; t < plan->n_tasks && bytes < INT64_MAX; t++) {
         const pd_task_spec *task = &plan->tasks[t];
-        for (int k = 0; k < task->n_inputs; k++) bytes = plus(bytes, pd_slot_seen_bytes(&plan->slots[task->input[k]]));
-        for (int k = 0; k < task->n_outputs; k++) bytes = plus(bytes, pd_slot_seen_bytes(&plan->slots[task->output[k]]));
+        for (int k = 0; k < task->n_inputs; k++) bytes = plus(bytes, pd_task_share_bytes(plan, task, task->input[k]));
+        for (int k = 0; k < task->n_outputs; k++) bytes = plus(bytes, pd_task_share_bytes(plan, task, task->output[k]));
     }
     return bytes;
 }
@@ -158,6 +191,14 @@ int64_t pd_plan_own_bytes(const pd_plan *plan)
     return (int64_t)(plan->n_blocks * sizeof *plan->blocks + slots + tasks);
 }
 
+static bool share_is_sound(const pd_plan *plan, const pd_slot_spec *spec)
+{
+    if (spec->share == PD_SHARE_WHOLE) return true;
+    if (spec->storage == PD_STORE_F64 || spec->blockwise || spec->symmetric || spec->of_block) return false;
+    if (spec->share == PD_SHARE_BOX) return elements_of(spec) == plan->elements;
+    return spec->shape.rank >= 1 && spec->shape.dim[0] == (int64_t)plan->n_blocks;
+}
+
 /* What the row's contract asks of a slot. */
 static bool is_sound(const pd_plan *plan, const pd_slot_spec *spec)
 {
@@ -167,13 +208,26 @@ static bool is_sound(const pd_plan *plan, const pd_slot_spec *spec)
     if ((spec->blockwise || spec->of_block) && !has_block) return false;
     if (spec->storage == PD_STORE_F64 && (spec->blockwise || spec->in_after || spec->diagonal_apart)) return false;
     if (spec->in_after && (!spec->temporary || pd_shape_elements(&spec->shape, &elements) != PD_OK || elements != plan->elements)) return false;
-    return !(spec->identity || spec->symmetric) || spec->shape.rank == 2;
+    if (spec->identity && spec->shape.rank < 2) return false;
+    return (!spec->symmetric || spec->shape.rank == 2) && share_is_sound(plan, spec);
+}
+
+/* Where it shares a slot with others it has a block. */
+static bool task_is_sound(const pd_plan *plan, const pd_task_spec *task)
+{
+    bool shares = false;
+
+    for (int k = 0; k < task->n_inputs; k++) shares = shares || plan->slots[task->input[k]].share != PD_SHARE_WHOLE;
+    for (int k = 0; k < task->n_outputs; k++) shares = shares || plan->slots[task->output[k]].share != PD_SHARE_WHOLE;
+    return !shares || (task->block >= 0 && (size_t)task->block < plan->n_blocks);
 }
 
 static bool all_sound(const pd_plan *plan)
 {
     for (size_t i = 0; i < plan->n_slots; i++)
         if (!is_sound(plan, &plan->slots[i])) return false;
+    for (size_t t = 0; t < plan->n_tasks; t++)
+        if (!task_is_sound(plan, &plan->tasks[t])) return false;
     return plan->errors_slot < 0 || ((size_t)plan->errors_slot < plan->n_slots && plan->slots[plan->errors_slot].storage == PD_STORE_F32);
 }
 

@@ -22,6 +22,11 @@ int64_t pd_slot_seen_bytes(const pd_slot_spec *spec);
 char   *pd_slot_name(const pd_slot_spec *spec, char *text, size_t size);
 /* A slot as the matrix that quantize.h sees: its first dimension, and the product of the others. */
 void    pd_slot_sides(const pd_slot_spec *spec, int64_t *rows, int64_t *cols);
+/* Of a slot with PD_SHARE_ITEM: elements of one item, which follow those of the item before it. */
+int64_t pd_slot_item_elements(const pd_slot_spec *spec);
+/* Elements that a task gets of a slot, as input or output: its share of it, and the same in bytes as tasks see it. */
+int64_t pd_task_elements(const pd_plan *plan, const pd_task_spec *task, int slot);
+int64_t pd_task_share_bytes(const pd_plan *plan, const pd_task_spec *task, int slot);
 /* Bytes that one capture of all tasks copies and reserves for results. INT64_MAX where that does not fit. */
 int64_t pd_plan_task_bytes(const pd_plan *plan);
 /* Bytes that the plan itself takes, with what an optimizer keeps for each slot and task of it. */

@@ -49,20 +49,21 @@ typedef struct pd_block {
     int64_t size[PD_MAX_RANK];
 } pd_block;
 
-/* A tensor of state. Its name in messages and files (pd_slot_name) is "name" where `number` < 0, else "name.number"; where it is `of_block`
- * "block_3.name.number". */
+/* What a task of block b gets of a slot, as a copy (input) or to fill (output). */
 typedef enum pd_share {
     PD_SHARE_WHOLE,             /* all of it */
-    PD_SHARE_BOX,               /* shaped as the plan's shape: the elements of the block's box, dense */
-    PD_SHARE_ITEM,              /* its first dimension counts blocks: the item of the block's number */
+    PD_SHARE_BOX,               /* as many elements as the plan's shape, in its order: those of the box plan->blocks[b], dense */
+    PD_SHARE_ITEM,              /* its first dimension counts the plan's blocks: item b */
 } pd_share;
 
+/* A tensor of state. Its name in messages and files (pd_slot_name) is "name" where `number` < 0, else "name.number"; where it is `of_block`
+ * "block_3.name.number". */
 typedef struct pd_slot_spec {
     const char *name;           /* static text */
     int         number;         /* of a block, or however the row counts them */
     pd_shape    shape;
     float       fill;           /* initial value */
-    bool        identity;       /* matrix: fill on the diagonal, zero elsewhere */
+    bool        identity;       /* matrix, or a stack of them (its last two dimensions): fill on the diagonal, zero elsewhere */
     bool        temporary;      /* lives for one step only: not state, not saved; starts undefined */
     bool        in_after;       /* temporary, shaped as the parameter: may be the memory of `after`, so whoever writes an element of `after` has read
                                    that element of the slot. Saves a pass over memory; at most one such slot. Of a row with a `refusal` the phases
@@ -75,8 +76,8 @@ typedef struct pd_slot_spec {
     bool        blockwise;      /* only units and tasks of `block` touch it; then its float32 form exists only while one of them runs */
     int         block;
     bool        of_block;       /* belongs to `block`, and its name says so; `number` counts within that block */
-    pd_share    share;          /* what a task of a block gets of it, as input or output. Other than WHOLE: kept as float32 or bfloat16, neither
-                                   blockwise nor symmetric */
+    pd_share    share;          /* what a task of a block gets of it, as input or output. Other than WHOLE: seen as float32 (also where it is kept in fewer
+                                   bits), neither blockwise nor symmetric nor of_block. A BOX may be temporary, and in_after: its memory is there at capture */
     /* Which dimension of the parameter as declared each dimension of the slot is (-1: none of them): so a later sharding can be derived. Known by itself where a
      * slot is shaped as the parameter. */
     bool        follows_known;
@@ -85,10 +86,10 @@ typedef struct pd_slot_spec {
 
 /* Recomputation of one block's root: runs on the root pool on copies of slots. */
 typedef struct pd_task_spec {
-    int     block;              /* or whatever tells the row what to do */
+    int     block;              /* of plan->blocks where one of its slots is shared (pd_slot_spec.share); else whatever tells the row what to do */
     int     n_inputs, n_outputs;
-    int     input[PD_MAX_TASK_TENSORS];     /* slot indices whose contents are copied at capture */
-    int     output[PD_MAX_TASK_TENSORS];    /* slot indices whose shapes the results have */
+    int     input[PD_MAX_TASK_TENSORS];     /* slot indices whose contents, or its share of them, are copied at capture */
+    int     output[PD_MAX_TASK_TENSORS];    /* slot indices whose shapes the results have, or that of its share */
     double  cost;               /* estimated floating-point operations: due tasks run largest first */
     double  exponent;           /* p, where it makes inverse p-th roots of its inputs; 0: it makes something else. For who reads the plan */
 } pd_task_spec;
@@ -140,7 +141,7 @@ typedef struct pd_unit {
     float         *scratch;             /* scratch_floats of this thread's own, 64-byte aligned */
     pd_random      random;              /* the parameter's stream: random.h. Draws of a step take `count` as key */
     pd_random      random_of_all;       /* that of the whole job: for decisions which all parameters take alike */
-    const pd_draws *draws;              /* NULL, or to be used instead */
+    const pd_draws *draws;              /* NULL, or to be used instead: those that came with this step */
     double        *partial;             /* out: this unit's numbers, zero on entry */
     const double (*total)[PD_MAX_PARTIALS]; /* total[phase][k]: earlier phases' partials folded over the units in index order; 0 of a skipped phase */
 } pd_unit;
@@ -163,7 +164,7 @@ typedef struct pd_task_view {
     const pd_task_spec *spec;
     const double       *hyper;              /* values in force when it was captured */
     const double       *fact;
-    pd_random           random;             /* as a unit's */
+    pd_random           random, random_of_all;  /* as a unit's */
     const pd_draws     *draws;
     int64_t             count;              /* step of the statistics */
     float *const       *input;              /* copies of its own, in the order of spec->input: the task may use them as workspace */
@@ -197,14 +198,17 @@ struct pd_row {
     int      task_phase;                    /* tasks are captured and adopted before this phase */
 
     /* NULL where there are no tasks. */
-    /* `slot`: as the phases before task_phase left them; NULL: for a forecast, which goes by the values alone. */
+    /* `slot`: as the phases before task_phase left them; NULL: for a forecast, or before any phase has run (of a row with a `refusal`, whose answer must
+     * not depend on them). */
     bool (*due)(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot);
     /* Pure: reads inputs (all finite), writes outputs. Error, or an output that is not finite: the result is thrown away and counted,
      * the last good one stays. Unlike a phase it may allocate what it works with. */
     int  (*task)(pd_task_view *task);
-    /* Puts a finished result into its slots. The tasks of one step are adopted at the same time, so they must not share a slot: a row
-     * whose roots change what belongs to several of them makes one task of those. NULL: each output is copied over (or stored in)
-     * the slot it is shaped after; a row with blockwise slots leaves it NULL. */
+    /* Puts a finished result into its slots. The tasks of one step are adopted at the same time, so no two of them write the same element, and no two
+     * have a slot in common but by their shares (pd_slot_spec.share): a row whose roots change what belongs to several of them makes one task of those.
+     * slot[i] is the whole slot: item b begins at slot[i] + b * pd_slot_item_elements(&plan->slots[i]), and a box is put there by pd_block_scatter
+     * with plan->shape and &plan->blocks[b]. NULL: each output is copied over (or stored in) the slot it is shaped after, or its share of that; a row with
+     * blockwise slots leaves it NULL. */
     void (*adopt)(const pd_task_view *task, float *const *slot);
     /* Keeps what the state records of a task that has run, adopted (before this) or refused: its error, say. Of slots stored as float32, and no
      * element that another task of that step writes. NULL: nothing. */

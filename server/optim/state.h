@@ -134,6 +134,9 @@ const pd_quantized *pd_slot_codes(const pd_optim *optim, int slot);
 /* A whole copy of slot i as phases see it (float32 or float64), with both halves, from wherever it is. And back, a task's result. */
 void pd_slot_load(const pd_optim *optim, int slot, void *to);
 void pd_slot_store(const pd_optim *optim, int slot, const void *from);
+/* The same of what a task gets of it (pd_slot_spec.share), in the midst of a step: slots of the whole parameter have their float32 form then. */
+void pd_share_load(const pd_optim *optim, const pd_task_spec *task, int slot, void *to);
+void pd_share_store(const pd_optim *optim, const pd_task_spec *task, int slot, const void *from);
 
 /* The step is over: its temporary memory goes. */
 void pd_optim_end(pd_optim *optim);

@@ -5,6 +5,7 @@
 
 #include "linalg.h"
 #include "pages.h"
+#include "partition.h"
 #include "state.h"
 
 static const pd_slot_spec *spec_of(const pd_optim *optim, int slot)
@@ -124,12 +125,21 @@ static void set(void *at, const pd_slot_spec *spec, int64_t i, float value)
     else ((float *)at)[i] = value;
 }
 
+/* Of each matrix of a stack. */
+static void set_diagonals(void *at, const pd_slot_spec *spec, int64_t n)
+{
+    int64_t rows = spec->shape.dim[spec->shape.rank - 2], cols = spec->shape.dim[spec->shape.rank - 1];
+
+    for (int64_t first = 0; first < n; first += rows * cols)
+        for (int64_t i = 0; i < rows && i < cols; i++) set(at, spec, first + i * cols + i, spec->fill);
+}
+
 static void fill(void *at, const pd_slot_spec *spec)
 {
     int64_t n = elements_of(spec);
 
     for (int64_t i = 0; i < n; i++) set(at, spec, i, spec->identity ? 0.0f : spec->fill);
-    for (int64_t i = 0; spec->identity && i < spec->shape.dim[0] && i < spec->shape.dim[1]; i++) set(at, spec, i * spec->shape.dim[1] + i, spec->fill);
+    if (spec->identity) set_diagonals(at, spec, n);
 }
 
 static void place(pd_optim *optim)
@@ -269,7 +279,9 @@ const pd_quantized *pd_slot_codes(const pd_optim *optim, int slot)
 
 static void copy(void *to, const void *from, const pd_slot_spec *spec)
 {
-    memcpy(to, from, (size_t)pd_slot_seen_bytes(spec));
+    size_t bytes = (size_t)pd_slot_seen_bytes(spec);
+
+    if (bytes > 0) memcpy(to, from, bytes);             /* without elements it may have no memory */
 }
 
 static void mirror(void *at, const pd_slot_spec *spec)
@@ -294,4 +306,39 @@ void pd_slot_store(const pd_optim *optim, int slot, const void *from)
 
     if (codes != NULL) pd_quantize(codes, from);
     else copy(optim->slot[slot], from, spec_of(optim, slot));
+}
+
+/* ---- a task's shares of them ---- */
+
+/* Where item b of a slot begins that a step has opened. */
+static float *item_at(const pd_optim *optim, const pd_task_spec *task, int slot)
+{
+    return optim->slot[slot] + task->block * pd_slot_item_elements(spec_of(optim, slot));
+}
+
+static size_t item_bytes(const pd_optim *optim, int slot)
+{
+    return (size_t)pd_slot_item_elements(spec_of(optim, slot)) * sizeof(float);
+}
+
+void pd_share_load(const pd_optim *optim, const pd_task_spec *task, int slot, void *to)
+{
+    const pd_plan *plan = &optim->basis->plan;
+
+    switch (plan->slots[slot].share) {
+    case PD_SHARE_WHOLE: pd_slot_load(optim, slot, to); break;
+    case PD_SHARE_BOX:   pd_block_gather(to, optim->slot[slot], &plan->shape, &plan->blocks[task->block]); break;
+    case PD_SHARE_ITEM:  memcpy(to, item_at(optim, task, slot), item_bytes(optim, slot)); break;
+    }
+}
+
+void pd_share_store(const pd_optim *optim, const pd_task_spec *task, int slot, const void *from)
+{
+    const pd_plan *plan = &optim->basis->plan;
+
+    switch (plan->slots[slot].share) {
+    case PD_SHARE_WHOLE: pd_slot_store(optim, slot, from); break;
+    case PD_SHARE_BOX:   pd_block_scatter(optim->slot[slot], from, &plan->shape, &plan->blocks[task->block]); break;
+    case PD_SHARE_ITEM:  memcpy(item_at(optim, task, slot), from, item_bytes(optim, slot)); break;
+    }
 }

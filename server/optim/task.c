@@ -8,14 +8,14 @@
 
 /* ---- capture ---- */
 
-/* Lays n tensors as phases see those slots one after the other; without memory it only measures. Returns the floats they take. */
-static int64_t lay_out(const pd_plan *plan, const int *slot, int n, float *memory, float **tensor)
+/* Lays a task's shares of n slots, as phases see those, one after the other; without memory it only measures. Returns the floats they take. */
+static int64_t lay_out(const pd_plan *plan, const pd_task_spec *spec, const int *slot, int n, float *memory, float **tensor)
 {
     int64_t floats = 0;
 
     for (int i = 0; i < n; i++) {
         tensor[i] = memory == NULL ? NULL : memory + floats;
-        floats += pd_floats_padded(pd_slot_seen_bytes(&plan->slots[slot[i]]) / (int64_t)sizeof(float));
+        floats += pd_floats_padded(pd_task_share_bytes(plan, spec, slot[i]) / (int64_t)sizeof(float));
     }
     return floats;
 }
@@ -23,12 +23,12 @@ static int64_t lay_out(const pd_plan *plan, const int *slot, int n, float *memor
 static bool give_memory(pd_task *task, const pd_plan *plan)
 {
     const pd_task_spec *spec = task->view.spec;
-    int64_t in = lay_out(plan, spec->input, spec->n_inputs, NULL, task->input);
-    int64_t out = lay_out(plan, spec->output, spec->n_outputs, NULL, task->output);
+    int64_t in = lay_out(plan, spec, spec->input, spec->n_inputs, NULL, task->input);
+    int64_t out = lay_out(plan, spec, spec->output, spec->n_outputs, NULL, task->output);
 
     if ((task->memory = pd_floats_new(in + out)) == NULL) return false;
-    lay_out(plan, spec->input, spec->n_inputs, task->memory, task->input);
-    lay_out(plan, spec->output, spec->n_outputs, task->memory + in, task->output);
+    lay_out(plan, spec, spec->input, spec->n_inputs, task->memory, task->input);
+    lay_out(plan, spec, spec->output, spec->n_outputs, task->memory + in, task->output);
     return true;
 }
 
@@ -44,7 +44,7 @@ static pd_task *task_new(const pd_optim *optim, const pd_task_spec *spec)
     task->basis = optim->basis;
     task->basis->refs++;
     task->view = (pd_task_view){ .plan = &task->basis->plan, .spec = spec, .hyper = task->hyper, .fact = task->basis->fact, .count = optim->count,
-                                 .random = task->basis->random, .draws = optim->io.draws,
+                                 .random = task->basis->random, .random_of_all = task->basis->random_of_all, .draws = optim->io.draws,
                                  .input = task->input, .output = task->output };
     if ((task->slip = calloc(1, sizeof *task->slip)) != NULL && give_memory(task, &optim->basis->plan)) return task;
     free(task->slip);
@@ -83,7 +83,7 @@ void pd_tasks_copy(const pd_optim *optim, size_t i)
 {
     pd_task *task = optim->work[i];
 
-    for (int k = 0; k < task->view.spec->n_inputs; k++) pd_slot_load(optim, task->view.spec->input[k], task->input[k]);
+    for (int k = 0; k < task->view.spec->n_inputs; k++) pd_share_load(optim, task->view.spec, task->view.spec->input[k], task->input[k]);
 }
 
 void pd_tasks_captured(pd_optim *optim)
@@ -113,33 +113,25 @@ pd_task *pd_optim_capture(pd_optim *optim)
 
 /* ---- away ---- */
 
-static int64_t elements_of(const pd_slot_spec *spec)
-{
-    int64_t n = 0;
-
-    (void)pd_shape_elements(&spec->shape, &n);
-    return n;
-}
-
-/* n tensors as phases see those slots. */
-static bool all_finite(const pd_plan *plan, const int *slot, int n, float *const *tensor)
+/* A task's shares of n slots, as phases see those. */
+static bool all_finite(const pd_plan *plan, const pd_task_spec *spec, const int *slot, int n, float *const *tensor)
 {
     for (int i = 0; i < n; i++) {
-        const pd_slot_spec *spec = &plan->slots[slot[i]];
-        bool finite = spec->storage == PD_STORE_F64 ? pd_all_finite_f64((const void *)tensor[i], elements_of(spec))
-                                                    : pd_all_finite(tensor[i], PD_F32, elements_of(spec));
+        int64_t elements = pd_task_elements(plan, spec, slot[i]);
+        bool finite = plan->slots[slot[i]].storage == PD_STORE_F64 ? pd_all_finite_f64((const void *)tensor[i], elements)
+                                                                   : pd_all_finite(tensor[i], PD_F32, elements);
         if (!finite) return false;
     }
     return true;
 }
 
-static bool has_nan(const pd_slot_spec *spec, const void *at)
+static bool has_nan(const void *at, bool is_wide, int64_t n)
 {
     const float *narrow = at;
     const double *wide = at;
     bool found = false;
 
-    for (int64_t i = 0, n = elements_of(spec); i < n && !found; i++) found = spec->storage == PD_STORE_F64 ? isnan(wide[i]) : isnan(narrow[i]);
+    for (int64_t i = 0; i < n && !found; i++) found = is_wide ? isnan(wide[i]) : isnan(narrow[i]);
     return found;
 }
 
@@ -149,8 +141,10 @@ static pd_unfit why_unfit(const pd_task *task)
     const pd_plan *plan = task->view.plan;
     const pd_task_spec *spec = task->view.spec;
 
-    for (int i = 0; i < spec->n_inputs; i++)
-        if (has_nan(&plan->slots[spec->input[i]], task->input[i])) return PD_UNFIT_NAN;
+    for (int i = 0; i < spec->n_inputs; i++) {
+        int slot = spec->input[i];
+        if (has_nan(task->input[i], plan->slots[slot].storage == PD_STORE_F64, pd_task_elements(plan, spec, slot))) return PD_UNFIT_NAN;
+    }
     return PD_UNFIT_INF;
 }
 
@@ -160,13 +154,13 @@ static int run_checked(pd_task *task)
     const pd_task_spec *spec = task->view.spec;
     int rc;
 
-    if (!all_finite(plan, spec->input, spec->n_inputs, task->input)) {
+    if (!all_finite(plan, spec, spec->input, spec->n_inputs, task->input)) {
         task->view.unfit = why_unfit(task);
         task->view.error = NAN;
         return PD_INVALID_ARGUMENT;
     }
     if ((rc = task->row->task(&task->view)) != PD_OK) return rc;
-    return all_finite(plan, spec->output, spec->n_outputs, task->output) ? PD_OK : PD_OUT_OF_RANGE;
+    return all_finite(plan, spec, spec->output, spec->n_outputs, task->output) ? PD_OK : PD_OUT_OF_RANGE;
 }
 
 void pd_task_run(pd_task *task)
@@ -314,7 +308,7 @@ static void adopt(const pd_optim *optim, const pd_task *task)
         optim->row->adopt(&task->view, optim->slot);
         return;
     }
-    for (int k = 0; k < task->view.spec->n_outputs; k++) pd_slot_store(optim, task->view.spec->output[k], task->output[k]);
+    for (int k = 0; k < task->view.spec->n_outputs; k++) pd_share_store(optim, task->view.spec, task->view.spec->output[k], task->output[k]);
 }
 
 void pd_tasks_adopt(const pd_optim *optim, size_t i)
