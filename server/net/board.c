@@ -239,8 +239,8 @@ static void publish(pd_board *board, entry *e, pd_closed *closed)
         e->snapshot->board_refs = 1;
         e->version = e->snapshot->version;
     }
+    e->closed = closed->step;               /* also with initial weights: a job may start at a later step */
     if (closed->outcome != 0) {
-        e->closed = closed->step;
         e->outcome = (int)closed->outcome;
         pd_reason_unref(e->why);
         e->why = closed->why;

@@ -201,7 +201,8 @@ static int survey(const pd_job *job, pd_planning *planning, pd_error *err)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for plans", job->name);
     for (uint32_t i = 0; i < job->n_params; i++)
         planning->decls[i] = (pd_declaration){ .name = job->params[i].name, .shape = job->params[i].shape, .world = (int)job->world,
-                                               .hypers = job->params[i].rule->hypers, .group = (int)rule_index(job, &job->params[i]) };
+                                               .hypers = job->params[i].rule->hypers, .group = (int)rule_index(job, &job->params[i]),
+                                               .start_step = (int64_t)pd_job_start_step(job) };
     for (size_t r = 0; r < job->n_rules; r++)
         pd_optim_survey(job->rules[r].hypers.row, planning->decls, job->n_params, planning->facts[r]);
     return PD_OK;
@@ -274,7 +275,8 @@ static int add_param(pd_job *job, const pd_param_decl *decl, pd_error *err)
 
     if (param != NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s is declared twice", decl->name);
     param = &job->params[job->n_params];
-    *param = (pd_param){ .index = job->n_params, .shape = decl->shape, .ranged = decl->ranged, .rule = pd_rules_match(job->rules, job->n_rules, decl->name) };
+    *param = (pd_param){ .index = job->n_params, .shape = decl->shape, .ranged = decl->ranged, .rule = pd_rules_match(job->rules, job->n_rules, decl->name),
+                         .step = pd_job_start_step(job) };
     job->n_params++;
     pd_shape_elements(&decl->shape, &param->elements);
     if ((param->name = strdup(decl->name)) == NULL) return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);

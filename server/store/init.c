@@ -82,6 +82,7 @@ static int make_weights(pd_job *job, const pd_request *frame, pd_error *err)
             return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for its weights", param->name);
         param->next->job = job->number;
         param->next->param = param->index;
+        param->next->version = param->step;
     }
     return PD_OK;
 }

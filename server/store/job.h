@@ -72,6 +72,9 @@ typedef struct pd_job {
     uint64_t    skipped_whole;          /* steps of all parameters skipped because of one */
 } pd_job;
 
+/* Rounds that count as closed before the first one. */
+static inline uint64_t pd_job_start_step(const pd_job *job) { return job->values.at[PD_JOB_KEY_START_STEP]; }
+
 /* Creates a job as the Hello describes it. Gives *out, in no table yet. PD_INVALID_ARGUMENT, PD_NO_MEMORY. */
 int  pd_job_new(pd_job **out, struct pd_store *store, const pd_request *hello, pd_error *err);
 /* All contributions released (pd_job_release), all root tasks back. Accepts NULL. */

@@ -7,26 +7,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LAST_START ((uint64_t)1 << 53)      /* steps are whole numbers in float64 too, and there are always more to come */
+
 const pd_job_key pd_job_keys[] = {
     [PD_JOB_KEY_AGGREGATE] = { "aggregate", "mean",
         "what the gradients of a round become: their mean, their mean weighted by numbers of examples, or their sum",
-        PD_JOB_CHOICE, "mean|weighted_mean|sum" },
+        PD_JOB_CHOICE, "mean|weighted_mean|sum", 0 },
     [PD_JOB_KEY_NONFINITE] = { "nonfinite", "skip",
         "infinite or NaN gradients: skip the step, reject the push before anything is summed, or apply them",
-        PD_JOB_CHOICE, "skip|reject|apply" },
+        PD_JOB_CHOICE, "skip|reject|apply", 0 },
     [PD_JOB_KEY_NONFINITE_SCOPE] = { "nonfinite_scope", "parameter",
         "what a step that is skipped or refused concerns: its parameter, or all of the job's, which then begin each step together",
-        PD_JOB_CHOICE, "parameter|job" },
+        PD_JOB_CHOICE, "parameter|job", 0 },
     [PD_JOB_KEY_STEP_TIMEOUT] = { "step_timeout", "60s",
-        "a round that still misses workers after this is reported to those who wait for it", PD_JOB_SECONDS, NULL },
+        "a round that still misses workers after this is reported to those who wait for it", PD_JOB_SECONDS, NULL, 0 },
     [PD_JOB_KEY_JOB_LINGER] = { "job_linger", "300s",
-        "a job is kept for so long after its last worker has left or was lost", PD_JOB_SECONDS, NULL },
+        "a job is kept for so long after its last worker has left or was lost", PD_JOB_SECONDS, NULL, 0 },
     [PD_JOB_KEY_ON_LOST_WORKER] = { "on_lost_worker", "wait",
         "what rounds do about a lost worker: wait until a process takes its rank (shrink and fail come with elastic jobs)",
-        PD_JOB_CHOICE, "wait" },
+        PD_JOB_CHOICE, "wait", 0 },
     [PD_JOB_KEY_SEED] = { "seed", "0",
-        "seed of the job's random numbers", PD_JOB_NUMBER, NULL },
-    [PD_JOB_KEYS] = { NULL, NULL, NULL, PD_JOB_NUMBER, NULL },
+        "seed of the job's random numbers", PD_JOB_NUMBER, NULL, 0 },
+    [PD_JOB_KEY_START_STEP] = { "start_step", "0",
+        "steps that count as taken before the job begins: rounds, counters of optimizers, schedules and random numbers go on from there",
+        PD_JOB_NUMBER, NULL, LAST_START },
+    [PD_JOB_KEYS] = { NULL, NULL, NULL, PD_JOB_NUMBER, NULL, 0 },
 };
 
 #define MOST_SECONDS 1e9        /* 31 years: in nanoseconds still far from the end of 64 bits */
@@ -73,13 +78,13 @@ static int parse_seconds(const pd_job_key *key, const char *value, uint64_t *out
 
 static int parse_number(const pd_job_key *key, const char *value, uint64_t *out, pd_error *err)
 {
+    unsigned long long number, most = key->most > 0 ? key->most : UINT64_MAX;
     char *end;
-    unsigned long long number;
 
     errno = 0;
     number = strtoull(value, &end, 10);
-    if (value[0] < '0' || value[0] > '9' || *end != '\0' || errno == ERANGE)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%s = %.64s: expected a whole number from 0 to 18446744073709551615", key->name, value);
+    if (value[0] < '0' || value[0] > '9' || *end != '\0' || errno == ERANGE || number > most)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s = %.64s: expected a whole number from 0 to %llu", key->name, value, most);
     *out = number;
     return PD_OK;
 }

@@ -6,7 +6,7 @@
 
 /* In the order of pd_job_keys. */
 enum pd_job_key_index { PD_JOB_KEY_AGGREGATE, PD_JOB_KEY_NONFINITE, PD_JOB_KEY_NONFINITE_SCOPE, PD_JOB_KEY_STEP_TIMEOUT,
-                        PD_JOB_KEY_JOB_LINGER, PD_JOB_KEY_ON_LOST_WORKER, PD_JOB_KEY_SEED, PD_JOB_KEYS };
+                        PD_JOB_KEY_JOB_LINGER, PD_JOB_KEY_ON_LOST_WORKER, PD_JOB_KEY_SEED, PD_JOB_KEY_START_STEP, PD_JOB_KEYS };
 
 typedef enum pd_aggregation { PD_MEAN, PD_WEIGHTED_MEAN, PD_SUM } pd_aggregation;       /* choices of aggregate */
 typedef enum pd_nonfinite { PD_SKIP, PD_REJECT, PD_APPLY } pd_nonfinite;                 /* choices of nonfinite */

@@ -149,7 +149,7 @@ void        pd_request_free(pd_request *request);
 /* Published weights of one parameter at one version. Immutable from pd_store's publication to its release. */
 typedef struct pd_snapshot {
     uint32_t  job, param;
-    uint64_t  version;                  /* step that produced these weights; 0: initial */
+    uint64_t  version;                  /* step that produced these weights; of initial ones the job's start_step */
     int64_t   elements;
     void     *at[4];                    /* by pd_dtype; NULL where nobody pulls that type; PD_F32 always there; 64-byte aligned */
 #define PD_UPDATE 0                     /* at[PD_UPDATE]: what the step added to the weights before, where somebody pulls that, */

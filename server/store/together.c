@@ -17,7 +17,8 @@ int pd_groups_make(pd_job *job)
         param->group = &job->groups[param->rule - job->rules];
         param->next_member = param->group->members;
         param->group->members = param;
-        param->group->unknown = 1;
+        param->group->base = param->step;
+        param->group->unknown = param->step + 1;
         param->group->behind++;
     }
     return PD_OK;

@@ -93,6 +93,32 @@ static void drop(notes *n, pd_wait *wait)
     free(wait);
 }
 
+/* A job may begin at a later step than 0: then so many rounds count as closed. */
+static void initial_weights_say_how_many_rounds_count_as_closed(void **state)
+{
+    notes *n = *state;
+    pd_wait *pull = wait_for(7, false, true, 0, 1), *push = wait_for(8, true, false, 0, 1), *rest = wait_for(7, false, false, 0, 0);
+
+    pd_board_settle(n->board, 1, 2);
+    rest->all = true;
+    assert_false(pd_board_wait(n->board, 1, rest));
+    assert_false(pd_board_wait(n->board, 1, pull));
+    assert_false(pd_board_wait(n->board, 1, push));
+    close_round(n, 0, 7, 0, true);
+    assert_int_equal(n->n_resolved, 1);
+    assert_ptr_equal(n->resolved[0], pull);
+    assert_int_equal(pull->at[0].step, 7);
+    close_round(n, 1, 7, 0, true);
+    assert_int_equal(n->n_resolved, 2);
+    assert_ptr_equal(n->resolved[1], rest);
+    close_round(n, 0, 8, PD_STEPPED, true);
+    assert_ptr_equal(n->resolved[2], push);
+    assert_int_equal(push->at[0].outcome, PD_STEPPED);
+    drop(n, pull);
+    drop(n, push);
+    drop(n, rest);
+}
+
 /* Rounds of a parameter close without a rank that has none of its elements: that may be before it speaks, or never after it has. */
 static void what_has_no_elements_waits_for_weights_and_no_round(void **state)
 {
@@ -395,6 +421,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(answers_a_push_when_its_round_has_closed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(initial_weights_say_how_many_rounds_count_as_closed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_has_no_elements_waits_for_weights_and_no_round, set_up, tear_down),
         cmocka_unit_test_setup_teardown(answers_a_request_when_its_last_piece_is_there, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_push_for_a_closed_round_has_its_answer_at_once, set_up, tear_down),

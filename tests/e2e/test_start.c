@@ -1,0 +1,83 @@
+/* How a job begins, through the client library: at a given step. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "daemon.h"
+#include "team.h"
+
+enum { START = 1000 };
+static const int64_t sizes[] = { 700, 3 };
+
+static int start_daemon(void **state)
+{
+    *state = daemon_start(NULL);
+    return 0;
+}
+
+static int stop_daemon(void **state) { return daemon_stop(*state, patient(10)); }
+
+static bool is_at(worker *w, uint64_t step)
+{
+    for (size_t p = 0; p < 2; p++)
+        if (pd_client_step(w->client, p) != step) return worker_fail(w, "a parameter is at another step", NULL);
+    return true;
+}
+
+static bool pull(worker *w, uint64_t step)
+{
+    pd_ticket_id ticket;
+    pd_error err;
+
+    if (pd_client_pull(w->client, w->items, 2, step, &ticket, &err) != PD_OK || pd_client_wait(w->client, ticket, 0, &err) != PD_OK)
+        return worker_fail(w, "pull", &err);
+    for (size_t p = 0; p < 2; p++)
+        if (w->items[p].version != step) return worker_fail(w, "the weights are of another step", NULL);
+    return true;
+}
+
+/* Pushes parameter 0 alone and ends the step. */
+static bool close_step(worker *w, uint64_t step)
+{
+    pd_ticket_id push, closing;
+    pd_error err;
+
+    if (pd_client_push(w->client, w->items, 1, NULL, &push, &err) != PD_OK || pd_client_close_step(w->client, step, &closing, &err) != PD_OK ||
+        pd_client_wait(w->client, push, 0, &err) != PD_OK || pd_client_wait(w->client, closing, 0, &err) != PD_OK)
+        return worker_fail(w, "a step that is closed", &err);
+    return true;
+}
+
+static bool three_steps(worker *w)
+{
+    if (!is_at(w, START) || !pull(w, START)) return false;
+    if (!worker_count(w) || !is_at(w, START + 1) || w->items[0].step != START + 1) return worker_fail(w, "the first step is another", NULL);
+    if (!worker_count(w) || !worker_counted(w, 2)) return worker_fail(w, "two steps were not counted", NULL);
+    return close_step(w, START + 3) && is_at(w, START + 3);
+}
+
+static void workers_of_a_job_that_starts_later_take_its_steps_from_there(void **state)
+{
+    static const char *const options[] = { "start_step=1000", NULL }, *const rules[] = { "* sgd lr=1", NULL };
+    test_daemon *daemon = *state;
+    model *m = model_new(sizes, 2);
+    team t = { .url = daemon->url, .job = "start", .world = 2, .options = options, .rules = rules, .model = m, .zero = true, .work = three_steps };
+    worker workers[TEAM_MOST];
+
+    team_run(&t, workers);
+    team_free(&t, workers);
+    model_free(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(workers_of_a_job_that_starts_later_take_its_steps_from_there),
+    };
+    return cmocka_run_group_tests(tests, start_daemon, stop_daemon);
+}
