@@ -1,0 +1,371 @@
+#include "adasum.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "convert.h"
+#include "dispatch.h"
+#include "gram.h"
+#include "kernels.h"
+
+enum { RANGE = 1 << 16, BLOCK = PD_GRAM_BLOCK, MANY = PD_GRAM_VECTORS };
+#define EPSILON 1e-30
+#define CANCELLED 1e-14             /* squared norm, over what it is the difference of */
+#define NS_PER_DOT 0.09             /* of one core, for each element and pair */
+#define NS_PER_TERM 0.3             /* and for each element read and converted */
+
+/* A level of the tree cut down to groups: leaf j of group g is vector (g leaves + j) stride, and, where the surplus is folded in, the one
+ * `surplus` after it. */
+typedef struct stage {
+    int leaves, groups, stride;
+} stage;
+
+struct pd_adasum {
+    pd_adasum_form form;
+    pd_vectors     in;
+    int64_t        n, ranges;
+    float         *to, **scratch;
+    stage          stage;
+    int            width;           /* of the whole tree: the largest power of two that is at most k; of vdot: 1 */
+    bool           first;           /* the stage reads the contributions */
+    bool           combines;        /* this pass; else it takes dot products */
+    int            n_dots;          /* of a group and range */
+    double        *dots;            /* [group][range][n_dots] */
+    double        *scale;           /* [group][member]: what each is multiplied by */
+    bool          *finite;          /* [range] */
+};
+
+bool pd_adasum_is_exact(int k)
+{
+    return (k & (k - 1)) == 0;
+}
+
+static int largest_power(int k)
+{
+    int power = 1;
+
+    while (power * 2 <= k) power *= 2;
+    return power;
+}
+
+/* Leaves of a group of the first stage: no more than MANY vectors with what is folded into them. */
+static int first_leaves(int k)
+{
+    int width = largest_power(k), most = width == k ? MANY : MANY / 2;
+
+    return width < most ? width : most;
+}
+
+int64_t pd_adasum_scratch_vectors(pd_adasum_form form, int k)
+{
+    return form == PD_ADASUM_VDOT ? 0 : largest_power(k) / first_leaves(k) - 1;
+}
+
+/* ---- members of a group ---- */
+
+/* Number of the vectors of group g of the tree: its leaves, then what is folded into them. */
+static int members(const pd_adasum *a, int g, int *member)
+{
+    const stage *s = &a->stage;
+    int n = 0;
+
+    for (int j = 0; j < s->leaves; j++) member[n++] = (g * s->leaves + j) * s->stride;
+    for (int j = 0; a->first && j < s->leaves; j++)
+        if (member[j] + a->width < a->in.k) member[n++] = member[j] + a->width;
+    return n;
+}
+
+/* Where the result of group g goes: the first stage's g-th vector. */
+static float *result(const pd_adasum *a, int leaf)
+{
+    int slot = leaf / first_leaves(a->in.k);
+
+    return slot == 0 ? a->to : a->scratch[slot - 1];
+}
+
+/* Elements [first, first + n) of a vector of this stage. */
+static const float *load(const pd_adasum *a, int vector, size_t run, int64_t first, int64_t n, int64_t room, float *tile)
+{
+    if (a->first) return pd_vectors_load(&a->in, vector, run, first, n, room, tile);
+    if (n == room) return result(a, vector) + first;
+    memcpy(tile, result(a, vector) + first, (size_t)n * sizeof *tile);
+    memset(tile + n, 0, (size_t)(room - n) * sizeof *tile);
+    return tile;
+}
+
+/* ---- the blocks of a range ---- */
+
+typedef struct block {
+    int64_t first, n;
+    size_t  run;
+} block;
+
+static block first_block(const pd_adasum *a, int64_t range)
+{
+    block b = { .first = range * RANGE };
+
+    b.n = a->n - b.first < BLOCK ? a->n - b.first : BLOCK;
+    b.run = a->first ? pd_vectors_run(&a->in, b.first) : 0;
+    return b;
+}
+
+static bool next_block(const pd_adasum *a, int64_t range, block *b)
+{
+    int64_t end = (range + 1) * RANGE < a->n ? (range + 1) * RANGE : a->n;
+
+    b->first += b->n;
+    if (b->first >= end) return false;
+    b->n = end - b->first < BLOCK ? end - b->first : BLOCK;
+    while (a->first && a->in.ends[b->run] <= b->first) b->run++;
+    return true;
+}
+
+/* ---- dot products ---- */
+
+static void take_dots(const pd_adasum *a, int g, int64_t range, double *dots)
+{
+    float tile[MANY][BLOCK];
+    const float *x[MANY];
+    int member[MANY], k = members(a, g, member);
+    block b = first_block(a, range);
+
+    do {
+        for (int j = 0; j < k; j++) x[j] = load(a, member[j], b.run, b.first, b.n, BLOCK, tile[j]);
+        pd_gram_add(dots, x, k);
+    } while (next_block(a, range, &b));
+}
+
+PD_CLONES static void scale_to(double *restrict sum, const float *restrict x, double scale)
+{
+    for (int i = 0; i < BLOCK; i++) sum[i] = scale * (double)x[i];
+}
+
+PD_CLONES static void add_to(double *restrict sum, const float *restrict x, double scale)
+{
+    for (int i = 0; i < BLOCK; i++) sum[i] += scale * (double)x[i];
+}
+
+typedef double doubles __attribute__((vector_size(64), aligned(8), may_alias));
+typedef float  floats __attribute__((vector_size(32), aligned(4), may_alias));
+
+/* dots[0] += g s, dots[1] += g g. */
+PD_CLONES static void dots_with_sum(double *dots, const float *g, const double *s)
+{
+    doubles gs = { 0 }, gg = { 0 };
+
+    for (int i = 0; i < BLOCK; i += 8) {
+        doubles x = __builtin_convertvector(*(const floats *)(g + i), doubles);
+        gs += x * *(const doubles *)(s + i);
+        gg += x * x;
+    }
+    dots[0] += ((gs[0] + gs[4]) + (gs[2] + gs[6])) + ((gs[1] + gs[5]) + (gs[3] + gs[7]));
+    dots[1] += ((gg[0] + gg[4]) + (gg[2] + gg[6])) + ((gg[1] + gg[5]) + (gg[3] + gg[7]));
+}
+
+static void take_vdots(const pd_adasum *a, int64_t range, double *dots)
+{
+    float tile[BLOCK];
+    double sum[BLOCK];
+    block b = first_block(a, range);
+
+    do {
+        for (int r = 0; r < a->in.k; r++) (r == 0 ? scale_to : add_to)(sum, load(a, r, b.run, b.first, b.n, BLOCK, tile), 1);
+        for (int r = 0; r < a->in.k; r++) dots_with_sum(dots + 2 * r, load(a, r, b.run, b.first, b.n, BLOCK, tile), sum);
+    } while (next_block(a, range, &b));
+}
+
+/* ---- coefficients ---- */
+
+/* Vectors of a group while they are merged: node m is the sum of scale[m][i] times vector i; dot[][] are the nodes' with each other. */
+typedef struct merging {
+    int    k;
+    double scale[MANY][MANY];
+    double dot[MANY][MANY];
+} merging;
+
+static void merge_dots(merging *m, int a, int b, double f, double g)
+{
+    double aa = f * f * m->dot[a][a], bb = g * g * m->dot[b][b], norm = aa + 2 * f * g * m->dot[a][b] + bb;
+    bool cancelled = norm < CANCELLED * (aa + bb);
+
+    for (int i = 0; i < m->k; i++) m->dot[a][i] = m->dot[i][a] = cancelled ? 0 : f * m->dot[a][i] + g * m->dot[b][i];
+    m->dot[a][a] = cancelled ? 0 : norm;
+}
+
+/* Node a becomes merge(a, b). */
+static void merge(merging *m, int a, int b)
+{
+    double ab = m->dot[a][b], f = 1 - ab / (2 * m->dot[a][a] + EPSILON), g = 1 - ab / (2 * m->dot[b][b] + EPSILON);
+
+    for (int i = 0; i < m->k; i++) m->scale[a][i] = f * m->scale[a][i] + g * m->scale[b][i];
+    merge_dots(m, a, b, f, g);
+}
+
+static void tree_scales(const pd_adasum *a, int g, const double *dots, double *scale)
+{
+    int member[MANY], leaves = a->stage.leaves;
+    merging m = { .k = members(a, g, member) };
+
+    for (int j = 0; j < m.k; j++) {
+        m.scale[j][j] = 1;
+        for (int i = 0; i <= j; i++) m.dot[i][j] = m.dot[j][i] = dots[PD_GRAM_AT(i, j)];
+    }
+    for (int j = leaves; j < m.k; j++) merge(&m, j - leaves, j);
+    for (int half = 1; half < leaves; half *= 2)
+        for (int j = 0; j + half < leaves; j += 2 * half) merge(&m, j, j + half);
+    memcpy(scale, m.scale[0], sizeof m.scale[0]);
+}
+
+static void vdot_scales(int k, const double *dots, double *scale)
+{
+    for (int r = 0; r < k; r++) {
+        double gs = dots[2 * r], gg = dots[2 * r + 1];
+        scale[r] = 1 - (gs - gg) / (k * gg);
+    }
+}
+
+/* The ranges' dot products, added in order to those of the first. */
+static double *fold_ranges(const pd_adasum *a, int g)
+{
+    double *sum = a->dots + (size_t)g * (size_t)a->ranges * (size_t)a->n_dots;
+
+    for (int64_t range = 1; range < a->ranges; range++)
+        for (int i = 0; i < a->n_dots; i++) sum[i] += sum[range * a->n_dots + i];
+    return sum;
+}
+
+/* ---- combination ---- */
+
+PD_CLONES static bool store(float *restrict to, const double *restrict sum, int64_t n)
+{
+    uint32_t bad = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        to[i] = (float)sum[i];
+        bad |= (uint32_t)((pd_f32_bits(to[i]) & 0x7fffffffu) >= 0x7f800000u);
+    }
+    return !bad;
+}
+
+static bool combine(const pd_adasum *a, int k, const int *member, const double *scale, float *to, int64_t range)
+{
+    float tile[BLOCK];
+    double sum[BLOCK];
+    block b = first_block(a, range);
+    bool finite = true;
+
+    do {
+        for (int j = 0; j < k; j++)
+            (j == 0 ? scale_to : add_to)(sum, load(a, member != NULL ? member[j] : j, b.run, b.first, b.n, BLOCK, tile), scale[j]);
+        finite &= store(to + b.first, sum, b.n);
+    } while (next_block(a, range, &b));
+    return finite;
+}
+
+/* ---- passes ---- */
+
+static void plan_stage(pd_adasum *a)
+{
+    bool tree = a->form == PD_ADASUM_TREE;
+
+    if (a->first) a->stage = tree ? (stage){ first_leaves(a->in.k), a->width / first_leaves(a->in.k), 1 } : (stage){ a->in.k, 1, 1 };
+    else a->stage = (stage){ a->stage.groups < MANY ? a->stage.groups : MANY, 0, a->stage.stride * a->stage.leaves };
+    if (!a->first) a->stage.groups = a->width / a->stage.stride / a->stage.leaves;
+    a->combines = tree && a->in.k == 1;
+    memset(a->dots, 0, (size_t)a->stage.groups * (size_t)a->ranges * (size_t)a->n_dots * sizeof *a->dots);
+}
+
+int pd_adasum_begin(pd_adasum **out, pd_adasum_form form, const pd_vectors *v, int64_t n, float *to, float *const *scratch)
+{
+    pd_adasum *a = calloc(1, sizeof *a);
+    bool tree = form == PD_ADASUM_TREE;
+    size_t spare = (size_t)pd_adasum_scratch_vectors(form, v->k), ranges = (size_t)((n + RANGE - 1) / RANGE);
+
+    assert(v->k >= 1 && n >= 0 && (n == 0 || v->ends[v->n_runs - 1] == n));
+    if (a == NULL) return PD_NO_MEMORY;
+    *a = (pd_adasum){ .form = form, .in = *v, .n = n, .ranges = (int64_t)ranges, .to = to, .first = true, .width = tree ? largest_power(v->k) : 1,
+                      .n_dots = tree ? PD_GRAM_DOTS : 2 * v->k };
+    a->dots = malloc(((spare + 1) * ranges * (size_t)a->n_dots + 1) * sizeof *a->dots);
+    a->scale = malloc((tree ? (spare + 1) * MANY : (size_t)v->k) * sizeof *a->scale);
+    a->scratch = malloc((spare + 1) * sizeof *a->scratch);
+    a->finite = malloc((ranges + 1) * sizeof *a->finite);
+    if (a->dots == NULL || a->scale == NULL || a->scratch == NULL || a->finite == NULL) {
+        pd_adasum_end(a);
+        return PD_NO_MEMORY;
+    }
+    for (size_t i = 0; i < spare; i++) a->scratch[i] = scratch[i];
+    plan_stage(a);
+    a->scale[0] = 1;
+    *out = a;
+    return PD_OK;
+}
+
+void pd_adasum_end(pd_adasum *a)
+{
+    if (a == NULL) return;
+    free(a->dots);
+    free(a->scale);
+    free(a->scratch);
+    free(a->finite);
+    free(a);
+}
+
+int64_t pd_adasum_units(const pd_adasum *a)
+{
+    return a->stage.groups * a->ranges;
+}
+
+static int group_size(const pd_adasum *a)
+{
+    int member[MANY];
+
+    return a->form == PD_ADASUM_VDOT ? a->in.k : members(a, 0, member);
+}
+
+double pd_adasum_unit_ns(const pd_adasum *a)
+{
+    double k = group_size(a), n = a->n < RANGE ? (double)a->n : RANGE, pairs = a->form == PD_ADASUM_VDOT ? 2 * k : k * (k + 1) / 2;
+
+    return n * (NS_PER_TERM * k + (a->combines ? 0 : NS_PER_DOT * pairs));
+}
+
+void pd_adasum_unit(pd_adasum *a, int64_t i)
+{
+    int64_t range = i / a->stage.groups;
+    int g = (int)(i % a->stage.groups), member[MANY], k = a->form == PD_ADASUM_TREE ? members(a, g, member) : a->in.k;
+    double *dots = a->dots + ((size_t)g * (size_t)a->ranges + (size_t)range) * (size_t)a->n_dots;
+
+    if (a->combines) {
+        const int *which = a->form == PD_ADASUM_TREE ? member : NULL;
+        bool finite = combine(a, k, which, a->scale + (size_t)g * MANY, result(a, g * a->stage.leaves * a->stage.stride), range);
+        if (a->stage.groups == 1) a->finite[range] = finite;
+    } else if (a->form == PD_ADASUM_TREE) {
+        take_dots(a, g, range, dots);
+    } else {
+        take_vdots(a, range, dots);
+    }
+}
+
+void pd_adasum_turn(pd_adasum *a)
+{
+    if (!a->combines) {
+        for (int g = 0; g < a->stage.groups; g++) {
+            if (a->form == PD_ADASUM_TREE) tree_scales(a, g, fold_ranges(a, g), a->scale + (size_t)g * MANY);
+            else vdot_scales(a->in.k, fold_ranges(a, g), a->scale);
+        }
+        a->combines = true;
+    } else if (a->stage.groups > 1) {
+        a->first = false;
+        plan_stage(a);
+    } else {
+        a->stage.groups = 0;
+    }
+}
+
+bool pd_adasum_finite(const pd_adasum *a)
+{
+    for (int64_t range = 0; range < a->ranges; range++)
+        if (!a->finite[range]) return false;
+    return true;
+}

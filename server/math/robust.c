@@ -1,0 +1,100 @@
+#include "robust.h"
+
+#include <assert.h>
+
+#include "convert.h"
+#include "dispatch.h"
+
+/* Elements that are sorted side by side: many, or so few that the rows of many vectors stay in the second-level cache. */
+enum { WIDE = 64, NARROW = 16, FEW = 64 };
+
+static int width(int k)
+{
+    return k <= FEW ? WIDE : NARROW;
+}
+
+int pd_median_trim(int k)
+{
+    return (k - 1) / 2;
+}
+
+size_t pd_trimmed_mean_scratch(int k)
+{
+    return (size_t)k * (size_t)width(k) * sizeof(int32_t);
+}
+
+/* Integers in the order of the numbers: of negative ones all bits but the sign are turned around. One NaN stands for all. */
+PD_INLINE int32_t key_of(uint32_t bits)
+{
+    uint32_t key = bits ^ ((uint32_t)((int32_t)bits >> 31) & 0x7fffffffu);
+
+    return (int32_t)pd_choose((bits & 0x7fffffffu) > 0x7f800000u, 0x7fc00000u, key);
+}
+
+PD_INLINE float value_of(int32_t key)
+{
+    return pd_f32_from_bits((uint32_t)key ^ ((uint32_t)(key >> 31) & 0x7fffffffu));
+}
+
+PD_CLONES static void make_keys(int32_t *restrict row, const float *restrict x, int w)
+{
+    for (int i = 0; i < w; i++) row[i] = key_of(pd_f32_bits(x[i]));
+}
+
+/* Rows a < b: the smaller values to a, the larger to b. */
+PD_CLONES static void order(int32_t *restrict a, int32_t *restrict b, int w)
+{
+    for (int i = 0; i < w; i++) {
+        int32_t x = a[i], y = b[i];
+        a[i] = x < y ? x : y;
+        b[i] = x < y ? y : x;
+    }
+}
+
+/* Batcher's merge exchange sort (Knuth, The Art of Computer Programming, volume 3, 5.2.2, algorithm M): the same comparisons whatever the
+ * values, so that many elements go side by side; any k. */
+static void sort_rows(int32_t *rows, int k, int w)
+{
+    int top = 1;
+
+    while (top * 2 < k) top *= 2;
+    for (int p = k > 1 ? top : 0; p > 0; p /= 2)
+        for (int q = top, r = 0, d = p; d > 0; d = q > p ? q - p : 0, q /= 2, r = p)
+            for (int i = 0; i + d < k; i++)
+                if ((i & p) == r) order(rows + (ptrdiff_t)i * w, rows + (ptrdiff_t)(i + d) * w, w);
+}
+
+/* Mean of the kept rows; w of them, of which n are wanted. */
+PD_CLONES static bool average(float *to, int n, const int32_t *rows, int kept, int w)
+{
+    double sum[WIDE] = { 0 };
+    uint32_t bad = 0;
+
+    for (int r = 0; r < kept; r++)
+        for (int i = 0; i < w; i++) sum[i] += (double)value_of(rows[r * w + i]);
+    for (int i = 0; i < n; i++) {
+        to[i] = (float)(sum[i] / kept);
+        bad |= (pd_f32_bits(to[i]) & 0x7fffffffu) >= 0x7f800000u;
+    }
+    return !bad;
+}
+
+bool pd_trimmed_mean(float *to, int64_t n, const pd_source *x, int k, int trim, void *scratch)
+{
+    int32_t *rows = scratch;
+    float tile[WIDE] = { 0 };
+    int w = width(k);
+    bool finite = true;
+
+    assert(k >= 1 && trim >= 0 && trim <= pd_median_trim(k));
+    for (int64_t first = 0; first < n; first += w) {
+        int some = n - first < w ? (int)(n - first) : w;
+        for (int r = 0; r < k; r++) {
+            pd_convert(tile, PD_F32, (const char *)x[r].at + (size_t)first * pd_dtype_size(x[r].dtype), x[r].dtype, some);
+            make_keys(rows + (ptrdiff_t)r * w, tile, w);
+        }
+        sort_rows(rows, k, w);
+        finite &= average(to + first, some, rows + (ptrdiff_t)trim * w, k - 2 * trim, w);
+    }
+    return finite;
+}

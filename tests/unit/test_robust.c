@@ -1,0 +1,296 @@
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "convert.h"
+#include "robust.h"
+
+enum { K_MAX = 4096, N = 203, SOME = 37 };
+
+typedef struct fixture {
+    float     *x;                   /* vector r is at x + r N */
+    float      to[N], other[N];
+    pd_source  at[K_MAX];
+    void      *scratch;
+    uint32_t   seed;
+} fixture;
+
+static float uniform(uint32_t *seed)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return (float)(*seed >> 8) / 8388608.0f - 1.0f;
+}
+
+static int set_up(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+
+    f->x = malloc(K_MAX * (size_t)N * sizeof *f->x);
+    f->scratch = malloc(pd_trimmed_mean_scratch(K_MAX));
+    f->seed = 5;
+    for (int r = 0; r < K_MAX; r++) {
+        f->at[r] = (pd_source){ f->x + r * N, PD_F32 };
+        for (int i = 0; i < N; i++) f->x[r * N + i] = uniform(&f->seed);
+    }
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *f = *state;
+
+    free(f->x);
+    free(f->scratch);
+    free(f);
+    return 0;
+}
+
+static bool trimmed(fixture *f, int k, int trim)
+{
+    return pd_trimmed_mean(f->to, N, f->at, k, trim, f->scratch);
+}
+
+static bool median(fixture *f, int k)
+{
+    return trimmed(f, k, pd_median_trim(k));
+}
+
+/* ---- the definition ---- */
+
+static int ascending(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void sorted_column(const fixture *f, int k, int i, float *column)
+{
+    for (int r = 0; r < k; r++) column[r] = f->x[r * N + i];
+    qsort(column, (size_t)k, sizeof *column, ascending);
+}
+
+static void check_against_sorting(fixture *f, int k, int trim)
+{
+    float *column = malloc((size_t)k * sizeof *column);
+
+    assert_true(trimmed(f, k, trim));
+    for (int i = 0; i < N; i++) {
+        double sum = 0;
+        sorted_column(f, k, i, column);
+        for (int r = trim; r < k - trim; r++) sum += (double)column[r];
+        assert_true(f->to[i] == (float)(sum / (k - 2 * trim)));
+    }
+    free(column);
+}
+
+static void averages_what_is_left_of_the_sorted_values(void **state)
+{
+    for (int k = 1; k <= 70; k++)
+        for (int trim = 0; trim <= pd_median_trim(k); trim += 1 + k / 9) check_against_sorting(*state, k, trim);
+}
+
+static void takes_as_many_vectors_as_a_job_has_ranks(void **state)
+{
+    static const int counts[] = { 128, 1000, K_MAX };
+
+    for (int c = 0; c < 3; c++) check_against_sorting(*state, counts[c], counts[c] / 5);
+}
+
+static void median_is_the_middle_or_the_mean_of_two(void **state)
+{
+    fixture *f = *state;
+    float *column = malloc(100 * sizeof *column);
+
+    for (int k = 1; k <= 100; k++) {
+        median(f, k);
+        for (int i = 0; i < N; i++) {
+            sorted_column(f, k, i, column);
+            assert_true(f->to[i] == (float)(((double)column[(k - 1) / 2] + (double)column[k / 2]) / 2));
+        }
+    }
+    free(column);
+}
+
+static void equal_values_and_both_zeros_are_sorted_too(void **state)
+{
+    fixture *f = *state;
+
+    for (int r = 0; r < 9; r++)
+        for (int i = 0; i < N; i++) f->x[r * N + i] = (float)((r * 7 + i) % 3) - 1;
+    f->x[0] = -0.0f;
+    for (int trim = 0; trim <= 4; trim++) check_against_sorting(f, 9, trim);
+}
+
+/* ---- a minority ---- */
+
+static const float spoils[] = { NAN, -NAN, INFINITY, -INFINITY, 3e38f, -3e38f };
+
+/* Vectors first … first + bad of k take turns at everything an adversary may send. */
+static void spoil(fixture *f, int first, int bad)
+{
+    for (int r = first; r < first + bad; r++)
+        for (int i = 0; i < N; i++) f->x[r * N + i] = spoils[(r + i) % 6];
+}
+
+/* Every element is finite and lies between the smallest and the largest of the k - bad good ones, which come first. */
+static void check_within_good(const fixture *f, const float *x, int good)
+{
+    for (int i = 0; i < N; i++) {
+        float least = INFINITY, most = -INFINITY;
+        for (int r = 0; r < good; r++) least = fminf(least, x[r * N + i]), most = fmaxf(most, x[r * N + i]);
+        assert_true(f->to[i] >= least && f->to[i] <= most);
+    }
+}
+
+static void a_minority_cannot_move_the_median_out_of_the_others(void **state)
+{
+    fixture *f = *state;
+
+    for (int k = 3; k <= SOME; k++) {                   /* each with vectors of its own, a row before the next's */
+        int bad = (k - 1) / 2;
+        const pd_source *at = f->at + SOME * (k - 3);
+        spoil(f, SOME * (k - 3) + k - bad, bad);
+        assert_true(pd_trimmed_mean(f->to, N, at, k, pd_median_trim(k), f->scratch));
+        check_within_good(f, at[0].at, k - bad);
+    }
+}
+
+static void as_many_as_are_trimmed_cannot_move_the_mean_out_of_the_others(void **state)
+{
+    fixture *f = *state;
+
+    for (int trim = 1; trim <= 5; trim++) {
+        spoil(f, 13 - trim, trim);
+        assert_true(trimmed(f, 13, trim));
+        check_within_good(f, f->x, 13 - trim);
+    }
+}
+
+static void a_majority_that_is_not_finite_shows(void **state)
+{
+    fixture *f = *state;
+
+    for (int r = 0; r < 3; r++) f->x[r * N + 7] = NAN;
+    assert_false(median(f, 5));
+    assert_true(isnan(f->to[7]) && isfinite(f->to[6]) && isfinite(f->to[8]));
+    for (int r = 0; r < 3; r++) f->x[r * N + 7] = -INFINITY;
+    assert_false(median(f, 5));
+    assert_true(f->to[7] == -INFINITY);
+    f->x[2 * N + 7] = 0;
+    assert_true(median(f, 5));
+}
+
+static void sign_of_nan_does_not_matter(void **state)
+{
+    fixture *f = *state;
+
+    f->x[N] = NAN;
+    f->x[2 * N] = pd_f32_from_bits(0x7f800001u);
+    trimmed(f, 6, 2);
+    memcpy(f->other, f->to, sizeof f->to);
+    f->x[N] = -NAN;
+    f->x[2 * N] = pd_f32_from_bits(0xffffffffu);
+    trimmed(f, 6, 2);
+    assert_memory_equal(f->to, f->other, sizeof f->to);
+}
+
+static void large_values_do_not_overflow(void **state)
+{
+    fixture *f = *state;
+
+    for (int r = 0; r < 4; r++) f->x[r * N] = 3e38f;
+    assert_true(trimmed(f, 4, 0));
+    assert_true(f->to[0] == 3e38f);
+}
+
+/* ---- bits ---- */
+
+static void order_of_vectors_changes_no_bit(void **state)
+{
+    fixture *f = *state;
+
+    for (int k = 2; k <= 100; k += 7) {
+        trimmed(f, k, k / 5);
+        memcpy(f->other, f->to, sizeof f->to);
+        for (int r = 0; r < k; r++) f->at[r].at = f->x + (r + k / 2) % k * N;
+        trimmed(f, k, k / 5);
+        assert_memory_equal(f->to, f->other, sizeof f->to);
+        for (int r = 0; r < k; r++) f->at[r].at = f->x + r * N;
+    }
+}
+
+static void cutting_into_calls_changes_no_bit(void **state)
+{
+    fixture *f = *state;
+    pd_source part[80];
+
+    for (int k = 7; k <= 80; k += 73) {
+        trimmed(f, k, 2);
+        for (int i = 0; i < N; i += 19) {
+            for (int r = 0; r < k; r++) part[r] = (pd_source){ f->x + r * N + i, PD_F32 };
+            pd_trimmed_mean(f->other + i, N - i < 19 ? N - i : 19, part, k, 2, f->scratch);
+        }
+        assert_memory_equal(f->to, f->other, sizeof f->to);
+    }
+}
+
+static void result_may_lie_in_a_source(void **state)
+{
+    fixture *f = *state;
+
+    trimmed(f, 9, 2);
+    pd_trimmed_mean(f->x + 3 * N, N, f->at, 9, 2, f->scratch);
+    assert_memory_equal(f->to, f->x + 3 * N, sizeof f->to);
+}
+
+static void short_types_are_converted_on_the_way(void **state)
+{
+    fixture *f = *state;
+    uint16_t h[N], b[N];
+
+    pd_convert(h, PD_F16, f->x, PD_F32, N);
+    pd_convert(b, PD_BF16, f->x + N, PD_F32, N);
+    pd_convert(f->x, PD_F32, h, PD_F16, N);
+    pd_convert(f->x + N, PD_F32, b, PD_BF16, N);
+    trimmed(f, 5, 1);
+    memcpy(f->other, f->to, sizeof f->to);
+    f->at[0] = (pd_source){ h, PD_F16 };
+    f->at[1] = (pd_source){ b, PD_BF16 };
+    trimmed(f, 5, 1);
+    assert_memory_equal(f->to, f->other, sizeof f->to);
+}
+
+static void scratch_is_bounded(void **state)
+{
+    (void)state;
+    for (int k = 1; k <= K_MAX; k++) assert_true(pd_trimmed_mean_scratch(k) <= 256 * 1024);
+}
+
+int main(void)
+{
+#define WITH_VECTORS(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        WITH_VECTORS(averages_what_is_left_of_the_sorted_values),
+        WITH_VECTORS(takes_as_many_vectors_as_a_job_has_ranks),
+        WITH_VECTORS(median_is_the_middle_or_the_mean_of_two),
+        WITH_VECTORS(equal_values_and_both_zeros_are_sorted_too),
+        WITH_VECTORS(a_minority_cannot_move_the_median_out_of_the_others),
+        WITH_VECTORS(as_many_as_are_trimmed_cannot_move_the_mean_out_of_the_others),
+        WITH_VECTORS(a_majority_that_is_not_finite_shows),
+        WITH_VECTORS(sign_of_nan_does_not_matter),
+        WITH_VECTORS(large_values_do_not_overflow),
+        WITH_VECTORS(order_of_vectors_changes_no_bit),
+        WITH_VECTORS(cutting_into_calls_changes_no_bit),
+        WITH_VECTORS(result_may_lie_in_a_source),
+        WITH_VECTORS(short_types_are_converted_on_the_way),
+        cmocka_unit_test(scratch_is_bounded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
