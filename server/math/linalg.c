@@ -27,6 +27,11 @@ static CBLAS_TRANSPOSE blas_turn(pd_turn turn)
     return turn == PD_AS_IS ? CblasNoTrans : CblasTrans;
 }
 
+static CBLAS_SIDE blas_side(pd_side side)
+{
+    return side == PD_LEFT ? CblasLeft : CblasRight;
+}
+
 void pd_gemm(pd_mat C, float beta, float alpha, pd_mat A, pd_turn a, pd_mat B, pd_turn b)
 {
     int64_t m = rows_of(A, a), k = cols_of(A, a), n = cols_of(B, b);
@@ -50,21 +55,35 @@ void pd_symm(pd_mat C, float beta, float alpha, pd_mat S, pd_mat B, pd_side side
 {
     assert(S.rows == S.cols && S.rows == (side == PD_LEFT ? B.rows : B.cols) && C.rows == B.rows && C.cols == B.cols);
     if (C.rows == 0 || C.cols == 0) return;
-    cblas_ssymm(CblasRowMajor, side == PD_LEFT ? CblasLeft : CblasRight, CblasLower, size(C.rows), size(C.cols),
+    cblas_ssymm(CblasRowMajor, blas_side(side), CblasLower, size(C.rows), size(C.cols),
                 alpha, S.at, stride(S), B.at, stride(B), beta, C.at, stride(C));
 }
 
-void pd_trmm(pd_mat B, pd_mat U)
+void pd_trmm(pd_mat B, pd_mat U, pd_turn u, pd_side side)
 {
-    assert(U.rows == U.cols && U.cols == B.rows);
+    assert(U.rows == U.cols && U.rows == (side == PD_LEFT ? B.rows : B.cols));
     if (B.rows == 0 || B.cols == 0) return;
-    cblas_strmm(CblasRowMajor, CblasLeft, CblasUpper, CblasNoTrans, CblasNonUnit, size(B.rows), size(B.cols), 1, U.at, stride(U), B.at, stride(B));
+    cblas_strmm(CblasRowMajor, blas_side(side), CblasUpper, blas_turn(u), CblasNonUnit, size(B.rows), size(B.cols), 1, U.at, stride(U), B.at, stride(B));
+}
+
+void pd_trsm(pd_mat B, pd_mat U, pd_turn u, pd_side side)
+{
+    assert(U.rows == U.cols && U.rows == (side == PD_LEFT ? B.rows : B.cols));
+    if (B.rows == 0 || B.cols == 0) return;
+    cblas_strsm(CblasRowMajor, blas_side(side), CblasUpper, blas_turn(u), CblasNonUnit, size(B.rows), size(B.cols), 1, U.at, stride(U), B.at, stride(B));
 }
 
 void pd_gemv(float *y, float beta, float alpha, pd_mat A, pd_turn a, const float *x)
 {
     if (rows_of(A, a) == 0) return;
     cblas_sgemv(CblasRowMajor, blas_turn(a), size(A.rows), size(A.cols), alpha, A.at, stride(A), x, 1, beta, y, 1);
+}
+
+void pd_symv(float *y, pd_mat S, const float *x)
+{
+    assert(S.rows == S.cols);
+    if (S.rows == 0) return;
+    cblas_ssymv(CblasRowMajor, CblasLower, size(S.rows), 1, S.at, stride(S), x, 1, 0, y, 1);
 }
 
 /* Rows `first` to `first + count` of op(M), or its columns. */
@@ -93,6 +112,29 @@ void pd_gemm_half(pd_mat S, float alpha, pd_mat A, pd_turn a, pd_mat B, pd_turn 
     pd_gemm((pd_mat){ S.at + top * S.stride, rest, top, S.stride }, 0, alpha, below, a, left, b);
     pd_gemm_half((pd_mat){ S.at, top, top, S.stride }, alpha, rows_from(A, a, 0, top), a, left, b);
     pd_gemm_half((pd_mat){ S.at + top * S.stride + top, rest, rest, S.stride }, alpha, below, a, cols_from(B, b, top, rest), b);
+}
+
+static pd_mat part_of(pd_mat M, int64_t top, int64_t left, int64_t rows, int64_t cols)
+{
+    return (pd_mat){ M.at + top * M.stride + left, rows, cols, M.stride };
+}
+
+/* The quarter on the upper right becomes T11 U12 + T12 U22; before and behind it lie two triangles like this one. */
+void pd_trmm_upper(pd_mat U, pd_mat T)
+{
+    enum { SMALL = 48 };
+    int64_t n = U.rows, top = n / 2, rest = n - top;
+    pd_mat quarter = part_of(U, 0, top, top, rest);
+
+    assert(U.cols == n && T.rows == n && T.cols == n);
+    if (n <= SMALL) {
+        pd_trmm(U, T, PD_AS_IS, PD_LEFT);
+        return;
+    }
+    pd_trmm(quarter, part_of(T, 0, 0, top, top), PD_AS_IS, PD_LEFT);
+    pd_gemm(quarter, 1, 1, part_of(T, 0, top, top, rest), PD_AS_IS, part_of(U, top, top, rest, rest), PD_AS_IS);
+    pd_trmm_upper(part_of(U, 0, 0, top, top), part_of(T, 0, 0, top, top));
+    pd_trmm_upper(part_of(U, top, top, rest, rest), part_of(T, top, top, rest, rest));
 }
 
 /* One of the two passes over S strides down columns: in squares whose rows, a power of 2 apart, still share a set of the first-level cache. */

@@ -30,10 +30,17 @@ void pd_gemm(pd_mat C, float beta, float alpha, pd_mat A, pd_turn a, pd_mat B, p
 void pd_syrk(pd_mat S, float beta, float alpha, pd_mat A, pd_side side);
 /* C <- beta C + alpha S B (PD_LEFT) or alpha B S (PD_RIGHT). S is symmetric: only its lower half is read. */
 void pd_symm(pd_mat C, float beta, float alpha, pd_mat S, pd_mat B, pd_side side);
-/* B <- U B. U is upper triangular: nothing below its diagonal is read. Half the cost of pd_gemm. */
-void pd_trmm(pd_mat B, pd_mat U);
+/* B <- op(U) B (PD_LEFT) or B op(U) (PD_RIGHT). U is upper triangular: nothing below its diagonal is read. Half the cost of pd_gemm. */
+void pd_trmm(pd_mat B, pd_mat U, pd_turn u, pd_side side);
+/* Undoes that: B <- op(U)^-1 B or B op(U)^-1, by substitution. */
+void pd_trsm(pd_mat B, pd_mat U, pd_turn u, pd_side side);
+/* U <- T U, both upper triangular and of one size. Below its diagonal U holds zeros, and keeps them; there nothing of T is read. A quarter of the cost
+ * of pd_gemm. */
+void pd_trmm_upper(pd_mat U, pd_mat T);
 /* y <- beta y + alpha op(A) x */
 void pd_gemv(float *y, float beta, float alpha, pd_mat A, pd_turn a, const float *x);
+/* y <- S x. S is symmetric: only its lower half is read. */
+void pd_symv(float *y, pd_mat S, const float *x);
 /* S <- alpha op(A) op(B) where that product is known to be symmetric, at little more than half its cost: S's lower half. Of its upper half
  * anything may be left. */
 void pd_gemm_half(pd_mat S, float alpha, pd_mat A, pd_turn a, pd_mat B, pd_turn b);

@@ -394,7 +394,7 @@ static void turn_back(const tracking *t, pd_mat X, pd_mat Q)
 
     if (t->factored) {
         copy(X, Q);
-        pd_trmm(X, t->Y);
+        pd_trmm(X, t->Y, PD_AS_IS, PD_LEFT);
         pd_syrk(t->Y, 0, scale, X, PD_RIGHT);
     } else {
         pd_gemm(X, 0, 1, t->Y, PD_AS_IS, Q, PD_AS_IS);

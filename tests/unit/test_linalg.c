@@ -149,23 +149,99 @@ static void symm_multiplies_from_either_side(void **state)
         }
 }
 
-static void trmm_reads_the_upper_half_alone(void **state)
+/* An element of op(U), of which only the upper half counts. */
+static double tri(pd_mat U, pd_turn u, int64_t i, int64_t j)
+{
+    return (u == PD_AS_IS ? i > j : j > i) ? 0 : at(U, u, i, j);
+}
+
+/* U comes with NaN below its diagonal, and 2 on it. */
+static pd_mat triangle(pd_mat U)
+{
+    for (int64_t i = 0; i < U.rows; i++)
+        for (int64_t j = 0; j <= i; j++) U.at[i * U.stride + j] = j == i ? 2 : NAN;
+    return U;
+}
+
+static void trmm_multiplies_by_the_upper_half_alone(void **state)
 {
     fixture *f = *state;
-    float before[256];
-    pd_mat Y0 = f->Y;
 
-    memcpy(before, f->Y.at, sizeof before);
-    Y0.at = before;
-    for (int64_t i = 0; i < M; i++)
-        for (int64_t j = 0; j < i; j++) f->S.at[i * f->S.stride + j] = NAN;
-    pd_trmm(f->Y, f->S);
-    for (int64_t i = 0; i < M; i++)
-        for (int64_t j = 0; j < N; j++) {
-            double sum = 0;
-            for (int64_t k = i; k < M; k++) sum += at(f->S, PD_AS_IS, i, k) * at(Y0, PD_AS_IS, k, j);
-            assert_near(at(f->Y, PD_AS_IS, i, j), sum);
+    for (int way = 0; way < 4; way++) {
+        pd_turn u = way % 2 == 0 ? PD_AS_IS : PD_TRANSPOSED;
+        pd_side side = way / 2 == 0 ? PD_LEFT : PD_RIGHT;
+        pd_mat U = triangle(side == PD_LEFT ? f->S : f->Sn), Y0 = f->Y;
+        float before[256];
+        memcpy(before, f->Y.at, sizeof before);
+        Y0.at = before;
+        pd_trmm(f->Y, U, u, side);
+        for (int64_t i = 0; i < M; i++)
+            for (int64_t j = 0; j < N; j++) {
+                double sum = 0;
+                for (int64_t k = 0; k < U.rows; k++)
+                    sum += side == PD_LEFT ? tri(U, u, i, k) * at(Y0, PD_AS_IS, k, j) : at(Y0, PD_AS_IS, i, k) * tri(U, u, k, j);
+                assert_near(at(f->Y, PD_AS_IS, i, j) / (1 + fabs(sum)), sum / (1 + fabs(sum)));
+            }
+        memcpy(f->Y.at, before, sizeof before);
+    }
+}
+
+static void trsm_undoes_trmm(void **state)
+{
+    fixture *f = *state;
+
+    for (int way = 0; way < 4; way++) {
+        pd_turn u = way % 2 == 0 ? PD_AS_IS : PD_TRANSPOSED;
+        pd_side side = way / 2 == 0 ? PD_LEFT : PD_RIGHT;
+        pd_mat U = triangle(side == PD_LEFT ? f->S : f->Sn);
+        float before[256];
+        memcpy(before, f->Y.at, sizeof before);
+        pd_trmm(f->Y, U, u, side);
+        pd_trsm(f->Y, U, u, side);
+        for (int i = 0; i < 256; i++) assert_near((double)f->Y.at[i], (double)before[i]);       /* the gaps, too */
+    }
+}
+
+/* Larger than what is left to BLAS whole, and of sizes that halve unevenly. */
+static void a_product_of_triangles_is_a_triangle(void **state)
+{
+    enum { MOST = 131, STRIDE = MOST + GAP };
+    static float t[MOST * STRIDE], u[MOST * STRIDE], before[MOST * STRIDE];
+    (void)state;
+
+    for (int64_t n = 0; n <= MOST; n += n < 3 ? 1 : 16) {
+        pd_mat T = { t, n, n, STRIDE }, U = { u, n, n, STRIDE };
+        for (int i = 0; i < MOST * STRIDE; i++) {
+            t[i] = i / STRIDE > i % STRIDE ? NAN : (float)(i % 7) - 3;
+            before[i] = u[i] = i / STRIDE > i % STRIDE ? 0 : (float)(i % 11) - 5;
         }
+        pd_trmm_upper(U, T);
+        for (int64_t i = 0; i < MOST; i++)
+            for (int64_t j = 0; j < STRIDE; j++) {
+                double sum = 0;
+                if (i >= n || j >= n) sum = (double)before[i * STRIDE + j];
+                else for (int64_t k = i; k <= j; k++) sum += (double)t[i * STRIDE + k] * (double)before[k * STRIDE + j];
+                assert_true((double)u[i * STRIDE + j] == sum);          /* whole numbers */
+            }
+    }
+}
+
+static void symv_reads_the_lower_half_alone(void **state)
+{
+    fixture *f = *state;
+    float x[M], y[M];
+
+    for (int64_t i = 0; i < M; i++) {
+        x[i] = (float)i - 2.5f;
+        y[i] = NAN;
+        for (int64_t j = i + 1; j < M; j++) f->S.at[i * f->S.stride + j] = NAN;
+    }
+    pd_symv(y, f->S, x);
+    for (int64_t i = 0; i < M; i++) {
+        double sum = 0;
+        for (int64_t k = 0; k < M; k++) sum += sym(f->S, i, k) * (double)x[k];
+        assert_near((double)y[i], sum);
+    }
 }
 
 static void gemv_takes_both_turns(void **state)
@@ -253,7 +329,9 @@ static void takes_matrices_without_elements(void **state)
     pd_gemm(none, 0, 1, pd_mat_dense(NULL, 0, K), PD_AS_IS, f->B, PD_AS_IS);
     pd_syrk(pd_mat_dense(NULL, 0, 0), 0, 1, none, PD_LEFT);
     pd_symm(none, 0, 1, pd_mat_dense(NULL, 0, 0), none, PD_LEFT);
-    pd_trmm(none, pd_mat_dense(NULL, 0, 0));
+    pd_trmm(none, pd_mat_dense(NULL, 0, 0), PD_AS_IS, PD_LEFT);
+    pd_trsm(none, pd_mat_dense(NULL, 0, 0), PD_AS_IS, PD_LEFT);
+    pd_symv(NULL, pd_mat_dense(NULL, 0, 0), NULL);
     pd_gemm(C, 0, 1, thin, PD_AS_IS, empty, PD_AS_IS);         /* a sum of no products */
     for (int i = 0; i < M * N; i++) assert_true(C.at[i] == 0);
 }
@@ -287,7 +365,8 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         CASE(gemm_takes_every_turn), CASE(gemm_overwrites_nan_with_beta_0), CASE(syrk_keeps_either_dimension),
-        CASE(symm_multiplies_from_either_side), CASE(trmm_reads_the_upper_half_alone), CASE(gemv_takes_both_turns), CASE(takes_matrices_without_elements),
+        CASE(symm_multiplies_from_either_side), CASE(trmm_multiplies_by_the_upper_half_alone), CASE(trsm_undoes_trmm), CASE(a_product_of_triangles_is_a_triangle),
+        CASE(symv_reads_the_lower_half_alone), CASE(gemv_takes_both_turns), CASE(takes_matrices_without_elements),
         cmocka_unit_test(half_a_product_is_the_lower_half_of_the_whole),
         cmocka_unit_test(mirrors_the_lower_half),
         cmocka_unit_test(mirrors_doubles),

@@ -1,0 +1,358 @@
+/* kron_factor.c - the arithmetic of one block: how its factors change, and what they do to its elements. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "convert.h"
+#include "dispatch.h"
+#include "kernels.h"
+#include "kron.h"
+
+#define TINY 0x1p-126f                  /* keeps a bound from being a divisor of 0 */
+
+/* ---- loops ---- */
+
+/* The larger of two, none of them negative; a NaN stays. */
+PD_INLINE float larger(float a, float b)
+{
+    return b > a || isnan(b) ? b : a;
+}
+
+PD_CLONES static float largest(const float *x, int64_t n)
+{
+    float most[16] = { 0 };
+    int64_t i = 0;
+
+    for (; i + 16 <= n; i += 16)
+        for (int k = 0; k < 16; k++) most[k] = larger(most[k], fabsf(x[i + k]));
+    for (; i < n; i++) most[0] = larger(most[0], fabsf(x[i]));
+    for (int k = 1; k < 16; k++) most[0] = larger(most[0], most[k]);
+    return most[0];
+}
+
+PD_CLONES static void scale(float *restrict x, float by, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) x[i] *= by;
+}
+
+PD_CLONES static void divide(float *restrict x, float by, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) x[i] /= by;
+}
+
+PD_CLONES static void scale_each(float *restrict x, const float *restrict by, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) x[i] *= by[i];
+}
+
+PD_CLONES static void divide_each(float *restrict x, const float *restrict by, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) x[i] /= by[i];
+}
+
+PD_CLONES static void add_squares(float *restrict sum, const float *restrict x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) sum[i] += x[i] * x[i];
+}
+
+/* (a, b) <- (a + b, a - b) */
+PD_CLONES static void sum_and_difference(float *restrict a, float *restrict b, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float sum = a[i] + b[i], difference = a[i] - b[i];
+        a[i] = sum;
+        b[i] = difference;
+    }
+}
+
+PD_CLONES static void round_to_bfloat16(float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) x[i] = pd_f32_from_bf16(pd_bf16_from_f32(x[i]));
+}
+
+/* ---- the bound ---- */
+
+/* The row of a symmetric matrix with the largest sum of squares, the first where several have it. Reads the lower half. */
+static int64_t heaviest_row(pd_mat S, float *squares)
+{
+    int64_t heaviest = 0;
+
+    memset(squares, 0, (size_t)S.rows * sizeof *squares);
+    for (int64_t i = 0; i < S.rows; i++) {
+        const float *row = S.at + i * S.stride;
+        add_squares(squares, row, i);
+        squares[i] = (float)pd_sum_squares(row, i + 1);
+    }
+    for (int64_t i = 1; i < S.rows; i++)
+        if (squares[i] > squares[heaviest]) heaviest = i;
+    return heaviest;
+}
+
+float pd_kron_norm_bound(pd_mat S, float *scratch)
+{
+    float *heavy = scratch, *once = scratch + S.rows, *twice = scratch + 2 * S.rows;
+    float most = 0;
+    int64_t j;
+
+    for (int64_t i = 0; i < S.rows; i++) most = larger(most, largest(S.at + i * S.stride, i + 1));
+    if (!(most > 0)) return most;
+    for (int64_t i = 0; i < S.rows; i++) divide(S.at + i * S.stride, most, i + 1);
+    j = heaviest_row(S, once);
+    for (int64_t i = 0; i < S.rows; i++) heavy[i] = i <= j ? S.at[j * S.stride + i] : S.at[i * S.stride + j];
+    pd_symv(once, S, heavy);
+    scale(once, 1 / sqrtf((float)pd_sum_squares(once, S.rows)), S.rows);
+    pd_symv(twice, S, once);
+    return most * sqrtf((float)pd_sum_squares(twice, S.rows));
+}
+
+/* ---- along a dimension ---- */
+
+static int64_t product(const int64_t *size, int first, int end)
+{
+    int64_t n = 1;
+
+    for (int d = first; d < end; d++) n *= size[d];
+    return n;
+}
+
+/* x as `count` matrices, one behind the other, whose rows belong to a dimension, or, where it is the last one, as a single matrix whose columns do. */
+typedef struct sheets {
+    pd_mat  first;
+    int64_t count;
+    bool    columns;
+} sheets;
+
+static sheets sheets_of(const pd_block_view *x, int dim)
+{
+    int64_t outer = product(x->size, 0, dim), side = x->size[dim], inner = product(x->size, dim + 1, x->rank);
+
+    if (x->rank == 2) return (sheets){ { x->at, x->size[0], x->size[1], x->stride }, 1, dim == 1 };
+    if (dim == x->rank - 1 && x->rank > 1) return (sheets){ pd_mat_dense(x->at, outer, side), 1, true };
+    return (sheets){ pd_mat_dense(x->at, side, inner), outer, false };
+}
+
+static void along_diagonal(pd_mat B, bool columns, const float *q, bool divides)
+{
+    for (int64_t i = 0; i < B.rows; i++) {
+        float *row = B.at + i * B.stride;
+        if (columns && divides) divide_each(row, q, B.cols);
+        else if (columns) scale_each(row, q, B.cols);
+        else if (divides) divide(row, q[i], B.cols);
+        else scale(row, q[i], B.cols);
+    }
+}
+
+/* Rows of x take Q from the left, columns Q' from the right. */
+static void along_triangle(pd_mat B, bool columns, pd_mat Q, pd_kron_deed deed)
+{
+    pd_side side = columns ? PD_RIGHT : PD_LEFT;
+    pd_turn turn = (deed == PD_KRON_APPLY) == columns ? PD_TRANSPOSED : PD_AS_IS;
+
+    if (deed == PD_KRON_SOLVE_TRANSPOSED) pd_trsm(B, Q, turn, side);
+    else pd_trmm(B, Q, turn, side);
+}
+
+void pd_kron_along(const pd_block_view *x, int dim, const float *Q, bool diagonal, int64_t side, pd_kron_deed deed)
+{
+    sheets x_of = sheets_of(x, dim);
+    pd_mat B = x_of.first, triangle = { (float *)Q, x->size[dim], x->size[dim], side };
+
+    for (int64_t o = 0; o < x_of.count; o++, B.at += B.rows * B.cols) {
+        if (diagonal) along_diagonal(B, x_of.columns, Q, deed == PD_KRON_SOLVE_TRANSPOSED);
+        else along_triangle(B, x_of.columns, triangle, deed);
+    }
+}
+
+/* ---- how factors change ---- */
+
+static pd_block_view dense_view(const pd_kron_block *block, float *at)
+{
+    pd_block_view view = { .at = at, .rank = block->rank };
+
+    memcpy(view.size, block->full, sizeof view.size);
+    if (view.rank == 2) view.stride = view.size[1];
+    return view;
+}
+
+static int64_t padded(int64_t floats)
+{
+    return (floats + 15) / 16 * 16;
+}
+
+static int64_t largest_of(const int64_t *n, int count, const bool *but)
+{
+    int64_t most = 0;
+
+    for (int d = 0; d < count; d++)
+        if ((but == NULL || !but[d]) && n[d] > most) most = n[d];
+    return most;
+}
+
+/* A matrix of sums of the largest triangle, and three rows, or two diagonals. */
+int64_t pd_kron_update_scratch(const pd_kron_block *block)
+{
+    int64_t triangle = largest_of(block->full, block->rank, block->diagonal);
+
+    return padded(triangle * triangle) + 3 * padded(largest_of(block->full, block->rank, NULL));
+}
+
+/* Sums of squares along all dimensions but one. */
+static void squares_along(float *sum, const pd_block_view *x, int dim)
+{
+    sheets s = sheets_of(x, dim);
+
+    memset(sum, 0, (size_t)x->size[dim] * sizeof *sum);
+    for (int64_t o = 0; o < s.count; o++, s.first.at += s.first.rows * s.first.cols)
+        for (int64_t i = 0; i < s.first.rows; i++) {
+            const float *row = s.first.at + i * s.first.stride;
+            if (s.columns) add_squares(sum, row, s.first.cols);
+            else sum[i] += (float)pd_sum_squares(row, s.first.cols);
+        }
+}
+
+/* m = 1 - rate / max|T1 + T2| (T1 - T2), of a factor with `side` >= n elements. */
+static void diagonal_multiplier(float *m, int64_t side, const pd_block_view *A, const pd_block_view *B, int dim, float rate, float *scratch)
+{
+    int64_t n = A->size[dim];
+    float step;
+
+    memset(m, 0, (size_t)side * sizeof *m);
+    squares_along(scratch, A, dim);
+    squares_along(m, B, dim);
+    sum_and_difference(scratch, m, n);
+    step = rate / (largest(scratch, n) + TINY);
+    for (int64_t i = 0; i < n; i++) m[i] = 1 - step * m[i];
+}
+
+/* The difference, whose lower half is given, becomes the identity minus `step` times its upper half, with zeros below. By squares whose rows share a set of
+ * the first-level cache. */
+static void to_multiplier(pd_mat M, float step)
+{
+    enum { SIDE = 8 };
+
+    for (int64_t top = 0; top < M.rows; top += SIDE) {
+        int64_t bottom = top + SIDE < M.rows ? top + SIDE : M.rows;
+        for (int64_t left = 0; left <= top; left += SIDE)
+            for (int64_t j = left; j < left + SIDE && j < bottom; j++)
+                for (int64_t i = j < top ? top : j; i < bottom; i++) {
+                    float change = -step * M.at[i * M.stride + j];
+                    M.at[i * M.stride + j] = 0;
+                    M.at[j * M.stride + i] = i == j ? 1 + change : change;
+                }
+    }
+}
+
+/* M = I - rate / bound(T1 + T2) triu(T1 - T2) */
+static void triangular_multiplier(float *at, int64_t side, const pd_block_view *A, const pd_block_view *B, int dim, float rate, float *scratch)
+{
+    int64_t n = A->size[dim];
+    pd_mat M = { at, n, n, side }, sum = pd_mat_dense(scratch, n, n);
+
+    if (n < side) memset(at, 0, (size_t)(side * side) * sizeof *at);
+    pd_block_gram(sum, 0, 1, A, dim);
+    pd_block_gram(M, 0, 1, B, dim);
+    for (int64_t i = 0; i < n; i++) sum_and_difference(sum.at + i * n, at + i * side, i + 1);
+    to_multiplier(M, rate / (pd_kron_norm_bound(sum, scratch + padded(n * n)) + TINY));
+}
+
+void pd_kron_multipliers(const pd_kron_block *block, float *H, float *V, float *const *Q, float rate, float *const *M, float *scratch)
+{
+    pd_block_view A = dense_view(block, H), B = dense_view(block, V);
+
+    for (int d = 0; d < block->rank; d++) {
+        pd_kron_along(&A, d, Q[d], block->diagonal[d], block->side[d], PD_KRON_APPLY);
+        pd_kron_along(&B, d, Q[d], block->diagonal[d], block->side[d], PD_KRON_SOLVE_TRANSPOSED);
+    }
+    for (int d = 0; d < block->rank; d++) {
+        if (block->diagonal[d]) diagonal_multiplier(M[d], block->side[d], &A, &B, d, rate, scratch);
+        else triangular_multiplier(M[d], block->side[d], &A, &B, d, rate, scratch);
+    }
+}
+
+/* ---- factors ---- */
+
+static int64_t factor_floats(const pd_kron_block *block, int d)
+{
+    return block->diagonal[d] ? block->side[d] : block->side[d] * block->side[d];
+}
+
+void pd_kron_multiply(const pd_kron_block *block, float *const *Q, float *const *M, bool bfloat16)
+{
+    for (int d = 0; d < block->rank; d++) {
+        int64_t n = block->full[d], side = block->side[d];
+        if (block->diagonal[d]) scale_each(Q[d], M[d], n);
+        else pd_trmm_upper((pd_mat){ Q[d], n, n, side }, (pd_mat){ M[d], n, n, side });
+        if (bfloat16) round_to_bfloat16(Q[d], factor_floats(block, d));
+    }
+}
+
+/* Of the part of a factor that the block uses. */
+static float largest_in_factor(const pd_kron_block *block, int d, const float *Q)
+{
+    float most = 0;
+
+    if (block->diagonal[d]) return largest(Q, block->full[d]);
+    for (int64_t i = 0; i < block->full[d]; i++) most = larger(most, largest(Q + i * block->side[d] + i, block->full[d] - i));
+    return most;
+}
+
+void pd_kron_balance(const pd_kron_block *block, float *const *Q, bool bfloat16)
+{
+    float size[PD_MAX_RANK], sum = 0, mean;
+
+    for (int d = 0; d < block->rank; d++) {
+        size[d] = largest_in_factor(block, d, Q[d]);
+        sum += logf(size[d]);
+    }
+    mean = expf(sum / (float)block->rank);
+    for (int d = 0; d < block->rank; d++) {
+        float by = mean / size[d];
+        if (bfloat16) round_to_bfloat16(&by, 1);
+        scale(Q[d], by, factor_floats(block, d));
+        if (bfloat16) round_to_bfloat16(Q[d], factor_floats(block, d));
+    }
+}
+
+/* ---- preconditioning ---- */
+
+/* Of a padded factor only the corner that belongs to elements matters. Its rows from n on meet no element behind the triangle's diagonal: with x zero from
+ * n on, row b of Q x takes a >= b >= n alone and is 0 there, and Q' of that takes rows a <= b < n for what lies before n. */
+void pd_kron_precondition(const pd_kron_block *block, const pd_block_view *x, float *const *Q)
+{
+    for (int d = 0; d < block->rank; d++) {
+        pd_kron_along(x, d, Q[d], block->diagonal[d], block->side[d], PD_KRON_APPLY);
+        pd_kron_along(x, d, Q[d], block->diagonal[d], block->side[d], PD_KRON_APPLY_TRANSPOSED);
+    }
+}
+
+/* ---- what it costs ---- */
+
+double pd_kron_update_flops(const pd_kron_block *block)
+{
+    double elements = (double)product(block->full, 0, block->rank), flops = 0;
+
+    for (int d = 0; d < block->rank; d++) {
+        double n = (double)block->full[d];
+        if (block->diagonal[d]) flops += 6 * elements;
+        else flops += 4 * elements * n + n * n * n / 3;         /* a product, a solution, two grams; the new factor */
+    }
+    return flops;
+}
+
+double pd_kron_precondition_flops(const pd_kron_block *block)
+{
+    double elements = (double)product(block->size, 0, block->rank), flops = 0;
+
+    for (int d = 0; d < block->rank; d++) flops += 2 * elements * (block->diagonal[d] ? 1 : (double)block->size[d]);
+    return flops;
+}
+
+/* ---- when factors are updated ---- */
+
+bool pd_kron_counts(float *counter, double p)
+{
+    *counter += 1;
+    if (!(*counter >= 1 / (float)p)) return false;
+    *counter = 0;
+    return true;
+}

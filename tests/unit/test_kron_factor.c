@@ -1,0 +1,410 @@
+/* The arithmetic of one block of kron against a twin in float64, by index arithmetic, on random configurations. */
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kron.h"
+#include "shampoos.h"
+
+enum { MOST = 4096, MOST_SIDE = 80, CONFIGURATIONS = 60 };
+
+typedef struct fixture {
+    pd_kron_block block;
+    int64_t n, elements;                            /* of `full`, of `size` */
+    float   x[MOST], H[MOST], V[MOST];
+    float   q[PD_MAX_RANK][MOST_SIDE * MOST_SIDE], m[PD_MAX_RANK][MOST_SIDE * MOST_SIDE];
+    float  *Q[PD_MAX_RANK], *M[PD_MAX_RANK];
+    float   scratch[MOST_SIDE * MOST_SIDE + 4 * MOST_SIDE + 64];
+    /* the twin's */
+    double  A[MOST], B[MOST], T1[MOST_SIDE * MOST_SIDE], T2[MOST_SIDE * MOST_SIDE];
+} fixture;
+
+static int64_t product(const int64_t *size, int rank)
+{
+    int64_t n = 1;
+
+    for (int d = 0; d < rank; d++) n *= size[d];
+    return n;
+}
+
+static float random_float(float size)
+{
+    float x;
+
+    shampoo_fill(&x, 1, size);
+    return x;
+}
+
+/* Diagonals near 1, and zeros below them. */
+static void draw_factor(fixture *f, int d)
+{
+    int64_t side = f->block.side[d], n = f->block.diagonal[d] ? side : side * side;
+
+    for (int64_t i = 0; i < n; i++) {
+        int64_t row = i / side, col = i % side;
+        if (f->block.diagonal[d] || row == col) f->q[d][i] = 1 + random_float(0.4f);
+        else f->q[d][i] = row < col ? random_float(0.8f) / (float)side : 0;
+    }
+}
+
+/* Rank 1 to 5, with and without padding, and room behind the factors' rows. */
+static void draw(fixture *f, int number)
+{
+    pd_kron_block *b = &f->block;
+    int most[] = { 70, 40, 12, 7, 5 };
+
+    memset(b, 0, sizeof *b);
+    b->rank = 1 + number % 5;
+    for (int d = 0; d < b->rank; d++) {
+        b->diagonal[d] = shampoo_below(3) == 0;
+        b->size[d] = 1 + shampoo_below(most[b->rank - 1]);
+        b->full[d] = b->size[d] + (number % 2 == 0 ? 0 : shampoo_below(3));
+        b->side[d] = b->full[d] + (number % 3 == 0 ? shampoo_below(3) : 0);
+        f->Q[d] = f->q[d];
+        f->M[d] = f->m[d];
+        draw_factor(f, d);
+        for (int i = 0; i < MOST_SIDE * MOST_SIDE; i++) f->m[d][i] = NAN;
+    }
+    f->n = product(b->full, b->rank);
+    f->elements = product(b->size, b->rank);
+    shampoo_fill(f->x, f->elements, 1);
+    shampoo_fill(f->H, f->n, 1);
+    shampoo_fill(f->V, f->n, 1);
+}
+
+static int set_up(void **state)
+{
+    *state = calloc(1, sizeof(fixture));
+    shampoo_seed(7);
+    return *state == NULL;
+}
+
+static int tear_down(void **state)
+{
+    free(*state);
+    return 0;
+}
+
+/* ---- the twin ---- */
+
+static double factor(const fixture *f, int d, int64_t row, int64_t col)
+{
+    if (f->block.diagonal[d]) return row == col ? (double)f->q[d][row] : 0;
+    return (double)f->q[d][row * f->block.side[d] + col];
+}
+
+/* Of an array of those sizes: distance of neighbours along a dimension, and an element's index there. */
+static int64_t stride_of(const int64_t *size, int rank, int d) { return product(size + d + 1, rank - d - 1); }
+static int64_t index_of(const int64_t *size, int rank, int d, int64_t i) { return i / stride_of(size, rank, d) % size[d]; }
+
+/* x[..b..] <- sum over a of op(Q)[b,a] x[..a..] */
+static void twin_along(const fixture *f, double *x, const int64_t *size, int d, bool transposed)
+{
+    double next[MOST];
+    int64_t n = product(size, f->block.rank), stride = stride_of(size, f->block.rank, d);
+
+    for (int64_t i = 0; i < n; i++) {
+        int64_t b = index_of(size, f->block.rank, d, i);
+        next[i] = 0;
+        for (int64_t a = 0; a < size[d]; a++) next[i] += (transposed ? factor(f, d, a, b) : factor(f, d, b, a)) * x[i + (a - b) * stride];
+    }
+    memcpy(x, next, (size_t)n * sizeof *x);
+}
+
+/* x such that Q' of it along d is what it was: from the first index on. */
+static void twin_solve(const fixture *f, double *x, int d)
+{
+    int64_t stride = stride_of(f->block.full, f->block.rank, d);
+
+    for (int64_t b = 0; b < f->block.full[d]; b++)
+        for (int64_t i = 0; i < f->n; i++) {
+            if (index_of(f->block.full, f->block.rank, d, i) != b) continue;
+            for (int64_t a = 0; a < b; a++) x[i] -= factor(f, d, a, b) * x[i + (a - b) * stride];
+            x[i] /= factor(f, d, b, b);
+        }
+}
+
+static void twin_gram(const fixture *f, double *T, const double *x, int d)
+{
+    int64_t side = f->block.full[d], stride = stride_of(f->block.full, f->block.rank, d);
+
+    memset(T, 0, (size_t)(side * side) * sizeof *T);
+    for (int64_t i = 0; i < f->n; i++) {
+        int64_t row = index_of(f->block.full, f->block.rank, d, i);
+        for (int64_t col = 0; col < side; col++) T[row * side + col] += x[i] * x[i + (col - row) * stride];
+    }
+}
+
+static double twin_bound(const double *S, int64_t n)
+{
+    double most = 0, heaviest = -1, norm = 0, result = 0, x[MOST_SIDE] = { 0 };
+    int64_t j = 0;
+
+    for (int64_t i = 0; i < n * n; i++) most = fmax(most, fabs(S[i]));
+    if (!(most > 0)) return most;
+    for (int64_t col = 0; col < n; col++) {
+        double squares = 0;
+        for (int64_t i = 0; i < n; i++) squares += S[i * n + col] * S[i * n + col];
+        if (squares > heaviest * (1 + 1e-12)) heaviest = squares, j = col;
+    }
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < n; k++) x[i] += S[k * n + j] / most * S[k * n + i] / most;
+    for (int64_t i = 0; i < n; i++) norm += x[i] * x[i];
+    for (int64_t i = 0; i < n; i++) {
+        double sum = 0;
+        for (int64_t k = 0; k < n; k++) sum += x[k] / sqrt(norm) * S[i * n + k] / most;
+        result += sum * sum;
+    }
+    return most * sqrt(result);
+}
+
+/* The new factor, dense, of the block's full side. */
+static void twin_factor(fixture *f, int d, double rate, double *out)
+{
+    int64_t n = f->block.full[d];
+    double sum[MOST_SIDE * MOST_SIDE], bound = 0;
+
+    twin_gram(f, f->T1, f->A, d);
+    twin_gram(f, f->T2, f->B, d);
+    for (int64_t i = 0; i < n * n; i++) sum[i] = f->T1[i] + f->T2[i];
+    for (int64_t i = 0; i < n; i++) bound = fmax(bound, sum[i * n + i]);
+    if (!f->block.diagonal[d]) bound = twin_bound(sum, n);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < n; j++) {
+            double change = 0;
+            for (int64_t k = f->block.diagonal[d] ? j : i; k <= j; k++)
+                if (!f->block.diagonal[d] || i == j) change += (f->T1[i * n + k] - f->T2[i * n + k]) * factor(f, d, k, j);
+            out[i * n + j] = factor(f, d, i, j) - rate / (bound + 0x1p-126) * change;
+        }
+}
+
+/* ---- comparison ---- */
+
+/* |a - b| <= tolerance |b|, of factor d's used part. */
+static void assert_factor(const fixture *f, int d, const double *expected, double tolerance)
+{
+    int64_t n = f->block.full[d];
+    double far = 0, norm = 0;
+
+    for (int64_t i = 0; i < n * n; i++) {
+        double off = factor(f, d, i / n, i % n) - expected[i];
+        if (i / n > i % n) assert_true(factor(f, d, i / n, i % n) == 0);
+        far += off * off;
+        norm += expected[i] * expected[i];
+    }
+    if (!(sqrt(far) <= tolerance * sqrt(norm))) fail_msg("factor %d of rank %d is off by %g", d, f->block.rank, sqrt(far / norm));
+}
+
+static void factors_become_what_the_twin_says(void **state)
+{
+    fixture *f = *state;
+    static double expected[PD_MAX_RANK][MOST_SIDE * MOST_SIDE];
+
+    for (int c = 0; c < CONFIGURATIONS; c++) {
+        draw(f, c);
+        for (int64_t i = 0; i < f->n; i++) f->A[i] = (double)f->H[i], f->B[i] = (double)f->V[i];
+        for (int d = 0; d < f->block.rank; d++) {
+            twin_along(f, f->A, f->block.full, d, false);
+            twin_solve(f, f->B, d);
+        }
+        for (int d = 0; d < f->block.rank; d++) twin_factor(f, d, 0.1, expected[d]);
+        assert_true(pd_kron_update_scratch(&f->block) <= (int64_t)(sizeof f->scratch / sizeof *f->scratch));
+        pd_kron_multipliers(&f->block, f->H, f->V, f->Q, 0.1f, f->M, f->scratch);
+        pd_kron_multiply(&f->block, f->Q, f->M, false);
+        for (int d = 0; d < f->block.rank; d++) assert_factor(f, d, expected[d], 2e-6);
+    }
+}
+
+static void what_lies_behind_a_factor_in_memory_stays(void **state)
+{
+    fixture *f = *state;
+
+    for (int c = 0; c < CONFIGURATIONS; c += 3) {
+        static float before[PD_MAX_RANK][MOST_SIDE * MOST_SIDE];
+        draw(f, c);
+        memcpy(before, f->q, sizeof before);
+        pd_kron_multipliers(&f->block, f->H, f->V, f->Q, 0.1f, f->M, f->scratch);
+        pd_kron_multiply(&f->block, f->Q, f->M, false);
+        for (int d = 0; d < f->block.rank; d++) {
+            int64_t side = f->block.side[d], n = f->block.diagonal[d] ? side : side * side;
+            assert_true(shampoo_all_finite(f->m[d], n));
+            for (int64_t i = 0; i < n; i++)
+                if (i % side >= f->block.full[d] || (!f->block.diagonal[d] && i / side >= f->block.full[d])) assert_true(f->q[d][i] == before[d][i]);
+        }
+    }
+}
+
+static void preconditioning_is_the_twin_s_even_where_only_a_corner_of_the_factors_is_used(void **state)
+{
+    fixture *f = *state;
+
+    for (int c = 0; c < CONFIGURATIONS; c++) {
+        pd_block_view x = { .at = f->x };
+        double far = 0, norm = 0;
+        draw(f, c);
+        x.rank = f->block.rank;
+        memcpy(x.size, f->block.size, sizeof x.size);
+        x.stride = x.size[1];
+        memset(f->A, 0, sizeof f->A);               /* padded: the whole factors on the elements and zeros */
+        for (int64_t i = 0; i < f->elements; i++) {
+            int64_t to = 0;
+            for (int d = 0; d < x.rank; d++) to = to * f->block.full[d] + index_of(f->block.size, x.rank, d, i);
+            f->A[to] = (double)f->x[i];
+        }
+        for (int d = 0; d < x.rank; d++) {
+            twin_along(f, f->A, f->block.full, d, false);
+            twin_along(f, f->A, f->block.full, d, true);
+        }
+        pd_kron_precondition(&f->block, &x, f->Q);
+        for (int64_t i = 0; i < f->elements; i++) {
+            int64_t at = 0;
+            for (int d = 0; d < x.rank; d++) at = at * f->block.full[d] + index_of(f->block.size, x.rank, d, i);
+            far += pow((double)f->x[i] - f->A[at], 2);
+            norm += f->A[at] * f->A[at];
+        }
+        assert_true(sqrt(far) <= 2e-6 * sqrt(norm));
+    }
+}
+
+static void a_matrix_is_preconditioned_where_it_lies(void **state)
+{
+    enum { ROWS = 6, COLS = 5, STRIDE = 9 };
+    fixture *f = *state;
+    float wide[ROWS * STRIDE], dense[ROWS * COLS];
+    pd_block_view x = { .at = wide, .rank = 2, .size = { ROWS, COLS }, .stride = STRIDE };
+
+    f->block = (pd_kron_block){ .rank = 2, .diagonal = { false, true }, .size = { ROWS, COLS }, .full = { ROWS, COLS }, .side = { ROWS, COLS } };
+    for (int d = 0; d < 2; d++) f->Q[d] = f->q[d], draw_factor(f, d);
+    shampoo_fill(wide, ROWS * STRIDE, 1);
+    for (int i = 0; i < ROWS * COLS; i++) dense[i] = wide[i / COLS * STRIDE + i % COLS];
+    pd_kron_precondition(&f->block, &x, f->Q);
+    pd_kron_precondition(&f->block, &(pd_block_view){ .at = dense, .rank = 2, .size = { ROWS, COLS }, .stride = COLS }, f->Q);
+    for (int i = 0; i < ROWS * COLS; i++) assert_true(fabsf(dense[i] - wide[i / COLS * STRIDE + i % COLS]) <= 1e-6f);
+}
+
+/* ---- the bound ---- */
+
+static float bound_of(fixture *f, int64_t n, float size)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < n; j++) f->q[0][i * n + j] = j > i ? NAN : size * f->x[i] * f->x[j];
+    return pd_kron_norm_bound(pd_mat_dense(f->q[0], n, n), f->scratch);
+}
+
+static void the_bound_of_a_rank_one_matrix_is_its_norm_at_any_size(void **state)
+{
+    fixture *f = *state;
+    double squares = 0;
+
+    shampoo_fill(f->x, 40, 1);
+    for (int i = 0; i < 40; i++) squares += (double)f->x[i] * (double)f->x[i];
+    for (int power = -110; power <= 110; power += 44) {
+        double size = ldexp(1, power);
+        assert_true(fabs((double)bound_of(f, 40, (float)size) / size - squares) < 1e-5 * squares);
+    }
+}
+
+static void the_bound_of_a_diagonal_matrix_is_its_largest_element(void **state)
+{
+    fixture *f = *state;
+
+    memset(f->q[0], 0, sizeof f->q[0]);
+    for (int i = 0; i < 20; i++) f->q[0][i * 21] = (float)(i % 13);
+    assert_true(pd_kron_norm_bound(pd_mat_dense(f->q[0], 20, 20), f->scratch) == 12);
+}
+
+static void the_bound_of_zeros_is_zero_and_of_nan_is_nan(void **state)
+{
+    fixture *f = *state;
+
+    for (int at = 0; at < 40 * 40; at++) {
+        memset(f->q[0], 0, sizeof f->q[0]);
+        if (at == 0) assert_true(pd_kron_norm_bound(pd_mat_dense(f->q[0], 40, 40), f->scratch) == 0);
+        if (at % 40 > at / 40) continue;
+        f->q[0][0] = 1;
+        f->q[0][39 * 40 + 39] = 1;
+        f->q[0][at] = NAN;
+        assert_true(isnan(pd_kron_norm_bound(pd_mat_dense(f->q[0], 40, 40), f->scratch)));
+    }
+}
+
+/* ---- balancing ---- */
+
+static void balancing_makes_factors_equally_large_and_keeps_their_product(void **state)
+{
+    fixture *f = *state;
+
+    for (int c = 0; c < CONFIGURATIONS; c++) {
+        double before = 1, after = 1, size[PD_MAX_RANK] = { 0 };
+        draw(f, c);
+        for (int d = 0; d < f->block.rank; d++) {
+            int64_t side = f->block.side[d], n = f->block.diagonal[d] ? side : side * side;
+            for (int64_t i = 0; i < n; i++) f->q[d][i] *= d == 0 ? 1e-3f : (float)d * 30;
+            before *= factor(f, d, 0, 0);
+        }
+        pd_kron_balance(&f->block, f->Q, false);
+        for (int d = 0; d < f->block.rank; d++) {
+            int64_t n = f->block.full[d];
+            after *= factor(f, d, 0, 0);
+            for (int64_t i = 0; i < n * n; i++) size[d] = fmax(size[d], fabs(factor(f, d, i / n, i % n)));
+        }
+        assert_true(fabs(after / before - 1) < 1e-5);
+        for (int d = 1; d < f->block.rank; d++) assert_true(fabs(size[d] / size[0] - 1) < 1e-5);
+    }
+}
+
+static void bfloat16_factors_hold_bfloat16_numbers_after_each_deed(void **state)
+{
+    fixture *f = *state;
+
+    for (int deed = 0; deed < 2; deed++) {
+        draw(f, 1);
+        pd_kron_multipliers(&f->block, f->H, f->V, f->Q, 0.1f, f->M, f->scratch);
+        if (deed == 0) pd_kron_multiply(&f->block, f->Q, f->M, true);
+        else pd_kron_balance(&f->block, f->Q, true);
+        for (int d = 0; d < f->block.rank; d++) {
+            int64_t side = f->block.side[d], n = f->block.diagonal[d] ? side : side * side;
+            for (int64_t i = 0; i < n; i++) {
+                uint32_t bits;
+                memcpy(&bits, &f->q[d][i], sizeof bits);
+                assert_true((bits & 0xffff) == 0);
+            }
+        }
+    }
+}
+
+/* One factor: G / r is 1 in any type. Of two, r = 1 and 3: the multipliers sqrt(3) and 1/sqrt(3) are bfloat16 before they multiply. */
+static void bfloat16_rounds_the_multiplier_before_it_multiplies(void **state)
+{
+    fixture *f = *state;
+
+    f->block = (pd_kron_block){ .rank = 2, .diagonal = { true, true }, .size = { 2, 1 }, .full = { 2, 1 }, .side = { 2, 1 } };
+    for (int d = 0; d < 2; d++) f->Q[d] = f->q[d];
+    f->q[0][0] = 1, f->q[0][1] = 0.71875f;
+    f->q[1][0] = 3;
+    pd_kron_balance(&f->block, f->Q, true);
+    assert_true(f->q[0][0] == 1.734375f);
+    assert_true(f->q[0][1] == 1.25f);               /* 1.734375 * 0.71875 = 1.24658...; with sqrt(3) itself: 1.2449 -> 1.2421875 */
+    assert_true(f->q[1][0] == 1.734375f);           /* 0.578125 * 3 */
+}
+
+int main(void)
+{
+#define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(factors_become_what_the_twin_says), CASE(what_lies_behind_a_factor_in_memory_stays),
+        CASE(preconditioning_is_the_twin_s_even_where_only_a_corner_of_the_factors_is_used), CASE(a_matrix_is_preconditioned_where_it_lies),
+        CASE(the_bound_of_a_rank_one_matrix_is_its_norm_at_any_size), CASE(the_bound_of_a_diagonal_matrix_is_its_largest_element),
+        CASE(the_bound_of_zeros_is_zero_and_of_nan_is_nan), CASE(balancing_makes_factors_equally_large_and_keeps_their_product),
+        CASE(bfloat16_factors_hold_bfloat16_numbers_after_each_deed), CASE(bfloat16_rounds_the_multiplier_before_it_multiplies),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
