@@ -16,10 +16,13 @@ pd_random pd_random_stream(uint64_t seed, const char *name);
 /* One of many streams that belong to another: of a rank, of a step. */
 pd_random pd_random_fold(pd_random stream, uint64_t number);
 
-/* Numbers `first` … of the draw `key`: uniform in [0, 1) in steps of 2^-24, resp. of the standard normal distribution, out[i] = sqrt(2) erfinv(u) of the
- * i-th uniform number in (-1, 1). */
+/* Numbers `first` … of the draw `key`: word i % 2 that the cipher makes of counter i / 2 under the stream folded with `key` is number i's. Uniform in [0, 1): its
+ * upper 24 bits k as k 2^-24. Of the standard normal distribution: sqrt(2) erfinv(u) of u = (2 k + 1) 2^-24 - 1, which lies within (-1, 1); at most 5.42 in size. */
 void pd_random_uniform(pd_random stream, uint64_t key, uint64_t first, float *out, int64_t n);
 void pd_random_normal(pd_random stream, uint64_t key, uint64_t first, float *out, int64_t n);
+
+/* out[i] = sqrt(2) erfinv(u[i]), -1 < u[i] < 1, to a few units in the last place; arithmetic and a square root alone, so the same bits on every machine. */
+void pd_random_normal_of(const float *u, float *out, int64_t n);
 
 /* The block cipher itself: two words of counter to two words of output. */
 void pd_threefry(const uint32_t key[2], const uint32_t counter[2], uint32_t out[2]);
