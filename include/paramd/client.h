@@ -173,9 +173,17 @@ PD_API int pd_client_barrier(pd_client *client, pd_error *err);
 /* ---- random numbers, from the job's seed alone ---- */
 
 /* Two streams: of one all ranks draw the same numbers (initial weights, a common shuffle), of the other each rank its own (dropout). Number i of a draw depends
- * on the job's seed, the stream (and rank), `key` and i alone: not on what was drawn before. */
+ * on the job's seed, the stream (and rank), `key` and i alone: not on what was drawn before, and neither on the machine.
+ *
+ * How they are made, so that another client can make the same. E(k, c) is Threefry-2x32 with 20 rounds (Salmon et al. 2011): two words of key and two of
+ * counter, the lower half of a 64-bit number first, to two words. With the seed s of the job (HelloReply.seed):
+ *     w = E(E(s, 0), 2^64 - 1)                  all streams of workers
+ *     t = E(w, 0) of all ranks, E(w, 1 + rank) of one
+ *     x = word i % 2 of E(E(t, key), i / 2)     number i
+ *     k = upper 24 bits of x;  uniform: k 2^-24;  normal: sqrt(2) erfinv((2 k + 1) 2^-24 - 1), to a few units in the last place of float32 */
 typedef enum pd_stream { PD_STREAM_SHARED, PD_STREAM_OWN } pd_stream;
-/* out[0 .. n): numbers `first` … of the draw `key` (a step, say), uniform in [0, 1), resp. of the standard normal distribution. Does not wait. */
+/* out[0 .. n): numbers `first` … of the draw `key` (a step, say), uniform in [0, 1), resp. of the standard normal distribution. Does not wait, and
+ * several threads may call at once. */
 PD_API void pd_client_uniform(const pd_client *client, pd_stream stream, uint64_t key, uint64_t first, float *out, size_t n);
 PD_API void pd_client_normal(const pd_client *client, pd_stream stream, uint64_t key, uint64_t first, float *out, size_t n);
 
