@@ -26,7 +26,7 @@ only '#include <ini\.h>'                      'INI parsing'    '^server/config[a
 only '#include <jansson\.h>'                  'JSON'           '^proto/safetensors' '^client/ctl/' '^client/example/'
 only '#include "paramd\.pb-c\.h"'             'protobuf'       '^proto/' '^server/net/' '^client/'
 only '#include <protobuf-c/'                  'protobuf'       '^proto/' '^server/net/' '^client/'
-only '#pragma omp parallel'                   'a parallel region' '^server/optim/batch\.c' '^server/optim/optim\.c' '^server/store/'
+only '#pragma omp parallel'                   'a parallel region' '^server/optim/batch\.c' '^server/optim/clip\.c' '^server/optim/optim\.c' '^server/store/'
 only '\bsetenv\(|\bexecv?[a-z]*\('            're-execution'   '^server/main\.c' '^client/ctl/'
 
 # none FOLDERS PATTERN WHAT : the pattern must not occur there at all.

@@ -187,6 +187,9 @@ static void jobs_row(pd_table *table, const Paramd__JobInfo *job)
     pd_table_cell(table, "%s", pd_count_text(text, job->skipped));
     pd_table_cell(table, "%s", pd_count_text(text, job->refused_steps));
     pd_table_cell(table, "%s", pd_count_text(text, job->refused));
+    if (job->gradient_norm == 0 && job->clipped_steps == 0) pd_table_cell(table, "-");
+    else pd_table_cell(table, "%.4g", job->gradient_norm);
+    pd_table_cell(table, "%s", pd_count_text(text, job->clipped_steps));
     if (job->roots_due == 0) pd_table_cell(table, "-");
     else pd_table_cell(table, "%" PRIu64 "/%" PRIu64, job->roots_adopted, job->roots_due);
     pd_table_cell(table, "%s", pd_count_text(text, job->roots_failed));
@@ -194,7 +197,7 @@ static void jobs_row(pd_table *table, const Paramd__JobInfo *job)
 
 static pd_table *jobs_table(void)
 {
-    return pd_table_new("JOB|STATE|>WORKERS|>PARAMS|>ELEMENTS|>WEIGHTS|>OPTIMIZER STATE|>STEP|>CONTRIBUTIONS|>SKIPPED|>REFUSED STEPS|>REFUSED|>ROOTS|>FAILED ROOTS");
+    return pd_table_new("JOB|STATE|>WORKERS|>PARAMS|>ELEMENTS|>WEIGHTS|>OPTIMIZER STATE|>STEP|>CONTRIBUTIONS|>SKIPPED|>REFUSED STEPS|>REFUSED|>NORM|>CLIPPED|>ROOTS|>FAILED ROOTS");
 }
 
 static void print_status(const Paramd__StatusReply *s)

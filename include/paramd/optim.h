@@ -137,6 +137,14 @@ typedef struct pd_draws {
  * their weights, and their `after` is not written; the step is counted, and the statistics have been updated. All others have stepped. */
 PD_API int pd_model_step(pd_model *model, const pd_step_io *io, pd_error *err);
 
+/* Clips the gradients of all parameters together in the steps that follow (Pascanu, Mikolov, Bengio 2013; the factor is T5X's, T min(1/T, 1/norm) in
+ * float32), before what a row has of its own; such a limit holds for the parameters of one row and group together, all declared with the same. Your gradients stay
+ * as they are. `limit`: of their norm; 0: none.
+ * PD_OUT_OF_RANGE: not 0, and not from 1e-30 to 1e30. PD_NO_MEMORY, for copies. What was set before holds then. */
+PD_API int    pd_model_clip(pd_model *model, double limit, pd_error *err);
+/* The norm before clipping in the last step: of all gradients, or where only rows have limits of the first such group's. 0: none yet, or nothing is clipped. */
+PD_API double pd_model_norm(const pd_model *model);
+
 /* Steps that a parameter has taken; where its row counts by group, those that the group has. */
 PD_API int64_t pd_model_count(const pd_model *model, size_t param);
 /* Bytes of optimizer state (slots as stored, temporaries not counted). */

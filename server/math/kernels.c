@@ -195,3 +195,16 @@ double pd_sum_squares(const float *x, int64_t n)
 {
     return dot(x, x, n);
 }
+
+/* ---- scaling ---- */
+
+PD_CLONES static void scale(float *to, const float *from, float by, int64_t n)
+{
+#pragma GCC ivdep                                       /* they do not overlap, or are the same */
+    for (int64_t i = 0; i < n; i++) to[i] = by * from[i];
+}
+
+void pd_scale(float *to, const float *from, float by, int64_t n)
+{
+    scale(to, from, by, n);
+}

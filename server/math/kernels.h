@@ -28,4 +28,7 @@ bool pd_all_finite_f64(const double *x, int64_t n);
 double pd_sum_squares(const float *x, int64_t n);
 double pd_dot(const float *x, const float *y, int64_t n);
 
+/* to[i] = by from[i]; `to` may be `from`. */
+void   pd_scale(float *to, const float *from, float by, int64_t n);
+
 #endif

@@ -34,6 +34,8 @@ static void fill_job(Paramd__JobInfo *to, const pd_job_info *from)
     to->roots_replaced = from->roots_replaced;
     to->root_waits = from->root_waits;
     to->refused_steps = from->refused_steps;
+    to->gradient_norm = from->gradient_norm;
+    to->clipped_steps = from->clipped_steps;
 }
 
 /* `at`: memory for its dimensions. */

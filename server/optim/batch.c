@@ -62,6 +62,8 @@ void pd_batch_free(pd_batch *batch)
     free(batch);
 }
 
+int pd_batch_threads(const pd_batch *batch) { return batch->threads; }
+
 /* ---- the way of one step through its stages ---- */
 
 static bool skipped(const pd_optim *optim)

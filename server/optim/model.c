@@ -1,9 +1,11 @@
 /* model.c - all parameters of a model stepped together by the calling program: include/paramd/optim.h. */
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "assignment.h"
+#include "clip.h"
 #include "state.h"
 
 /* Parameters that count their steps together: pd_row.counts_by_group. */
@@ -15,6 +17,14 @@ typedef struct group {
     pd_bond       bond;
 } group;
 
+/* Parameters whose gradients are clipped together, since their row has a limit: pd_row.clip_norm. */
+typedef struct limited {
+    const pd_row *row;
+    int           number;
+    double        limit;
+    size_t        first;            /* of its parameters */
+} limited;
+
 #define ALONE ((size_t)-1)
 
 struct pd_model {
@@ -25,6 +35,12 @@ struct pd_model {
     group     *groups;
     size_t     n_groups;
     pd_optim **steps;               /* those under way in one call: room for all */
+    double     limit, norm;         /* of all gradients together, 0: none; and what the norm was in the last step */
+    limited   *limits;
+    size_t     n_limits;
+    size_t    *limit_of;            /* by parameter, or ALONE */
+    float    **scaled;              /* by parameter: memory for its gradient where that may be clipped, else NULL */
+    const float **gradient;         /* by parameter, of the call under way: as given or scaled; NULL: none */
     pd_batch  *batch;               /* enough for all of them, so that a step under way cannot fail */
 };
 
@@ -87,6 +103,113 @@ static int make_groups(pd_model *model, const pd_declaration *params)
     return PD_OK;
 }
 
+/* ---- clipping ---- */
+
+static int make_scaled(pd_model *model, size_t param)
+{
+    if (model->scaled[param] == NULL) model->scaled[param] = pd_floats_new(pd_optim_elements(model->optims[param]) + 1);
+    return model->scaled[param] != NULL ? PD_OK : PD_NO_MEMORY;
+}
+
+/* The parameter belongs to those that are clipped at this limit, which is one for all of a group. */
+static int add_limited(pd_model *model, const pd_declaration *params, size_t param, double limit, pd_error *err)
+{
+    const pd_declaration *of = &params[param];
+    size_t k = 0;
+
+    while (k < model->n_limits && (model->limits[k].row != of->hypers.row || model->limits[k].number != of->group)) k++;
+    if (k == model->n_limits) model->limits[model->n_limits++] = (limited){ of->hypers.row, of->group, limit, param };
+    if (model->limits[k].limit != limit)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: gradients of its group are clipped at the norm %g, but by %.160s at %g: expected one limit",
+                       of->name, limit, params[model->limits[k].first].name, model->limits[k].limit);
+    model->limit_of[param] = k;
+    return make_scaled(model, param) == PD_OK ? PD_OK : pd_fail(err, PD_NO_MEMORY, "parameter %.160s: no memory for its clipped gradient", of->name);
+}
+
+static int make_limits(pd_model *model, const pd_declaration *params, pd_error *err)
+{
+    int rc = PD_OK;
+
+    model->limits = calloc(model->n + 1, sizeof *model->limits);
+    model->limit_of = calloc(model->n + 1, sizeof *model->limit_of);
+    model->scaled = calloc(model->n + 1, sizeof *model->scaled);
+    model->gradient = calloc(model->n + 1, sizeof *model->gradient);
+    if (model->limits == NULL || model->limit_of == NULL || model->scaled == NULL || model->gradient == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    for (size_t i = 0; rc == PD_OK && i < model->n; i++) {
+        const pd_hypers *hypers = &params[i].hypers;
+        double limit = hypers->row->clip_norm != NULL ? hypers->row->clip_norm(hypers->value) : 0;
+        model->limit_of[i] = ALONE;
+        if (limit > 0) rc = add_limited(model, params, i, limit, err);
+    }
+    return rc;
+}
+
+int pd_model_clip(pd_model *model, double limit, pd_error *err)
+{
+    if (limit != 0 && !(limit >= PD_CLIP_LEAST && limit <= PD_CLIP_MOST))
+        return pd_fail(err, PD_OUT_OF_RANGE, "limit of the norm: expected 0 (none), or a number from %g to %g, got %g", PD_CLIP_LEAST, PD_CLIP_MOST, limit);
+    for (size_t i = 0; limit > 0 && i < model->n; i++)
+        if (!model->optims[i]->row->takes_values && make_scaled(model, i) != PD_OK) return pd_fail(err, PD_NO_MEMORY, "no memory for clipped gradients");
+    model->limit = limit;
+    model->norm = 0;
+    return PD_OK;
+}
+
+double pd_model_norm(const pd_model *model) { return model->norm; }
+
+/* `scope`: an index of the limits, or ALONE: all. */
+static bool is_clipped(const pd_model *model, size_t scope, size_t param)
+{
+    return model->gradient[param] != NULL && !model->optims[param]->row->takes_values && (scope == ALONE || model->limit_of[param] == scope);
+}
+
+/* Gives squares + those of the gradient; or scales it. */
+static double pass_over(pd_model *model, size_t param, double squares, const float *scale)
+{
+    enum { AT_ONCE = 64 };
+    int64_t elements = pd_optim_elements(model->optims[param]);
+    pd_clip_piece pieces[AT_ONCE];
+
+    for (int64_t first = 0; first < elements;) {
+        size_t n = 0;
+        for (; n < AT_ONCE && first < elements; first += pieces[n++].n) {
+            pieces[n] = (pd_clip_piece){ .from = model->gradient[param] + first, .to = model->scaled[param] + first, .n = elements - first };
+            if (pieces[n].n > PD_CLIP_RANGE) pieces[n].n = PD_CLIP_RANGE;
+        }
+        if (scale != NULL) pd_clip_apply(pieces, n, *scale, pd_batch_threads(model->batch));
+        else squares = pd_clip_sum(pieces, n, squares, pd_batch_threads(model->batch));
+    }
+    return squares;
+}
+
+/* Gives the norm. */
+static double clip_together(pd_model *model, size_t scope, double limit)
+{
+    double squares = 0;
+    float scale;
+
+    for (size_t i = 0; i < model->n; i++)
+        if (is_clipped(model, scope, i)) squares = pass_over(model, i, squares, NULL);
+    scale = pd_clip_scale(limit, squares);
+    for (size_t i = 0; scale != 1 && i < model->n; i++) {
+        if (!is_clipped(model, scope, i)) continue;
+        pass_over(model, i, 0, &scale);
+        model->gradient[i] = model->scaled[i];
+    }
+    return sqrt(squares);
+}
+
+/* First all of them, then those of each group with a limit, as that has left them. */
+static void clip(pd_model *model, const pd_step_io *io)
+{
+    for (size_t i = 0; i < model->n; i++) model->gradient[i] = io[i].gradient;
+    if (model->limit > 0) model->norm = clip_together(model, ALONE, model->limit);
+    for (size_t k = 0; k < model->n_limits; k++) {
+        double norm = clip_together(model, k, model->limits[k].limit);
+        if (k == 0 && !(model->limit > 0)) model->norm = norm;
+    }
+}
+
 int pd_model_new(pd_model **out, const pd_declaration *params, size_t count, int threads, pd_error *err)
 {
     pd_model *model = calloc(1, sizeof *model);
@@ -97,7 +220,7 @@ int pd_model_new(pd_model **out, const pd_declaration *params, size_t count, int
     model->optims = calloc(count + 1, sizeof *model->optims);
     model->steps = calloc(count + 1, sizeof *model->steps);
     if (model->optims == NULL || model->steps == NULL || make_groups(model, params) != PD_OK) goto no_memory;
-    if ((rc = make_optims(model, params, err)) != PD_OK) goto fail;
+    if ((rc = make_optims(model, params, err)) != PD_OK || (rc = make_limits(model, params, err)) != PD_OK) goto fail;
     if ((model->batch = pd_batch_new(model->optims, count, threads)) == NULL) goto no_memory;
     *out = model;
     return PD_OK;
@@ -114,7 +237,12 @@ void pd_model_free(pd_model *model)
     if (model == NULL) return;
     pd_batch_free(model->batch);
     for (size_t i = 0; model->optims != NULL && i < model->n; i++) pd_optim_free(model->optims[i]);
+    for (size_t i = 0; model->scaled != NULL && i < model->n; i++) free(model->scaled[i]);
     free(model->optims);
+    free(model->scaled);
+    free(model->gradient);
+    free(model->limits);
+    free(model->limit_of);
     free(model->order);
     free(model->group_of);
     free(model->groups);
@@ -139,9 +267,11 @@ static int begin(pd_model *model, size_t param, const pd_step_io *io)
 {
     pd_optim *optim = model->optims[param];
     group *g = model->group_of[param] == ALONE ? NULL : &model->groups[model->group_of[param]];
+    pd_step_io own = *io;
 
+    own.gradient = model->gradient[param];
     if (g != NULL) pd_optim_set_count(optim, g->count);
-    if (pd_optim_begin(optim, io) != PD_OK) return PD_NO_MEMORY;
+    if (pd_optim_begin(optim, &own) != PD_OK) return PD_NO_MEMORY;
     if (g != NULL) g->stepping++;
     return PD_OK;
 }
@@ -236,6 +366,7 @@ int pd_model_step(pd_model *model, const pd_step_io *io, pd_error *err)
     int rc = check(model, io, err);
 
     if (rc != PD_OK) return rc;
+    clip(model, io);
     if (begin_all(model, io, &n) != PD_OK) return pd_fail(err, PD_NO_MEMORY, "no memory for a step's temporary tensors");
     bind_groups(model, n);
     do pd_batch_run_steps(model->batch, model->steps, n);

@@ -226,7 +226,8 @@ struct pd_row {
     /* Its contributions are values, not gradients: their mean is taken whatever the job's aggregate is (weighted under weighted_mean), and clipping by the
      * global norm passes over them. */
     bool takes_values;
-    /* Limit of the norm of all gradients of the parameters of one rule together (pd_declaration.group), which therefore step together; 0: none. NULL: none. */
+    /* Limit of the norm of all gradients of the parameters of one rule together (pd_declaration.group), which therefore step together; 0: none. Of the values
+     * declared, so it depends on none that is per_step. From 1e-30 to 1e30. NULL: none. Applied by whoever runs the steps: rows see the gradients scaled. */
     double (*clip_norm)(const double *hyper);
     /* Element type that holds exactly what is written to unit->update; 0: none with these values. NULL: it writes no updates. */
     pd_dtype (*update_dtype)(const double *hyper);

@@ -173,6 +173,7 @@ typedef struct pd_batch pd_batch;
 /* Memory to run any subset of these steps, at most `threads` at once. NULL: out of memory. */
 pd_batch *pd_batch_new(pd_optim *const *optims, size_t n, int threads);
 void      pd_batch_free(pd_batch *batch);
+int       pd_batch_threads(const pd_batch *batch);
 /* As pd_batch_run; cannot fail. */
 void      pd_batch_run_steps(pd_batch *batch, pd_optim *const *steps, size_t n);
 /* Runs tasks that are out, a thread each. */

@@ -1,6 +1,7 @@
 /* declare.c - the set of parameters: the first rank's is planned as a whole, the others must declare the same. */
 #include "training.h"
 
+#include "norm.h"
 #include "plan.h"
 #include "together.h"
 
@@ -251,7 +252,7 @@ static int count_bytes(const pd_job *job, const pd_planning *planning, uint64_t 
         if (n.thread > thread) thread = n.thread;
     }
     if (__builtin_mul_overflow(thread, threads, &thread)) thread = UINT64_MAX;
-    *bytes = plus(*bytes, thread);
+    *bytes = plus(*bytes, plus(thread, pd_norm_bytes(job)));
     return check_total(job, *bytes, err);
 }
 
@@ -300,7 +301,8 @@ static int lay_chunks(pd_job *job, pd_error *err)
     job->slots = calloc(n, job->world * sizeof *job->slots);
     job->batch = calloc(job->n_params, sizeof *job->batch);
     job->optims = calloc(job->n_params, sizeof *job->optims);
-    if (job->chunks == NULL || job->slots == NULL || job->ranges == NULL || job->batch == NULL || job->optims == NULL || pd_groups_make(job) != PD_OK)
+    if (job->chunks == NULL || job->slots == NULL || job->ranges == NULL || job->batch == NULL || job->optims == NULL || pd_groups_make(job) != PD_OK ||
+        pd_norm_make(job) != PD_OK)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->name);
     for (uint32_t i = 0; i < job->n_params; i++) {
         pd_param *param = &job->params[i];
@@ -329,6 +331,7 @@ void pd_job_forget_set(pd_job *job)
     free(job->batch);
     free(job->optims);
     free(job->groups);
+    free(job->norm);
     job->params = NULL;
     job->chunks = NULL;
     job->slots = NULL;
@@ -336,6 +339,7 @@ void pd_job_forget_set(pd_job *job)
     job->batch = NULL;
     job->optims = NULL;
     job->groups = NULL;
+    job->norm = NULL;
     job->n_params = 0;
     job->reserved = job->committed = 0;
 }

@@ -1,4 +1,5 @@
 /* info.c - what operators ask for: status, jobs, parameters, workers, roots, settings; a page of each. */
+#include "norm.h"
 #include "training.h"
 
 #include <stdio.h>
@@ -40,6 +41,8 @@ static void fill_job(pd_job_info *info, const pd_job *job)
     info->refused_steps = job->refused_steps;
     info->refused = job->refused;
     info->duplicates = job->duplicates;
+    info->gradient_norm = pd_norm_last(job);
+    info->clipped_steps = pd_norm_clipped(job);
     pd_roots_of_job(info, job);
 }
 

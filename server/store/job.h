@@ -49,6 +49,7 @@ typedef struct pd_job {
     pd_chunk   *complete, *partial;     /* chunks to sum: every rank has been heard of; ranks in order have */
     pd_param   *waiting, *ready;        /* see pd_param */
     struct pd_group *groups;            /* by rule; together.h */
+    struct pd_norm *norm;               /* its parameters are clipped together; NULL: they are not. norm.h */
     uint32_t    n_held;                 /* parameters that wait for the others, where the job steps as a whole */
     bool        look;                   /* something was filed since partial chunks were last looked at */
     uint32_t    n_open;                 /* rounds open */

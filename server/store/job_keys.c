@@ -1,5 +1,8 @@
 #include "job_keys.h"
 
+#include "clip.h"
+#include "number.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
@@ -31,6 +34,9 @@ const pd_job_key pd_job_keys[] = {
     [PD_JOB_KEY_START_STEP] = { "start_step", "0",
         "steps that count as taken before the job begins: rounds, counters of optimizers, schedules and random numbers go on from there",
         PD_JOB_NUMBER, NULL, LAST_START },
+    [PD_JOB_KEY_CLIP_GLOBAL_NORM] = { "clip_global_norm", "off",
+        "limit of the norm of all gradients of a step together, by which they are scaled; all parameters then begin each step together (off: no limit)",
+        PD_JOB_LIMIT, NULL, 0 },
     [PD_JOB_KEYS] = { NULL, NULL, NULL, PD_JOB_NUMBER, NULL, 0 },
 };
 
@@ -89,11 +95,24 @@ static int parse_number(const pd_job_key *key, const char *value, uint64_t *out,
     return PD_OK;
 }
 
+static int parse_limit(const pd_job_key *key, const char *value, uint64_t *out, pd_error *err)
+{
+    bool off = strcmp(value, "off") == 0;
+    double limit = 0;
+
+    if (!off && (pd_number_read(value, &limit) != PD_OK || !(limit == 0 || (limit >= PD_CLIP_LEAST && limit <= PD_CLIP_MOST))))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s = %.64s: expected a number from %g to %g, or off", key->name, value, PD_CLIP_LEAST, PD_CLIP_MOST);
+    limit = limit == 0 ? 0 : limit;             /* -0, too */
+    memcpy(out, &limit, sizeof limit);
+    return PD_OK;
+}
+
 static int parse(const pd_job_key *key, const char *value, uint64_t *out, pd_error *err)
 {
     switch (key->type) {
     case PD_JOB_CHOICE:  return parse_choice(key, value, out, err);
     case PD_JOB_SECONDS: return parse_seconds(key, value, out, err);
+    case PD_JOB_LIMIT:   return parse_limit(key, value, out, err);
     case PD_JOB_NUMBER:  break;
     }
     return parse_number(key, value, out, err);
@@ -126,6 +145,15 @@ int pd_job_values_set(pd_job_values *values, const char *name, const char *value
     return unknown_key(name, err);
 }
 
+double pd_job_values_limit(const pd_job_values *values, enum pd_job_key_index key)
+{
+    double limit;
+
+    assert(pd_job_keys[key].type == PD_JOB_LIMIT);
+    memcpy(&limit, &values->at[key], sizeof limit);
+    return limit;
+}
+
 char *pd_job_values_text(const pd_job_values *values, enum pd_job_key_index key, char *text, size_t size)
 {
     const char *at = pd_job_keys[key].choices;
@@ -133,6 +161,10 @@ char *pd_job_values_text(const pd_job_values *values, enum pd_job_key_index key,
 
     if (pd_job_keys[key].type == PD_JOB_NUMBER) {
         snprintf(text, size, "%llu", (unsigned long long)value);
+    } else if (pd_job_keys[key].type == PD_JOB_LIMIT) {
+        double limit = pd_job_values_limit(values, key);
+        if (limit > 0) pd_number_text(limit, text, size);
+        else snprintf(text, size, "off");
     } else if (pd_job_keys[key].type == PD_JOB_SECONDS) {
         snprintf(text, size, "%.10g", (double)value / 1e9);
     } else {

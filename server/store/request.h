@@ -206,6 +206,8 @@ typedef struct pd_job_info {
     uint64_t refused, duplicates;       /* frames with data that were refused; pieces that had come before */
     uint64_t roots_due, roots_adopted, roots_failed, roots_replaced;    /* root tasks, as pd_root_stats counts them */
     uint64_t root_waits;                /* times a parameter was parked until a root was there */
+    double   gradient_norm;             /* where gradients are clipped together, of the last step's: pd_norm_last */
+    uint64_t clipped_steps;             /* steps in which a limit was exceeded */
 } pd_job_info;
 
 typedef struct pd_param_info {

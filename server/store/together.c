@@ -1,5 +1,6 @@
 #include "together.h"
 
+#include "norm.h"
 #include "training.h"
 
 #include <assert.h>
@@ -44,15 +45,15 @@ void pd_group_set_count(pd_group *group, int64_t count)
     for (pd_param *member = group->members; member != NULL; member = member->next_member) pd_optim_set_count(member->optim, count);
 }
 
-static bool steps_as_a_whole(const pd_job *job) { return job->values.at[PD_JOB_KEY_NONFINITE_SCOPE] == PD_SCOPE_JOB; }
+bool pd_job_is_whole(const pd_job *job) { return job->norm != NULL || job->values.at[PD_JOB_KEY_NONFINITE_SCOPE] == PD_SCOPE_JOB; }
 
-bool pd_param_may_be_held(const pd_job *job, const pd_param *param) { return param->group != NULL || steps_as_a_whole(job); }
+bool pd_param_may_be_held(const pd_job *job, const pd_param *param) { return param->group != NULL || pd_job_is_whole(job); }
 
 /* ---- bonds ---- */
 
 bool pd_param_is_bound(const pd_job *job, const pd_param *param)
 {
-    return param->group != NULL && param->rule->hypers.row->refusal != NULL && steps_as_a_whole(job);
+    return param->group != NULL && param->rule->hypers.row->refusal != NULL && pd_job_is_whole(job);
 }
 
 /* The bond wants its members in the order of the parameters. */
@@ -154,8 +155,8 @@ static const pd_param *find_skipped(const pd_job *job)
 static void skip_all(pd_job *job, const pd_param *why)
 {
     if (pd_is_power_of_two(++job->skipped_whole))
-        pd_say(&job->store->outbox, PD_SAY_WARNING, "job %s: step %llu of all parameters is skipped (nonfinite_scope = job), %s of %s %s (%llu such steps so far)",
-               job->name, (unsigned long long)why->step + 1, why->round.weightless ? "all weights" : "the gradient", why->name,
+        pd_say(&job->store->outbox, PD_SAY_WARNING, "job %s: step %llu of all parameters is skipped (%s), %s of %s %s (%llu such steps so far)",
+               job->name, (unsigned long long)why->step + 1, job->norm != NULL ? "gradients are clipped together" : "nonfinite_scope = job", why->round.weightless ? "all weights" : "the gradient", why->name,
                why->round.weightless ? "are 0" : "is not finite", (unsigned long long)job->skipped_whole);
     for (uint32_t i = 0; i < job->n_params; i++)
         if (job->params[i].outcome == PD_STEPPED) job->params[i].outcome = PD_SKIPPED;
@@ -170,6 +171,12 @@ static void join_the_job(pd_job *job, pd_param *param)
     if (++job->n_held < job->n_params) return;
     job->n_held = 0;
     if ((skipped = find_skipped(job)) != NULL) skip_all(job, skipped);
+    if (skipped == NULL && job->norm != NULL) pd_norm_begin(job);
+    else pd_params_go_on(job);
+}
+
+void pd_params_go_on(pd_job *job)
+{
     for (uint32_t i = 0; i < job->n_params; i++) go_on_in_group(job, &job->params[i]);
 }
 
@@ -178,7 +185,7 @@ static void join_the_job(pd_job *job, pd_param *param)
 void pd_param_gathered(pd_job *job, pd_param *param)
 {
     param->outcome = own_outcome(job, param);
-    if (steps_as_a_whole(job)) join_the_job(job, param);
+    if (pd_job_is_whole(job)) join_the_job(job, param);
     else go_on_in_group(job, param);
 }
 
@@ -200,7 +207,7 @@ const pd_param *pd_param_awaited(const pd_job *job, const pd_param *param)
 {
     const pd_param *member = param->group != NULL ? param->group->members : NULL;
 
-    if (steps_as_a_whole(job)) {
+    if (pd_job_is_whole(job)) {
         for (uint32_t i = 0; i < job->n_params; i++)
             if (job->params[i].stage != PD_HELD) return &job->params[i];
     }

@@ -4,8 +4,9 @@
  * (PD_HELD) until what it waits for is there. Its contributions are summed by then and its frames have gone, so holding costs no share of
  * the ingest budget. There are two reasons to wait:
  *
- * The job steps as a whole (nonfinite_scope = job): nobody begins step s before the rounds s of all parameters are gathered; then what one
- * round finds counts for all. Every parameter is at the same step then, so one number is all the state there is.
+ * The job steps as a whole (nonfinite_scope = job, or gradients are clipped together): nobody begins step s before the rounds s of all parameters are
+ * gathered; then what one round finds counts for all, and the global norm is known (norm.h). Every parameter is at the same step then, so one number is all
+ * the state there is.
  *
  * A group counts its steps together (pd_row.counts_by_group; the group is what one rule of the job matches): the optimizer's count in step s is the
  * number of earlier rounds in which some parameter of the group had a gradient that was not skipped, plus 1. Of rounds up to `base` (closed by
@@ -34,10 +35,14 @@ typedef struct pd_group {
 /* Finds the job's groups, once its parameters are added. PD_NO_MEMORY. They are the job's: pd_job_forget_set frees them. */
 int  pd_groups_make(pd_job *job);
 
+/* All parameters begin each step together. */
+bool pd_job_is_whole(const pd_job *job);
 /* Rounds of this parameter may be held: until it is ready it stands in job->waiting. */
 bool pd_param_may_be_held(const pd_job *job, const pd_param *param);
 /* Its round is gathered and summed: it goes on or is held, and others that waited for it go on. Sets the outcome of those that go on. */
 void pd_param_gathered(pd_job *job, pd_param *param);
+/* Where the job steps as a whole: all are held, and go on now. */
+void pd_params_go_on(pd_job *job);
 /* Its round has closed, and its step is counted. */
 void pd_param_moved_on(pd_job *job, pd_param *param);
 /* ---- refusals: where the job steps as a whole, the steps of a group whose row may refuse one stand or fall together ---- */

@@ -5,6 +5,7 @@
 #include "import.h"
 #include "training.h"
 
+#include "norm.h"
 #include "together.h"
 
 #include <assert.h>
@@ -241,7 +242,7 @@ static void count_outcome(pd_job *job, pd_param *param, pd_outcome outcome)
     if (outcome == PD_STEPPED) job->steps++;
     if (outcome != PD_SKIPPED) return;
     job->skipped++;
-    if (pd_is_power_of_two(++param->skipped) && job->values.at[PD_JOB_KEY_NONFINITE_SCOPE] == PD_SCOPE_PARAMETER)
+    if (pd_is_power_of_two(++param->skipped) && !pd_job_is_whole(job))
         pd_say(&job->store->outbox, PD_SAY_WARNING, "job %s: step %llu of %s is skipped, %s (%llu skipped so far)", job->name,
                (unsigned long long)param->step, param->name,
                param->round.weightless ? "all weights are 0" : "its gradient is not finite", (unsigned long long)param->skipped);
@@ -369,7 +370,7 @@ static void step_params(pd_job *job, double budget_ns, uint64_t now_ns)
 bool pd_job_has_work(const pd_job *job, uint64_t now_ns)
 {
     if (job->gone || now_ns < job->retry_ns) return false;
-    if (pd_import_writes(job)) return true;
+    if (pd_import_writes(job) || pd_norm_runs(job)) return true;
     return job->inbox != NULL || job->complete != NULL || job->ready != NULL || (job->look && job->partial != NULL && any_pressed(job));
 }
 
@@ -384,6 +385,7 @@ void pd_job_work(pd_job *job, uint64_t now_ns)
     job->retry_ns = 0;
     pd_job_take_inbox(job, now_ns);
     budget_ns -= sum_chunks(job, now_ns);
+    if (pd_norm_runs(job)) budget_ns -= pd_norm_run(job, budget_ns);
     if (job->ready != NULL) step_params(job, budget_ns, now_ns);
     if (job->retry_ns == 0 && job->notice == NULL)
         job->notice = pd_effect_new(PD_EFF_TIMED_OUT, (pd_ticket){ 0, 0 }, job->number);

@@ -1,0 +1,23 @@
+#include "limited_row.h"
+
+static double limit(const double *hyper) { return hyper[pd_hypers_find(pd_optim_find("sgd"), "dampening")]; }
+
+const pd_row *limited_row(void)
+{
+    static pd_row row;
+
+    row = *pd_optim_find("sgd");
+    row.name = "limited";
+    row.clip_norm = limit;
+    return &row;
+}
+
+const pd_row *values_row(void)
+{
+    static pd_row row;
+
+    row = *pd_optim_find("sgd");
+    row.name = "values";
+    row.takes_values = true;
+    return &row;
+}
