@@ -1,6 +1,7 @@
 #include "adasum.h"
 
 #include <assert.h>
+#include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +33,7 @@ struct pd_adasum {
     bool           combines;        /* this pass; else it takes dot products */
     int            n_dots;          /* of a group and range */
     double        *dots;            /* [group][range][n_dots] */
-    double        *scale;           /* [group][member]: what each is multiplied by */
+    double        *scale;           /* [group][member]: what each is multiplied by; 1 until that is known */
     bool          *finite;          /* [range] */
 };
 
@@ -121,29 +122,67 @@ static bool next_block(const pd_adasum *a, int64_t range, block *b)
     return true;
 }
 
-/* ---- dot products ---- */
+/* ---- sums of vectors ---- */
 
-static void take_dots(const pd_adasum *a, int g, int64_t range, double *dots)
+/* One loop over k vectors, added in order; k and first are constants where it is called. */
+PD_INLINE void sum_group(double *restrict sum, const float *const *x, const double *scale, int k, bool first)
+{
+    for (int i = 0; i < BLOCK; i++) {
+        double s = first ? scale[0] * (double)x[0][i] : sum[i] + scale[0] * (double)x[0][i];
+        for (int j = 1; j < k; j++) s += scale[j] * (double)x[j][i];
+        sum[i] = s;
+    }
+}
+
+#define SUM(k)                                                                                                                          \
+    PD_CLONES static void set_##k(double *sum, const float *const *x, const double *scale) { sum_group(sum, x, scale, k, true); }      \
+    PD_CLONES static void add_##k(double *sum, const float *const *x, const double *scale) { sum_group(sum, x, scale, k, false); }
+SUM(1)
+SUM(4)
+
+/* Adds up k vectors, MANY or fewer; those before them are in the sum unless they are the first. */
+static void sum_block(double *sum, const float *const *x, const double *scale, int k, bool first)
+{
+    for (int j = 0, some; j < k; j += some, first = false) {
+        some = k - j >= 4 ? 4 : 1;
+        if (some == 4) (first ? set_4 : add_4)(sum, x + j, scale + j);
+        else (first ? set_1 : add_1)(sum, x + j, scale + j);
+    }
+}
+
+/* The sum of k vectors of a block, member[j] or j, each times scale[j]: MANY at a time. */
+static void sum_vectors(const pd_adasum *a, const block *b, int k, const int *member, const double *scale, double *sum)
 {
     float tile[MANY][BLOCK];
     const float *x[MANY];
+
+    for (int j = 0, some; j < k; j += some) {
+        some = k - j < MANY ? k - j : MANY;
+        for (int i = 0; i < some; i++) x[i] = load(a, member != NULL ? member[j + i] : j + i, b->run, b->first, b->n, BLOCK, tile[i]);
+        sum_block(sum, x, scale + j, some, j == 0);
+    }
+}
+
+/* ---- dot products ---- */
+
+PD_CLONES static void widen(double *restrict to, const float *restrict x)
+{
+    for (int i = 0; i < BLOCK; i++) to[i] = (double)x[i];
+}
+
+static void take_dots(const pd_adasum *a, int g, int64_t range, double *dots)
+{
+    alignas(64) double wide[MANY][BLOCK];
+    float tile[BLOCK];
+    const double *x[MANY];
     int member[MANY], k = members(a, g, member);
     block b = first_block(a, range);
 
+    for (int j = 0; j < k; j++) x[j] = wide[j];
     do {
-        for (int j = 0; j < k; j++) x[j] = load(a, member[j], b.run, b.first, b.n, BLOCK, tile[j]);
+        for (int j = 0; j < k; j++) widen(wide[j], load(a, member[j], b.run, b.first, b.n, BLOCK, tile));
         pd_gram_add(dots, x, k);
     } while (next_block(a, range, &b));
-}
-
-PD_CLONES static void scale_to(double *restrict sum, const float *restrict x, double scale)
-{
-    for (int i = 0; i < BLOCK; i++) sum[i] = scale * (double)x[i];
-}
-
-PD_CLONES static void add_to(double *restrict sum, const float *restrict x, double scale)
-{
-    for (int i = 0; i < BLOCK; i++) sum[i] += scale * (double)x[i];
 }
 
 typedef double doubles __attribute__((vector_size(64), aligned(8), may_alias));
@@ -163,6 +202,7 @@ PD_CLONES static void dots_with_sum(double *dots, const float *g, const double *
     dots[1] += ((gg[0] + gg[4]) + (gg[2] + gg[6])) + ((gg[1] + gg[5]) + (gg[3] + gg[7]));
 }
 
+/* The sum first, of a block at a time: scales are still 1. */
 static void take_vdots(const pd_adasum *a, int64_t range, double *dots)
 {
     float tile[BLOCK];
@@ -170,7 +210,7 @@ static void take_vdots(const pd_adasum *a, int64_t range, double *dots)
     block b = first_block(a, range);
 
     do {
-        for (int r = 0; r < a->in.k; r++) (r == 0 ? scale_to : add_to)(sum, load(a, r, b.run, b.first, b.n, BLOCK, tile), 1);
+        sum_vectors(a, &b, a->in.k, NULL, a->scale, sum);
         for (int r = 0; r < a->in.k; r++) dots_with_sum(dots + 2 * r, load(a, r, b.run, b.first, b.n, BLOCK, tile), sum);
     } while (next_block(a, range, &b));
 }
@@ -250,14 +290,12 @@ PD_CLONES static bool store(float *restrict to, const double *restrict sum, int6
 
 static bool combine(const pd_adasum *a, int k, const int *member, const double *scale, float *to, int64_t range)
 {
-    float tile[BLOCK];
     double sum[BLOCK];
     block b = first_block(a, range);
     bool finite = true;
 
     do {
-        for (int j = 0; j < k; j++)
-            (j == 0 ? scale_to : add_to)(sum, load(a, member != NULL ? member[j] : j, b.run, b.first, b.n, BLOCK, tile), scale[j]);
+        sum_vectors(a, &b, k, member, scale, sum);
         finite &= store(to + b.first, sum, b.n);
     } while (next_block(a, range, &b));
     return finite;
@@ -281,13 +319,14 @@ int pd_adasum_begin(pd_adasum **out, pd_adasum_form form, const pd_vectors *v, i
     pd_adasum *a = calloc(1, sizeof *a);
     bool tree = form == PD_ADASUM_TREE;
     size_t spare = (size_t)pd_adasum_scratch_vectors(form, v->k), ranges = (size_t)((n + RANGE - 1) / RANGE);
+    size_t scales = tree ? (spare + 1) * MANY : (size_t)v->k;
 
     assert(v->k >= 1 && n >= 0 && (n == 0 || v->ends[v->n_runs - 1] == n));
     if (a == NULL) return PD_NO_MEMORY;
     *a = (pd_adasum){ .form = form, .in = *v, .n = n, .ranges = (int64_t)ranges, .to = to, .first = true, .width = tree ? largest_power(v->k) : 1,
                       .n_dots = tree ? PD_GRAM_DOTS : 2 * v->k };
     a->dots = malloc(((spare + 1) * ranges * (size_t)a->n_dots + 1) * sizeof *a->dots);
-    a->scale = malloc((tree ? (spare + 1) * MANY : (size_t)v->k) * sizeof *a->scale);
+    a->scale = malloc(scales * sizeof *a->scale);
     a->scratch = malloc((spare + 1) * sizeof *a->scratch);
     a->finite = malloc((ranges + 1) * sizeof *a->finite);
     if (a->dots == NULL || a->scale == NULL || a->scratch == NULL || a->finite == NULL) {
@@ -295,8 +334,8 @@ int pd_adasum_begin(pd_adasum **out, pd_adasum_form form, const pd_vectors *v, i
         return PD_NO_MEMORY;
     }
     for (size_t i = 0; i < spare; i++) a->scratch[i] = scratch[i];
+    for (size_t i = 0; i < scales; i++) a->scale[i] = 1;
     plan_stage(a);
-    a->scale[0] = 1;
     *out = a;
     return PD_OK;
 }

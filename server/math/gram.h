@@ -6,8 +6,8 @@
 enum { PD_GRAM_VECTORS = 8, PD_GRAM_BLOCK = 512, PD_GRAM_DOTS = PD_GRAM_VECTORS * (PD_GRAM_VECTORS + 1) / 2 };
 #define PD_GRAM_AT(i, j) ((j) * ((j) + 1) / 2 + (i))
 
-/* dots[...] += the dot products of x[0] ... x[k - 1], PD_GRAM_BLOCK elements each: products exact in float64, summed in eight lanes that are added
- * pairwise. Bits depend on the values alone, and are those of the pair alone: not on k, nor on which the others are. */
-void pd_gram_add(double *dots, const float *const *x, int k);
+/* dots[...] += the dot products of x[0] ... x[k - 1], 1 <= k <= PD_GRAM_VECTORS, PD_GRAM_BLOCK elements each at multiples of 64 bytes, all of them values of float32, whose products are
+ * exact in float64. Summed in eight lanes that are added pairwise: bits are those of the pair, whatever k and the others are. */
+void pd_gram_add(double *dots, const double *const *x, int k);
 
 #endif

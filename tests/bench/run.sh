@@ -27,7 +27,9 @@ roots_parallel | times the speed of one     | >= 1.9   |      | figure_roots_par
 replay_google_shampoo | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder ../shared/golden/google_shampoo
 replay_meta_shampoo | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder ../shared/golden/meta_shampoo
 replay_torch_optim | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder ../shared/golden/torch_optim
+replay_trax_average | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder ../shared/golden/trax_average
 first_order_bandwidth | of the bytes per second of a triad | >= 0.80 | | figure_first_order_bandwidth
+adasum_bandwidth | bytes read, of the bytes per second of a triad | >= 0.50 | | figure_adasum_bandwidth
 shampoo_step_128 | of the sgemm peak of all cores | >= 0.55 |  | figure_shampoo_step scalable_shampoo 4096x1024 preconditioning_compute_steps=1000000000 block_size=128
 shampoo_step_1024 | of the sgemm peak of all cores | >= 0.70 |  | figure_shampoo_step scalable_shampoo 4096x1024 preconditioning_compute_steps=1000000000 block_size=1024
 gpt2_step    | of the sgemm peak of all cores | >= 0.60 |      | figure_shampoo_step shampoo tests/support/gpt2_small.shapes precondition_frequency=1000000000 betas=0.9,0.999 grafting_config=Adam weight_decay=1e-5
