@@ -181,15 +181,8 @@ static int read_nadam(pd_hypers *hypers, const struct entry *entry, const json_t
 /* A trace of averages: sgd with lr 1 turns weights 0 into minus the aggregate. */
 static int read_average(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
-    const char *variant = json_string_value(json_object_get(config, "variant"));
-
     (void)entry;
-    if (variant == NULL) return pd_fail(err, PD_UNIMPLEMENTED, "records no averages of gradients");
-    if (json_is_true(json_object_get(config, "adasum"))) return pd_fail(err, PD_UNIMPLEMENTED, "aggregate adasum is not implemented");
-    if (strncmp(variant, "mean", 4) != 0) return pd_fail(err, PD_UNIMPLEMENTED, "aggregate %.32s is not implemented", variant);
-    if (json_integer_value(json_object_get(config, "N_WEIGHTS_SHARDS")) != 1) {
-        return pd_fail(err, PD_UNIMPLEMENTED, "replicas that hold shards of the weights are not implemented");
-    }
+    (void)config;
     return pd_hypers_set(hypers, "lr", "1", err);
 }
 
@@ -335,6 +328,39 @@ bool pd_recipe_rate(const pd_recipe *recipe, int64_t step, double *rate)
     return value != NULL;
 }
 
+/* ---- averages ---- */
+
+/* Upstream's word for an average, and the job key's. */
+static int name_aggregate(pd_recipe *recipe, const json_t *config, pd_error *err)
+{
+    const char *variant = json_string_value(json_object_get(config, "variant"));
+
+    if (variant == NULL) return pd_fail(err, PD_UNIMPLEMENTED, "records no averages of gradients");
+    if (!json_is_true(json_object_get(config, "adasum")) && strncmp(variant, "mean", 4) == 0) recipe->aggregate = "mean";
+    else if (strcmp(variant, "adasum_butterfly") == 0) recipe->aggregate = "adasum";
+    else if (strcmp(variant, "adasum_vdot") == 0) recipe->aggregate = "adasum_vdot";
+    else return pd_fail(err, PD_UNIMPLEMENTED, "aggregate %.64s is not implemented", variant);
+    return PD_OK;
+}
+
+static int read_aggregate(pd_recipe *recipe, const json_t *config, pd_error *err)
+{
+    const json_t *split = json_object_get(config, "N_WEIGHTS_SHARDS");
+    json_int_t devices = json_integer_value(json_object_get(config, "n_devices")), shards = split != NULL ? json_integer_value(split) : 1, n;
+    int rc = name_aggregate(recipe, config, err);
+
+    if (rc != PD_OK) return rc;
+    if (devices < 1 || shards < 1 || shards > devices || devices % shards != 0) {
+        return pd_fail(err, PD_INVALID_ARGUMENT, "config: expected n_devices, a multiple of N_WEIGHTS_SHARDS; got %lld and %lld", (long long)devices, (long long)shards);
+    }
+    n = devices / shards;
+    recipe->shards = (int)shards;
+    if (strcmp(recipe->aggregate, "adasum") != 0) return PD_OK;
+    if (shards > 1 && n > 1) recipe->defect = "adasum exchanges gradients of different shards of the weights";
+    else if ((n & (n - 1)) != 0) return pd_fail(err, PD_INVALID_ARGUMENT, "adasum of %lld replicas: expected 1, 2, 4, 8 or another power of two", (long long)n);
+    return PD_OK;
+}
+
 /* ---- the recipe ---- */
 
 int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_error *err)
@@ -351,6 +377,7 @@ int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_
     }
     out->rate = entry->rate;
     rc = read_groups(out, entry, row, config, err);
+    if (rc == PD_OK && entry->read == read_average) rc = read_aggregate(out, config, err);
     return rc == PD_OK && contains(entry->execution, "lr_schedule") ? read_rates(out, json_object_get(config, "lr_schedule"), err) : rc;
 }
 

@@ -12,13 +12,18 @@ typedef struct pd_recipe {
     json_t     *members;    /* name of a parameter to the number of its group; NULL: all are in group 0 */
     json_t     *rates;      /* list of numbers, one a step; NULL: the configuration has none */
     const char *rate;       /* the hyperparameter that a recorded schedule of learning rates sets */
+    /* Of averages of gradients alone: */
+    const char *aggregate;  /* "mean", "adasum", "adasum_vdot", as the job's key has it; else NULL */
+    int         shards;     /* the weights lie on this many neighbouring replicas: d, d + shards, d + 2 shards ... have the same, and average among themselves */
+    const char *defect;     /* what upstream gets wrong in what is asked for; else NULL */
 } pd_recipe;
 
 /* From a trace's metadata `system` and `config`. Fills *out; pd_recipe_free it, also after an error. Each of `config.groups` names its parameters in
  * `params` and says in what they differ from the configuration around it. In one of meta_shampoo null is off, an object is a choice and what
- * belongs to it, or several hyperparameters, and how upstream was distributed is passed over where it changes no number.
+ * belongs to it, or several hyperparameters, and how upstream was distributed is passed over where it changes no number. Averages are taken of what sgd with
+ * rate 1 turns into minus itself.
  * PD_UNIMPLEMENTED: this build lacks the system, the optimizer or one of the hyperparameters; the text says which.
- * PD_INVALID_ARGUMENT, PD_OUT_OF_RANGE: a configuration that the optimizer refuses. PD_NO_MEMORY. */
+ * PD_INVALID_ARGUMENT, PD_OUT_OF_RANGE: a configuration that the optimizer refuses, or Adasum of a number of replicas that Trax refuses. PD_NO_MEMORY. */
 int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_error *err);
 void pd_recipe_free(pd_recipe *recipe);
 /* Some optimizer of the system is in the table. */

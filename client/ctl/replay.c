@@ -76,7 +76,10 @@ static int play_routine(pd_replay_result *out, pd_trace *trace, const pd_replay_
 static int play_local(pd_replay_result *out, const pd_trace *trace, const pd_recipe *recipe, bool with_state)
 {
     pd_replay_state *state = NULL;
-    int rc = with_state && !pd_replay_is_sharded(trace) ? pd_replay_state_new(&state, trace, recipe, &out->why) : PD_OK;
+    int rc;
+
+    if (pd_trace_averages(trace)) return pd_replay_average(trace, recipe, out->verdicts, &out->why);
+    rc = with_state && !pd_replay_is_sharded(trace) ? pd_replay_state_new(&state, trace, recipe, &out->why) : PD_OK;
 
     if (rc == PD_OK) rc = pd_replay_local(trace, recipe, out->verdicts, state, &out->why);
     if (rc == PD_OK && state != NULL) out->state = pd_replay_state_verdict(state);
@@ -93,6 +96,9 @@ static int skip_defect(pd_replay_result *out, const char *quirk)
 static int play_run(pd_replay_result *out, pd_trace *trace, const pd_recipe *recipe, const pd_replay_options *options)
 {
     if (options->local) return play_local(out, trace, recipe, options->state);
+    if (recipe->aggregate != NULL && (strcmp(recipe->aggregate, "mean") != 0 || recipe->shards > 1)) {
+        return pd_fail(&out->why, PD_UNIMPLEMENTED, "%s of %d shards is played in this process: use --local", recipe->aggregate, recipe->shards);
+    }
     return pd_replay_server(trace, recipe, options->server, options->timeout, out->verdicts, &out->why);
 }
 
@@ -115,6 +121,7 @@ static int play_recipe(pd_replay_result *out, pd_trace *trace, pd_recipe *recipe
     if (rc == PD_OK) rc = pd_trace_check(trace, &out->why);
     if (rc == PD_OK && keep_names(out, trace) != PD_OK) rc = pd_fail(&out->why, PD_NO_MEMORY, "out of memory");
     if (rc != PD_OK) return rc;
+    if (recipe->defect != NULL) return skip_defect(out, recipe->defect);
     return pd_trace_meta(trace, "quirk") != NULL ? play_defect(out, trace, recipe, options) : play_run(out, trace, recipe, options);
 }
 

@@ -15,8 +15,10 @@
  * PD_UNIMPLEMENTED: cannot be played this way (why); PD_FAILED_PRECONDITION: an error came where none was recorded, or the reverse;
  * other codes: what the optimizer or the server said. */
 
-/* With the optimizer library in this process. Averages need a server. `state`: NULL, or compares recorded state, too. */
+/* With the optimizer library in this process. `state`: NULL, or compares recorded state, too. */
 int pd_replay_local(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *verdicts, pd_replay_state *state, pd_error *err);
+/* A trace of averages (pd_trace_averages), with the arithmetic library in this process: what each replica gets of those that hold the same weights. */
+int pd_replay_average(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *verdicts, pd_error *err);
 
 /* Through the daemon at `url` (NULL: the client's default): a job `replay/<case>/<nonce>` of as many workers as the trace has replicas pushes
  * every gradient, pulls the weights of every step, asks the daemon whether it counted as many contributions as were sent, and drops the

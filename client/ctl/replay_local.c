@@ -147,7 +147,6 @@ int pd_replay_local(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *
     bool wanted = state != NULL && pd_replay_state_wants_noise(state);
     int rc = PD_OK;
 
-    if (pd_trace_averages(trace)) return pd_fail(err, PD_UNIMPLEMENTED, "averages of replicas are taken by a server: use --server");
     rc = prepare(&p, trace, recipe, err);
     for (int i = 0; rc == PD_OK && wanted && i < PD_REPLAY_SHAKEN; i++) {
         shaken[i].shaken = i + 1;

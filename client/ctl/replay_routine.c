@@ -32,7 +32,7 @@ int pd_sitting_floats(pd_sitting *s, float **out, int64_t n)
     return rc;
 }
 
-static void let_go(pd_sitting *s)
+void pd_sitting_let_go(pd_sitting *s)
 {
     while (s->n_held > 0) free(s->held[--s->n_held]);
 }
@@ -41,6 +41,7 @@ static void let_go(pd_sitting *s)
 static const char *name_of(const pd_sitting *s, const char *field, char name[64])
 {
     if (s->routine->numbered) snprintf(name, 64, "%s/%04d", field, s->index);
+    else if (s->routine->list == NULL) snprintf(name, 64, "%s", field);
     else snprintf(name, 64, "%03d/%s", s->index, field);
     return name;
 }
@@ -154,12 +155,20 @@ static const pd_routine routines[] = {
     { "meta_shampoo",   "root_higher_order",       "items", true,  true,  pd_judge_meta_root },
     { "meta_shampoo",   "root_newton",             "items", true,  true,  pd_judge_meta_root },
     { "meta_shampoo",   "root_retry_double",       NULL,    true,  false, pd_judge_meta_retry },
+    { "trax_average",   "weighted_*",              NULL,    false, false, pd_judge_weighted_mean },
 };
+
+static bool is_named(const char *name, const pd_routine *r)
+{
+    size_t n = strcspn(r->name, "*");
+
+    return strncmp(name, r->name, n) == 0 && (r->name[n] == '*' || name[n] == '\0');
+}
 
 static const pd_routine *find_routine(const pd_trace *trace)
 {
     for (const pd_routine *r = routines; r < routines + sizeof routines / sizeof *routines; r++) {
-        if (strcmp(r->system, pd_trace_system(trace)) == 0 && strcmp(r->name, pd_trace_case(trace)) == 0) return r;
+        if (strcmp(r->system, pd_trace_system(trace)) == 0 && is_named(pd_trace_case(trace), r)) return r;
     }
     return NULL;
 }
@@ -185,7 +194,7 @@ static int index_of(const pd_sitting *s, size_t i)
 {
     const json_t *index = json_object_get(s->entry, "index");
 
-    if (s->routine->numbered) return (int)i;
+    if (s->routine->numbered || s->routine->list == NULL) return (int)i;
     return json_is_integer(index) && json_integer_value(index) >= 0 && json_integer_value(index) < MOST_CASES ? (int)json_integer_value(index) : -1;
 }
 
@@ -220,7 +229,7 @@ int pd_replay_routine(pd_replay_result *out, pd_trace *trace)
     for (size_t i = 0; i < out->n; i++) {
         if ((rc = begin_case(&s, out, i)) != PD_OK) return rc;
         rc = s.routine->judge(&s);
-        let_go(&s);
+        pd_sitting_let_go(&s);
         if (rc != PD_OK) return rc;
     }
     return PD_OK;

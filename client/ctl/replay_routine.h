@@ -1,7 +1,7 @@
 /* replay_routine.h - one recorded case of a routine at work: what the files that judge routines share; for them alone.
  *
  * A case is an entry of a list in the config, or the config itself; its tensors are named INDEX/FIELD with an index of three digits, or FIELD/INDEX
- * with one of four. A routine is a line of the table in replay_routine.c and a function that computes one case and notes how far each result is from
+ * with one of four; where the config is the only case and they have no number FIELD alone. A routine is a line of the table in replay_routine.c and a function that computes one case and notes how far each result is from
  * the recorded one. */
 #ifndef PD_REPLAY_ROUTINE_H
 #define PD_REPLAY_ROUTINE_H
@@ -27,9 +27,9 @@ typedef struct pd_sitting {
 } pd_sitting;
 
 struct pd_routine {
-    const char *system, *name;          /* as the metadata say: system, case */
+    const char *system, *name;          /* as the metadata say: system, case; a name may end in "*": whatever follows */
     const char *list;                   /* of cases, in the config; NULL: the config is the only one */
-    bool        numbered;               /* tensors are FIELD/NNNN, by their place in the list; else NNN/FIELD, and each entry has its index */
+    bool        numbered;               /* tensors are FIELD/NNNN, by their place in the list; else NNN/FIELD, and each entry has its index, or FIELD without a list */
     bool        own_tolerance;          /* errors are noted in units of a tolerance that each case has of its own */
     int       (*judge)(pd_sitting *s);  /* one case. Codes as pd_replay_routine */
 };
@@ -46,6 +46,8 @@ typedef struct pd_piece {
 /* Memory until the case is done; the second: zeros. */
 int pd_sitting_hold(pd_sitting *s, void **out, size_t bytes);
 int pd_sitting_floats(pd_sitting *s, float **out, int64_t n);
+/* Before the case is done: for those that read many tensors one after the other. */
+void pd_sitting_let_go(pd_sitting *s);
 /* Is there a tensor of that name, with numbers? */
 bool pd_sitting_has(const pd_sitting *s, const char *field);
 int pd_sitting_doubles(pd_sitting *s, const char *field, double **at, pd_shape *shape, int64_t *n);
@@ -74,5 +76,6 @@ int pd_judge_quantized_value(pd_sitting *s);
 int pd_judge_symmetric_matrices(pd_sitting *s);
 int pd_judge_meta_root(pd_sitting *s);             /* replay_meta.c */
 int pd_judge_meta_retry(pd_sitting *s);
+int pd_judge_weighted_mean(pd_sitting *s);         /* replay_average.c */
 
 #endif

@@ -317,20 +317,6 @@ static void each_parameter_has_the_hyperparameters_of_its_group(void **state)
     assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
-static void averages_want_a_server(void **state)
-{
-    tracefile file = { 0 };
-
-    (void)state;
-    tracefile_meta(&file, "system", "trax_average");
-    tracefile_meta(&file, "case", "mean_1");
-    tracefile_meta(&file, "steps", "1");
-    tracefile_meta(&file, "config", "{\"variant\": \"mean\", \"N_WEIGHTS_SHARDS\": 1, \"adasum\": false, \"n_devices\": 1}");
-    tracefile_add(&file, "grad/0001/r00/w", g1, 2);
-    tracefile_add(&file, "average/0001/r00/w", g1, 2);
-    assert_outcome(&file, PD_REPLAY_SKIPPED, "server");
-}
-
 static void a_recorded_schedule_sets_the_rate_of_each_step(void **state)
 {
     static const float rates[2] = { .5f, .25f }, slower[2] = { -2, .5f };
@@ -434,7 +420,6 @@ int main(void)
         cmocka_unit_test(what_a_build_lacks_is_skipped_and_not_excused),
         cmocka_unit_test(data_is_no_run_and_excused),
         cmocka_unit_test(each_parameter_has_the_hyperparameters_of_its_group),
-        cmocka_unit_test(averages_want_a_server),
         cmocka_unit_test(a_recorded_schedule_sets_the_rate_of_each_step),
         cmocka_unit_test(a_parameter_without_gradient_stays),
         cmocka_unit_test(error_is_relative_to_what_was_recorded),

@@ -1,0 +1,79 @@
+/* Plays every recorded average in $PARAMD_GOLDEN/trax_average with the arithmetic library, and refuses what upstream refuses (refused.json). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "golden.h"
+#include "replay.h"
+
+static void agrees_with_upstream(void **state)
+{
+    pd_replay_result result;
+    pd_error why;
+
+    pd_replay_file(&result, *state, &(pd_replay_options){ .local = true });
+    why = result.why;
+    if (result.outcome == PD_REPLAY_SKIPPED && result.excused) {
+        pd_replay_result_free(&result);
+        print_message("skipped: %s\n", why.text);
+        return;
+    }
+    if (result.outcome != PD_REPLAY_OK) fail_msg("%s: error %.3g, tolerance %.3g. %s", result.name, result.verdict.error, result.tolerance, why.text);
+    print_message("%d comparisons, largest error %.2e, tolerance %.2e\n", (int)result.verdict.compared, result.verdict.error, result.tolerance);
+    pd_replay_result_free(&result);
+}
+
+static json_t *refused;
+
+static int open_refused(void **state)
+{
+    char path[512];
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/trax_average/refused.json", getenv("PARAMD_GOLDEN"));
+    refused = json_load_file(path, 0, NULL);
+    return refused != NULL ? 0 : -1;
+}
+
+static int close_refused(void **state)
+{
+    (void)state;
+    json_decref(refused);
+    return 0;
+}
+
+/* Where upstream raises an error there is one here; where it computes what means nothing, that is known. */
+static void refuses_what_upstream_refuses(void **state)
+{
+    json_t *entry;
+    size_t i;
+
+    (void)state;
+    json_array_foreach(refused, i, entry) {
+        pd_recipe recipe;
+        pd_error err = { 0 };
+        json_t *config = json_deep_copy(entry);
+        int rc;
+        json_object_set_new(config, "adasum", json_true());
+        rc = pd_recipe_read(&recipe, "trax_average", config, &err);
+        if (json_is_string(json_object_get(entry, "error"))) assert_true(rc == PD_INVALID_ARGUMENT || rc == PD_UNIMPLEMENTED);
+        else assert_true(rc == PD_OK && recipe.defect != NULL);
+        pd_recipe_free(&recipe);
+        json_decref(config);
+    }
+    assert_true(i > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(refuses_what_upstream_refuses) };
+    int failed = golden_folder("trax_average", agrees_with_upstream, NULL, NULL);
+
+    return failed != 0 ? failed : cmocka_run_group_tests(tests, open_refused, close_refused);
+}

@@ -1,0 +1,343 @@
+/* When are recorded averages, and weighted means, ok, failed or skipped? */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "oom.h"
+#include "replay.h"
+#include "tracefile.h"
+
+static const float a[2] = { 3, 0 }, b[2] = { 0, 4 }, c[2] = { 3, 4 }, d[2] = { 1, 0 };
+
+static tracefile new_file(const char *name, const char *config)
+{
+    tracefile file = { 0 };
+
+    tracefile_meta(&file, "system", "trax_average");
+    tracefile_meta(&file, "case", name);
+    tracefile_meta(&file, "steps", "1");
+    tracefile_meta(&file, "noise", "0");
+    tracefile_meta(&file, "config", config);
+    return file;
+}
+
+#define CONFIG(variant, adasum, n, shards) \
+    "{\"variant\": \"" variant "\", \"adasum\": " adasum ", \"n_devices\": " #n ", \"N_WEIGHTS_SHARDS\": " #shards "}"
+
+static void add_replica(tracefile *file, int rank, const float *gradient, const float *average)
+{
+    char name[32];
+
+    snprintf(name, sizeof name, "grad/0001/r%02d/w", rank);
+    tracefile_add(file, name, gradient, 2);
+    snprintf(name, sizeof name, "average/0001/r%02d/w", rank);
+    tracefile_add(file, name, average, 2);
+}
+
+/* Two replicas that both get `average`. */
+static tracefile pair(const char *config, const float *first, const float *second, const float *average)
+{
+    tracefile file = new_file("some", config);
+
+    add_replica(&file, 0, first, average);
+    add_replica(&file, 1, second, average);
+    return file;
+}
+
+static pd_replay_result replayed(const tracefile *file, bool local)
+{
+    pd_replay_result result;
+    char path[64];
+
+    tracefile_write(file, path);
+    pd_replay_file(&result, path, &(pd_replay_options){ .local = local });
+    unlink(path);
+    return result;
+}
+
+static void assert_outcome(const tracefile *file, pd_replay_outcome outcome, const char *part_of_why)
+{
+    pd_replay_result r = replayed(file, true);
+
+    if (r.outcome != outcome || strstr(r.why.text, part_of_why) == NULL) fail_msg("outcome %d, error %g: %s", r.outcome, r.verdict.error, r.why.text);
+    assert_true(outcome != PD_REPLAY_OK || r.verdict.compared > 0);
+    pd_replay_result_free(&r);
+}
+
+static void orthogonal_gradients_have_half_their_sum_for_mean_and_all_for_adasum(void **state)
+{
+    static const float mean[2] = { 1.5f, 2 };
+    tracefile of_mean = pair(CONFIG("mean", "false", 2, 1), a, b, mean), tree = pair(CONFIG("adasum_butterfly", "true", 2, 1), a, b, c);
+    tracefile vdot = pair(CONFIG("adasum_vdot", "true", 2, 1), a, b, c), older = pair(CONFIG("mean_2021", "false", 2, 1), a, b, mean);
+
+    (void)state;
+    assert_outcome(&of_mean, PD_REPLAY_OK, "");
+    assert_outcome(&older, PD_REPLAY_OK, "");
+    assert_outcome(&tree, PD_REPLAY_OK, "");
+    assert_outcome(&vdot, PD_REPLAY_OK, "");
+    tree.entry[3].at = mean;
+    assert_outcome(&tree, PD_REPLAY_FAILED, "");
+}
+
+static void each_replica_is_compared(void **state)
+{
+    static const float mean[2] = { 1.5f, 2 }, off[2] = { 1.5f, 2.001f };
+    tracefile file = pair(CONFIG("mean", "false", 2, 1), a, b, mean);
+
+    (void)state;
+    file.entry[1].at = off;
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+    file.entry[1].at = mean;
+    file.entry[3].at = off;
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+}
+
+/* merge(a, c): a c = 9, a a = 9, c c = 25, so a / 2 + (1 - 9/50) c = (3.96, 3.28). Then with b b: b b = 16, (3.96, 3.28) b = 13.12 ... */
+static void adasum_of_four_merges_neighbours_first(void **state)
+{
+    float first[2] = { 3.96f, 3.28f }, result[2], f = 13.12f / (2 * (3.96f * 3.96f + 3.28f * 3.28f)), g = 13.12f / 32;
+    tracefile file = new_file("some", CONFIG("adasum_butterfly", "true", 4, 1));
+
+    (void)state;
+    for (int i = 0; i < 2; i++) result[i] = (1 - f) * first[i] + (1 - g) * b[i];
+    add_replica(&file, 0, a, result);
+    add_replica(&file, 1, c, result);
+    add_replica(&file, 2, b, result);
+    add_replica(&file, 3, b, result);
+    assert_outcome(&file, PD_REPLAY_OK, "");
+    file.entry[2].at = b;                               /* another partner, another result */
+    file.entry[4].at = c;
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+}
+
+static void a_zero_gradient_spoils_vdot_alone(void **state)
+{
+    static const float zero[2] = { 0, 0 }, nans[2] = { NAN, NAN };
+    tracefile vdot = pair(CONFIG("adasum_vdot", "true", 2, 1), a, zero, nans), tree = pair(CONFIG("adasum_butterfly", "true", 2, 1), a, zero, a);
+
+    (void)state;
+    assert_outcome(&vdot, PD_REPLAY_OK, "");
+    assert_outcome(&tree, PD_REPLAY_OK, "");
+}
+
+static void errors_are_measured_against_the_larger_input(void **state)
+{
+    static const float up[2] = { 1000, 0 }, down[2] = { -1000, 0 }, little[2] = { 5e-4f, 0 }, more[2] = { 5e-3f, 0 };
+    tracefile file = pair(CONFIG("mean", "false", 2, 1), up, down, little);
+
+    (void)state;
+    assert_outcome(&file, PD_REPLAY_OK, "");            /* 5e-7 of 1000 */
+    file.entry[1].at = file.entry[3].at = more;
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+}
+
+static void replicas_average_with_those_that_hold_the_same_shard(void **state)
+{
+    static const float even[2] = { 2, 0 }, odd[2] = { 1.5f, 4 };
+    tracefile file = new_file("some", CONFIG("mean", "false", 4, 2));
+
+    (void)state;
+    add_replica(&file, 0, a, even);
+    add_replica(&file, 1, b, odd);
+    add_replica(&file, 2, d, even);
+    add_replica(&file, 3, c, odd);
+    assert_outcome(&file, PD_REPLAY_OK, "");
+    file.entry[5].at = odd;
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+}
+
+static void adasum_of_shards_is_a_defect_of_upstreams(void **state)
+{
+    tracefile file = new_file("some", CONFIG("adasum_butterfly", "true", 4, 2));
+    pd_replay_result r;
+
+    (void)state;
+    for (int rank = 0; rank < 4; rank++) add_replica(&file, rank, a, a);
+    r = replayed(&file, true);
+    assert_true(r.outcome == PD_REPLAY_SKIPPED && r.excused && strstr(r.why.text, "different shards") != NULL);
+    pd_replay_result_free(&r);
+    tracefile_meta(&file, "config", CONFIG("adasum_butterfly", "true", 4, 4));          /* each alone */
+    assert_outcome(&file, PD_REPLAY_OK, "");
+}
+
+static void adasum_of_other_than_a_power_of_two_is_refused(void **state)
+{
+    tracefile file = new_file("some", CONFIG("adasum_butterfly", "true", 3, 1));
+
+    (void)state;
+    for (int rank = 0; rank < 3; rank++) add_replica(&file, rank, a, a);
+    assert_outcome(&file, PD_REPLAY_FAILED, "adasum of 3 replicas: expected 1, 2, 4, 8 or another power of two");
+    tracefile_meta(&file, "config", CONFIG("adasum_butterfly", "true", 4, 1));          /* the file has three all the same */
+    assert_outcome(&file, PD_REPLAY_FAILED, "adasum of 3 replicas");
+    tracefile_meta(&file, "config", CONFIG("adasum_vdot", "true", 3, 1));
+    assert_outcome(&file, PD_REPLAY_OK, "");
+}
+
+static void shards_divide_the_replicas(void **state)
+{
+    tracefile file = pair(CONFIG("mean", "false", 2, 3), a, b, a);
+
+    (void)state;
+    assert_outcome(&file, PD_REPLAY_FAILED, "multiple of N_WEIGHTS_SHARDS; got 2 and 3");
+    tracefile_meta(&file, "config", CONFIG("mean", "false", 4, 4));
+    assert_outcome(&file, PD_REPLAY_FAILED, "a multiple of 4 replicas, got 2");
+    tracefile_meta(&file, "config", CONFIG("mean", "false", 0, 1));
+    assert_outcome(&file, PD_REPLAY_FAILED, "got 0 and 1");
+    tracefile_meta(&file, "config", CONFIG("mean", "false", 2, -1));
+    assert_outcome(&file, PD_REPLAY_FAILED, "got 2 and -1");
+}
+
+static void other_aggregates_are_skipped_by_name(void **state)
+{
+    tracefile file = pair(CONFIG("adasum_butterfly_2021", "true", 2, 1), a, b, a);
+
+    (void)state;
+    assert_outcome(&file, PD_REPLAY_SKIPPED, "aggregate adasum_butterfly_2021 is not implemented");
+    tracefile_meta(&file, "config", "{\"n_devices\": 2}");
+    assert_outcome(&file, PD_REPLAY_SKIPPED, "records no averages");
+}
+
+/* ---- weighted means ---- */
+
+/* Replica 0: values 1, 3 with weights 1, 0.5; replica 1: 5, 7 with weights 2, 0. Weights 1.5 and 2, on average 1.75. */
+static const float v0[2] = { 1, 3 }, x0[2] = { 1, .5f }, v1[2] = { 5, 7 }, x1[2] = { 2, 0 };
+static const float per_core[1] = { 1.75f }, own0[1] = { 2.5f / 1.75f }, own1[1] = { 10 / 1.75f }, mean[1] = { 12.5f / 3.5f };
+
+static tracefile weighted_file(void)
+{
+    tracefile file = new_file("weighted_two", "{\"function\": \"_n_weights_per_core, _WeightedMean\", \"n_devices\": 2}");
+
+    tracefile_add(&file, "values/r00", v0, 2);
+    tracefile_add(&file, "weights/r00", x0, 2);
+    tracefile_add(&file, "values/r01", v1, 2);
+    tracefile_add(&file, "weights/r01", x1, 2);
+    tracefile_add(&file, "n_weights_per_core/r00", per_core, 0);
+    tracefile_add(&file, "n_weights_per_core/r01", per_core, 0);
+    tracefile_add(&file, "weighted_mean/r00", own0, 0);
+    tracefile_add(&file, "weighted_mean/r01", own1, 0);
+    tracefile_add(&file, "mean_of_replicas", mean, 0);
+    return file;
+}
+
+static void each_example_weighs_the_same_wherever_it_is(void **state)
+{
+    tracefile file = weighted_file();
+    pd_replay_result r = replayed(&file, true);
+
+    (void)state;
+    assert_int_equal(r.outcome, PD_REPLAY_OK);
+    assert_true(r.cases && r.n == 1 && r.verdict.compared == 5);
+    pd_replay_result_free(&r);
+    for (size_t i = 4; i < 9; i++) {
+        static const float off[1] = { 1.7f };
+        file = weighted_file();
+        file.entry[i].at = off;
+        assert_outcome(&file, PD_REPLAY_FAILED, "");
+    }
+}
+
+static void weights_that_are_all_zero_give_nan(void **state)
+{
+    static const float zero[2] = { 0, 0 }, nan[1] = { NAN };
+    tracefile file = new_file("weighted_one", "{\"n_devices\": 1}");
+
+    (void)state;
+    tracefile_add(&file, "values/r00", v0, 2);
+    tracefile_add(&file, "weights/r00", zero, 2);
+    tracefile_add(&file, "n_weights_per_core/r00", zero, 0);
+    tracefile_add(&file, "weighted_mean/r00", nan, 0);
+    tracefile_add(&file, "mean_of_replicas", nan, 0);
+    assert_outcome(&file, PD_REPLAY_OK, "");
+}
+
+static void a_weighted_mean_without_its_tensors_fails(void **state)
+{
+    tracefile file;
+
+    (void)state;
+    for (size_t i = 0; i < 9; i++) {
+        file = weighted_file();
+        strcpy(file.entry[i].name, "other");
+        assert_outcome(&file, PD_REPLAY_FAILED, "missing");
+    }
+    file = weighted_file();
+    file.entry[1].shape.dim[0] = 1, file.entry[1].bytes = sizeof(float);
+    assert_outcome(&file, PD_REPLAY_FAILED, "weights/r00: not as many as there are values");
+    tracefile_meta(&file, "config", "{\"n_devices\": 65}");
+    assert_outcome(&file, PD_REPLAY_FAILED, "n_devices, 1 to 64");
+}
+
+static void many_replicas_are_weighed(void **state)
+{
+    static const float one[1] = { 1 };
+    tracefile file = new_file("weighted_many", "{\"n_devices\": 15}");
+    char name[40];
+
+    (void)state;
+    for (int r = 0; r < 15; r++) {
+        snprintf(name, sizeof name, "values/r%02d", r), tracefile_add(&file, name, one, 1);
+        snprintf(name, sizeof name, "weights/r%02d", r), tracefile_add(&file, name, one, 1);
+        snprintf(name, sizeof name, "n_weights_per_core/r%02d", r), tracefile_add(&file, name, one, 0);
+        snprintf(name, sizeof name, "weighted_mean/r%02d", r), tracefile_add(&file, name, one, 0);
+    }
+    tracefile_add(&file, "mean_of_replicas", one, 0);
+    assert_outcome(&file, PD_REPLAY_OK, "");
+}
+
+/* ---- memory ---- */
+
+static void sweep(const tracefile *file)
+{
+    bool failed = true;
+    int64_t n;
+
+    for (n = 0; failed; n++) {
+        pd_replay_result r;
+        char path[64];
+        tracefile_write(file, path);
+        oom_arm(n);
+        pd_replay_file(&r, path, &(pd_replay_options){ .local = true });
+        failed = oom_disarm();
+        unlink(path);
+        assert_int_equal(r.outcome, failed ? PD_REPLAY_FAILED : PD_REPLAY_OK);
+        pd_replay_result_free(&r);
+    }
+    assert_true(n > 10);
+}
+
+static void without_memory_it_fails_and_leaks_nothing(void **state)
+{
+    tracefile adasum = pair(CONFIG("adasum_butterfly", "true", 2, 1), a, b, c), weighted = weighted_file();
+
+    (void)state;
+    sweep(&adasum);
+    sweep(&weighted);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(orthogonal_gradients_have_half_their_sum_for_mean_and_all_for_adasum),
+        cmocka_unit_test(each_replica_is_compared),
+        cmocka_unit_test(adasum_of_four_merges_neighbours_first),
+        cmocka_unit_test(a_zero_gradient_spoils_vdot_alone),
+        cmocka_unit_test(errors_are_measured_against_the_larger_input),
+        cmocka_unit_test(replicas_average_with_those_that_hold_the_same_shard),
+        cmocka_unit_test(adasum_of_shards_is_a_defect_of_upstreams),
+        cmocka_unit_test(adasum_of_other_than_a_power_of_two_is_refused),
+        cmocka_unit_test(shards_divide_the_replicas),
+        cmocka_unit_test(other_aggregates_are_skipped_by_name),
+        cmocka_unit_test(each_example_weighs_the_same_wherever_it_is),
+        cmocka_unit_test(weights_that_are_all_zero_give_nan),
+        cmocka_unit_test(a_weighted_mean_without_its_tensors_fails),
+        cmocka_unit_test(many_replicas_are_weighed),
+        cmocka_unit_test(without_memory_it_fails_and_leaks_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
