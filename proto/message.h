@@ -51,6 +51,14 @@ size_t pd_utf8_prefix(const uint8_t *at, size_t bytes);
  * becomes PD_UNKNOWN; a header that is no Error, what pd_message_unpack says of it. */
 int pd_message_error(pd_arena *arena, const uint8_t *at, size_t bytes, pd_error *err);
 
+/* ---- scalars of a push ---- */
+
+enum { PD_PUSH_SCALARS = 16, PD_PUSH_SCALAR_NAME = 64 };       /* at most so many, with names of so many bytes */
+
+/* What a push brings beside its gradients: names of 1 to 64 bytes, UTF-8 without control characters, none twice; finite values.
+ * PD_INVALID_ARGUMENT: the text names the scalar and what is wrong. PD_RESOURCE_EXHAUSTED: too many. */
+int pd_scalars_check(Paramd__Scalar *const *scalars, size_t n, pd_error *err);
+
 /* ---- pieces: what a payload holds ---- */
 
 /* What a side knows of a handle: its name, and which elements of the parameter travel on this connection: [start, end). */

@@ -13,6 +13,7 @@ typedef struct entry {
     uint64_t     version;
     pd_snapshot *snapshot;          /* the board's own reference; NULL: no weights yet */
     pd_reason   *why;               /* the last round's step was refused; NULL: it was not, or nobody knows */
+    pd_scalar_means *scalars;       /* of the last round; NULL: it had none */
     pd_waiter   *waiters;
 } entry;
 
@@ -52,6 +53,7 @@ static void job_free(pd_board *board, job *j)
         assert(j->at[i]->waiters == NULL);
         unref(board, j->at[i]->snapshot);
         pd_reason_unref(j->at[i]->why);
+        pd_scalar_means_unref(j->at[i]->scalars);
         free(j->at[i]);
     }
     assert(j->rest == NULL);
@@ -180,6 +182,10 @@ static void answer(const entry *e, pd_waiter *waiter)
         waiter->why = e->why;
         waiter->why->refs++;
     }
+    if (e->scalars != NULL) {
+        waiter->scalars = e->scalars;
+        waiter->scalars->refs++;
+    }
     if (waiter->pulls) {
         waiter->snapshot = e->snapshot;
         waiter->snapshot->board_refs++;
@@ -218,6 +224,8 @@ void pd_board_unref(pd_board *board, pd_waiter *waiter)
     waiter->snapshot = NULL;
     pd_reason_unref(waiter->why);
     waiter->why = NULL;
+    pd_scalar_means_unref(waiter->scalars);
+    waiter->scalars = NULL;
 }
 
 void pd_board_forget(pd_board *board, pd_wait *wait)
@@ -245,6 +253,9 @@ static void publish(pd_board *board, entry *e, pd_closed *closed)
         pd_reason_unref(e->why);
         e->why = closed->why;
         closed->why = NULL;
+        pd_scalar_means_unref(e->scalars);
+        e->scalars = closed->scalars;
+        closed->scalars = NULL;
     }
 }
 

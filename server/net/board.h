@@ -26,6 +26,7 @@ typedef struct pd_waiter {
     pd_snapshot *snapshot;              /* answer, where it pulls: a reference */
     bool         updates;               /* answer, where it pulls: the snapshot's update, not its weights */
     pd_reason   *why;                   /* answer, of a push whose step was refused: a reference; NULL: nobody knows why */
+    pd_scalar_means *scalars;           /* answer: those of the last round, a reference; NULL: there were none */
 } pd_waiter;
 
 /* A request that waits for several pieces. */
@@ -66,7 +67,7 @@ void pd_board_forget(pd_board *board, pd_wait *wait);
 /* Gives back one piece's references, when its weights are written. */
 void pd_board_unref(pd_board *board, pd_waiter *waiter);
 
-/* A round has closed, or weights were published: takes the snapshot and the reason. */
+/* A round has closed, or weights were published: takes the snapshot, the reason and the scalars. */
 void pd_board_close(pd_board *board, uint32_t job, pd_closed *closed);
 /* Fails the job's waits for `step` or less. */
 void pd_board_time_out(pd_board *board, uint32_t job, uint64_t step, const pd_error *err);

@@ -19,6 +19,10 @@ int pd_reply_scratch_init(pd_reply_scratch *scratch, size_t capacity)
         paramd__outcome__init(&scratch->outcomes[i]);
         scratch->list[i] = &scratch->outcomes[i];
     }
+    for (size_t i = 0; i < PD_REPLY_SCALARS; i++) {
+        paramd__scalar__init(&scratch->scalars[i]);
+        scratch->scalar_list[i] = &scratch->scalars[i];
+    }
     return PD_OK;
 }
 
@@ -151,7 +155,27 @@ static void put_reasons(const pd_reply_scratch *scratch, const pd_wait *wait)
     }
 }
 
-static int pack_reply(pd_output *output, const pd_reply_scratch *scratch, const pd_pending *reply)
+/* A round's scalars are told once for all pieces of a parameter that follow one another, as many rounds' as there is room for. */
+static void put_scalars(pd_reply_scratch *scratch, const pd_wait *wait)
+{
+    const pd_scalar_means *said = NULL;
+    size_t used = 0;
+
+    for (size_t i = 0; i < wait->n; i++) {
+        const pd_scalar_means *scalars = wait->at[i].scalars;
+        bool news = scalars != NULL && scalars != said && used + scalars->n <= PD_REPLY_SCALARS;
+        scratch->outcomes[i].scalars = scratch->scalar_list + used;
+        scratch->outcomes[i].n_scalars = news ? scalars->n : 0;
+        for (size_t k = 0; news && k < scalars->n; k++, used++) {
+            scratch->scalars[used].name = (char *)scalars->at[k].name;
+            scratch->scalars[used].value = scalars->at[k].mean;
+            scratch->scalars[used].weight = scalars->at[k].weight;
+        }
+        said = scalars;
+    }
+}
+
+static int pack_reply(pd_output *output, pd_reply_scratch *scratch, const pd_pending *reply)
 {
     const pd_wait *wait = &reply->wait;
     Paramd__DataReply message = PARAMD__DATA_REPLY__INIT;
@@ -168,6 +192,7 @@ static int pack_reply(pd_output *output, const pd_reply_scratch *scratch, const 
         scratch->outcomes[i].update = wait->at[i].updates;
     }
     put_reasons(scratch, wait);
+    put_scalars(scratch, wait);
     if (reply->checksum)
         n_spans = payload_spans(wait, last_with_data(wait), 0, 0, scratch->spans, (int)(2 * scratch->capacity), SIZE_MAX);
     return pd_frame_pack(&output->head_owned, &output->head_bytes, reply->method, flags, reply->id, &message.base,
@@ -193,7 +218,7 @@ static void begin_frame(pd_output *output)
     free(frame);
 }
 
-static int begin_reply(pd_output *output, const pd_reply_scratch *scratch)
+static int begin_reply(pd_output *output, pd_reply_scratch *scratch)
 {
     pd_pending *reply = output->first_reply;
     int rc = pack_reply(output, scratch, reply);
@@ -208,7 +233,7 @@ static int begin_reply(pd_output *output, const pd_reply_scratch *scratch)
     return PD_OK;
 }
 
-static int begin(pd_output *output, const pd_reply_scratch *scratch)
+static int begin(pd_output *output, pd_reply_scratch *scratch)
 {
     int rc = PD_OK;
 

@@ -12,12 +12,15 @@
 
 #define PD_BEATS 8                      /* heartbeats that can be owed at once */
 
+#define PD_REPLY_SCALARS (4 * PD_MAX_SCALARS)  /* in one reply: there is always room for them beside the outcomes */
+
 /* Memory in which the headers of data replies are put together; one for all connections. */
 typedef struct pd_reply_scratch {
     size_t            capacity;         /* most pieces of a reply */
     Paramd__Outcome  *outcomes;
     Paramd__Outcome **list;
     struct iovec     *spans;            /* twice the capacity */
+    Paramd__Scalar    scalars[PD_REPLY_SCALARS], *scalar_list[PD_REPLY_SCALARS];
 } pd_reply_scratch;
 
 int  pd_reply_scratch_init(pd_reply_scratch *scratch, size_t capacity);     /* PD_NO_MEMORY */

@@ -139,6 +139,35 @@ static int check_push(const Paramd__PushRequest *push, pd_error *err)
     return PD_OK;
 }
 
+/* They belong to a round that waits for this rank. The pieces are good. */
+static int check_scalars(const pd_conn *conn, const Paramd__PushRequest *push, pd_error *err)
+{
+    const pd_handle_facts *facts;
+
+    if (push->n_scalars == 0) return PD_OK;
+    if (push->n_pieces == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "push with scalars and without pieces: they belong to the parameter of the first piece");
+    facts = &conn->handles.facts[push->pieces[0]->handle];
+    if (facts->start == facts->end)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "push with scalars for the round of %.160s, of which this rank has no elements: the round does not wait for it; begin the push "
+                       "with a parameter of which it has some", facts->name);
+    return pd_scalars_check(push->scalars, push->n_scalars, err);
+}
+
+_Static_assert((int)PD_PUSH_SCALARS == PD_MAX_SCALARS && (int)PD_PUSH_SCALAR_NAME == PD_SCALAR_NAME_MAX, "the wire and the store bound scalars alike");
+
+/* Checked ones. PD_NO_MEMORY. */
+static int copy_scalars(pd_request *request, const Paramd__PushRequest *push)
+{
+    if (push->n_scalars == 0) return PD_OK;
+    if ((request->u.data.scalars = calloc(push->n_scalars, sizeof *request->u.data.scalars)) == NULL) return PD_NO_MEMORY;
+    request->u.data.n_scalars = push->n_scalars;
+    for (size_t i = 0; i < push->n_scalars; i++) {
+        memcpy(request->u.data.scalars[i].name, push->scalars[i]->name, strlen(push->scalars[i]->name));
+        request->u.data.scalars[i].value = push->scalars[i]->value;
+    }
+    return PD_OK;
+}
+
 static int fill_push(pd_conn *conn, const pd_prefix *prefix, const Paramd__PushRequest *push, pd_error *err)
 {
     pd_request *request;
@@ -151,6 +180,7 @@ static int fill_push(pd_conn *conn, const pd_prefix *prefix, const Paramd__PushR
     request->u.data.presummed = push->presummed;
     request->u.data.last = push->last;
     rc = pd_options_copy(&request->u.data.hypers, &request->u.data.n_hypers, push->hypers, push->n_hypers);
+    if (rc == PD_OK) rc = copy_scalars(request, push);
     return rc == PD_OK ? PD_OK : no_memory(prefix, err);
 }
 
@@ -162,6 +192,7 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
     int rc = check_pieces(conn, prefix, push->pieces, push->n_pieces, push->last, err);
 
     if (rc == PD_OK) rc = check_push(push, err);
+    if (rc == PD_OK) rc = check_scalars(conn, push, err);
     if (rc != PD_OK) return rc;
     pending = conn->incoming.pending = pd_pending_new(conn, prefix->request, prefix->method, push->n_pieces);
     if (pending == NULL) return no_memory(prefix, err);

@@ -25,7 +25,7 @@ static inline bool pd_is_power_of_two(uint64_t n) { return (n & (n - 1)) == 0; }
 enum { PD_SAY_ERROR = 3, PD_SAY_WARNING = 4, PD_SAY_INFO = 6, PD_SAY_DEBUG = 7 };
 
 /* request.c */
-/* Frees the pieces and hyperparameters of a data request: what is left is the record of a frame that is held. */
+/* Frees the pieces, hyperparameters and scalars of a data request: what is left is the record of a frame that is held. */
 void       pd_request_slim(pd_request *request);
 /* Takes the request and turns its memory into an effect: cannot fail. */
 pd_effect *pd_request_become(pd_request *request, pd_effect_kind kind, pd_ticket ticket, uint32_t job);

@@ -1,3 +1,4 @@
+#include "scalars.h"
 #include "setting.h"
 
 #include "convert.h"
@@ -17,6 +18,7 @@ void pd_param_clear(pd_param *param)
     pd_optim_free(param->optim);
     for (int t = 0; t < 4; t++) pd_shelf_leave(param->shelf[t]);
     free(param->pushed);
+    pd_scalars_free(param->scalars);
     pd_holds_clear(param);
     free(param->said);
     free(param->name);

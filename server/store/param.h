@@ -58,6 +58,7 @@ typedef struct pd_param {
     pd_round         round;             /* of step + 1 */
     float           *accumulator;       /* sum, then aggregate, of the round; NULL: nothing summed yet */
     pd_pushed       *pushed;            /* NULL until hyperparameters come with a push for the first time */
+    struct pd_scalars *scalars;         /* NULL until a push brings some for the first time: scalars.h */
     struct pd_hold  *holds;             /* what operators have set, in the order of the steps from which it holds: setting.h */
     uint32_t         n_holds, holds_room;
     pd_stage         stage;

@@ -3,6 +3,7 @@
 
 #include "convert.h"
 #include "kernels.h"
+#include "scalars.h"
 #include "schedule.h"
 #include "together.h"
 
@@ -271,9 +272,10 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
 }
 
 /* `settled`: nothing that the rank has sent before is still to be looked at, so what it leaves out is known. */
-static int check_push(const pd_job *job, const pd_request *frame, bool settled, pd_error *err)
+static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_error *err)
 {
     uint64_t number = ++job->store->frames, known = 0;
+    int rc;
 
     if (frame->u.data.step == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "a push is for step 1 or later; rounds closed + 1");
     if (!(frame->u.data.weight >= 0 && isfinite(frame->u.data.weight)))
@@ -282,10 +284,11 @@ static int check_push(const pd_job *job, const pd_request *frame, bool settled, 
         return pd_fail(err, PD_INVALID_ARGUMENT, "%zu hyperparameters in a push, at most %d are allowed", frame->u.data.n_hypers,
                        PD_MAX_OPTIONS);
     for (size_t i = 0; i < frame->u.data.n; i++) {
-        int rc = check_piece(job, &frame->u.data.pieces[i], frame, number, &known, err);
+        rc = check_piece(job, &frame->u.data.pieces[i], frame, number, &known, err);
         if (rc != PD_OK) return rc;
     }
     if (frame->u.data.n > 0 && all_known(frame, known, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    if (frame->u.data.n_scalars > 0 && (rc = pd_scalars_admit(job, frame, err)) != PD_OK) return rc;
     return frame->u.data.last && settled ? pd_last_check(job, frame, number, err) : PD_OK;
 }
 
@@ -361,6 +364,7 @@ static void file_push(pd_job *job, pd_request *frame, uint64_t now_ns)
 
     if (frame->u.data.buffer != NULL) frame->u.data.buffer->refs = 0;
     if (frame->u.data.step > rank->step) rank->step = frame->u.data.step;
+    if (frame->u.data.n_scalars > 0) pd_scalars_file(job, frame);
     for (size_t i = 0; i < frame->u.data.n; i++) file_piece(job, &frame->u.data.pieces[i], frame, now_ns);
     if (frame->u.data.last) pd_last_file(job, frame, now_ns);
     job->look = true;

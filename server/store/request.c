@@ -58,6 +58,7 @@ static void free_contents(pd_request *request)
     case PD_REQ_PUSH:
         free(request->u.data.pieces);
         free_options(request->u.data.hypers, request->u.data.n_hypers);
+        free(request->u.data.scalars);
         break;
     case PD_REQ_INFO:
     case PD_REQ_DROP:
@@ -97,7 +98,8 @@ void pd_request_slim(pd_request *request)
     free_contents(request);
     request->u.data.pieces = NULL;
     request->u.data.hypers = NULL;
-    request->u.data.n = request->u.data.n_hypers = 0;
+    request->u.data.scalars = NULL;
+    request->u.data.n = request->u.data.n_hypers = request->u.data.n_scalars = 0;
 }
 
 pd_effect *pd_request_become(pd_request *request, pd_effect_kind kind, pd_ticket ticket, uint32_t job)
@@ -148,13 +150,25 @@ void pd_reason_unref(pd_reason *reason)
     if (reason != NULL && --reason->refs == 0) free(reason);
 }
 
+void pd_scalar_means_unref(pd_scalar_means *means)
+{
+    if (means != NULL && --means->refs == 0) free(means);
+}
+
+static void free_closed(pd_effect *effect)
+{
+    for (size_t i = 0; i < effect->u.closed.n; i++) {
+        pd_reason_unref(effect->u.closed.at[i].why);
+        pd_scalar_means_unref(effect->u.closed.at[i].scalars);
+    }
+    free(effect->u.closed.at);
+}
+
 void pd_effect_free(pd_effect *effect)
 {
     if (effect == NULL) return;
-    if (effect->kind == PD_EFF_CLOSED)
-        for (size_t i = 0; i < effect->u.closed.n; i++) pd_reason_unref(effect->u.closed.at[i].why);
+    if (effect->kind == PD_EFF_CLOSED) free_closed(effect);
     if (effect->kind == PD_EFF_DECLARED) free(effect->u.declared.params);
-    if (effect->kind == PD_EFF_CLOSED) free(effect->u.closed.at);
     if (effect->kind == PD_EFF_INFO) pd_info_free(effect->u.info);
     if (effect->kind == PD_EFF_SET) pd_set_result_free(effect->u.set);
     free(effect);

@@ -10,6 +10,8 @@
 
 #define PD_NAME_MAX 256             /* longest name of a job or parameter, without the terminator */
 #define PD_MAX_OPTIONS 64
+#define PD_MAX_SCALARS 16           /* of a push, and of a round */
+#define PD_SCALAR_NAME_MAX 64
 
 /* First member of everything that goes through a mailbox. */
 typedef struct pd_mail {
@@ -44,6 +46,12 @@ typedef struct pd_piece {
 
 /* name=value as text; both owned by the request. */
 typedef struct pd_option { char *name, *value; } pd_option;
+
+/* A number that a push brings beside its gradients. */
+typedef struct pd_scalar_value {
+    char   name[PD_SCALAR_NAME_MAX + 1];
+    double value;
+} pd_scalar_value;
 
 typedef struct pd_param_decl {
     char    *name;
@@ -104,6 +112,8 @@ typedef struct pd_request {
             bool       presummed;           /* PUSH: a sum over its examples, not a mean */
             bool       last;                /* PUSH: ends the rank's step; parameters of which it has sent nothing for it are absent */
             pd_option *hypers; size_t n_hypers;         /* PUSH: values that hold for this round */
+            pd_scalar_value *scalars; size_t n_scalars; /* PUSH: for the round of the first piece's parameter, of which the rank has elements; names differ,
+                                                         * values are finite, at most PD_MAX_SCALARS */
         } data;
         struct { uint64_t sequence; } barrier;
         struct { char reason[96]; } lost;
@@ -177,12 +187,26 @@ typedef struct pd_reason {
 pd_reason *pd_reason_new(const char *text);             /* one reference. NULL: out of memory */
 void       pd_reason_unref(pd_reason *reason);          /* accepts NULL */
 
+/* What a round's scalars became. Made by the step thread, counted by the loop thread once it is there. */
+typedef struct pd_scalar_mean {
+    char   name[PD_SCALAR_NAME_MAX + 1];
+    double mean, weight;        /* over the ranks that gave it; NaN and 0 where they all weigh 0 */
+} pd_scalar_mean;
+
+typedef struct pd_scalar_means {
+    unsigned       refs;
+    size_t         n;
+    pd_scalar_mean at[PD_MAX_SCALARS];      /* in the order of their names */
+} pd_scalar_means;
+void pd_scalar_means_unref(pd_scalar_means *means);     /* accepts NULL */
+
 typedef struct pd_closed {
     uint32_t     param;
     pd_outcome   outcome;   /* 0: publication without a round (initialisation) */
     uint64_t     step;      /* the round's step */
     pd_snapshot *snapshot;  /* new weights, or NULL: those published before stand */
     pd_reason   *why;       /* REFUSED, unless memory was short; else NULL */
+    pd_scalar_means *scalars;   /* NULL: no rank gave any */
 } pd_closed;
 
 typedef struct pd_declared {
@@ -328,7 +352,7 @@ typedef struct pd_effect {
     } u;
 } pd_effect;
 
-/* Frees the effect and what it owns (of what has closed: the reasons that nobody has taken) except buffers, snapshots and tasks. Accepts NULL. */
+/* Frees the effect and what it owns (of what has closed: reasons and scalars that nobody has taken) except buffers, snapshots and tasks. Accepts NULL. */
 void pd_effect_free(pd_effect *effect);
 
 #endif

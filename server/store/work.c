@@ -3,6 +3,7 @@
  * When memory is short a batch stops where it is: contributions, sums and steps begun stand, those who wait are told once, and it goes
  * on a second later. */
 #include "import.h"
+#include "scalars.h"
 #include "training.h"
 
 #include "norm.h"
@@ -290,6 +291,7 @@ static void close_round(pd_job *job, pd_param *param, pd_closed *closed)
     param->accumulator = NULL;
     pd_param_publish(param, param->next, param->outcome, closed);
     param->next = NULL;
+    closed->scalars = pd_scalars_close(param);
     if (param->outcome == PD_REFUSED) tell_refusal(job, param, closed);
     if (param->pushed != NULL) param->pushed->mask = 0;
     pd_holds_settle(&job->store->outbox, job->name, param);

@@ -57,6 +57,16 @@ static void release(rig *r, pd_snapshot *snapshot)
     pd_store_apply(r->store, request, r->now);
 }
 
+/* As the board does: what a round returned stands until the next one closes. */
+static void take_scalars(rig_entry *entry, pd_closed *closed)
+{
+    assert_true(closed->scalars == NULL || (closed->outcome != 0 && closed->scalars->n > 0));
+    if (closed->outcome == 0) return;
+    pd_scalar_means_unref(entry->scalars);
+    entry->scalars = closed->scalars;
+    closed->scalars = NULL;
+}
+
 static void on_closed(rig *r, const pd_effect *effect)
 {
     rig_entry **board = &r->board[effect->job % RIG_JOBS];
@@ -65,7 +75,7 @@ static void on_closed(rig *r, const pd_effect *effect)
     if (r->batches < 1024) r->batch_jobs[r->batches] = effect->job;
     r->batches++;
     for (size_t i = 0; i < effect->u.closed.n; i++) {
-        const pd_closed *closed = &effect->u.closed.at[i];
+        pd_closed *closed = &effect->u.closed.at[i];
         rig_entry *entry = &(*board)[closed->param];
         assert_true(closed->outcome == 0 ? closed->step == entry->step || entry->closed == 0 : closed->step == entry->step + 1);
         entry->step = closed->step;
@@ -73,6 +83,7 @@ static void on_closed(rig *r, const pd_effect *effect)
         entry->closed++;
         snprintf(entry->why, sizeof entry->why, "%s", closed->why != NULL ? closed->why->text : "");
         assert_true(closed->why == NULL || closed->outcome == PD_REFUSED);
+        take_scalars(entry, closed);
         if (closed->snapshot == NULL) continue;
         assert_int_equal(closed->snapshot->param, closed->param);
         assert_int_equal(closed->snapshot->job, effect->job);
@@ -85,7 +96,10 @@ static void forget_board(rig *r, uint32_t job)
 {
     rig_entry *board = r->board[job % RIG_JOBS];
 
-    for (int i = 0; board != NULL && i < 4096; i++) release(r, board[i].snapshot);
+    for (int i = 0; board != NULL && i < 4096; i++) {
+        release(r, board[i].snapshot);
+        pd_scalar_means_unref(board[i].scalars);
+    }
     free(board);
     r->board[job % RIG_JOBS] = NULL;
 }
@@ -330,6 +344,7 @@ rig_frame *rig_frame_new(rig *r, pd_request_kind kind, uint32_t job, uint32_t ra
     frame->request->u.data.weight = 1;
     frame->request->u.data.pieces = must(calloc(MAX_PIECES, sizeof(pd_piece)));
     frame->request->u.data.hypers = must(calloc(PD_MAX_OPTIONS, sizeof(pd_option)));
+    frame->request->u.data.scalars = must(calloc(PD_MAX_SCALARS, sizeof(pd_scalar_value)));
     return frame;
 }
 
@@ -363,6 +378,14 @@ void rig_weight(rig_frame *frame, double weight, bool presummed)
 void rig_hyper(rig_frame *frame, const char *name, const char *value)
 {
     frame->request->u.data.hypers[frame->request->u.data.n_hypers++] = (pd_option){ must(strdup(name)), must(strdup(value)) };
+}
+
+void rig_scalar(rig_frame *frame, const char *name, double value)
+{
+    pd_scalar_value *scalar = &frame->request->u.data.scalars[frame->request->u.data.n_scalars++];
+
+    snprintf(scalar->name, sizeof scalar->name, "%s", name);
+    scalar->value = value;
 }
 
 void *rig_payload(rig *r, uint64_t conn, size_t bytes, pd_buffer **out)

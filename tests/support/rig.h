@@ -15,6 +15,7 @@ typedef struct rig_entry {
     pd_outcome   outcome;
     pd_snapshot *snapshot;                  /* last published */
     char         why[200];                  /* of a step that was refused; "": it was not */
+    pd_scalar_means *scalars;               /* of the last round; NULL: it had none */
 } rig_entry;
 
 /* Elements [start, end) of a parameter; start -1: all, not as a range. */
@@ -82,6 +83,7 @@ void       rig_absent(rig_frame *frame, uint32_t param);
 void       rig_last(rig_frame *frame);          /* it ends the rank's step */
 void       rig_weight(rig_frame *frame, double weight, bool presummed);
 void       rig_hyper(rig_frame *frame, const char *name, const char *value);
+void       rig_scalar(rig_frame *frame, const char *name, double value);
 pd_request *rig_request(rig_frame *frame);      /* gives the request; frees the frame */
 int        rig_send(rig *r, rig_frame *frame);
 /* Memory of a payload that has landed, for frames of other kinds: gives *out to the request it is put into, and where its bytes are. */

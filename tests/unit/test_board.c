@@ -260,6 +260,64 @@ static void the_reason_of_a_step_is_not_the_next_ones(void **state)
     drop(n, wait);
 }
 
+/* ---- scalars ---- */
+
+static void close_with(notes *n, uint64_t step, double loss)
+{
+    pd_closed closed = { .param = 0, .step = step, .outcome = PD_STEPPED, .scalars = calloc(1, sizeof(pd_scalar_means)) };
+
+    closed.scalars->refs = closed.scalars->n = 1;
+    strcpy(closed.scalars->at[0].name, "loss");
+    closed.scalars->at[0].mean = loss;
+    pd_board_close(n->board, 1, &closed);
+    assert_null(closed.scalars);
+}
+
+static void a_push_is_answered_with_its_rounds_scalars_also_when_it_comes_again(void **state)
+{
+    notes *n = *state;
+    pd_wait *early = wait_for(1, true, false, 0, 1), *again = wait_for(1, true, false, 0, 1);
+
+    assert_false(pd_board_wait(n->board, 1, early));
+    close_with(n, 1, 0.5);
+    assert_true(early->at[0].scalars->at[0].mean == 0.5);
+    drop(n, early);
+    assert_true(pd_board_wait(n->board, 1, again));
+    assert_true(again->at[0].scalars->at[0].mean == 0.5);
+    close_with(n, 2, 0.25);
+    assert_true(again->at[0].scalars->at[0].mean == 0.5);           /* it is the answer's, whatever comes */
+    drop(n, again);
+}
+
+static void a_pull_tells_the_last_rounds_scalars(void **state)
+{
+    notes *n = *state;
+    pd_wait *pull = wait_for(2, false, true, 0, 1);
+
+    close_round(n, 0, 0, 0, true);
+    close_with(n, 1, 0.5);
+    assert_false(pd_board_wait(n->board, 1, pull));
+    close_with(n, 2, 0.25);
+    assert_true(pull->at[0].scalars->at[0].mean == 0.25);
+    drop(n, pull);
+}
+
+static void scalars_are_not_the_next_rounds_but_outlive_a_publication_without_a_round(void **state)
+{
+    notes *n = *state;
+    pd_wait *again = wait_for(1, true, false, 0, 1), *next = wait_for(2, true, false, 0, 1);
+
+    close_with(n, 1, 0.5);
+    close_round(n, 0, 1, 0, true);
+    assert_true(pd_board_wait(n->board, 1, again));
+    assert_non_null(again->at[0].scalars);
+    assert_false(pd_board_wait(n->board, 1, next));
+    close_round(n, 0, 2, PD_STEPPED, true);
+    assert_null(next->at[0].scalars);
+    drop(n, again);
+    drop(n, next);
+}
+
 static void a_snapshot_lives_while_an_answer_needs_it(void **state)
 {
     notes *n = *state;
@@ -429,6 +487,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_skipped_round_serves_the_weights_before, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_refused_step_is_answered_with_its_reason, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_reason_of_a_step_is_not_the_next_ones, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_push_is_answered_with_its_rounds_scalars_also_when_it_comes_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_pull_tells_the_last_rounds_scalars, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(scalars_are_not_the_next_rounds_but_outlive_a_publication_without_a_round, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_snapshot_lives_while_an_answer_needs_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_overdue_round_fails_those_who_wait_for_it_and_no_others, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_job_that_ends_fails_all_and_gives_its_weights_back, set_up, tear_down),

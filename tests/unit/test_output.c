@@ -240,6 +240,77 @@ static void reasons_are_told_once_and_as_many_as_there_is_room_for(void **state)
     pd_arena_free(arena);
 }
 
+/* What a round with n scalars returned; mean k is first + k. */
+static pd_scalar_means *means(size_t n, double first)
+{
+    pd_scalar_means *made = calloc(1, sizeof *made);
+
+    made->refs = 1;
+    made->n = n;
+    for (size_t k = 0; k < n; k++) {
+        memset(made->at[k].name, (int)('a' + k), PD_SCALAR_NAME_MAX);
+        made->at[k].mean = first + (double)k;
+        made->at[k].weight = 2;
+    }
+    return made;
+}
+
+/* Pieces 0 and 1 are of one parameter, 2 has none, each other one has a full round of its own. */
+static void scalars_are_told_once_and_as_many_as_there_is_room_for(void **state)
+{
+    enum { PIECES = 9, FULL = PD_REPLY_SCALARS / PD_MAX_SCALARS };
+    scene *s = *state;
+    pd_pending *reply = new_reply(5, PIECES);
+    pd_arena *arena = pd_arena_new(PD_ARENA_BUDGET);
+    Paramd__DataReply *message;
+    pd_prefix prefix;
+
+    for (size_t i = 0; i < PIECES; i++)
+        if (i != 1 && i != 2) reply->wait.at[i].scalars = means(i == 0 ? 2 : PD_MAX_SCALARS, 100.0 * (double)i);
+    reply->wait.at[1].scalars = reply->wait.at[0].scalars;
+    reply->wait.at[1].scalars->refs++;
+    pd_output_reply(&s->output, reply);
+    send_all(s, 65536);
+    assert_int_equal(pd_prefix_read(&prefix, s->stream, MOST, NULL), PD_OK);
+    assert_int_equal(pd_reply_unpack(arena, PD_PULL, s->stream + PD_PREFIX_BYTES, prefix.header_bytes, (void **)&message, NULL), PD_OK);
+    assert_int_equal(message->outcomes[0]->n_scalars, 2);
+    for (size_t i = 1; i < PIECES; i++) {
+        const Paramd__Outcome *outcome = message->outcomes[i];
+        assert_int_equal(outcome->n_scalars, i >= 3 && i < 3 + FULL - 1 ? PD_MAX_SCALARS : 0);
+        for (size_t k = 0; k < outcome->n_scalars; k++) {
+            assert_int_equal(strlen(outcome->scalars[k]->name), PD_SCALAR_NAME_MAX);
+            assert_int_equal(outcome->scalars[k]->name[7], 'a' + k);
+            assert_true(outcome->scalars[k]->value == 100.0 * (double)i + (double)k && outcome->scalars[k]->weight == 2);
+        }
+    }
+    pd_arena_free(arena);
+}
+
+static void a_reply_has_no_scalars_of_the_one_before(void **state)
+{
+    scene *s = *state;
+    pd_arena *arena = pd_arena_new(PD_ARENA_BUDGET);
+    Paramd__DataReply *message;
+    const uint8_t *payload;
+    size_t at = 0, header;
+    pd_prefix prefix;
+
+    for (int i = 0; i < 2; i++) {
+        pd_pending *reply = new_reply(5, 1);
+        if (i == 0) reply->wait.at[0].scalars = means(3, 1);
+        pd_output_reply(&s->output, reply);
+    }
+    send_all(s, 65536);
+    for (size_t i = 0; i < 2; i++) {
+        header = at + PD_PREFIX_BYTES;
+        prefix = read_frame(s, &at, &payload);
+        pd_arena_reset(arena);
+        assert_int_equal(pd_reply_unpack(arena, PD_PULL, s->stream + header, prefix.header_bytes, (void **)&message, NULL), PD_OK);
+        assert_int_equal(message->outcomes[0]->n_scalars, i == 0 ? 3 : 0);
+    }
+    pd_arena_free(arena);
+}
+
 static void weights_are_let_go_as_they_are_written(void **state)
 {
     scene *s = *state;
@@ -331,6 +402,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(pieces_stand_at_multiples_of_64_in_any_slices, set_up, tear_down),
         cmocka_unit_test_setup_teardown(outcomes_are_in_the_header, set_up, tear_down),
         cmocka_unit_test_setup_teardown(reasons_are_told_once_and_as_many_as_there_is_room_for, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(scalars_are_told_once_and_as_many_as_there_is_room_for, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_reply_has_no_scalars_of_the_one_before, set_up, tear_down),
         cmocka_unit_test_setup_teardown(weights_are_let_go_as_they_are_written, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_reply_without_weights_is_a_header_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_checksum_covers_header_and_weights, set_up, tear_down),
