@@ -1,5 +1,5 @@
 /* What the server says: welcomes, declarations, outcomes with weights, errors. */
-#include "core_state.h"
+#include "scalars.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -361,6 +361,7 @@ static void note_outcomes(pd_core *core, const pd_parcel *parcel)
         item->step = outcome->step;
         item->version = outcome->version;
         if (outcome->step > known->step) known->step = outcome->step;
+        if (parcel->parts[i].item == parcel->op->bearer && outcome->step == known->pushed) pd_scalars_note(parcel->op, outcome);
         core->stats.payload_in += sent_bytes(core, parcel, i);
     }
 }

@@ -65,6 +65,7 @@ static int seal(pd_bucket *bucket)
     bucket->last = parcel;
     bucket->n = bucket->n_iov = 0;
     bucket->payload = bucket->reply = 0;
+    bucket->push.n_scalars = 0;
     return PD_OK;
 }
 

@@ -10,7 +10,7 @@ typedef struct pd_bucket {
     pd_core *core;
     pd_op   *op;
     unsigned method;                    /* PD_INIT, PD_PUSH, PD_PULL or PD_PUSH_PULL */
-    Paramd__PushRequest push;           /* what all frames say, without the pieces; `step` is that of the frame being filled */
+    Paramd__PushRequest push;           /* what all frames say, without the pieces; `step` is that of the frame being filled, scalars go with the first */
     Paramd__PullRequest pull;
     size_t    n, n_iov;                 /* pieces (wants) and payload entries of the frame being filled */
     uint64_t  payload, reply;           /* its bytes so far, and its answer's */

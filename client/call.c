@@ -1,5 +1,6 @@
 /* What the user asks for: each call is checked, cut into frames and queued. */
 #include "bucket.h"
+#include "scalars.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -276,7 +277,8 @@ static int read_hypers(pd_values *values, const char *const *hypers, pd_error *e
     return PD_OK;
 }
 
-static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_options *options, const pd_values *values)
+/* The item that bears scalars goes first: they belong to its frame's first piece. */
+static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_options *options, const pd_values *values, const pd_scalar_load *load)
 {
     pd_bucket bucket;
     int rc = PD_OK;
@@ -284,12 +286,16 @@ static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_op
     pd_bucket_init(&bucket, core, op, method);
     bucket.push.hypers = (Paramd__Option **)values->options;
     bucket.push.n_hypers = values->n;
+    bucket.push.scalars = (Paramd__Scalar **)load->list;
+    bucket.push.n_scalars = load->n;
     if (options != NULL) {
         bucket.push.weight = options->weight;
         bucket.push.zero_weight = options->zero_weight;
         bucket.push.presummed = options->presummed;
     }
-    for (size_t i = 0; rc == PD_OK && i < op->n; i++) rc = pd_bucket_item(&bucket, i);
+    if (load->n > 0) rc = pd_bucket_item(&bucket, op->bearer);
+    for (size_t i = 0; rc == PD_OK && i < op->n; i++)
+        if (load->n == 0 || i != op->bearer) rc = pd_bucket_item(&bucket, i);
     return rc == PD_OK ? pd_bucket_post(&bucket) : rc;
 }
 
@@ -308,16 +314,19 @@ static int pull_absent(pd_core *core, pd_op *op)
 int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const pd_push_options *options, pd_ticket_id *ticket, pd_error *err)
 {
     pd_values values;
+    pd_scalar_load load;
     pd_op *op;
     int rc = read_hypers(&values, options != NULL ? options->hypers : NULL, err);
 
+    if (rc == PD_OK) rc = pd_scalars_read(&load, options, err);
     if (rc == PD_OK) rc = begin_items(core, method, items, n, &op, err);
     if (rc != PD_OK) return rc;
-    if ((rc = mark_pushing(core, items, n, err)) != PD_OK) {
+    if (load.n > 0) rc = pd_scalars_begin(core, op, options, err);
+    if (rc != PD_OK || (rc = mark_pushing(core, items, n, err)) != PD_OK) {
         pd_op_free(core, op);
         return rc;
     }
-    rc = cut_items(core, op, method, options, &values);
+    rc = cut_items(core, op, method, options, &values, &load);
     if (rc == PD_OK && method == PD_PUSH_PULL && (rc = pull_absent(core, op)) != PD_OK) pd_bucket_unpost(core, op);
     if (rc != PD_OK) {
         unmark_pushing(core, items, n);

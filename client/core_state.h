@@ -20,6 +20,8 @@ typedef struct pd_op {
     bool         owned, done;
     size_t       waits;                 /* frames not answered */
     uint64_t     closes;                /* the step that it ends for this rank; 0: none */
+    pd_scalar   *scalars;               /* borrowed: */
+    size_t       n_scalars, bearer;     /* they ride with this item */
     pd_error     error;                 /* the first */
     uint8_t     *reply;                 /* of a pd_core_call */
     size_t       reply_bytes;

@@ -124,17 +124,23 @@ typedef struct pd_push_options {
     bool   zero_weight;
     bool   presummed;               /* the gradient is a sum over its examples */
     const char *const *hypers;      /* "lr=0.05": values that hold for this step, the same on every rank; NULL at the end; or NULL. Copied */
-    struct pd_scalar  *scalars;     /* numbers for the round beside its gradients (loss, token count), at most 16; borrowed until the ticket is done */
+    struct pd_scalar  *scalars;     /* numbers for the round beside its gradients (loss, token count), at most 16; borrowed until the ticket is done, names too */
     size_t             n_scalars;
     bool               sparse;      /* the gradients are sparse: refused, in words that say what to do instead (PD_INVALID_ARGUMENT) */
 } pd_push_options;
 
-/* They ride with the item whose parameter's name sorts first, so every rank's calls of a step should name that one. */
+/* They ride with one item of the call, to the round of its parameter: the one whose name sorts first (byte by byte), whole parameters before ranged ones. So
+ * every rank gives them with a call of a step that names that one. The round waits for no scalar: a rank need give none, or others than the rest; all ranks
+ * together have at most 16 names. A round that was skipped or refused returns them as well. A process that takes a rank over in the midst of a round gives
+ * nothing more to it if the one before had given some: the mean is over what stands.
+ * PD_INVALID_ARGUMENT from the call: a name, a name twice, a value that is not finite; this rank has no elements of that parameter (its rounds do not wait for
+ * the rank). From the ticket, and the item is refused: more names than 16. */
 typedef struct pd_scalar {
-    const char *name;               /* 1 to 64 bytes */
-    double      value;              /* this rank's */
-    double      mean;               /* out, when done: over the ranks that gave it to this round, weighted by the pushes' weights; NaN where all of these are 0 */
-    double      weight;             /* out: sum of those weights */
+    const char *name;               /* UTF-8, 1 to 64 bytes, no control characters */
+    double      value;              /* this rank's; finite */
+    double      mean;               /* out, when done: over the ranks that gave it to this round, weighted by the pushes' weights (summed in rank order, in double; what
+                                     * one rank alone gives comes out as it went in); NaN where all of these are 0, and where the item was refused */
+    double      weight;             /* out: sum of those weights; 0 where the item was refused */
 } pd_scalar;
 
 /* Queue and return at once; many may be under way. `items` (the array too) and the tensors are borrowed until the ticket is done. Small

@@ -1,0 +1,365 @@
+/* The core and scalars: which frame bears them, and where the answer's go. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "peer.h"
+
+static const int64_t sizes[] = { 3, 2 * CHUNK + 5, 7 };
+enum { N = 3 };
+static float gradient[2 * CHUNK + 5], weights[N][2 * CHUNK + 5];
+
+/* Items of the parameters in that order. */
+static void make_items(pd_item *items, const size_t *order, size_t n)
+{
+    for (size_t i = 0; i < n; i++) items[i] = (pd_item){ .param = order[i], .gradient = gradient, .weights = weights[order[i]] };
+}
+
+static int push(peer *p, unsigned method, pd_item *items, size_t n, pd_scalar *scalars, size_t n_scalars, pd_ticket_id *ticket, pd_error *err)
+{
+    pd_push_options options = { .weight = 2, .scalars = scalars, .n_scalars = n_scalars };
+
+    return pd_core_push(p->core, method, items, n, &options, ticket, err);
+}
+
+/* Outcomes of a round of that step, with these means behind every one. */
+static void answer(peer *p, const letter *l, uint64_t step, const char *const *names, const double *means, size_t n)
+{
+    Paramd__PushRequest *asked = l->message;
+    Paramd__DataReply message = PARAMD__DATA_REPLY__INIT;
+    Paramd__Outcome one = PARAMD__OUTCOME__INIT, *all[N];
+    Paramd__Scalar scalar[4], *scalars[4];
+
+    for (size_t i = 0; i < n; i++) {
+        paramd__scalar__init(&scalar[i]);
+        scalar[i].name = (char *)names[i];
+        scalar[i].value = means[i];
+        scalar[i].weight = 5;
+        scalars[i] = &scalar[i];
+    }
+    one.outcome = 1;
+    one.step = one.version = step;
+    one.scalars = scalars;
+    one.n_scalars = n;
+    for (size_t i = 0; i < asked->n_pieces; i++) all[i] = &one;
+    message.outcomes = all;
+    message.n_outcomes = asked->n_pieces;
+    peer_reply(p, &l->prefix, &message.base, NULL, 0);
+}
+
+static void one_frame_bears_them_and_the_parameter_whose_name_sorts_first_stands_first_in_it(void **state)
+{
+    static const size_t order[] = { 2, 1, 0 };
+    peer *p = peer_running(sizes, N);
+    pd_item items[N];
+    pd_scalar scalars[] = { { .name = "loss", .value = 0.5 }, { .name = "tokens", .value = 3 } };
+    const char *const names[] = { "loss", "tokens" };
+    pd_ticket_id ticket;
+    pd_error err;
+    int frames = 0;
+    letter l;
+    (void)state;
+
+    make_items(items, order, N);
+    assert_int_equal(push(p, PD_PUSH, items, N, scalars, 2, &ticket, &err), PD_OK);
+    assert_true(isnan(scalars[0].mean) && scalars[0].weight == 0);
+    for (; !pd_core_done(p->core, ticket); frames++) {
+        Paramd__PushRequest *frame;
+        l = peer_expect(p, PD_PUSH);
+        frame = l.message;
+        assert_int_equal(frame->n_scalars, frames == 0 ? 2 : 0);
+        if (frames == 0) {
+            assert_int_equal(frame->pieces[0]->handle, 0);
+            assert_int_equal(frame->pieces[1]->handle, 2);
+            assert_string_equal(frame->scalars[1]->name, "tokens");
+            assert_true(frame->scalars[1]->value == 3 && frame->scalars[0]->value == 0.5);
+        }
+        answer(p, &l, 1, names, (const double[]){ 0.25, 4 }, 2);
+        letter_drop(&l);
+    }
+    assert_int_equal(frames, 4);
+    assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
+    assert_true(scalars[0].mean == 0.25 && scalars[0].weight == 5 && scalars[1].mean == 4);
+    peer_free(p);
+}
+
+static void of_a_large_tensor_the_first_chunk_bears_them(void **state)
+{
+    static const size_t order[] = { 2, 1 };
+    peer *p = peer_running(sizes, N);
+    pd_item items[2];
+    pd_scalar loss = { .name = "loss", .value = 0.5 };
+    pd_ticket_id ticket;
+    pd_error err;
+    (void)state;
+
+    make_items(items, order, 2);
+    assert_int_equal(push(p, PD_PUSH, items, 2, &loss, 1, &ticket, &err), PD_OK);
+    for (uint64_t chunk = 0; chunk < 4; chunk++) {
+        letter l = peer_expect(p, PD_PUSH);
+        Paramd__PushRequest *frame = l.message;
+        assert_int_equal(frame->n_scalars, chunk == 0);
+        assert_int_equal(frame->pieces[0]->handle, chunk < 3 ? 1 : 2);
+        assert_int_equal(frame->pieces[0]->first, chunk < 3 ? chunk * CHUNK : 0);
+        letter_drop(&l);
+    }
+    peer_free(p);
+}
+
+static void names_are_found_in_whatever_the_round_returns(void **state)
+{
+    static const size_t order[] = { 0 };
+    peer *p = peer_running(sizes, N);
+    pd_item item;
+    pd_scalar scalars[] = { { .name = "c", .value = 1 }, { .name = "a", .value = 2 }, { .name = "missing", .value = 3 } };
+    pd_ticket_id ticket;
+    pd_error err;
+    letter l;
+    (void)state;
+
+    make_items(&item, order, 1);
+    assert_int_equal(push(p, PD_PUSH, &item, 1, scalars, 3, &ticket, &err), PD_OK);
+    l = peer_expect(p, PD_PUSH);
+    answer(p, &l, 1, (const char *const[]){ "a", "b", "c" }, (const double[]){ 10, 20, 30 }, 3);
+    letter_drop(&l);
+    assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
+    assert_true(scalars[0].mean == 30 && scalars[1].mean == 10);
+    assert_true(isnan(scalars[2].mean) && scalars[2].weight == 0);
+    peer_free(p);
+}
+
+static void an_answer_that_tells_of_a_later_round_is_not_about_these(void **state)
+{
+    static const size_t order[] = { 0 };
+    peer *p = peer_running(sizes, N);
+    pd_item item;
+    pd_scalar loss = { .name = "loss", .value = 1 };
+    pd_ticket_id ticket;
+    pd_error err;
+    letter l;
+    (void)state;
+
+    make_items(&item, order, 1);
+    assert_int_equal(push(p, PD_PUSH, &item, 1, &loss, 1, &ticket, &err), PD_OK);
+    l = peer_expect(p, PD_PUSH);
+    answer(p, &l, 2, (const char *const[]){ "loss" }, (const double[]){ 10 }, 1);
+    letter_drop(&l);
+    assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
+    assert_true(isnan(loss.mean));
+    peer_free(p);
+}
+
+static void they_are_sent_again_with_their_frame_when_the_answer_is_lost(void **state)
+{
+    static const size_t order[] = { 0 };
+    peer *p = peer_running(sizes, N);
+    pd_item item;
+    pd_scalar loss = { .name = "loss", .value = 1 };
+    pd_ticket_id ticket;
+    pd_error err;
+    letter l, again;
+    (void)state;
+
+    make_items(&item, order, 1);
+    assert_int_equal(push(p, PD_PUSH, &item, 1, &loss, 1, &ticket, &err), PD_OK);
+    l = peer_expect(p, PD_PUSH);
+    peer_cut(p);
+    peer_connect(p);
+    peer_welcome(p);
+    peer_answer_declare(p, N, 1);                       /* the round has closed meanwhile */
+    again = peer_expect(p, PD_PUSH);
+    assert_int_equal(again.bytes, l.bytes);
+    assert_memory_equal(again.at, l.at, l.bytes);
+    answer(p, &again, 1, (const char *const[]){ "loss" }, (const double[]){ 10 }, 1);
+    assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
+    assert_true(loss.mean == 10);
+    letter_drop(&l);
+    letter_drop(&again);
+    peer_free(p);
+}
+
+static void a_refused_push_leaves_them_unknown(void **state)
+{
+    static const size_t order[] = { 0 };
+    peer *p = peer_running(sizes, N);
+    pd_item item;
+    pd_scalar loss = { .name = "loss", .value = 1, .mean = 7, .weight = 7 };
+    pd_ticket_id ticket;
+    pd_error err;
+    letter l;
+    (void)state;
+
+    make_items(&item, order, 1);
+    assert_int_equal(push(p, PD_PUSH, &item, 1, &loss, 1, &ticket, &err), PD_OK);
+    l = peer_expect(p, PD_PUSH);
+    peer_refuse(p, &l.prefix, PD_INVALID_ARGUMENT, "no");
+    letter_drop(&l);
+    assert_int_equal(peer_finish(p, ticket, &err), PD_INVALID_ARGUMENT);
+    assert_true(isnan(loss.mean) && loss.weight == 0);
+    peer_free(p);
+}
+
+/* ---- what is wrong ---- */
+
+static void refuses(const pd_scalar *given, size_t n, int code, const char *says)
+{
+    static const size_t order[] = { 0 };
+    peer *p = peer_running(sizes, N);
+    pd_item item;
+    pd_scalar scalars[17];
+    pd_ticket_id ticket;
+    pd_error err;
+
+    for (size_t i = 0; given != NULL && i < n; i++) scalars[i] = given[i];
+    make_items(&item, order, 1);
+    assert_int_equal(push(p, PD_PUSH, &item, 1, given != NULL ? scalars : NULL, n, &ticket, &err), code);
+    if (strstr(err.text, says) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, says);
+    peer_expect_silence(p);
+    assert_int_equal(push(p, PD_PUSH, &item, 1, NULL, 0, &ticket, &err), PD_OK);
+    peer_free(p);
+}
+
+static void what_is_no_scalar_is_refused_before_anything_is_sent(void **state)
+{
+    char longest[PD_PUSH_SCALAR_NAME + 2], names[17][16];
+    pd_scalar many[17];
+    (void)state;
+
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    refuses(&(pd_scalar){ .name = longest }, 1, PD_INVALID_ARGUMENT, "scalar 0 has a name of 65 bytes: expected 1 to 64");
+    refuses(&(pd_scalar){ .name = "" }, 1, PD_INVALID_ARGUMENT, "a name of 0 bytes");
+    refuses(&(pd_scalar){ .name = NULL }, 1, PD_INVALID_ARGUMENT, "a name of 0 bytes");
+    refuses(&(pd_scalar){ .name = "a\nb" }, 1, PD_INVALID_ARGUMENT, "control character at byte 1");
+    refuses(&(pd_scalar){ .name = "a\x7f" }, 1, PD_INVALID_ARGUMENT, "control character at byte 1");
+    refuses(&(pd_scalar){ .name = "\xc3" }, 1, PD_INVALID_ARGUMENT, "not UTF-8");
+    refuses(&(pd_scalar){ .name = "loss", .value = NAN }, 1, PD_INVALID_ARGUMENT, "scalar loss is nan: expected a finite number");
+    refuses(&(pd_scalar){ .name = "loss", .value = -INFINITY }, 1, PD_INVALID_ARGUMENT, "scalar loss is -inf");
+    refuses((const pd_scalar[]){ { .name = "a" }, { .name = "loss" }, { .name = "loss" } }, 3, PD_INVALID_ARGUMENT, "scalar loss stands twice");
+    refuses(NULL, 1, PD_INVALID_ARGUMENT, "no place where they are");
+    for (int i = 0; i < 17; i++) {
+        snprintf(names[i], sizeof names[i], "s%d", i);
+        many[i] = (pd_scalar){ .name = names[i] };
+    }
+    refuses(many, 17, PD_RESOURCE_EXHAUSTED, "17 scalars in a push: at most 16");
+}
+
+static void sixteen_of_the_longest_names_are_sent(void **state)
+{
+    static const size_t order[] = { 0 };
+    peer *p = peer_running(sizes, N);
+    char names[16][PD_PUSH_SCALAR_NAME + 1];
+    pd_scalar scalars[16];
+    pd_item item;
+    pd_ticket_id ticket;
+    pd_error err;
+    letter l;
+    (void)state;
+
+    for (int i = 0; i < 16; i++) {
+        memset(names[i], 'a' + i, PD_PUSH_SCALAR_NAME);
+        names[i][PD_PUSH_SCALAR_NAME] = '\0';
+        scalars[i] = (pd_scalar){ .name = names[i], .value = i };
+    }
+    make_items(&item, order, 1);
+    assert_int_equal(push(p, PD_PUSH, &item, 1, scalars, 16, &ticket, &err), PD_OK);
+    l = peer_expect(p, PD_PUSH);
+    assert_int_equal(((Paramd__PushRequest *)l.message)->n_scalars, 16);
+    assert_string_equal(((Paramd__PushRequest *)l.message)->scalars[15]->name, names[15]);
+    letter_drop(&l);
+    peer_free(p);
+}
+
+/* ---- ranges ---- */
+
+static peer *running_with(const pd_client_param *params, size_t n)
+{
+    peer *p = peer_new(&peer_four);
+    Paramd__DeclareReply reply = PARAMD__DECLARE_REPLY__INIT;
+    Paramd__Declared one = PARAMD__DECLARED__INIT, *all[] = { &one, &one, &one };
+    pd_ticket_id ticket;
+    pd_error err;
+    letter l;
+
+    one.initialised = true;
+    reply.parameters = all;
+    reply.n_parameters = n;
+    peer_connect(p);
+    peer_welcome(p);
+    assert_int_equal(pd_core_declare(p->core, params, n, &ticket, &err), PD_OK);
+    l = peer_expect(p, PD_DECLARE);
+    peer_reply(p, &l.prefix, &reply.base, NULL, 0);
+    letter_drop(&l);
+    assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
+    return p;
+}
+
+static const pd_client_param sharded[] = {
+    { .name = "b", .shape = { 1, { 100 } }, .ranged = true, .start = 5, .end = 9 },
+    { .name = "a", .shape = { 1, { 100 } }, .ranged = true, .start = 70, .end = 70 },
+    { .name = "c", .shape = { 1, { 3 } } },
+};
+
+static void a_whole_parameter_bears_them_before_ranged_ones(void **state)
+{
+    static const size_t order[] = { 0, 1, 2 };
+    peer *p = running_with(sharded, 3);
+    pd_scalar loss = { .name = "loss", .value = 1 };
+    pd_item items[3];
+    pd_ticket_id ticket;
+    pd_error err;
+    letter l;
+    (void)state;
+
+    make_items(items, order, 3);
+    assert_int_equal(push(p, PD_PUSH, items, 3, &loss, 1, &ticket, &err), PD_OK);
+    l = peer_expect(p, PD_PUSH);
+    assert_int_equal(((Paramd__PushRequest *)l.message)->pieces[0]->handle, 2);
+    letter_drop(&l);
+    peer_free(p);
+}
+
+static void a_rank_that_has_nothing_of_the_parameter_that_bears_them_is_told(void **state)
+{
+    static const size_t order[] = { 0, 1 };
+    peer *p = running_with(sharded, 3);
+    pd_scalar loss = { .name = "loss", .value = 1 };
+    pd_item items[2];
+    pd_ticket_id ticket;
+    pd_error err;
+    letter l;
+    (void)state;
+
+    make_items(items, order, 2);
+    assert_int_equal(push(p, PD_PUSH, items, 2, &loss, 1, &ticket, &err), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "scalars ride with parameter a, of which this rank's range has no elements"));
+    peer_expect_silence(p);
+    assert_int_equal(push(p, PD_PUSH, items, 1, &loss, 1, &ticket, &err), PD_OK);
+    l = peer_expect(p, PD_PUSH);
+    assert_int_equal(((Paramd__PushRequest *)l.message)->n_scalars, 1);
+    letter_drop(&l);
+    peer_free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_frame_bears_them_and_the_parameter_whose_name_sorts_first_stands_first_in_it),
+        cmocka_unit_test(of_a_large_tensor_the_first_chunk_bears_them),
+        cmocka_unit_test(names_are_found_in_whatever_the_round_returns),
+        cmocka_unit_test(an_answer_that_tells_of_a_later_round_is_not_about_these),
+        cmocka_unit_test(they_are_sent_again_with_their_frame_when_the_answer_is_lost),
+        cmocka_unit_test(a_refused_push_leaves_them_unknown),
+        cmocka_unit_test(what_is_no_scalar_is_refused_before_anything_is_sent),
+        cmocka_unit_test(sixteen_of_the_longest_names_are_sent),
+        cmocka_unit_test(a_whole_parameter_bears_them_before_ranged_ones),
+        cmocka_unit_test(a_rank_that_has_nothing_of_the_parameter_that_bears_them_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
