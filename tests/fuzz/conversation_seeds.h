@@ -33,6 +33,19 @@ static const uint8_t closing[] = {
     PD_PUSH, 0, 1 | LAST, 0, 0,  PD_PUSH, 0, 2 | LAST, 255, 1, 1, F32_,  PD_PUSH, 1, 3 | LAST, 0, 0,  PD_PUSH, 1, 2 | LAST, 0, 0,
     PD_PUSH, 0, 3 | LAST, 0, 0,  CLOSE, 0,  TIME, 1, 200,  PD_PUSH, 1, 3 | LAST, 0, 0,
 };
+#define SCALARS(n, from, value) (uint8_t)((n) << 5 | (from) << 3 | (value))    /* Push: so many scalars */
+/* Two ranks give numbers with their pushes: with several frames of a parameter, again, with another value, with what is none, without a gradient, and one
+ * process in another's place. */
+static const uint8_t reporting[] = {
+    PD_HELLO, 0, WORKER(1, 0, 2), PLAIN, 1,  PD_HELLO, 1, WORKER(1, 1, 2), PLAIN, 2,
+    PD_DECLARE, 0, 2, 0, 10, 10, 1, 1, 7,  PD_DECLARE, 1, 2, 0, 10, 10, 1, 1, 7,  PD_INIT, 0, 0, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,
+    PD_PUSH_PULL, 0, 1, SCALARS(2, 0, 1), 1, 0, F32_,  PD_PUSH_PULL, 0, 1 | 8, SCALARS(1, 2, 3), 2, 0 | 1 << 3, F32_, 1, F32_,
+    PD_PUSH_PULL, 0, 1, SCALARS(2, 0, 1), 1, 0, F32_,  PD_PUSH, 0, 1, SCALARS(1, 0, 2), 1, 0, F32_,  PD_PUSH, 1, 1, SCALARS(5, 0, 2), 1, 0, F32_,
+    PD_PUSH, 1, 1 | 32, SCALARS(3, 1, 2), 2, 0, F32_, 0 | 1 << 3, F32_,  PD_PUSH | 0x80, 1, 1, SCALARS(1, 0, 7), 1, 1, F32_,
+    PD_PULL, 1, 1, 2, 0, F32_, 1, F32_,  PD_PUSH_PULL, 0, 1, SCALARS(2, 0, 1), 1, 0, F32_,  PD_PUSH, 0, 2 | LAST, SCALARS(1, 0, 1), 0,
+    PD_PUSH, 0, 2 | LAST, SCALARS(1, 0, 1), 1, 1, 1,  CLOSE, 0,  PD_HELLO, 0, WORKER(1, 0, 2), PLAIN, 3,  PD_DECLARE, 0, 2, 0, 10, 10, 1, 1, 7,
+    PD_PUSH, 0, 2, SCALARS(2, 0, 6), 1, 1, 1,  PD_PUSH, 1, 2 | LAST, SCALARS(1, 0, 2), 1, 1, F32_,  PD_PUSH, 1, 3, SCALARS(7, 1, 0), 1, 1, F32_,
+};
 /* An operator looks at a worker's job and ends it. */
 static const uint8_t operating[] = {
     PD_HELLO, 0, WORKER(1, 0, 1), PLAIN, 1,  PD_DECLARE, 0, 1, 0, 3, 3,  PD_INIT, 0, 0, 1, 0, F32_,  PD_PULL, 0, 5, 1, 0, F32_,

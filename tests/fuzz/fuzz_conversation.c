@@ -10,6 +10,7 @@
 #include "seed.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -335,10 +336,26 @@ static void say_init(peer *p)
     send_frame(p, PD_INIT, &init.base, all.bytes, fill);
 }
 
+/* As many as the highest bits of `fill` say, from a name on that the next two say: what stands further behind is none. */
+static size_t make_scalars(Paramd__Scalar *at, Paramd__Scalar **list, uint8_t fill)
+{
+    static const char *const names[] = { "loss", "tokens", "accuracy", "\xc2\xb5", "loss", "", "a\tb", "s" };
+    size_t n = fill == 255 ? 0 : fill >> 5;
+
+    for (size_t i = 0; i < n; i++) {
+        paramd__scalar__init(&at[i]);
+        at[i].name = (char *)names[((fill >> 3 & 3) + i) & 7];
+        at[i].value = i == 6 ? (double)NAN : fill & 7;
+        list[i] = &at[i];
+    }
+    return n;
+}
+
 static void say_push(peer *p, unsigned method)
 {
     Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
     Paramd__Option lr = PARAMD__OPTION__INIT, *hypers[] = { &lr };
+    Paramd__Scalar scalar[8], *scalars[8];
     uint8_t how = choice(), fill = choice();
     pieces all;
 
@@ -352,6 +369,8 @@ static void say_push(peer *p, unsigned method)
     lr.value = (char *)"0.5";
     push.hypers = hypers;
     push.n_hypers = how >> 7;
+    push.scalars = scalars;
+    push.n_scalars = make_scalars(scalar, scalars, fill);
     push.pieces = all.list;
     push.n_pieces = all.n;
     send_frame(p, method, &push.base, all.bytes, fill);
@@ -508,7 +527,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 static void make_seeds(const char *folder)
 {
     static const struct { const char *name; const uint8_t *at; size_t n; } seeds[] = {
-        { "training", training, sizeof training }, { "closing", closing, sizeof closing }, { "operating", operating, sizeof operating },
+        { "training", training, sizeof training }, { "closing", closing, sizeof closing }, { "reporting", reporting, sizeof reporting }, { "operating", operating, sizeof operating },
         { "setting", setting, sizeof setting }, { "importing", importing, sizeof importing }, { "updating", updating, sizeof updating }, { "troubles", troubles, sizeof troubles }, { "shards", shards, sizeof shards },
     };
 
