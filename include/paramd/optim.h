@@ -126,13 +126,15 @@ typedef struct pd_step_io {
 
 /* Recorded random numbers, for a replay. Borrowed until the step is done and the tasks that it captured have run: of a model, by the call alone. */
 typedef struct pd_draws {
-    const float *normal;            /* kron's probe, laid out as upstream's stacked blocks (kron.h); NULL: this step needs none */
+    const float *normal;            /* kron's probe, laid out as upstream's stacked blocks (kron.h); NULL: those that the seed gives, if any are needed */
     double       uniform;           /* one number in [0, 1) for the whole optimizer: kron balances its factors where it is at most 0.01 */
+    int64_t      n_normal;          /* how many numbers `normal` has: as many as the parameter's row takes */
 } pd_draws;
 
 /* One step of all parameters: io[i] belongs to params[i]. Root tasks run inside the call. Where a row counts by group, its counter advances when
  * one of the group's parameters has a gradient.
- * PD_NO_MEMORY: nothing has changed. PD_UNIMPLEMENTED, for updates that a row does not give: nothing has changed. Any other code is a row's own: it
+ * PD_NO_MEMORY: nothing has changed. PD_UNIMPLEMENTED, for updates that a row does not give, and PD_INVALID_ARGUMENT, for another number of normal draws than the
+ * parameter's row takes in a step: nothing has changed. Any other code is a row's own: it
  * has refused a step, since it can make no root (the text begins with the parameter's name). All parameters of its group, or it alone, keep
  * their weights, and their `after` is not written; the step is counted, and the statistics have been updated. All others have stepped. */
 PD_API int pd_model_step(pd_model *model, const pd_step_io *io, pd_error *err);

@@ -252,15 +252,28 @@ void pd_model_free(pd_model *model)
 
 /* ---- a step ---- */
 
-/* Nothing is asked for that a row does not give. */
+static int check_draws(const pd_optim *optim, const pd_draws *draws, pd_error *err)
+{
+    int64_t wanted = optim->row->normals != NULL ? optim->row->normals(&optim->basis->plan) : 0;
+
+    if (draws == NULL || draws->normal == NULL || draws->n_normal == wanted) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: expected %lld normal numbers for a step, got %lld", optim->name, (long long)wanted,
+                   (long long)draws->n_normal);
+}
+
+/* Nothing is asked for that a row does not give, and nothing is given that it does not take. */
 static int check(const pd_model *model, const pd_step_io *io, pd_error *err)
 {
-    for (size_t i = 0; i < model->n; i++) {
+    int rc = PD_OK;
+
+    for (size_t i = 0; rc == PD_OK && i < model->n; i++) {
         const pd_optim *optim = model->optims[i];
-        if (io[i].gradient == NULL || io[i].update == NULL || optim->row->update_dtype != NULL) continue;
-        return pd_fail(err, PD_UNIMPLEMENTED, "parameter %s: expected no memory for updates, %s writes weights alone", optim->name, optim->row->name);
+        if (io[i].gradient == NULL) continue;
+        if (io[i].update != NULL && optim->row->update_dtype == NULL)
+            return pd_fail(err, PD_UNIMPLEMENTED, "parameter %s: expected no memory for updates, %s writes weights alone", optim->name, optim->row->name);
+        rc = check_draws(optim, io[i].draws, err);
     }
-    return PD_OK;
+    return rc;
 }
 
 static int begin(pd_model *model, size_t param, const pd_step_io *io)

@@ -229,6 +229,8 @@ struct pd_row {
     /* Limit of the norm of all gradients of the parameters of one rule together (pd_declaration.group), which therefore step together; 0: none. Of the values
      * declared, so it depends on none that is per_step. From 1e-30 to 1e30. NULL: none. Applied by whoever runs the steps: rows see the gradients scaled. */
     double (*clip_norm)(const double *hyper);
+    /* How many normal numbers the steps of a parameter take from pd_draws, where these have some. NULL: none. */
+    int64_t (*normals)(const pd_plan *plan);
     /* Element type that holds exactly what is written to unit->update; 0: none with these values. NULL: it writes no updates. */
     pd_dtype (*update_dtype)(const double *hyper);
 };

@@ -54,7 +54,7 @@ static float noise(const pd_task_view *task)
 {
     pd_random own = pd_random_fold(pd_random_fold(task->random, (uint64_t)task->count), (uint64_t)task->spec->block);
 
-    if (task->draws != NULL) return task->draws->normal[task->spec->block] + (float)task->draws->uniform;
+    if (task->draws != NULL && task->draws->normal != NULL) return task->draws->normal[task->spec->block] + (float)task->draws->uniform;
     return (float)(own.key[0] % 16) + (float)(pd_random_fold(task->random_of_all, (uint64_t)task->count).key[0] % 16);
 }
 
@@ -88,7 +88,9 @@ static void move(const pd_unit *unit)
         unit->after[i] = unit->before[i] - (unit->slot[STACKED_DIRECTION][i] + unit->slot[STACKED_TRACE][i]) / 8;
 }
 
-#define ROW .name = "stacked", .hypers = hypers, .plan = plan, .task_phase = 1, .due = due, .task = share, \
+static int64_t normals(const pd_plan *plan) { return (int64_t)plan->n_blocks; }
+
+#define ROW .normals = normals, .name = "stacked", .hypers = hypers, .plan = plan, .task_phase = 1, .due = due, .task = share, \
             .phases = { { "collect", PD_RANGES, collect, { 0 }, NULL }, { "move", PD_RANGES, move, { 0 }, NULL } }
 
 const pd_row stacked_row = { ROW };

@@ -3,7 +3,7 @@
  * Not in the table: declare a parameter with pd_hypers_init(&hypers, &stacked_row). With b over the blocks, cut as declared:
  *
  *     early, over ranges     X = G                              temporary "direction", which may lie in the weights to come; by boxes
- *     task                   z = draws: normal[b] + uniform, else a number in [0, 16) of stream, step and b, plus one of the stream of all
+ *     task                   z = draws, where normals are given: normal[b] + uniform, else a number in [0, 16) of stream, step and b, plus one of the stream of all
  *                            s = sum of X_b + z                 ... and the task is refused where that is above 1e6
  *                            Q_b <- Q_b / 2 + s I               "Q", 2 x 3 a block, at first 1.5 I; by items
  *                            n_b <- n_b + 1                     "tally", a number a block, at first 0.25; by items

@@ -223,7 +223,7 @@ static void draws_belong_to_their_step(void **state)
     (void)state;
     twin_new(&t, s);
     for (int k = 1; k <= STEPS; k++) {
-        pd_draws draws = { given, k }, kept = { normal, k };
+        pd_draws draws = { given, k, 4 }, kept = { normal, k, 4 };
         for (int i = 0; i < MOST; i++) given[i] = normal[i] = (float)(k * i);
         fill_gradient(G, t.n, k);
         step_with(optim, G, W, W, 1, k % 3 == 0 ? NULL : &draws);
@@ -232,6 +232,46 @@ static void draws_belong_to_their_step(void **state)
         assert_state(optim, &t);
     }
     pd_optim_free(optim);
+}
+
+static void a_model_takes_as_many_normals_as_its_row_wants(void **state)
+{
+    pd_declaration declaration = declare((setup){ .shape = { 2, { 5, 4 } }, .block_size = 3 });
+    float W[20] = { 0 }, before[20] = { 0 }, G[20], normal[4] = { 1, 2, 3, 4 };
+    pd_draws draws = { normal, 0, 5 };
+    pd_step_io io = { .gradient = G, .before = W, .after = W, .draws = &draws };
+    pd_model *model;
+    pd_error err;
+
+    (void)state;
+    fill_gradient(G, 20, 1);
+    assert_int_equal(pd_model_new(&model, &declaration, 1, 1, &err), PD_OK);
+    assert_int_equal(pd_model_step(model, &io, &err), PD_INVALID_ARGUMENT);
+    assert_string_equal(err.text, "parameter w: expected 4 normal numbers for a step, got 5");
+    assert_memory_equal(W, before, sizeof W);
+    assert_int_equal(pd_model_count(model, 0), 0);
+    draws.n_normal = 4;
+    assert_int_equal(pd_model_step(model, &io, &err), PD_OK);
+    draws = (pd_draws){ NULL, 0, 9 };
+    assert_int_equal(pd_model_step(model, &io, &err), PD_OK);
+    pd_model_free(model);
+}
+
+static void a_row_that_takes_no_draws_is_given_none(void **state)
+{
+    pd_declaration declaration = { .name = "w", .shape = { 1, { 1 } } };
+    float w = 0, g = 1, normal = 1;
+    pd_draws draws = { &normal, 0, 1 };
+    pd_step_io io = { .gradient = &g, .before = &w, .after = &w, .draws = &draws };
+    pd_model *model;
+
+    (void)state;
+    pd_hypers_init(&declaration.hypers, pd_optim_find("sgd"));
+    assert_int_equal(pd_model_new(&model, &declaration, 1, 1, NULL), PD_OK);
+    assert_int_equal(pd_model_step(model, &io, NULL), PD_INVALID_ARGUMENT);
+    draws.n_normal = 0;
+    assert_int_equal(pd_model_step(model, &io, NULL), PD_OK);
+    pd_model_free(model);
 }
 
 /* ---- when ---- */
@@ -291,7 +331,7 @@ static void what_does_not_come_out_finite_is_refused(void **state)
 {
     pd_optim *optim = new_optim((setup){ .shape = { 1, { 4 } } });
     float W[4] = { 0 };
-    pd_draws draws = { (float[]){ 0 }, 0 };
+    pd_draws draws = { (float[]){ 0 }, 0, 1 };
 
     (void)state;
     step_with(optim, (float[]){ 0, 3e38f, -3e38f, 5 }, W, W, 1, &draws);
@@ -390,6 +430,8 @@ int main(void)
         cmocka_unit_test(a_row_that_adopts_finds_its_items),
         cmocka_unit_test(given_draws_take_the_place_of_the_streams),
         cmocka_unit_test(draws_belong_to_their_step),
+        cmocka_unit_test(a_model_takes_as_many_normals_as_its_row_wants),
+        cmocka_unit_test(a_row_that_takes_no_draws_is_given_none),
         cmocka_unit_test(due_sees_what_the_phases_before_it_left),
         cmocka_unit_test(a_nan_in_one_box_spoils_that_task_alone),
         cmocka_unit_test(a_refused_task_leaves_its_items_and_its_box),
