@@ -264,6 +264,17 @@ static void retire_initialised(pd_core *core)
     }
 }
 
+/* Of the first Declare: whoever reads notes may keep them. */
+static int keep_notes(const pd_core *core, size_t first, const Paramd__DeclareReply *reply)
+{
+    for (size_t i = 0; i < reply->n_parameters && !core->declared; i++) {
+        pd_known *known = &core->params[first + i];
+        const char *note = reply->parameters[i]->note;
+        if (known->note == NULL && note[0] != '\0' && (known->note = strdup(note)) == NULL) return PD_NO_MEMORY;
+    }
+    return PD_OK;
+}
+
 static void note_declared(pd_core *core, size_t first, const Paramd__DeclareReply *reply)
 {
     for (size_t i = 0; i < reply->n_parameters; i++) {
@@ -292,6 +303,10 @@ static int declared(pd_core *core, size_t first, size_t count, const pd_prefix *
     if (rc != PD_OK) return rc;
     reply = message;
     if (reply->n_parameters != count) return broken(core, prefix, "not one entry for each parameter");
+    if (keep_notes(core, first, reply) != PD_OK) {
+        pd_core_drop(core, "out of memory");
+        return PD_OK;
+    }
     note_declared(core, first, reply);
     return --core->declares_waiting == 0 ? all_declared(core) : PD_OK;
 }

@@ -49,11 +49,18 @@ static int ask(pd_core *core, unsigned method, const ProtobufCMessage *request, 
 
 /* ---- declaring ---- */
 
+static void forget(pd_known *known)
+{
+    free(known->name);
+    free(known->axes);
+    free(known->note);
+    free(known->holds);
+}
+
 void pd_core_forget_params(pd_core *core)
 {
     for (size_t i = 0; i < core->n_params; i++) {
-        free(core->params[i].name);
-        free(core->params[i].holds);
+        forget(&core->params[i]);
     }
     free(core->params);
     core->params = NULL;
@@ -73,17 +80,32 @@ static int know_range(pd_known *known, const pd_client_param *param, int64_t ele
     return PD_OK;
 }
 
+static int know_texts(pd_known *known, const pd_client_param *param, pd_error *err)
+{
+    bool has_axes = param->axes != NULL && param->axes[0] != '\0';
+
+    known->name = strdup(param->name);
+    if (known->name != NULL && has_axes) known->axes = strdup(param->axes);
+    if (known->name != NULL && (known->axes != NULL || !has_axes)) return PD_OK;
+    forget(known);
+    return no_memory(err);
+}
+
 static int know(pd_known *known, const pd_client_param *param, pd_error *err)
 {
     size_t length = param->name != NULL ? strlen(param->name) : 0;
     int64_t elements;
+    pd_error why;
 
     if (length == 0 || length > 256)
         return pd_fail(err, PD_INVALID_ARGUMENT, "a parameter's name has %zu bytes: expected 1 to 256", length);
     if (pd_shape_elements(&param->shape, &elements) != PD_OK)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: its shape is out of range (rank 0 to %d, dimensions from 0)", param->name, PD_MAX_RANK);
+    if (param->axes != NULL && pd_axes_check(param->axes, param->shape.rank, &why) != PD_OK)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: axes: %.300s", param->name, why.text);
     if (know_range(known, param, elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
     known->shape = param->shape;
+    known->model_state = param->model_state;
     known->push = param->push_dtype != 0 ? param->push_dtype : PD_F32;
     known->pull = param->pull_dtype != 0 ? param->pull_dtype : PD_F32;
     known->update = param->update_dtype;
@@ -93,7 +115,7 @@ static int know(pd_known *known, const pd_client_param *param, pd_error *err)
     if (pd_dtype_size(known->push) == 0 || pd_dtype_size(known->pull) == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: unknown element type %d", param->name,
                        pd_dtype_size(known->push) == 0 ? (int)known->push : (int)known->pull);
-    return (known->name = strdup(param->name)) != NULL ? PD_OK : no_memory(err);
+    return know_texts(known, param, err);
 }
 
 int pd_core_declare(pd_core *core, const pd_client_param *params, size_t n, pd_ticket_id *ticket, pd_error *err)
@@ -140,6 +162,8 @@ static size_t fill_page(const pd_core *core, size_t first, pd_page *page)
         for (int i = 0; i < known->shape.rank; i++) page->dims[n][i] = (uint64_t)known->shape.dim[i];
         param->pull_dtype = known->pull;
         param->update_dtype = known->update;
+        if (known->axes != NULL) param->axes = known->axes;
+        param->model_state = known->model_state;
         param->ranged = known->ranged;
         param->range_start = known->ranged ? (uint64_t)known->start : 0;
         param->range_end = known->ranged ? (uint64_t)known->end : 0;
@@ -277,6 +301,13 @@ static int read_hypers(pd_values *values, const char *const *hypers, pd_error *e
     return PD_OK;
 }
 
+static int refuse_sparse(const pd_core *core, const pd_item *items, size_t n, pd_error *err)
+{
+    const char *name = n > 0 && items[0].param < core->n_params ? core->params[items[0].param].name : "";
+
+    return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: " PD_SPARSE_ADVICE, name);
+}
+
 /* The item that bears scalars goes first: they belong to its frame's first piece. */
 static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_options *options, const pd_values *values, const pd_scalar_load *load)
 {
@@ -318,6 +349,7 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
     pd_op *op;
     int rc = read_hypers(&values, options != NULL ? options->hypers : NULL, err);
 
+    if (rc == PD_OK && options != NULL && options->sparse) rc = refuse_sparse(core, items, n, err);
     if (rc == PD_OK) rc = pd_scalars_read(&load, options, err);
     if (rc == PD_OK) rc = begin_items(core, method, items, n, &op, err);
     if (rc != PD_OK) return rc;

@@ -160,6 +160,14 @@ uint64_t pd_client_step(const pd_client *client, size_t param)
     return step;
 }
 
+const char *pd_client_note(const pd_client *client, size_t param)
+{
+    pd_client *inside = enter(client);
+    const char *note = pd_core_note(inside->core, param);
+    pd_io_leave(&inside->io);
+    return note;
+}
+
 bool pd_client_must_init(const pd_client *client)
 {
     pd_client *inside = enter(client);

@@ -443,6 +443,11 @@ void pd_core_heard(pd_core *core, size_t n, uint64_t now_ns)
 const pd_welcome *pd_core_welcome(const pd_core *core) { return &core->welcome; }
 pd_ticket_id pd_core_welcome_ticket(const pd_core *core) { return core->welcome_ticket; }
 uint64_t pd_core_step(const pd_core *core, size_t param) { return param < core->n_params ? core->params[param].step : 0; }
+const char *pd_core_note(const pd_core *core, size_t param)
+{
+    return param < core->n_params && core->params[param].note != NULL ? core->params[param].note : "";
+}
+
 bool pd_core_must_init(const pd_core *core) { return core->must_init; }
 pd_client_stats pd_core_stats(const pd_core *core) { return core->stats; }
 const pd_error *pd_core_ended(const pd_core *core) { return core->ended.code != PD_OK ? &core->ended : NULL; }

@@ -82,6 +82,7 @@ void pd_core_give_up(pd_core *core, pd_ticket_id ticket);
 
 const pd_welcome *pd_core_welcome(const pd_core *core);
 uint64_t          pd_core_step(const pd_core *core, size_t param);
+const char       *pd_core_note(const pd_core *core, size_t param);      /* "": none; stays once the parameters are declared */
 bool              pd_core_must_init(const pd_core *core);
 pd_client_stats   pd_core_stats(const pd_core *core);
 bool              pd_core_running(const pd_core *core);         /* connected and welcomed */

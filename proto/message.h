@@ -11,6 +11,8 @@
 
 #define PD_ARENA_BUDGET (2 * 1024 * 1024)   /* most bytes that one header may make us allocate */
 #define PD_MAX_UNKNOWN  16                  /* most unknown fields of a message and all it holds */
+/* What is said of a sparse gradient, by either side, behind whose it is. */
+#define PD_SPARSE_ADVICE "its gradient is sparse, and a parameter must be dense here: make it dense before the push (in PyTorch: Embedding(sparse=False), or grad.to_dense())"
 #define PD_MAX_DECLARE  4096                /* parameters in one Declare: as many as its answer has room for */
 
 /* Method numbers are positions in the service. */

@@ -67,6 +67,7 @@ static int check_piece(check *c, size_t i, const Paramd__Piece *piece)
 {
     if (piece->handle >= c->n_handles)
         return pd_fail(c->err, PD_INVALID_ARGUMENT, "piece %zu: handle %" PRIu32 ": %zu parameters are declared on this connection", i, piece->handle, c->n_handles);
+    if (piece->sparse) return pd_fail(c->err, PD_INVALID_ARGUMENT, "piece %zu (%s): " PD_SPARSE_ADVICE, i, c->handles[piece->handle].name);
     if (piece->absent) return (piece->first | piece->count | piece->offset) == 0 ? PD_OK : refuse_absent(c, i, piece);
     int rc = check_chunk(c, i, piece);
     return rc != PD_OK ? rc : check_data(c, i, piece);

@@ -83,9 +83,12 @@ typedef struct pd_client_param {
                                      * bit, in the buffers of every pull: the same buffer each time, with what the last pull left in it */
     bool        ranged;             /* this rank has elements [start, end) of the flattened tensor alone, as FSDP shards have; false: all of it */
     int64_t     start, end;         /* with `ranged`; start == end: nothing, and nobody waits for this rank's part of it */
-    const char *axes;               /* logical names of the dimensions, "layers,embed,mlp": as many as there are, each may be empty; NULL: not given. adafactor
-                                     * reads off how to factor, kron which leading dimensions count independent layers. Copied */
-    bool        model_state;        /* not trained (batch-norm statistics): what ranks push are values, and their average is what it becomes; no rule is asked */
+    const char *axes;               /* logical names of the dimensions, "layers,embed,mlp": as many as there are, each empty or at most 64 letters, digits and _
+                                     * without a digit in front; NULL or "": not given. adafactor reads off how to factor, kron which leading dimensions
+                                     * count independent layers. The same on every rank. Copied */
+    bool        model_state;        /* not trained (batch-norm statistics): what ranks push as `gradient` are values, and their mean, weighted by the pushes' weights under
+                                     * aggregate = weighted_mean, is what it becomes; no rule is asked. A rank without values for it pushes none (NULL).
+                                     * Values are float32: a counter such as num_batches_tracked is exact up to 2^24. The same on every rank */
 } pd_client_param;
 
 /* Declares all parameters of the model, once. Every rank declares the same names and shapes, in any order. Parameter i of later calls is
@@ -101,6 +104,9 @@ typedef struct pd_client_param {
 PD_API int pd_client_declare(pd_client *client, const pd_client_param *params, size_t n, pd_error *err);
 /* Rounds closed so far of a parameter, as last heard of: where a process that comes back goes on. */
 PD_API uint64_t pd_client_step(const pd_client *client, size_t param);
+/* What the parameter's optimizer wants known of how it was declared (an option that has no effect on it): one sentence, "" where there is nothing. Lives until
+ * pd_client_close. Of very many parameters with notes the answer has room for some; `paramctl params JOB --verbose` shows them all. */
+PD_API const char *pd_client_note(const pd_client *client, size_t param);
 /* The server has no weights yet and asks this rank for them. */
 PD_API bool pd_client_must_init(const pd_client *client);
 

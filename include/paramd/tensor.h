@@ -47,6 +47,13 @@ PD_API char *pd_shape_text(const pd_shape *shape, char *text, size_t size);
  * begins at `first`; -1: none does. An empty range has one piece, of 0 elements, at its start. */
 PD_API int64_t pd_range_piece(int64_t start, int64_t end, uint64_t chunk, uint64_t first);
 
+/* Logical names of a tensor's dimensions: "layers,embed,mlp". As many as it has dimensions, each empty or of letters, digits and _ without a digit
+ * in front. "": no names, whatever the rank. */
+#define PD_AXIS_BYTES 64                                    /* of one name, at most */
+#define PD_AXES_BYTES (PD_MAX_RANK * (PD_AXIS_BYTES + 1))   /* room for all of them, with commas and the end */
+/* PD_INVALID_ARGUMENT: they are no such names; the text says what was expected and what came. */
+PD_API int pd_axes_check(const char *axes, int rank, pd_error *err);
+
 /* A borrowed view: whoever made it owns the memory. */
 typedef struct pd_tensor {
     float   *at;

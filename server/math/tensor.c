@@ -76,3 +76,33 @@ int64_t pd_range_piece(int64_t start, int64_t end, uint64_t chunk, uint64_t firs
     if (first != (uint64_t)start && (first < (uint64_t)start || first >= (uint64_t)end || to_grid != chunk)) return -1;
     return (int64_t)(left < to_grid ? left : to_grid);
 }
+
+/* ---- axes ---- */
+
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+
+static int check_axis(const char *axis, size_t n, int d, pd_error *err)
+{
+    int shown = n < PD_AXIS_BYTES ? (int)n : PD_AXIS_BYTES;
+    bool good = n <= PD_AXIS_BYTES;
+
+    for (size_t i = 0; i < n && good; i++) good = is_letter(axis[i]) || (i > 0 && axis[i] >= '0' && axis[i] <= '9');
+    if (good) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "axis %d: expected a name of at most %d letters, digits and _, no digit in front, or nothing; got \"%.*s\"", d,
+                   PD_AXIS_BYTES, shown, axis);
+}
+
+int pd_axes_check(const char *axes, int rank, pd_error *err)
+{
+    int n = 1;
+
+    if (axes[0] == '\0') return PD_OK;
+    for (const char *comma = axes; (comma = strchr(comma, ',')) != NULL; comma++) n++;
+    if (n != rank) return pd_fail(err, PD_INVALID_ARGUMENT, "expected a name for each of %d dimensions, got %d in \"%.100s\"", rank, n, axes);
+    for (int d = 0; d < rank; d++) {
+        size_t length = strcspn(axes, ",");
+        if (check_axis(axes, length, d, err) != PD_OK) return PD_INVALID_ARGUMENT;
+        axes += length + 1;
+    }
+    return PD_OK;
+}

@@ -3,6 +3,18 @@
 #include <string.h>
 #include <syslog.h>
 
+/* A name that was cut inside a character, in the midst of a text that goes out in a message. */
+static void mend(char *text)
+{
+    size_t left = strlen(text), good;
+
+    while ((good = pd_utf8_prefix((const uint8_t *)text, left)) < left) {
+        text[good] = '?';
+        text += good + 1;
+        left -= good + 1;
+    }
+}
+
 /* Finds whom an effect answers. NULL: the connection has gone, or its request has ended otherwise. */
 static pd_conn *addressee(pd_daemon *daemon, const pd_effect *effect, pd_pending **pending)
 {
@@ -80,6 +92,8 @@ static void on_declared(pd_daemon *daemon, const pd_effect *effect)
     pd_error err;
 
     if (conn == NULL) return;
+    for (size_t i = 0; i < effect->u.declared.n; i++)
+        if (effect->u.declared.params[i].note != NULL) mend(effect->u.declared.params[i].note);
     if (pd_admission_join(&daemon->admission, &conn->share, effect->u.declared.reserve, &err) == PD_OK) pd_declare_reply(conn, effect);
     else refuse_set(conn, &err);
 }
@@ -140,6 +154,7 @@ static void on_info(pd_daemon *daemon, const pd_effect *effect)
     pd_pending *pending;
     pd_conn *conn = addressee(daemon, effect, &pending);
 
+    for (size_t i = 0; i < effect->u.info->n_params; i++) mend(effect->u.info->params[i].note);
     if (conn != NULL) pd_info_reply(conn, pending, effect->u.info);
 }
 
@@ -149,18 +164,6 @@ static void on_set(pd_daemon *daemon, const pd_effect *effect)
     pd_conn *conn = addressee(daemon, effect, &pending);
 
     if (conn != NULL) pd_set_reply(conn, pending, effect->u.set);
-}
-
-/* A name that was cut inside a character, in the midst of a text that goes out in a message. */
-static void mend(char *text)
-{
-    size_t left = strlen(text), good;
-
-    while ((good = pd_utf8_prefix((const uint8_t *)text, left)) < left) {
-        text[good] = '?';
-        text += good + 1;
-        left -= good + 1;
-    }
 }
 
 /* As many parameters as time allows; backlog_at remembers where to go on. */

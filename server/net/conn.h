@@ -19,11 +19,8 @@ typedef enum pd_conn_state { PD_GREETING, PD_WELCOMING, PD_OPEN, PD_ENDING, PD_C
 /* Parameters as this connection numbers them. */
 typedef struct pd_handles {
     size_t           n, capacity;
-    pd_handle_facts *facts;             /* names are owned */
-    bool            *ranged;            /* declared with a range, which the facts have; else they have all elements */
-    pd_shape        *shapes;
-    pd_dtype        *pulls;             /* element type in which weights go out, */
-    pd_dtype        *updates;           /* and updates; 0: none do */
+    pd_handle_facts *facts;             /* which elements travel here; names are those of: */
+    pd_param_decl   *decls;             /* what was declared; they own what they point to */
     uint32_t        *params;            /* index in the job; known once declared */
 } pd_handles;
 
@@ -92,8 +89,10 @@ void     pd_conn_tick(pd_conn *conn, uint64_t now_ms);
 
 /* ---- handles (handles.c) ---- */
 
-/* PD_NO_MEMORY: nothing has changed. Copies the name. */
-int      pd_handles_add(pd_handles *handles, const pd_handle_facts *facts, bool ranged, const pd_shape *shape, pd_dtype pulls, pd_dtype updates);
+/* PD_NO_MEMORY: nothing has changed. Copies what the declaration points to, and where it is not ranged fills in all `elements`. */
+int      pd_handles_add(pd_handles *handles, const pd_param_decl *decl, int64_t elements);
+/* A copy with its own texts. PD_NO_MEMORY: *to owns nothing. */
+int      pd_decl_copy(pd_param_decl *to, const pd_param_decl *from);
 void     pd_handles_cut(pd_handles *handles, size_t n);     /* forgets all but the first n */
 void     pd_handles_free(pd_handles *handles);
 

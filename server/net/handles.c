@@ -18,27 +18,32 @@ static int make_room(pd_handles *handles)
 
     if (handles->n < handles->capacity) return PD_OK;
     if (grow((void **)&handles->facts, capacity, sizeof *handles->facts) != PD_OK
-        || grow((void **)&handles->ranged, capacity, sizeof *handles->ranged) != PD_OK
-        || grow((void **)&handles->shapes, capacity, sizeof *handles->shapes) != PD_OK
-        || grow((void **)&handles->pulls, capacity, sizeof *handles->pulls) != PD_OK
-        || grow((void **)&handles->updates, capacity, sizeof *handles->updates) != PD_OK
+        || grow((void **)&handles->decls, capacity, sizeof *handles->decls) != PD_OK
         || grow((void **)&handles->params, capacity, sizeof *handles->params) != PD_OK) return PD_NO_MEMORY;
     handles->capacity = capacity;
     return PD_OK;
 }
 
-int pd_handles_add(pd_handles *handles, const pd_handle_facts *facts, bool ranged, const pd_shape *shape, pd_dtype pulls, pd_dtype updates)
+int pd_decl_copy(pd_param_decl *to, const pd_param_decl *from)
 {
-    char *copy;
-    int rc = make_room(handles);
+    *to = *from;
+    to->axes = NULL;
+    if ((to->name = strdup(from->name)) == NULL) return PD_NO_MEMORY;
+    if (from->axes == NULL || (to->axes = strdup(from->axes)) != NULL) return PD_OK;
+    free(to->name);
+    to->name = NULL;
+    return PD_NO_MEMORY;
+}
 
-    if (rc != PD_OK) return rc;
-    if ((copy = strdup(facts->name)) == NULL) return PD_NO_MEMORY;
-    handles->facts[handles->n] = (pd_handle_facts){ facts->start, facts->end, copy };
-    handles->ranged[handles->n] = ranged;
-    handles->shapes[handles->n] = *shape;
-    handles->pulls[handles->n] = pulls;
-    handles->updates[handles->n] = updates;
+int pd_handles_add(pd_handles *handles, const pd_param_decl *decl, int64_t elements)
+{
+    pd_param_decl *copy;
+
+    if (make_room(handles) != PD_OK) return PD_NO_MEMORY;
+    copy = &handles->decls[handles->n];
+    if (pd_decl_copy(copy, decl) != PD_OK) return PD_NO_MEMORY;
+    if (!copy->ranged) copy->end = elements;
+    handles->facts[handles->n] = (pd_handle_facts){ copy->start, copy->end, copy->name };
     handles->params[handles->n] = UINT32_MAX;
     handles->n++;
     return PD_OK;
@@ -46,17 +51,17 @@ int pd_handles_add(pd_handles *handles, const pd_handle_facts *facts, bool range
 
 void pd_handles_cut(pd_handles *handles, size_t n)
 {
-    while (handles->n > n) free((char *)handles->facts[--handles->n].name);
+    while (handles->n > n) {
+        free(handles->decls[--handles->n].name);
+        free(handles->decls[handles->n].axes);
+    }
 }
 
 void pd_handles_free(pd_handles *handles)
 {
     pd_handles_cut(handles, 0);
     free(handles->facts);
-    free(handles->ranged);
-    free(handles->shapes);
-    free(handles->pulls);
-    free(handles->updates);
+    free(handles->decls);
     free(handles->params);
     memset(handles, 0, sizeof *handles);
 }

@@ -142,10 +142,11 @@ void pd_hello_reply(pd_conn *conn, pd_pending *pending, const pd_effect *effect)
 
 /* ---- Declare ---- */
 
+enum { NOTE_FORM = 8 };                /* bytes around a note in an answer, at most: its own length and the longer one of what it is in */
+
 /* The elements of a parameter that travel here. */
-static int range_of(const Paramd__Parameter *parameter, int64_t elements, pd_handle_facts *facts, pd_error *err)
+static int read_range(pd_param_decl *decl, const Paramd__Parameter *parameter, int64_t elements, pd_error *err)
 {
-    *facts = (pd_handle_facts){ 0, elements, parameter->name };
     if (!parameter->ranged && (parameter->range_start | parameter->range_end) != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: range_start %llu and range_end %llu count only with `ranged`", parameter->name,
                        (unsigned long long)parameter->range_start, (unsigned long long)parameter->range_end);
@@ -153,36 +154,55 @@ static int range_of(const Paramd__Parameter *parameter, int64_t elements, pd_han
     if (parameter->range_start > parameter->range_end || parameter->range_end > (uint64_t)elements)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: range of elements %llu to %llu: expected start <= end <= %lld, the elements it has",
                        parameter->name, (unsigned long long)parameter->range_start, (unsigned long long)parameter->range_end, (long long)elements);
-    facts->start = (int64_t)parameter->range_start;
-    facts->end = (int64_t)parameter->range_end;
+    decl->ranged = true;
+    decl->start = (int64_t)parameter->range_start;
+    decl->end = (int64_t)parameter->range_end;
+    return PD_OK;
+}
+
+static int read_shape(pd_param_decl *decl, const Paramd__Parameter *parameter, int64_t *elements, pd_error *err)
+{
+    pd_shape *shape = &decl->shape;
+    pd_error why;
+
+    if (parameter->n_shape > PD_MAX_RANK)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s has %zu dimensions: at most %d", parameter->name, parameter->n_shape, PD_MAX_RANK);
+    shape->rank = (int)parameter->n_shape;
+    for (int i = 0; i < shape->rank; i++) shape->dim[i] = parameter->shape[i] <= INT64_MAX ? (int64_t)parameter->shape[i] : -1;
+    if (pd_shape_elements(shape, elements) != PD_OK)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: its shape's elements cannot be counted in 63 bits", parameter->name);
+    if (pd_axes_check(parameter->axes, shape->rank, &why) != PD_OK)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: axes: %.300s", parameter->name, why.text);
+    return PD_OK;
+}
+
+static int read_types(pd_param_decl *decl, const Paramd__Parameter *parameter, pd_error *err)
+{
+    decl->pull_dtype = parameter->pull_dtype == 0 ? PD_F32 : (pd_dtype)parameter->pull_dtype;
+    decl->update_dtype = (pd_dtype)parameter->update_dtype;
+    if (pd_dtype_size(decl->pull_dtype) == 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: element type %u is not known: 1 float32, 2 float16, 3 bfloat16", parameter->name,
+                       parameter->pull_dtype);
+    if (parameter->update_dtype != 0 && (pd_dtype_size(decl->update_dtype) == 0 || decl->pull_dtype != PD_F32))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: updates of element type %u beside weights of type %u: 1 float32, 2 float16, 3 bfloat16, and "
+                       "weights beside updates are float32", parameter->name, parameter->update_dtype, parameter->pull_dtype);
     return PD_OK;
 }
 
 static int declare_one(pd_conn *conn, const Paramd__Parameter *parameter, pd_error *err)
 {
-    pd_shape shape = { .rank = (int)parameter->n_shape };
-    pd_handle_facts facts;
+    pd_param_decl decl = { .name = parameter->name, .axes = parameter->axes[0] != '\0' ? parameter->axes : NULL, .model_state = parameter->model_state };
     int64_t elements;
-    pd_dtype pulls = parameter->pull_dtype == 0 ? PD_F32 : (pd_dtype)parameter->pull_dtype;
     int rc = check_name("parameter", parameter->name, err);
 
     if (rc != PD_OK) return rc;
     if (conn->handles.n >= conn->daemon->config.max_params)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED, "parameter %s: a job may have %u parameters (limits.max_params)", parameter->name,
                        conn->daemon->config.max_params);
-    if (parameter->n_shape > PD_MAX_RANK)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s has %zu dimensions: at most %d", parameter->name, parameter->n_shape, PD_MAX_RANK);
-    if (pd_dtype_size(pulls) == 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: element type %u is not known: 1 float32, 2 float16, 3 bfloat16", parameter->name,
-                       parameter->pull_dtype);
-    if (parameter->update_dtype != 0 && (pd_dtype_size((pd_dtype)parameter->update_dtype) == 0 || pulls != PD_F32))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: updates of element type %u beside weights of type %u: 1 float32, 2 float16, 3 bfloat16, and "
-                       "weights beside updates are float32", parameter->name, parameter->update_dtype, parameter->pull_dtype);
-    for (int i = 0; i < shape.rank; i++) shape.dim[i] = parameter->shape[i] <= INT64_MAX ? (int64_t)parameter->shape[i] : -1;
-    if (pd_shape_elements(&shape, &elements) != PD_OK)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: its shape's elements cannot be counted in 63 bits", parameter->name);
-    if ((rc = range_of(parameter, elements, &facts, err)) != PD_OK) return rc;
-    if (pd_handles_add(&conn->handles, &facts, parameter->ranged, &shape, pulls, (pd_dtype)parameter->update_dtype) != PD_OK)
+    if ((rc = read_shape(&decl, parameter, &elements, err)) != PD_OK) return rc;
+    if ((rc = read_types(&decl, parameter, err)) != PD_OK) return rc;
+    if ((rc = read_range(&decl, parameter, elements, err)) != PD_OK) return rc;
+    if (pd_handles_add(&conn->handles, &decl, elements) != PD_OK)
         return pd_fail(err, PD_NO_MEMORY, "parameter %s: out of memory, try again later", parameter->name);
     return PD_OK;
 }
@@ -198,12 +218,8 @@ static pd_request *declare_request(const pd_conn *conn, uint64_t id)
     request->u.declare.params = calloc(handles->n, sizeof *request->u.declare.params);
     if (request->u.declare.params == NULL) goto fail;
     request->u.declare.n = handles->n;
-    for (size_t i = 0; i < handles->n; i++) {
-        pd_param_decl *to = &request->u.declare.params[i];
-        *to = (pd_param_decl){ .name = strdup(handles->facts[i].name), .shape = handles->shapes[i], .pull_dtype = handles->pulls[i], .update_dtype = handles->updates[i],
-                               .ranged = handles->ranged[i], .start = handles->facts[i].start, .end = handles->facts[i].end };
-        if (to->name == NULL) goto fail;
-    }
+    for (size_t i = 0; i < handles->n; i++)
+        if (pd_decl_copy(&request->u.declare.params[i], &handles->decls[i]) != PD_OK) goto fail;
     return request;
 
 fail:
@@ -262,14 +278,28 @@ int pd_run_declare(pd_conn *conn, const pd_prefix *prefix, void *message, pd_err
     return PD_OK;
 }
 
+/* Notes as far as the header has room beside all that must stand in it. */
+static void add_notes(Paramd__DeclareReply *reply, const pd_declared *declared)
+{
+    size_t bytes = protobuf_c_message_get_packed_size(&reply->base);
+
+    for (size_t i = 0; i < reply->n_parameters; i++) {
+        size_t more = declared[i].note != NULL ? strlen(declared[i].note) + NOTE_FORM : 0;
+        if (more == 0 || bytes + more > PD_MAX_HEADER_BYTES) continue;
+        reply->parameters[i]->note = declared[i].note;
+        bytes += more;
+    }
+}
+
 /* One of the set's Declare requests is told of its own parameters. */
-static void reply_declared(pd_conn *conn, pd_pending *pending, Paramd__Declared **list, bool must_init)
+static void reply_declared(pd_conn *conn, pd_pending *pending, const pd_effect *effect, Paramd__Declared **list)
 {
     Paramd__DeclareReply reply = PARAMD__DECLARE_REPLY__INIT;
 
     reply.parameters = list + pending->start;
     reply.n_parameters = pending->count;
-    reply.must_init = must_init;
+    reply.must_init = effect->u.declared.must_init;
+    add_notes(&reply, effect->u.declared.params + pending->start);
     pd_conn_answer(conn, pending, &reply.base);
 }
 
@@ -283,7 +313,7 @@ static void reply_all(pd_conn *conn, const pd_effect *effect, Paramd__Declared *
         declared[i].initialised = effect->u.declared.params[i].initialised;
         list[i] = &declared[i];
     }
-    while ((pending = pd_pendings_of_method(&conn->pendings, PD_DECLARE)) != NULL) reply_declared(conn, pending, list, effect->u.declared.must_init);
+    while ((pending = pd_pendings_of_method(&conn->pendings, PD_DECLARE)) != NULL) reply_declared(conn, pending, effect, list);
 }
 
 void pd_declare_reply(pd_conn *conn, const pd_effect *effect)

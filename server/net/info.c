@@ -66,6 +66,8 @@ static void fill_param(Paramd__ParamInfo *to, const pd_param_info *from, uint64_
     to->root_waits = from->root_waits;
     to->refused_steps = from->refused_steps;
     to->root_error = from->root_error;
+    to->note = (char *)from->note;
+    to->axes = (char *)from->axes;
 }
 
 static void fill_root(Paramd__RootInfo *to, const pd_root_info *from, uint64_t *shape)
@@ -108,7 +110,7 @@ static void fill_setting(Paramd__SettingInfo *to, const pd_setting_info *from)
     to->pattern = (char *)from->pattern;
 }
 
-static void fill_state(Paramd__StateInfo *to, const pd_state_info *from, uint64_t *shape)
+static void fill_state(Paramd__StateInfo *to, const pd_state_info *from, uint64_t *shape, int32_t *follows)
 {
     paramd__state_info__init(to);
     to->param = (char *)from->param;
@@ -119,6 +121,11 @@ static void fill_state(Paramd__StateInfo *to, const pd_state_info *from, uint64_
     to->storage = (char *)from->storage;
     to->bytes = from->bytes;
     to->kept = from->kept;
+    to->follows_known = from->follows_known;
+    if (!from->follows_known) return;
+    for (int d = 0; d < from->shape.rank; d++) follows[d] = from->follows[d];
+    to->follows = follows;
+    to->n_follows = (size_t)from->shape.rank;
 }
 
 /* ---- a page: as many of the entries as fit a header ---- */
@@ -137,6 +144,7 @@ typedef struct page {
     entry    at[PD_INFO_PAGE];
     void    *list[PD_INFO_PAGE];
     uint64_t shapes[PD_INFO_PAGE][PD_MAX_RANK];
+    int32_t  follows[PD_INFO_PAGE][PD_MAX_RANK];
     size_t   n, bytes;
 } page;
 
@@ -148,7 +156,7 @@ static void fill_entry(page *p, const pd_info *info, size_t i)
     else if (info->params != NULL) fill_param(&to->param, &info->params[i], p->shapes[p->n]);
     else if (info->roots != NULL) fill_root(&to->root, &info->roots[i], p->shapes[p->n]);
     else if (info->settings != NULL) fill_setting(&to->setting, &info->settings[i]);
-    else if (info->state != NULL) fill_state(&to->state, &info->state[i], p->shapes[p->n]);
+    else if (info->state != NULL) fill_state(&to->state, &info->state[i], p->shapes[p->n], p->follows[p->n]);
     else fill_worker(&to->worker, &info->workers[i]);
 }
 

@@ -101,9 +101,9 @@ void pd_finish_init(pd_conn *conn)
 static void fill_waiter(const pd_conn *conn, pd_waiter *waiter, uint32_t handle, uint64_t first, uint64_t count, bool pulls, uint64_t holds)
 {
     waiter->param = conn->handles.params[handle];
-    waiter->dtype = conn->handles.pulls[handle];
+    waiter->dtype = conn->handles.decls[handle].pull_dtype;
     waiter->pulls = pulls;
-    waiter->update = conn->handles.updates[handle];
+    waiter->update = conn->handles.decls[handle].update_dtype;
     waiter->holds = holds;
     waiter->idle = conn->handles.facts[handle].start == conn->handles.facts[handle].end;
     waiter->first = (int64_t)first;

@@ -7,7 +7,7 @@
 
 #include "paramd/tensor.h"
 
-#define PD_AXIS_NAME 64         /* room for a name, with its end */
+#define PD_AXIS_NAME (PD_AXIS_BYTES + 1)        /* room for a name, with its end */
 
 /* What becomes of a dimension where second moments are factored. */
 typedef enum pd_dim_rule { PD_DIM_NONE, PD_DIM_ROW, PD_DIM_COLUMN, PD_DIM_BATCH } pd_dim_rule;

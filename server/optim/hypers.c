@@ -154,7 +154,7 @@ static const char *wanted(const pd_hyper *hyper, char *text, size_t size)
 static int no_such_hyper(const pd_row *row, const char *name, pd_error *err)
 {
     static const char more[] = ", ...";
-    char list[180] = "";
+    char list[180] = "none";
     size_t used = 0;
 
     for (int i = 0; row->hypers[i].name != NULL; i++) {

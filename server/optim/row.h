@@ -183,7 +183,8 @@ struct pd_row {
     const pd_hyper  *hypers;                /* ends with a NULL name */
     const pd_fact   *facts;                 /* ends with a NULL name; NULL: none */
 
-    /* What concerns several hyperparameters, or (`now` of one step against those `declared`) what state there is. NULL: nothing. */
+    /* What concerns several hyperparameters, or (`now` of one step against those `declared`) what state there is. Texts are read of `declared`: `now` may be
+     * values alone. NULL: nothing. */
     int  (*check)(const pd_hypers *declared, const pd_hypers *now, pd_error *err);
     bool words_ranges;                      /* `check` refuses numbers outside of their ranges, too: then its words are told, which are upstream's */
     /* What whoever set these values, which are in order, should hear all the same: static text without a newline, told in the log once for each rule of a
@@ -235,6 +236,7 @@ struct pd_row {
     pd_dtype (*update_dtype)(const double *hyper);
 };
 
+extern const pd_row pd_model_state;         /* for what a worker declares to be model state, whatever the rules say */
 extern const pd_row *const pd_rows[];       /* table.c: every optimizer the server knows; ends with NULL */
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "row.h"
 #include "text.h"
 
 /* ---- globs ---- */
@@ -135,7 +136,16 @@ static int parse_rule(pd_rule *rule, const char *text, const pd_row *const *rows
     return rc;
 }
 
-int pd_rules_parse(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_row *const *rows, pd_error *err)
+/* Names are never empty. */
+static int make_state_rule(pd_rule *rule, pd_error *err)
+{
+    rule->text = strdup("model_state");
+    rule->glob = strdup("");
+    pd_hypers_init(&rule->hypers, &pd_model_state);
+    return rule->text != NULL && rule->glob != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "out of memory for a rule");
+}
+
+static int parse(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_row *const *rows, bool with_state, pd_error *err)
 {
     static char *const preset[] = { (char *)"* sgd" };
     pd_rule *parsed;
@@ -145,16 +155,29 @@ int pd_rules_parse(pd_rule **out, size_t *n_out, char *const *rules, size_t n, c
         rules = preset;
         n = 1;
     }
-    if ((parsed = calloc(n, sizeof *parsed)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for rules");
+    if ((parsed = calloc(n + 1, sizeof *parsed)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for rules");
     for (size_t i = 0; i < n && rc == PD_OK; i++) rc = parse_rule(&parsed[i], rules[i], rows, err);
+    if (rc == PD_OK && with_state) rc = make_state_rule(&parsed[n], err);
     if (rc != PD_OK) {
-        pd_rules_free(parsed, n);
+        pd_rules_free(parsed, n + 1);
         return rc;
     }
     *out = parsed;
-    *n_out = n;
+    *n_out = n + with_state;
     return PD_OK;
 }
+
+int pd_rules_parse(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_row *const *rows, pd_error *err)
+{
+    return parse(out, n_out, rules, n, rows, false, err);
+}
+
+int pd_rules_of_job(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_row *const *rows, pd_error *err)
+{
+    return parse(out, n_out, rules, n, rows, true, err);
+}
+
+pd_rule *pd_rules_of_state(pd_rule *rules, size_t n) { return &rules[n - 1]; }
 
 void pd_rules_free(pd_rule *rules, size_t n)
 {

@@ -20,6 +20,10 @@ typedef struct pd_rule {
  * PD_INVALID_ARGUMENT: names the rule, and what there is instead. PD_NO_MEMORY. */
 int  pd_rules_parse(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_row *const *rows,
                     pd_error *err);
+/* The same for a job: behind them comes one that matches no name, with the row model_state. */
+int  pd_rules_of_job(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_row *const *rows, pd_error *err);
+/* That one; `n` counts it. */
+pd_rule *pd_rules_of_state(pd_rule *rules, size_t n);
 void pd_rules_free(pd_rule *rules, size_t n);       /* accepts NULL */
 /* The first rule that matches; NULL: none does. */
 pd_rule *pd_rules_match(pd_rule *rules, size_t n, const char *name);

@@ -16,7 +16,8 @@
     X(pd_lamb) \
     X(pd_lion) \
     X(pd_scalable_shampoo) \
-    X(pd_shampoo)
+    X(pd_shampoo) \
+    X(pd_model_state)
 
 #define DECLARE(row) extern const pd_row row;
 ROWS(DECLARE)

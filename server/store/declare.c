@@ -22,53 +22,7 @@ pd_param *pd_job_param(const pd_job *job, const char *name)
     return param;
 }
 
-static bool is_good_name(const char *name)
-{
-    size_t n = strlen(name);
-
-    if (n == 0 || n > PD_NAME_MAX) return false;
-    for (; *name != '\0'; name++)
-        if ((unsigned char)*name < 0x20 || *name == 0x7f) return false;
-    return true;
-}
-
-/* ---- what can be said of each declaration alone ---- */
-
-/* Its optimizer gives updates, in this type. */
-static int check_update(const pd_job *job, const pd_param_decl *decl, pd_error *err)
-{
-    const pd_rule *rule = pd_rules_match(job->rules, job->n_rules, decl->name);
-    const pd_row *row = rule->hypers.row;
-    pd_dtype gives = row->update_dtype == NULL ? (pd_dtype)0 : row->update_dtype(rule->hypers.value);
-
-    if (decl->update_dtype == 0 || decl->update_dtype == gives) return PD_OK;
-    if (gives == 0)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: %s gives no updates here, pull weights (shampoo gives them while communicate_params is off)",
-                       decl->name, row->name);
-    return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: updates of %s are %s here (communication_dtype), this rank asks for %s", decl->name, row->name,
-                   pd_dtype_name(gives), pd_dtype_name(decl->update_dtype));
-}
-
-static int check_decl(const pd_job *job, const pd_param_decl *decl, size_t i, int64_t *elements, pd_error *err)
-{
-    char shape[192];
-
-    if (!is_good_name(decl->name))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %zu: a name has 1 to %d bytes and no control characters", i, PD_NAME_MAX);
-    if (pd_shape_elements(&decl->shape, elements) != PD_OK)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: shape %s has no size that fits 64 bits", decl->name,
-                       pd_shape_text(&decl->shape, shape, sizeof shape));
-    if (*elements == 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: shape %s has no elements; leave it out", decl->name,
-                       pd_shape_text(&decl->shape, shape, sizeof shape));
-    if (pd_range_check(decl, *elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
-    if (pd_dtype_size(decl->pull_dtype) == 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is no element type to pull", decl->name, (int)decl->pull_dtype);
-    if (pd_rules_match(job->rules, job->n_rules, decl->name) == NULL)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: none of the job's %zu rules matches it; a last rule \"* sgd\" would",
-                       decl->name, job->n_rules);
-    return check_update(job, decl, err);
-}
+/* ---- the set, before anything is made of it ---- */
 
 static int check_set(const pd_job *job, const pd_request *request, pd_error *err)
 {
@@ -82,7 +36,7 @@ static int check_set(const pd_job *job, const pd_request *request, pd_error *err
                        config->max_params);
     for (size_t i = 0; i < n; i++) {
         int64_t elements;
-        int rc = check_decl(job, &request->u.declare.params[i], i, &elements, err);
+        int rc = pd_declaration_check(job, &request->u.declare.params[i], i, &elements, err);
         if (rc != PD_OK) return rc;
         if ((uint64_t)elements > room / sizeof(float) || __builtin_add_overflow(bytes, (uint64_t)elements * sizeof(float), &bytes) ||
             bytes > room)
@@ -203,6 +157,7 @@ static int survey(const pd_job *job, pd_planning *planning, pd_error *err)
     for (uint32_t i = 0; i < job->n_params; i++)
         planning->decls[i] = (pd_declaration){ .name = job->params[i].name, .shape = job->params[i].shape, .world = (int)job->world,
                                                .hypers = job->params[i].rule->hypers, .group = (int)rule_index(job, &job->params[i]),
+                                               .axes = job->params[i].axes, .seed = job->values.at[PD_JOB_KEY_SEED],
                                                .start_step = (int64_t)pd_job_start_step(job) };
     for (size_t r = 0; r < job->n_rules; r++)
         pd_optim_survey(job->rules[r].hypers.row, planning->decls, job->n_params, planning->facts[r]);
@@ -276,11 +231,12 @@ static int add_param(pd_job *job, const pd_param_decl *decl, pd_error *err)
 
     if (param != NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s is declared twice", decl->name);
     param = &job->params[job->n_params];
-    *param = (pd_param){ .index = job->n_params, .shape = decl->shape, .ranged = decl->ranged, .rule = pd_rules_match(job->rules, job->n_rules, decl->name),
-                         .step = pd_job_start_step(job) };
+    *param = (pd_param){ .index = job->n_params, .shape = decl->shape, .ranged = decl->ranged, .model_state = decl->model_state,
+                         .rule = pd_declaration_rule(job, decl), .step = pd_job_start_step(job) };
     job->n_params++;
     pd_shape_elements(&decl->shape, &param->elements);
-    if ((param->name = strdup(decl->name)) == NULL) return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
+    if ((param->name = strdup(decl->name)) == NULL || (decl->axes != NULL && (param->axes = strdup(decl->axes)) == NULL))
+        return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
     HASH_ADD_KEYPTR_BYHASHVALUE(hh, job->names, param->name, n, pd_store_hash(job->store, decl->name, n), param);
     param->shelf[PD_F32] = pd_shelf_join(&job->store->shelves, (size_t)param->elements * sizeof(float));
     if (param->shelf[PD_F32] == NULL || param->hh.tbl == NULL)
@@ -402,31 +358,11 @@ static int declare_first(pd_job *job, const pd_request *request, pd_error *err)
     }
     warn_of_ready_roots(job);
     warn_of_values(job);
+    pd_declarations_say(job);
     return PD_OK;
 }
 
 /* ---- the same set again ---- */
-
-static int match_decl(const pd_job *job, const pd_param_decl *decl, uint32_t rank, uint64_t frame, pd_error *err)
-{
-    char ours[192], theirs[192];
-    pd_param *param = pd_job_param(job, decl->name);
-
-    if (param == NULL)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.256s: job %.100s was declared without it; every rank declares the same",
-                       decl->name, job->name);
-    if (!pd_shape_equal(&param->shape, &decl->shape))
-        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: job %.60s has it with shape %s, this rank declares %s", decl->name,
-                       job->name,
-                       pd_shape_text(&param->shape, ours, sizeof ours), pd_shape_text(&decl->shape, theirs, sizeof theirs));
-    if (pd_dtype_size(decl->pull_dtype) == 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is no element type to pull", decl->name, (int)decl->pull_dtype);
-    if (param->mark == frame) return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s is declared twice", decl->name);
-    param->mark = frame;
-    if (pd_range_check(decl, param->elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
-    if (check_update(job, decl, err) != PD_OK) return PD_FAILED_PRECONDITION;
-    return pd_range_match(job, param, decl, rank, err);
-}
 
 static int declare_again(pd_job *job, const pd_request *request, pd_error *err)
 {
@@ -434,7 +370,7 @@ static int declare_again(pd_job *job, const pd_request *request, pd_error *err)
     int rc;
 
     for (size_t i = 0; i < request->u.declare.n; i++)
-        if ((rc = match_decl(job, &request->u.declare.params[i], request->rank, frame, err)) != PD_OK) return rc;
+        if ((rc = pd_declaration_match(job, &request->u.declare.params[i], request->rank, frame, err)) != PD_OK) return rc;
     for (uint32_t i = 0; i < job->n_params; i++)
         if (job->params[i].mark != frame)
             return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.256s: job %.100s has it, this rank does not declare it; every rank "
@@ -518,6 +454,17 @@ bool pd_job_sealed(const pd_job *job)
     return true;
 }
 
+static int copy_notes(const pd_job *job, const pd_request *request, pd_declared *declared, pd_error *err)
+{
+    for (size_t i = 0; i < request->u.declare.n; i++) {
+        const pd_param *param = pd_job_param(job, request->u.declare.params[i].name);
+        const char *note = pd_optim_plan(param->optim)->note;
+        if (note[0] != '\0' && (declared[i].note = strdup(note)) == NULL)
+            return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for the answer", param->name);
+    }
+    return PD_OK;
+}
+
 static void answer(pd_job *job, pd_request *request, pd_declared *declared)
 {
     pd_effect *effect = pd_answer(request, PD_EFF_DECLARED);
@@ -525,7 +472,9 @@ static void answer(pd_job *job, pd_request *request, pd_declared *declared)
 
     for (size_t i = 0; i < n; i++) {
         const pd_param *param = pd_job_param(job, request->u.declare.params[i].name);
-        declared[i] = (pd_declared){ param->index, param->step, pd_param_initialised(param, request->rank) };
+        declared[i].param = param->index;
+        declared[i].step = param->step;
+        declared[i].initialised = pd_param_initialised(param, request->rank);
     }
     effect->u.declared.params = declared;
     effect->u.declared.n = n;
@@ -553,12 +502,12 @@ void pd_job_declare(pd_job *job, pd_request *request)
 
     if (rc == PD_OK && declared == NULL) rc = pd_fail(&err, PD_NO_MEMORY, "job %.100s: out of memory", job->name);
     if (rc == PD_OK) rc = first ? declare_first(job, request, &err) : declare_again(job, request, &err);
-    if (rc == PD_OK && (rc = add_types(job, request, &err)) != PD_OK) {
+    if (rc == PD_OK && ((rc = copy_notes(job, request, declared, &err)) != PD_OK || (rc = add_types(job, request, &err)) != PD_OK)) {
         if (first) pd_job_forget_set(job);
         else pd_ranges_give_back(job, request->rank);
     }
     if (rc != PD_OK) {
-        free(declared);
+        pd_declared_free(declared, request->u.declare.n);
         pd_store_refuse(job->store, request, &err);
         return;
     }

@@ -59,6 +59,8 @@ static void fill_param(pd_param_info *info, const pd_param *param)
     info->contributions = param->contributions;
     info->state_bytes = (uint64_t)pd_optim_state_bytes(param->optim);
     info->initialised = param->current != NULL;
+    snprintf(info->note, sizeof info->note, "%s", pd_optim_plan(param->optim)->note);
+    snprintf(info->axes, sizeof info->axes, "%s", param->axes != NULL ? param->axes : "");
     pd_round_missing(&param->round, info->missing, sizeof info->missing);
     pd_roots_of_param(info, param);
 }
@@ -180,6 +182,8 @@ static void fill_state(pd_state_info *to, const pd_param *param, size_t slot)
     to->shape = spec->shape;
     to->bytes = (uint64_t)pd_slot_bytes(spec);
     to->kept = (int)slot == plan->errors_slot;
+    to->follows_known = spec->follows_known;
+    memcpy(to->follows, spec->follows, sizeof to->follows);
 }
 
 static int list_state(pd_info *info, const pd_job *job, const char *pattern)

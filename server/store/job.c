@@ -32,8 +32,8 @@ int pd_job_new(pd_job **out, pd_store *store, const pd_request *hello, pd_error 
     job->world = hello->u.hello.world_size;
     job->drain_step = UINT64_MAX;
     if ((rc = read_values(&job->values, &store->presets, hello, err)) != PD_OK) goto fail;
-    if ((rc = pd_rules_parse(&job->rules, &job->n_rules, hello->u.hello.rules, hello->u.hello.n_rules, store->config.rows,
-                             err)) != PD_OK) goto fail;
+    if ((rc = pd_rules_of_job(&job->rules, &job->n_rules, hello->u.hello.rules, hello->u.hello.n_rules, store->config.rows,
+                              err)) != PD_OK) goto fail;
     if ((job->name = strdup(hello->u.hello.job_name)) == NULL ||
         (job->ranks = calloc(job->world, sizeof *job->ranks)) == NULL ||
         (job->farewell = pd_effect_new(PD_EFF_JOB_GONE, nobody, job->number)) == NULL ||
@@ -80,7 +80,7 @@ static int rules_agree(const pd_job *job, const pd_rule *theirs, size_t n, pd_er
 {
     if (n != job->n_rules)
         return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has %zu optimizer rules, this worker comes with %zu: give every rank "
-                       "the same", job->name, job->n_rules, n);
+                       "the same", job->name, job->n_rules - 1, n - 1);
     for (size_t i = 0; i < n; i++)
         if (strcmp(job->rules[i].text, theirs[i].text) != 0)
             return pd_fail(err, PD_FAILED_PRECONDITION, "job %.60s: optimizer rule %zu is \"%.160s\", this worker comes with \"%.160s\"",
@@ -100,7 +100,7 @@ int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err)
                        hello->u.hello.world_size);
     if ((rc = read_values(&theirs, &job->store->presets, hello, err)) != PD_OK) return rc;
     if ((rc = values_agree(job, &theirs, err)) != PD_OK) return rc;
-    if ((rc = pd_rules_parse(&rules, &n, hello->u.hello.rules, hello->u.hello.n_rules, job->store->config.rows, err)) != PD_OK) return rc;
+    if ((rc = pd_rules_of_job(&rules, &n, hello->u.hello.rules, hello->u.hello.n_rules, job->store->config.rows, err)) != PD_OK) return rc;
     rc = rules_agree(job, rules, n, err);
     pd_rules_free(rules, n);
     return rc;

@@ -32,7 +32,7 @@ typedef struct pd_job {
     uint32_t    number, world;
     uint64_t    name_hash;
     pd_job_values values;
-    pd_rule    *rules;      size_t n_rules;
+    pd_rule    *rules;      size_t n_rules;         /* the last is that of model state */
     pd_rank    *ranks;                  /* world */
     bool        gone;                   /* dropped; waits for its root tasks to come back */
 

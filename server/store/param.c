@@ -21,6 +21,7 @@ void pd_param_clear(pd_param *param)
     pd_scalars_free(param->scalars);
     pd_holds_clear(param);
     free(param->said);
+    free(param->axes);
     free(param->name);
 }
 

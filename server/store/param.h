@@ -41,7 +41,9 @@ typedef struct pd_param {
     uint32_t         index;
     pd_shape         shape;
     int64_t          elements;
+    char            *axes;              /* logical names of its dimensions, as every rank declares them; NULL: not given */
     bool             ranged;            /* its ranks contribute ranges of it */
+    bool             model_state;       /* declared as such */
     pd_rule         *rule;
     pd_optim        *optim;
     pd_root_said    *said;              /* by the plan's tasks; NULL: it has none */

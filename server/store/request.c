@@ -45,7 +45,10 @@ static void free_hello(pd_request *request)
 
 static void free_declare(pd_request *request)
 {
-    for (size_t i = 0; request->u.declare.params != NULL && i < request->u.declare.n; i++) free(request->u.declare.params[i].name);
+    for (size_t i = 0; request->u.declare.params != NULL && i < request->u.declare.n; i++) {
+        free(request->u.declare.params[i].name);
+        free(request->u.declare.params[i].axes);
+    }
     free(request->u.declare.params);
 }
 
@@ -164,11 +167,17 @@ static void free_closed(pd_effect *effect)
     free(effect->u.closed.at);
 }
 
+void pd_declared_free(pd_declared *declared, size_t n)
+{
+    for (size_t i = 0; declared != NULL && i < n; i++) free(declared[i].note);
+    free(declared);
+}
+
 void pd_effect_free(pd_effect *effect)
 {
     if (effect == NULL) return;
     if (effect->kind == PD_EFF_CLOSED) free_closed(effect);
-    if (effect->kind == PD_EFF_DECLARED) free(effect->u.declared.params);
+    if (effect->kind == PD_EFF_DECLARED) pd_declared_free(effect->u.declared.params, effect->u.declared.n);
     if (effect->kind == PD_EFF_INFO) pd_info_free(effect->u.info);
     if (effect->kind == PD_EFF_SET) pd_set_result_free(effect->u.set);
     free(effect);

@@ -60,6 +60,8 @@ typedef struct pd_param_decl {
     pd_dtype update_dtype;          /* and updates of those that it holds; 0: no updates */
     bool     ranged;                /* it contributes elements [start, end) alone; false: all, and start and end do not count */
     int64_t  start, end;
+    char    *axes;                  /* logical names of its dimensions (pd_axes_check); NULL: not given */
+    bool     model_state;           /* not trained: no rule is asked */
 } pd_param_decl;
 
 typedef enum pd_request_kind {
@@ -213,7 +215,10 @@ typedef struct pd_declared {
     uint32_t param;         /* index in the job */
     uint64_t step;          /* closed rounds: the next push is for step + 1 */
     bool     initialised;    /* there are weights, or this rank has sent its part of them */
+    char    *note;          /* what its optimizer wants known; NULL: nothing */
 } pd_declared;
+
+void pd_declared_free(pd_declared *declared, size_t n);     /* accepts NULL */
 
 typedef enum pd_info_what { PD_INFO_STATUS, PD_INFO_JOBS, PD_INFO_PARAMS, PD_INFO_WORKERS, PD_INFO_ROOTS, PD_INFO_SETTINGS, PD_INFO_STATE } pd_info_what;
 
@@ -244,6 +249,8 @@ typedef struct pd_param_info {
     uint64_t roots, roots_failing;      /* roots it has; of them such whose last task was refused */
     uint64_t roots_failed, root_waits;  /* tasks refused so far; times it was parked */
     double   root_error;                /* largest of its roots' errors; 0: none is known */
+    char     note[240];                 /* what its optimizer wants known (pd_plan) */
+    char     axes[PD_AXES_BYTES];       /* as declared */
 } pd_param_info;
 
 /* The root of one block and dimension, or whatever one task of the plan recomputes. */
@@ -267,6 +274,8 @@ typedef struct pd_state_info {
     pd_shape    shape;
     uint64_t    bytes;
     bool        kept;                   /* a measure for operators (pd_plan.errors_slot) */
+    bool        follows_known;          /* `follows` says which dimension of the parameter each of its dimensions is; -1: none */
+    int8_t      follows[PD_MAX_RANK];
 } pd_state_info;
 
 typedef struct pd_worker_info {

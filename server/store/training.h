@@ -51,6 +51,16 @@ void pd_store_refuse(pd_store *store, pd_request *request, const pd_error *err);
 /* Frees an answered request, sends its buffer home. Takes. */
 void pd_store_done(pd_store *store, pd_request *request);
 
+/* declaration.c: one parameter as a rank declares it. */
+/* The rule that it falls under; NULL: none. */
+pd_rule *pd_declaration_rule(const pd_job *job, const pd_param_decl *decl);
+/* By itself, number i of its set; gives its elements. PD_INVALID_ARGUMENT; PD_FAILED_PRECONDITION: no such updates. */
+int  pd_declaration_check(const pd_job *job, const pd_param_decl *decl, size_t i, int64_t *elements, pd_error *err);
+/* It is what the job has, and stands once in this frame, whose number marks it. PD_FAILED_PRECONDITION, PD_INVALID_ARGUMENT. */
+int  pd_declaration_match(const pd_job *job, const pd_param_decl *decl, uint32_t rank, uint64_t frame, pd_error *err);
+/* In the log: what the optimizers want known of the job's parameters. */
+void pd_declarations_say(pd_job *job);
+
 /* ranges.c: which rank has what of ranged parameters. */
 /* The declaration's range lies in the parameter's elements. PD_INVALID_ARGUMENT. */
 int  pd_range_check(const pd_param_decl *decl, int64_t elements, pd_error *err);

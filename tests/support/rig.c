@@ -158,6 +158,7 @@ static void on_declared(rig *r, const pd_effect *effect)
         r->handles[i] = effect->u.declared.params[i].param;
         r->initialised[i] = effect->u.declared.params[i].initialised;
         r->steps[i] = effect->u.declared.params[i].step;
+        if (i < 16) snprintf(r->notes[i], sizeof r->notes[i], "%s", effect->u.declared.params[i].note != NULL ? effect->u.declared.params[i].note : "");
     }
 }
 
@@ -321,7 +322,8 @@ int rig_declare(rig *r, uint32_t job, uint32_t rank, uint64_t conn, const char *
     for (size_t i = 0; i < n; i++) {
         size_t p = order != NULL ? order[i] : i;
         pd_param_decl *decl = &request->u.declare.params[i];
-        *decl = (pd_param_decl){ .name = must(strdup(names[p])), .shape = shapes[p], .pull_dtype = pull };
+        *decl = (pd_param_decl){ .name = must(strdup(names[p])), .shape = shapes[p], .pull_dtype = pull, .model_state = r->states != NULL && r->states[p] };
+        if (r->axes != NULL && r->axes[p] != NULL) decl->axes = must(strdup(r->axes[p]));
         if (r->ranges == NULL || r->ranges[p].start < 0) continue;
         decl->ranged = true;
         decl->start = r->ranges[p].start;

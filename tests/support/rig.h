@@ -27,6 +27,8 @@ typedef struct rig {
     uint64_t  last_id;
     int64_t   chunk;                        /* elements */
     const rig_range *ranges;                /* for the Declares that follow: one for each of their names; NULL: none is ranged. Borrowed */
+    const char *const *axes;                /* likewise; NULL: none have names */
+    const bool *states;                     /* likewise: which are model state; NULL: none */
     /* the last answer to a request that waits for one */
     pd_effect_kind answer;                  /* PD_EFF_HELLO, PD_EFF_OK, ... */
     uint64_t  answered;                     /* answers so far */
@@ -37,6 +39,7 @@ typedef struct rig {
     uint32_t  handles[4096];                /* of the last Declared */
     bool      initialised[4096];
     uint64_t  steps[4096];
+    char      notes[16][240];               /* of the first of them */
     pd_info  *info;                         /* last, owned by the rig */
     pd_set_result *set;                     /* last, owned by the rig */
     /* what came by itself */

@@ -139,7 +139,7 @@ static void the_name_of_an_axis_is_bounded(void **state)
     memset(name, 'x', PD_AXIS_NAME);
     name[PD_AXIS_NAME] = '\0';
     assert_int_equal(pd_axes_read(&axes, name, 1, &err), PD_INVALID_ARGUMENT);
-    says("at most 63 bytes");
+    says("at most 64 bytes");
     assert_int_equal(pd_axes_read(&axes, name + 1, 1, &err), PD_OK);
     assert_string_equal(axes.name[0], name + 1);
 }
@@ -207,8 +207,8 @@ static void a_table_of_ones_own_has_only_what_it_says(void **state)
 static void a_table_that_says_something_else_is_refused(void **state)
 {
     static const struct { const char *text, *words; } cases[] = {
-        { "Standard", "expected key:value" }, { "[a:ROWS]", "expected ROW, COLUMN, BATCH or NONE, got \"ROWS\"" }, { "[a:(ROW)]", "got \"(ROW)\"" }, { "['':ROW]", "1 to 63 bytes" },
-        { "[aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa:ROW]", "1 to 63 bytes" },
+        { "Standard", "expected key:value" }, { "[a:ROWS]", "expected ROW, COLUMN, BATCH or NONE, got \"ROWS\"" }, { "[a:(ROW)]", "got \"(ROW)\"" }, { "['':ROW]", "1 to 64 bytes" },
+        { "[aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa:ROW]", "1 to 64 bytes" },
     };
     pd_axis_table table;
     (void)state;

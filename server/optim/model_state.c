@@ -1,0 +1,31 @@
+/* model_state - what belongs to the model and is not trained (a batch norm's running mean and variance): the aggregate of what ranks push are values, and these
+ * become the weights.
+ *
+ *     w <- g
+ *
+ * It has no state and no hyperparameters. Values are float32: a counter (num_batches_tracked) is exact up to 2^24 = 16777216. */
+#include <string.h>
+
+#include "plan.h"
+
+static const pd_hyper no_hypers[] = { { .name = NULL } };
+
+static int no_state(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+{
+    (void)declaration, (void)fact, (void)plan, (void)err;
+    return PD_OK;
+}
+
+static void take(const pd_unit *unit)
+{
+    memcpy(unit->after + unit->first, unit->gradient + unit->first, (size_t)unit->n * sizeof *unit->after);
+}
+
+const pd_row pd_model_state = {
+    .name   = "model_state",
+    .about  = "not trained: becomes the mean of what the ranks push (a batch norm's statistics)",
+    .hypers = no_hypers,
+    .plan   = no_state,
+    .phases = { { .name = "take", .kind = PD_RANGES, .run = take } },
+    .takes_values = true,
+};
