@@ -1,11 +1,18 @@
-/* kron.h - inside of the optimizer kron: shared by its files (kron.c: the row; kron_plan.c; kron_shape.c: which factors and blocks there are;
- * kron_factor.c: the arithmetic of one block), and by its tests. Pure; any thread; what allocates says so.
+/* kron.h - inside of the optimizer kron: shared by its files (kron.c: the row; kron_plan.c: slots, blocks and tasks; kron_shape.c: which factors and blocks there are;
+ * kron_factor.c: the arithmetic of one block; kron_move.c: passes over runs of elements), and by its tests. Pure; any thread; what allocates says so.
  * Source: distributed_kron 1.0.0 (PSGD Kron, arXiv:1512.04202, arXiv:2211.04422). */
 #ifndef PD_KRON_H
 #define PD_KRON_H
 
 #include "block_products.h"
 #include "plan.h"
+
+/* Hyperparameters, in this order. */
+enum {
+    LEARNING_RATE, B1, WEIGHT_DECAY, DECAY_MIN_NDIM, PROBABILITY, MAX_SIZE, MIN_NDIM, SAVE_MODE, FACTOR_RATE, INIT_SCALE, MU_DTYPE, PRECOND_DTYPE,
+    UPDATE_PRECISION, GRADS_PRECISION, LAX_MAP, LAX_MAP_BATCH, MERGE, MERGED_SIZE, PARTITION, BLOCK_SIZE, SCANNED_AXES, SCALE_ONLY, ROOT_DELAY, PAD_BLOCKS,
+    SKIP_ZERO
+};
 
 /* ---- kron_shape.c ---- */
 
@@ -78,6 +85,60 @@ void pd_kron_precondition(const pd_kron_block *block, const pd_block_view *x, fl
 /* Multiplications and additions of all that: an update's (multipliers and multiply), and preconditioning's. Symmetric and triangular products count half. */
 double pd_kron_update_flops(const pd_kron_block *block);
 double pd_kron_precondition_flops(const pd_kron_block *block);
+
+/* ---- kron_plan.c ---- */
+
+/* The row's plan. Its shape is the scanned dimensions, then the merged others; its blocks go layer by layer. pd_plan.own holds: */
+enum {
+    KRON_MU, KRON_COUNTER, KRON_Q,      /* indices of the slots; of the momentum -1 where there is none; of the first factor, if any: one for each dimension */
+    KRON_X,                             /* temporary: the debiased momentum, then the update, in plan->shape */
+    KRON_DECISION,                      /* temporary: what is decided in a step, by: */
+    KRON_SCANNED,                       /* number of leading dimensions that count layers */
+    KRON_RANK,                          /* of a block: that of the merged shape */
+    KRON_DIAGONAL,                      /* bit d: factor d is diagonal */
+    KRON_PROBE,                         /* elements of a block with its padding: distance of blocks in the probe */
+    KRON_PADS,                          /* blocks are padded to one size; else they have their own */
+    KRON_IN_STEP,                       /* factors are updated in a phase, not by tasks */
+    KRON_DECAYS,                        /* weights of this parameter decay */
+    KRON_SIDE,                          /* of its factors: one for each dimension */
+};
+enum { DECIDED_UPDATE, DECIDED_BALANCE, DECIDED_MEAN, DECIDED };       /* 0 or 1; 0 or 1; mean |X| with the padding */
+
+int pd_kron_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);
+pd_kron_block pd_kron_block_of(const pd_plan *plan, int64_t index);
+/* Where a block lies: in a tensor of its own layer's shape, so many elements behind the beginning. */
+typedef struct pd_kron_place {
+    int64_t  first;
+    pd_shape shape;
+    pd_block box;
+} pd_kron_place;
+pd_kron_place pd_kron_place_of(const pd_plan *plan, int64_t index);
+
+/* ---- kron.c ---- */
+
+/* Floats that the update of a block's factors takes where it runs in a phase. */
+int64_t pd_kron_phase_scratch(const pd_kron_block *block);
+
+/* ---- kron_move.c ---- */
+
+typedef struct pd_kron_momentum {
+    float *X, *mu;                      /* out: the momentum without bias; in and out, NULL: there is none, and X is the gradient */
+    const float *gradient;
+    int64_t n;
+    float   keep, gain, divisor;        /* b1, 1 - b1, 1 - b1^t */
+    bool    bfloat16;                   /* of mu: `keep` is, and its product with mu becomes, a bfloat16 number */
+} pd_kron_momentum;
+
+/* Gives the sum of |X|. */
+double pd_kron_follow(const pd_kron_momentum *m);
+/* after = before + rate (u / clip + decay before); `after` may be `before` or `u`; `update`, where not NULL, gets what is added. */
+typedef struct pd_kron_step {
+    float *after, *update;
+    const float *before, *u;
+    int64_t n;
+    float   clip, decay, rate;
+} pd_kron_step;
+void pd_kron_move(const pd_kron_step *s);
 
 /* ---- when factors are updated ---- */
 

@@ -76,6 +76,21 @@ static double rsqrt(const double *arg, double count)
     return arg[BASE] / sqrt(fmax(count, arg[WARMUP]));
 }
 
+/* Upstream calls it with 1 in the first step. */
+static double anneal(const double *arg, double count)
+{
+    enum { MAX, MIN, DECAY, FLAT };
+
+    return fmin(arg[MAX], fmax(arg[MIN], arg[MAX] * exp(-arg[DECAY] * (count + 1 - arg[FLAT]))));
+}
+
+double pd_schedule_anneal(int64_t count)
+{
+    static const double upstream[] = { 1, 0.03, 0.001, 500 };
+
+    return anneal(upstream, (double)count);
+}
+
 /* ---- the kinds ---- */
 
 typedef struct argument {
@@ -96,6 +111,7 @@ struct pd_schedule_kind {
 
 #define MOST_STEPS 9007199254740992.0           /* 2^53: doubles count up to here */
 #define VALUE(name, preset)        { name, preset, -1e300, 1e300, false }
+#define SHARE(name, preset)        { name, preset, 0, 1, false }
 #define POWER(name, preset)        { name, preset, 1e-3, 1e3, false }
 #define STEPS(name, preset, least) { name, preset, least, MOST_STEPS, true }
 
@@ -114,6 +130,8 @@ static const pd_schedule_kind kinds[] = {
       { VALUE("peak", NAN), STEPS("warmup_steps", NAN, 1) }, inverse_sqrt },
     { "rsqrt", "base / sqrt(max(count, warmup_steps))", NAMED,
       { VALUE("base", NAN), STEPS("warmup_steps", NAN, 1) }, rsqrt },
+    { "precond_update_prob_schedule", "max_prob exp(-decay (count + 1 - flat_start)), between min_prob and max_prob", NAMED,
+      { SHARE("max_prob", 1), SHARE("min_prob", 0.03), SHARE("decay", 0.001), STEPS("flat_start", 500, 0) }, anneal },
     { "piecewise", "the first value, and from each count on the value behind its colon", PIECEWISE, { { .name = NULL } }, NULL },
     { "table", "one value a step, the last one held", TABLE, { { .name = NULL } }, NULL },
 };
@@ -207,6 +225,7 @@ static int read_named(pd_schedule *schedule, char *words, pd_error *err)
     char *word;
     int rc;
 
+    if (*words == '\0') words = NULL;                   /* all as preset */
     while ((word = strsep(&words, ",")) != NULL) {
         char *equals = strchr(word, '=');
         int i;

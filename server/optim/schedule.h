@@ -6,6 +6,7 @@
  *     cosine(peak=0.1,steps=100000,warmup_steps=2000,end=0.001)
  *     piecewise(0.1,1000:0.01,2000:0.001)
  *     table(0.1,0.05,0.01)
+ *     precond_update_prob_schedule(min_prob=0.05,flat_start=1000)
  *
  * `count` is 0 in the first step. Values are computed in double. The kinds are one table in schedule.c; where optax has the same
  * schedule, so are its formula and its meaning of arguments. */
@@ -41,6 +42,8 @@ int  pd_schedule_read(pd_schedule **out, const char *text, pd_error *err);
 void pd_schedule_free(pd_schedule *schedule);               /* accepts NULL */
 
 double pd_schedule_at(const pd_schedule *schedule, int64_t count);
+/* distributed_kron's precond_update_prob_schedule, as it is by default: a probability from 1 down to 0.03. */
+double pd_schedule_anneal(int64_t count);
 /* Its values are those of a list, and no others. */
 bool   pd_schedule_is_list(const pd_schedule *schedule);
 /* The i-th of the counts whose values are the schedule's least and largest, among others; each value of a list is at one of them.

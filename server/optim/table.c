@@ -17,6 +17,7 @@
     X(pd_lion) \
     X(pd_scalable_shampoo) \
     X(pd_shampoo) \
+    X(pd_kron) \
     X(pd_model_state)
 
 #define DECLARE(row) extern const pd_row row;

@@ -132,6 +132,21 @@ static void rsqrt_is_flat_until_its_warmup_is_over(void **state)
     is_near(at(text, 16), 0.5);
 }
 
+/* Upstream's argument is 1 in the first step, where count is 0. */
+static void the_update_probability_is_flat_then_decays_down_to_its_least(void **state)
+{
+    static const char all[] = "precond_update_prob_schedule()", own[] = "precond_update_prob_schedule(max_prob=0.5,min_prob=0.01,decay=0.01,flat_start=20)";
+    (void)state;
+    assert_true(at(all, 0) == 1 && at(all, 499) == 1);
+    is_near(at(all, 500), exp(-0.001));
+    is_near(at(all, 3999), exp(-3.5));
+    assert_true(at(all, 4005) > 0.03 && at(all, 4006) == 0.03 && at(all, 1000000) == 0.03);
+    assert_true(at(own, 0) == 0.5 && at(own, 19) == 0.5);
+    is_near(at(own, 99), 0.5 * exp(-0.8));
+    assert_true(at(own, 2000) == 0.01);
+    for (int64_t count = 0; count < 5000; count += 7) assert_true(at(all, count) == pd_schedule_anneal(count));
+}
+
 static void piecewise_changes_at_its_counts(void **state)
 {
     static const char text[] = "piecewise(0.1,10:0.01,20:0.05,1000:-2)";
@@ -183,6 +198,7 @@ static const shape shapes[] = {
     { "cosine(peak=0.7,steps=300,warmup_steps=40,init=0.1,end=0.05,exponent=0.3)", 40, 40, 300 },
     { "inverse_sqrt(peak=0.7,warmup_steps=41)", 40, 40, 0 },
     { "rsqrt(base=0.7,warmup_steps=41)", 0, 41, 0 },
+    { "precond_update_prob_schedule(max_prob=0.7,min_prob=0.1,decay=0.01,flat_start=41)", 0, 40, 240 },
 };
 
 static void formulas_rise_fall_and_end_where_they_should(void **state)
@@ -260,7 +276,7 @@ static void a_kind_it_does_not_have_gets_the_list(void **state)
 {
     (void)state;
     refused_with("cosin(peak=1,steps=2)", "there is no schedule cosin; there are: linear_warmup, warmup_linear, linear, polynomial, cosine, "
-                 "inverse_sqrt, rsqrt, piecewise, table");
+                 "inverse_sqrt, rsqrt, precond_update_prob_schedule, piecewise, table");
     refused_with("(1)", "there are:");
     refused_with("", "there are:");
     refused_with("cosine", "parenthesis");
@@ -276,7 +292,7 @@ static void arguments_are_named_by_what_the_kind_has(void **state)
     refused_with("cosine(peak=1,step=2)", "unknown argument \"step\"");
     refused_with("cosine(peak=1,steps=2,peak=3)", "given twice: argument \"peak\"");
     refused_with("cosine(0.1,100)", "no argument \"0.1\"");
-    refused_with("cosine()", "no argument \"\"");
+    refused_with("cosine()", "missing argument \"peak\"");
     refused_with("cosine(peak=1,,steps=2)", "no argument \"\"");
 }
 
@@ -381,6 +397,7 @@ int main(void)
         CASE(linear_warmup_gives_its_first_share_in_the_first_step), CASE(warmup_linear_comes_down_to_its_end_and_stays),
         CASE(linear_goes_from_one_value_to_the_other), CASE(polynomial_has_a_power), CASE(cosine_warms_up_and_comes_down),
         CASE(cosine_without_a_warmup_begins_at_its_peak), CASE(inverse_sqrt_halves_in_four_times_the_warmup),
+        CASE(the_update_probability_is_flat_then_decays_down_to_its_least),
         CASE(rsqrt_is_flat_until_its_warmup_is_over), CASE(piecewise_changes_at_its_counts), CASE(piecewise_agrees_with_a_walk_from_the_start),
         CASE(a_table_holds_its_last_value), CASE(formulas_rise_fall_and_end_where_they_should), CASE(formulas_do_not_jump),
         CASE(corners_bound_every_value), CASE(corners_of_a_list_are_all_its_values), CASE(equal_ends_give_a_constant_to_the_bit),

@@ -1,0 +1,368 @@
+/* kron - PSGD Kron as distributed_kron 1.0.0 has it (arXiv:1512.04202, arXiv:2211.04422). With t = 1 in the first step:
+ *
+ *     mu <- (1 - b1) G + b1 mu;   X = mu / (1 - b1^t)                     merged, cut into blocks and padded (kron_shape.c)
+ *     now and then, on a counter that every parameter keeps alike:
+ *         rarely Q_i <- Q_i times what makes the largest element of all Q_i the same
+ *         H = X + sqrt(2^-23) mean|X| V, V ~ N(0, 1)
+ *         A = Q_i along every dimension of H;   B = Q_i^-T along every dimension of V
+ *         T1, T2 = A and B contracted with themselves over all dimensions but i
+ *         Q_i <- (I - preconditioner_lr / bound(T1 + T2) triu(T1 - T2)) Q_i           for each block; diagonal factors keep diagonals alone
+ *     U = Q_i' Q_i along every dimension of X
+ *     U <- U / max(1, rms(U) / 1.1)                                         over the whole parameter
+ *     W <- W - learning_rate (U + weight_decay W)
+ *
+ * A task gives what is in parentheses, not the factor: results that come late (root_delay) multiply whatever the factors have become, so none undoes another,
+ * and balancing in between, which leaves A and B as they were, does no harm. What looks as if it could be simplified mostly cannot: the padding is part of the arithmetic, and the
+ * root mean square overflows as that of float32 does, upon which nothing moves. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "dispatch.h"
+#include "kernels.h"
+#include "kron.h"
+#include "pages.h"
+#include "schedule.h"
+
+#define DAMPING     3.4526698e-4f       /* sqrt(2^-23) */
+#define BALANCED    0.01                /* probability of balancing, of an update */
+#define MOST_RMS    1.1f
+
+static const pd_hyper kron_hypers[] = {
+    [LEARNING_RATE]    = { "learning_rate", PD_REAL, 0.0003, -INFINITY, INFINITY, NULL, "learning rate, about a third of Adam's", true },
+    [B1]               = { "b1", PD_REAL, 0.9, 0, 1, NULL, "decay of the momentum, below 1; 0: no momentum, and no memory for it", true },
+    [WEIGHT_DECAY]     = { "weight_decay", PD_REAL, 0, 0, INFINITY, NULL, "decoupled weight decay, times the learning rate", true },
+    [DECAY_MIN_NDIM]   = { "weight_decay_min_ndim", PD_INT, 0, 0, PD_MAX_RANK + 1, NULL, "parameters with fewer dimensions do not decay (upstream: weight_decay_mask)", false },
+    [PROBABILITY]      = { "preconditioner_update_probability", PD_REAL, 0, 0, 1, "anneal", "p: factors are updated every ceil(1/p) steps; anneal: precond_update_prob_schedule(), upstream's default", true },
+    [MAX_SIZE]         = { "max_size_triangular", PD_INT, 8192, 0, 2147483647, NULL, "larger dimensions get a diagonal factor", false },
+    [MIN_NDIM]         = { "min_ndim_triangular", PD_INT, 2, 0, PD_MAX_RANK + 1, NULL, "parameters with fewer dimensions get diagonal factors alone", false },
+    [SAVE_MODE]        = { "memory_save_mode", PD_CHOICE, KRON_SAVE_NONE, 0, 0, "none|one_diag|all_diag", "which dimensions get diagonal factors all the same: the largest, all", false },
+    [FACTOR_RATE]      = { "preconditioner_lr", PD_REAL, 0.1, 0, INFINITY, NULL, "step size of the factors, sensibly 0.01 to 0.5", true },
+    [INIT_SCALE]       = { "preconditioner_init_scale", PD_REAL, 1, 0, 1e30, NULL, "the preconditioner's factors multiply to this at first, above 0", false },
+    [MU_DTYPE]         = { "mu_dtype", PD_CHOICE, 0, 0, 0, "float32|bfloat16", "how the momentum is stored", false },
+    [PRECOND_DTYPE]    = { "precond_dtype", PD_CHOICE, 0, 0, 0, "float32|bfloat16", "how the factors are stored", false },
+    [UPDATE_PRECISION] = { "precond_update_precision", PD_CHOICE, 1, 0, 0, "bfloat16|tensorfloat32|float32", "of the products in an update of the factors: accepted, all are float32 here", false },
+    [GRADS_PRECISION]  = { "precond_grads_precision", PD_CHOICE, 2, 0, 0, "bfloat16|tensorfloat32|float32", "of the products with the momentum: accepted, all are float32 here", false },
+    [LAX_MAP]          = { "lax_map_scanned_layers", PD_FLAG, 0, 0, 1, NULL, "update the factors of scanned layers within the step, a block on each thread: memory for these alone, and no root_delay", false },
+    [LAX_MAP_BATCH]    = { "lax_map_batch_size", PD_INT, 8, 1, 2147483647, NULL, "accepted: with lax_map_scanned_layers as many blocks as there are threads are under way", false },
+    [MERGE]            = { "merge_small_dims", PD_FLAG, 1, 0, 1, NULL, "merge small dimensions", false },
+    [MERGED_SIZE]      = { "target_merged_dim_size", PD_INT, 4096, 1, 2147483647, NULL, "the size that merging aims at", false },
+    [PARTITION]        = { "partition_grads_into_blocks", PD_FLAG, 1, 0, 1, NULL, "cut dimensions with triangular factors into blocks", false },
+    [BLOCK_SIZE]       = { "block_size", PD_INT, 256, 1, 2147483647, NULL, "side of a block", false },
+    [SCANNED_AXES]     = { "scanned_axes", PD_TEXT, 0, 0, 0, NULL, "names of axes which, where they lead, count independent layers (upstream: scanned_layers), \"layers,stack\" by default; none: no axis does", false },
+    [SCALE_ONLY]       = { "scale_by_kron_only", PD_FLAG, 0, 0, 1, NULL, "weights move by minus the preconditioned momentum, without rate and decay (upstream's inner transformation gives it with a plus)", false },
+    [ROOT_DELAY]       = { "root_delay", PD_INT, 0, -1, 1 << 30, "ready", "steps from the momentum to the use of the factors updated with it, at most the steps between two updates; ready: as soon as they are done, which depends on timing", false },
+    [PAD_BLOCKS]       = { "pad_blocks", PD_FLAG, 1, 0, 1, NULL, "pad blocks with zeros to multiples of block_size, as upstream does; no: blocks have their real sizes", false },
+    [SKIP_ZERO]        = { "skip_zero_updates", PD_FLAG, 0, 0, 1, NULL, "a momentum of zeros alone does not update the factors, which upstream's grow under it", true },
+    { .name = NULL },
+};
+
+static double probability(const double *h, int64_t count)
+{
+    return h[PROBABILITY] == 0 ? pd_schedule_anneal(count - 1) : h[PROBABILITY];
+}
+
+/* Steps from one update to the next at the probability p, at least. */
+static double interval_of(double p)
+{
+    return p == 0 ? 1 : fmin(ceil((double)(1 / (float)p)), 0x1p53);
+}
+
+static int kron_check(const pd_hypers *declared, const pd_hypers *now, pd_error *err)
+{
+    const double *h = now->value;
+
+    if (h[B1] >= 1) return pd_fail(err, PD_INVALID_ARGUMENT, "b1 of kron must be at least 0 and below 1, got %g", h[B1]);
+    if ((declared->value[B1] != 0) != (h[B1] != 0))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "b1 of kron cannot change from %g to %g while the job runs: only between values above 0", declared->value[B1], h[B1]);
+    if (h[INIT_SCALE] <= 0) return pd_fail(err, PD_INVALID_ARGUMENT, "preconditioner_init_scale of kron must be above 0, got %g", h[INIT_SCALE]);
+    if (h[ROOT_DELAY] > interval_of(h[PROBABILITY]))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "root_delay of kron must be at most the steps between two updates of the factors: it is %.0f, and with "
+                       "preconditioner_update_probability as it is there are updates every %.0f steps", h[ROOT_DELAY], interval_of(h[PROBABILITY]));
+    return PD_OK;
+}
+
+static const char *kron_warning(const pd_hypers *declared)
+{
+    return declared->value[SKIP_ZERO] != 0 ? "skip_zero_updates: factors rest while a momentum is all zeros, unlike those of distributed_kron" : NULL;
+}
+
+/* ---- phases: momentum, and what is decided ---- */
+
+enum { PHASE_MOMENTUM, PHASE_DECIDE, PHASE_BALANCE, PHASE_UPDATE, PHASE_PRECONDITION, PHASE_MOVE };
+
+static float *slot_of(const pd_unit *unit, int which)
+{
+    return unit->slot[unit->plan->own[which]];
+}
+
+static void follow_gradient(const pd_unit *unit)
+{
+    const double b1 = unit->hyper[B1];
+    float *mu = unit->plan->own[KRON_MU] < 0 ? NULL : slot_of(unit, KRON_MU);
+    pd_kron_momentum m = {
+        .X = slot_of(unit, KRON_X) + unit->first, .mu = mu == NULL ? NULL : mu + unit->first, .gradient = unit->gradient + unit->first, .n = unit->n,
+        .keep = (float)b1, .gain = (float)(1 - b1), .divisor = (float)(1 - pow(b1, (double)unit->count)), .bfloat16 = unit->hyper[MU_DTYPE] != 0,
+    };
+
+    unit->partial[0] = pd_kron_follow(&m);
+}
+
+/* One draw for all parameters of the job. */
+static double drawn(const pd_unit *unit)
+{
+    float uniform;
+
+    if (unit->draws != NULL) return unit->draws->uniform;
+    pd_random_uniform(unit->random_of_all, (uint64_t)unit->count, 0, &uniform, 1);
+    return (double)uniform;
+}
+
+/* Elements of all blocks, padding counted. */
+static double elements_of_blocks(const pd_plan *plan)
+{
+    return plan->own[KRON_PADS] == 0 ? (double)plan->elements : (double)plan->n_blocks * (double)plan->own[KRON_PROBE];
+}
+
+static void decide(const pd_unit *unit)
+{
+    float *decision = slot_of(unit, KRON_DECISION);
+    double sum = unit->total[PHASE_MOMENTUM][0];
+    bool update = pd_kron_counts(slot_of(unit, KRON_COUNTER), probability(unit->hyper, unit->count));
+
+    if (unit->hyper[SKIP_ZERO] != 0 && sum == 0) update = false;
+    decision[DECIDED_UPDATE] = update;
+    decision[DECIDED_BALANCE] = update && drawn(unit) <= BALANCED;
+    decision[DECIDED_MEAN] = unit->plan->n_blocks == 0 ? 0 : (float)(sum / elements_of_blocks(unit->plan));
+}
+
+static bool kron_due(const pd_plan *plan, const double *h, int64_t count, float *const *slot)
+{
+    if (slot != NULL) return slot[plan->own[KRON_DECISION]][DECIDED_UPDATE] != 0;
+    return count % (int64_t)interval_of(probability(h, count)) == 0;
+}
+
+/* ---- the factors of a block ---- */
+
+static void find_factors(const pd_plan *plan, int64_t block, float *const *slot, float **Q)
+{
+    for (int d = 0; d < plan->own[KRON_RANK]; d++) {
+        int64_t at = plan->own[KRON_Q] + d;
+        Q[d] = slot[at] + block * pd_slot_item_elements(&plan->slots[at]);
+    }
+}
+
+static bool is_bfloat16(const pd_plan *plan)
+{
+    return plan->slots[plan->own[KRON_Q]].storage == PD_STORE_BF16;
+}
+
+static void balance(const pd_unit *unit)
+{
+    pd_kron_block block = pd_kron_block_of(unit->plan, unit->index);
+    float *Q[PD_MAX_RANK];
+
+    if (slot_of(unit, KRON_DECISION)[DECIDED_BALANCE] == 0) return;
+    find_factors(unit->plan, unit->index, unit->slot, Q);
+    pd_kron_balance(&block, Q, is_bfloat16(unit->plan));
+}
+
+/* What the update of one block's factors starts from. */
+typedef struct update {
+    const pd_plan  *plan;
+    const double   *hyper;
+    pd_random       random;
+    const pd_draws *draws;
+    int64_t         count, index;
+    float           mean;
+} update;
+
+static int64_t product(const int64_t *size, int rank)
+{
+    int64_t n = 1;
+
+    for (int d = 0; d < rank; d++) n *= size[d];
+    return n;
+}
+
+static int64_t padded(int64_t floats) { return (floats + 15) / 16 * 16; }
+
+/* Probe, momentum with its padding, and scratch. */
+static int64_t update_floats(const pd_kron_block *block)
+{
+    return 2 * padded(product(block->full, block->rank)) + pd_kron_update_scratch(block);
+}
+
+/* An element's number is its place in the whole stacked, padded array, so it does not matter who draws it. */
+static void draw_probe(const update *u, float *V, int64_t n)
+{
+    int64_t first = u->index * u->plan->own[KRON_PROBE];
+
+    if (u->draws == NULL || u->draws->normal == NULL) pd_random_normal(u->random, (uint64_t)u->count, (uint64_t)first, V, n);
+    else for (int64_t i = 0; i < n; i++) V[i] = u->draws->normal[first + i];
+}
+
+/* H is where x is, or, where there is padding, a copy among zeros. */
+static float *spread(float *H, float *x, const pd_kron_block *block, int64_t n)
+{
+    pd_shape whole = { .rank = block->rank };
+    pd_block box = { .start = { 0 } };
+
+    if (product(block->size, block->rank) == n) return x;
+    for (int64_t i = 0; i < n; i++) H[i] = 0;
+    for (int d = 0; d < block->rank; d++) {
+        whole.dim[d] = block->full[d];
+        box.size[d] = block->size[d];
+    }
+    pd_block_scatter(H, x, &whole, &box);
+    return H;
+}
+
+PD_CLONES static void add_noise(float *restrict H, const float *restrict V, float size, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) H[i] += size * V[i];
+}
+
+/* M: multipliers of the factors Q. x: the block's momentum, dense; used up. */
+static void find_multipliers(const update *u, float *x, float *const *Q, float *const *M, float *memory)
+{
+    pd_kron_block block = pd_kron_block_of(u->plan, u->index);
+    int64_t n = product(block.full, block.rank);
+    float *V = memory, *H = spread(memory + padded(n), x, &block, n);
+
+    draw_probe(u, V, n);
+    add_noise(H, V, DAMPING * u->mean, n);
+    pd_kron_multipliers(&block, H, V, Q, (float)u->hyper[FACTOR_RATE], M, memory + 2 * padded(n));
+}
+
+/* ---- by tasks ---- */
+
+static int kron_task(pd_task_view *task)
+{
+    pd_kron_block block = pd_kron_block_of(task->plan, task->spec->block);
+    update u = { .plan = task->plan, .hyper = task->hyper, .random = task->random, .draws = task->draws, .count = task->count,
+                 .index = task->spec->block, .mean = task->input[1][DECIDED_MEAN] };
+    float *memory = pd_pages_new((size_t)update_floats(&block) * sizeof *memory);
+
+    if (memory == NULL) return PD_NO_MEMORY;
+    find_multipliers(&u, task->input[0], task->input + 2, task->output, memory);
+    free(memory);
+    return PD_OK;
+}
+
+static void kron_adopt(const pd_task_view *task, float *const *slot)
+{
+    pd_kron_block block = pd_kron_block_of(task->plan, task->spec->block);
+    float *Q[PD_MAX_RANK];
+
+    find_factors(task->plan, task->spec->block, slot, Q);
+    pd_kron_multiply(&block, Q, task->output, is_bfloat16(task->plan));
+}
+
+/* ---- or within the step ---- */
+
+static int64_t factor_floats(const pd_kron_block *block, int d)
+{
+    return block->diagonal[d] ? block->side[d] : block->side[d] * block->side[d];
+}
+
+int64_t pd_kron_phase_scratch(const pd_kron_block *block)
+{
+    int64_t floats = update_floats(block) + padded(product(block->size, block->rank));
+
+    for (int d = 0; d < block->rank; d++) floats += padded(factor_floats(block, d));
+    return floats;
+}
+
+static void update_factors(const pd_unit *unit)
+{
+    const pd_plan *plan = unit->plan;
+    pd_kron_block block = pd_kron_block_of(plan, unit->index);
+    update u = { .plan = plan, .hyper = unit->hyper, .random = unit->random, .draws = unit->draws, .count = unit->count, .index = unit->index,
+                 .mean = slot_of(unit, KRON_DECISION)[DECIDED_MEAN] };
+    float *Q[PD_MAX_RANK], *M[PD_MAX_RANK], *x = unit->scratch, *at = x + padded(product(block.size, block.rank));
+    bool finite = true;
+
+    if (!kron_due(plan, unit->hyper, unit->count, unit->slot)) return;
+    for (int d = 0; d < block.rank; at += padded(factor_floats(&block, d++))) M[d] = at;
+    find_factors(plan, unit->index, unit->slot, Q);
+    pd_block_gather(x, slot_of(unit, KRON_X), &plan->shape, unit->block);
+    find_multipliers(&u, x, Q, M, at);
+    for (int d = 0; d < block.rank; d++) finite = finite && pd_all_finite(M[d], PD_F32, factor_floats(&block, d));
+    if (finite) pd_kron_multiply(&block, Q, M, is_bfloat16(plan));
+}
+
+static bool updates_by_tasks(const pd_plan *plan, const double *h, int64_t count)
+{
+    (void)h, (void)count;
+    return plan->own[KRON_IN_STEP] == 0;
+}
+
+/* ---- phases: the step ---- */
+
+static void precondition(const pd_unit *unit)
+{
+    pd_kron_block block = pd_kron_block_of(unit->plan, unit->index);
+    pd_kron_place place = pd_kron_place_of(unit->plan, unit->index);
+    float *layer = slot_of(unit, KRON_X) + place.first, *Q[PD_MAX_RANK];
+    pd_block_view view = pd_block_look(layer, &place.shape, &place.box, unit->scratch);
+
+    find_factors(unit->plan, unit->index, unit->slot, Q);
+    pd_kron_precondition(&block, &view, Q);
+    unit->partial[0] = pd_block_view_sum(&view, pd_sum_squares);
+    if (view.at == unit->scratch) pd_block_scatter(layer, view.at, &place.shape, &place.box);
+}
+
+/* Where the sum of squares is beyond float32 this is infinite, as upstream's is. */
+static float clip_of(const pd_unit *unit)
+{
+    float excess = sqrtf((float)unit->total[PHASE_PRECONDITION][0] / (float)unit->plan->elements) / MOST_RMS;
+
+    return excess < 1 ? 1 : excess;                     /* NaN passes */
+}
+
+static void move(const pd_unit *unit)
+{
+    const double *h = unit->hyper;
+    bool scales_only = h[SCALE_ONLY] != 0;
+    pd_kron_step step = {
+        .after = unit->after + unit->first, .update = unit->update == NULL ? NULL : unit->update + unit->first, .before = unit->before + unit->first,
+        .u = slot_of(unit, KRON_X) + unit->first, .n = unit->n, .clip = clip_of(unit),
+        .decay = scales_only || unit->plan->own[KRON_DECAYS] == 0 ? 0 : (float)h[WEIGHT_DECAY], .rate = scales_only ? -1 : -(float)h[LEARNING_RATE],
+    };
+
+    pd_kron_move(&step);
+}
+
+static int64_t kron_normals(const pd_plan *plan)
+{
+    return (int64_t)plan->n_blocks * plan->own[KRON_PROBE];
+}
+
+static pd_dtype kron_update_dtype(const double *h)
+{
+    (void)h;
+    return PD_F32;
+}
+
+const pd_row pd_kron = {
+    .name    = "kron",
+    .about   = "PSGD Kron (distributed_kron)",
+    .hypers  = kron_hypers,
+    .check   = kron_check,
+    .warning = kron_warning,
+    .plan    = pd_kron_plan,
+    .phases  = {
+        [PHASE_MOMENTUM]     = { .name = "momentum", .kind = PD_RANGES, .run = follow_gradient, .fold = { PD_FOLD_SUM } },
+        [PHASE_DECIDE]       = { .name = "decide", .kind = PD_WHOLE, .run = decide },
+        [PHASE_BALANCE]      = { .name = "balance", .kind = PD_BLOCKS, .run = balance },
+        [PHASE_UPDATE]       = { .name = "update factors", .kind = PD_BLOCKS, .run = update_factors, .skip = updates_by_tasks },
+        [PHASE_PRECONDITION] = { .name = "precondition", .kind = PD_BLOCKS, .run = precondition, .fold = { PD_FOLD_SUM } },
+        [PHASE_MOVE]         = { .name = "move", .kind = PD_RANGES, .run = move },
+    },
+    .task_phase = PHASE_PRECONDITION,
+    .due     = kron_due,
+    .task    = kron_task,
+    .adopt   = kron_adopt,
+    .normals = kron_normals,
+    .update_dtype = kron_update_dtype,
+};

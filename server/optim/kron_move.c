@@ -1,0 +1,71 @@
+#include <math.h>
+
+#include "convert.h"
+#include "dispatch.h"
+#include "kron.h"
+
+/* ---- momentum ---- */
+
+PD_CLONES static double sum_of_sizes(const float *x, int64_t n)
+{
+    double lane[16] = { 0 }, sum = 0;
+    int64_t i = 0;
+
+    for (; i + 16 <= n; i += 16)
+        for (int k = 0; k < 16; k++) lane[k] += (double)fabsf(x[i + k]);
+    for (int k = 0; i < n; i++, k++) lane[k] += (double)fabsf(x[i]);
+    for (int k = 0; k < 16; k++) sum += lane[k];
+    return sum;
+}
+
+/* `bfloat16` is a constant where it is called. */
+PD_INLINE void follow(const pd_kron_momentum *m, bool bfloat16)
+{
+    const float keep = bfloat16 ? pd_f32_from_bf16(pd_bf16_from_f32(m->keep)) : m->keep, gain = m->gain, divisor = m->divisor;
+    const float *restrict gradient = m->gradient;
+    float *restrict X = m->X, *restrict mu = m->mu;
+
+    for (int64_t i = 0; i < m->n; i++) {
+        float kept = keep * mu[i];
+        if (bfloat16) kept = pd_f32_from_bf16(pd_bf16_from_f32(kept));
+        mu[i] = gain * gradient[i] + kept;
+        X[i] = mu[i] / divisor;
+    }
+}
+
+PD_CLONES static void follow_float32(const pd_kron_momentum *m)  { follow(m, false); }
+PD_CLONES static void follow_bfloat16(const pd_kron_momentum *m) { follow(m, true); }
+
+double pd_kron_follow(const pd_kron_momentum *m)
+{
+    if (m->mu == NULL) for (int64_t i = 0; i < m->n; i++) m->X[i] = m->gradient[i];
+    else if (m->bfloat16) follow_bfloat16(m);
+    else follow_float32(m);
+    return sum_of_sizes(m->X, m->n);
+}
+
+/* ---- the last pass ---- */
+
+/* `updates` is a constant where it is called. */
+PD_INLINE void move(const pd_kron_step *s, bool updates)
+{
+    const float clip = s->clip, decay = s->decay, rate = s->rate;
+    const float *before = s->before, *u = s->u;
+    float *after = s->after, *update = s->update;
+
+#pragma GCC ivdep                                       /* after may be before or u itself, never a shifted part of one */
+    for (int64_t i = 0; i < s->n; i++) {
+        float w = before[i], change = rate * (u[i] / clip + decay * w);
+        if (updates) update[i] = change;
+        after[i] = w + change;
+    }
+}
+
+PD_CLONES static void move_alone(const pd_kron_step *s)   { move(s, false); }
+PD_CLONES static void move_and_tell(const pd_kron_step *s) { move(s, true); }
+
+void pd_kron_move(const pd_kron_step *s)
+{
+    if (s->update != NULL) move_and_tell(s);
+    else move_alone(s);
+}

@@ -1,0 +1,305 @@
+/* kron_plan.c - which slots, blocks and tasks a parameter of kron has. */
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "axes.h"
+#include "kron.h"
+#include "shapes.h"
+#include "text.h"
+
+/* What a plan is made of, before it is made. */
+typedef struct draft {
+    const double *h;
+    pd_shape      shape;            /* without the scanned dimensions */
+    int           scanned;
+    int64_t       layers;
+    pd_kron_shape merged;
+    pd_kron_cut   cut;
+} draft;
+
+/* ---- scanned dimensions ---- */
+
+static int is_listed(bool *listed, const char *name, const char *list)
+{
+    char *copy = strdup(list), *rest = copy, *inside = NULL;
+    int rc = copy == NULL ? PD_NO_MEMORY : pd_text_inside(&inside, list);
+
+    *listed = false;
+    if (inside != NULL) rest = inside;
+    for (char *item; rc == PD_OK && (item = pd_text_item(&rest)) != NULL;) *listed = *listed || (*name != '\0' && strcmp(item, name) == 0);
+    free(copy);
+    free(inside);
+    return rc;
+}
+
+/* Leading dimensions that count independent layers. */
+static int count_scanned(const pd_declaration *declaration, int *n, pd_error *err)
+{
+    const char *list = pd_hypers_given_text(&declaration->hypers, SCANNED_AXES);
+    bool listed = true;
+    pd_axes axes;
+    int rc = pd_axes_read(&axes, declaration->axes, declaration->shape.rank, err);
+
+    if (rc != PD_OK) return rc;
+    *n = 0;
+    if (*list == '\0') *n = pd_axes_leading_batch(&axes);
+    else for (; *n < axes.n && rc == PD_OK; *n += listed)
+        if ((rc = is_listed(&listed, axes.name[*n], list)) != PD_OK || !listed) break;
+    if (rc != PD_OK || *n == 0 || *n < declaration->shape.rank) return rc;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "all dimensions are scanned layers (axes \"%.100s\"), which leaves kron nothing to precondition; name its last axis otherwise, "
+                   "or set scanned_axes", declaration->axes);
+}
+
+/* ---- what there is to be ---- */
+
+static pd_kron_shape merged_of(const pd_shape *shape, const double *h, bool merges)
+{
+    bool diagonal[PD_MAX_RANK];
+
+    pd_kron_types(shape, (int64_t)h[MAX_SIZE], (int64_t)h[MIN_NDIM], (int)h[SAVE_MODE], diagonal);
+    return pd_kron_merged(shape, diagonal, merges ? (int64_t)h[MERGED_SIZE] : 0);
+}
+
+static pd_kron_cut cut_of(const pd_kron_shape *merged, const double *h)
+{
+    return pd_kron_cut_of(merged, h[PARTITION] != 0 ? (int64_t)h[BLOCK_SIZE] : 0, h[PAD_BLOCKS] != 0);
+}
+
+/* A parameter without elements gets no factors. */
+static int make_draft(draft *d, const pd_declaration *declaration, int64_t elements, pd_error *err)
+{
+    int rc = count_scanned(declaration, &d->scanned, err);
+
+    if (rc != PD_OK) return rc;
+    d->h = declaration->hypers.value;
+    d->layers = 1;
+    for (int i = 0; i < declaration->shape.rank; i++) {
+        int64_t dim = declaration->shape.dim[i];
+        if (i < d->scanned) d->layers *= dim;
+        else d->shape.dim[d->shape.rank++] = dim;
+    }
+    if (elements == 0) return PD_OK;
+    d->merged = merged_of(&d->shape, d->h, d->h[MERGE] != 0);
+    d->cut = cut_of(&d->merged, d->h);
+    return PD_OK;
+}
+
+static double numbers_of(const pd_kron_shape *merged, const pd_kron_cut *cut)
+{
+    double numbers = 0;
+
+    for (int d = 0; d < merged->shape.rank; d++) numbers += (double)cut->side[d] * (merged->diagonal[d] ? 1 : (double)cut->side[d]);
+    return numbers * (double)cut->n_blocks;
+}
+
+/* Elements of a padded block; INT64_MAX where that does not fit. */
+static int64_t probe_of(const draft *d)
+{
+    int64_t n = 1;
+
+    for (int i = 0; i < d->merged.shape.rank; i++)
+        if (__builtin_mul_overflow(n, d->cut.side[i], &n)) return INT64_MAX;
+    return n;
+}
+
+static int check_sizes(const draft *d, pd_error *err)
+{
+    int64_t blocks, bytes;
+    char text[192];
+
+    if (d->cut.n_blocks == INT64_MAX || __builtin_mul_overflow(d->layers, d->cut.n_blocks, &blocks) || blocks > PD_MAX_BLOCKS)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "shape %s would be cut into more than %d blocks; use a larger block_size than %.0f",
+                       pd_shape_text(&d->merged.shape, text, sizeof text), PD_MAX_BLOCKS, d->h[BLOCK_SIZE]);
+    if (probe_of(d) > INT_MAX)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a block of more than %d elements, with its padding, is not possible; cut shape %s by partition_grads_into_blocks "
+                       "and a smaller block_size, or let fewer dimensions be diagonal", INT_MAX, pd_shape_text(&d->merged.shape, text, sizeof text));
+    for (int i = 0; i < d->merged.shape.rank; i++)
+        if (!d->merged.diagonal[i] && __builtin_mul_overflow(d->cut.side[i] * d->cut.side[i], blocks * (int64_t)sizeof(double), &bytes))
+            return pd_fail(err, PD_INVALID_ARGUMENT, "triangular factors of side %lld are not possible; use a smaller block_size or max_size_triangular",
+                           (long long)d->cut.side[i]);
+    return PD_OK;
+}
+
+/* Merging, and padding, can make factors far larger than the weights that they belong to. */
+static void note_size(pd_plan *plan, const draft *d)
+{
+    enum { MANY = 16 };
+    double numbers = numbers_of(&d->merged, &d->cut), least = numbers, weights = (double)plan->elements / (double)d->layers;
+    pd_kron_shape apart = merged_of(&d->shape, d->h, false);
+    pd_kron_cut cut = cut_of(&apart, d->h);
+
+    if (numbers < 1 << 16 || numbers < MANY * weights) return;
+    least = numbers_of(&apart, &cut);
+    if (d->h[MERGE] != 0 && least < numbers)
+        snprintf(plan->note, sizeof plan->note, "its factors hold %.0f numbers for each weight, since small dimensions are merged; with merge_small_dims=no it would be %.2g, and a "
+                 "smaller target_merged_dim_size may help", numbers / weights, least / weights);
+    else
+        snprintf(plan->note, sizeof plan->note, "its factors hold %.0f numbers for each weight; pad_blocks=no or a smaller block_size may help", numbers / weights);
+}
+
+/* ---- slots ---- */
+
+static pd_storage storage_of(double dtype) { return dtype != 0 ? PD_STORE_BF16 : PD_STORE_F32; }
+
+/* A merged dimension follows none of those that it was made of, nor does a matrix's second one: rows are what a factor is cut by. */
+static void follow(pd_slot_spec *spec, const draft *d, int dim)
+{
+    spec->follows_known = true;
+    memset(spec->follows, -1, sizeof spec->follows);
+    if (d->scanned == 1 && d->cut.n_blocks == 1) spec->follows[0] = 0;
+    if (d->shape.rank > 0 && d->merged.first[dim + 1] == d->merged.first[dim] + 1) spec->follows[1] = (int8_t)(d->scanned + d->merged.first[dim]);
+}
+
+static int add_factor(pd_plan *plan, const draft *d, int dim)
+{
+    int64_t side = d->cut.side[dim];
+    pd_slot_spec Q = { .name = "Q", .number = dim, .shape = { .rank = 2, .dim = { (int64_t)plan->n_blocks, side } }, .share = PD_SHARE_ITEM,
+                       .fill = (float)pow(d->h[INIT_SCALE], 1.0 / d->merged.shape.rank), .storage = storage_of(d->h[PRECOND_DTYPE]) };
+
+    if (!d->merged.diagonal[dim]) {
+        Q.shape.dim[Q.shape.rank++] = side;
+        Q.identity = true;
+    }
+    follow(&Q, d, dim);
+    return pd_plan_slot(plan, &Q);
+}
+
+static int add_slots(pd_plan *plan, const draft *d, const pd_shape *declared)
+{
+    pd_slot_spec mu = { .name = "mu", .number = -1, .shape = *declared, .storage = storage_of(d->h[MU_DTYPE]) };
+    pd_slot_spec counter = { .name = "update_counter", .number = -1 };
+    pd_slot_spec X = { .name = "update", .number = -1, .shape = plan->shape, .temporary = true, .in_after = true, .share = PD_SHARE_BOX };
+    pd_slot_spec decision = { .name = "decision", .number = -1, .shape = { .rank = 1, .dim = { DECIDED } }, .temporary = true };
+    int first = -1;
+
+    plan->own[KRON_MU] = d->h[B1] != 0 ? pd_plan_slot(plan, &mu) : -1;
+    plan->own[KRON_COUNTER] = pd_plan_slot(plan, &counter);
+    for (int dim = 0; dim < d->merged.shape.rank && plan->n_blocks > 0; dim++) {
+        int slot = add_factor(plan, d, dim);
+        if (slot == PD_NO_MEMORY) return PD_NO_MEMORY;
+        if (dim == 0) first = slot;
+    }
+    plan->own[KRON_Q] = first;
+    plan->own[KRON_X] = pd_plan_slot(plan, &X);
+    plan->own[KRON_DECISION] = pd_plan_slot(plan, &decision);
+    return plan->own[KRON_MU] == PD_NO_MEMORY || plan->own[KRON_COUNTER] < 0 || plan->own[KRON_X] < 0 || plan->own[KRON_DECISION] < 0 ? PD_NO_MEMORY : PD_OK;
+}
+
+/* ---- blocks ---- */
+
+/* Layer by layer; of each of its scanned dimensions a block has one index. */
+static int add_blocks(pd_plan *plan, const draft *d)
+{
+    plan->n_blocks = (size_t)(d->layers * d->cut.n_blocks);
+    if ((plan->blocks = calloc(plan->n_blocks, sizeof *plan->blocks)) == NULL) return PD_NO_MEMORY;
+    for (int64_t b = 0; b < (int64_t)plan->n_blocks; b++) {
+        pd_block of_layer = pd_kron_block_at(&d->merged, &d->cut, b % d->cut.n_blocks), *block = &plan->blocks[b];
+        int64_t layer = b / d->cut.n_blocks;
+        for (int i = 0; i < d->merged.shape.rank; i++) {
+            block->start[d->scanned + i] = of_layer.start[i];
+            block->size[d->scanned + i] = of_layer.size[i];
+        }
+        for (int i = d->scanned - 1; i >= 0; layer /= plan->shape.dim[i--]) {
+            block->start[i] = layer % plan->shape.dim[i];
+            block->size[i] = 1;
+        }
+    }
+    return PD_OK;
+}
+
+static void keep(pd_plan *plan, const draft *d, int declared_rank)
+{
+    plan->own[KRON_SCANNED] = d->scanned;
+    plan->own[KRON_RANK] = d->merged.shape.rank;
+    plan->own[KRON_PROBE] = probe_of(d);
+    plan->own[KRON_PADS] = d->h[PARTITION] != 0 && d->h[PAD_BLOCKS] != 0;
+    plan->own[KRON_IN_STEP] = d->h[LAX_MAP] != 0 && d->scanned > 0;
+    plan->own[KRON_DECAYS] = declared_rank >= (int)d->h[DECAY_MIN_NDIM];
+    for (int i = 0; i < d->merged.shape.rank; i++) {
+        plan->own[KRON_DIAGONAL] |= (int64_t)d->merged.diagonal[i] << i;
+        plan->own[KRON_SIDE + i] = d->cut.side[i];
+    }
+}
+
+pd_kron_block pd_kron_block_of(const pd_plan *plan, int64_t index)
+{
+    const pd_block *box = &plan->blocks[index];
+    bool pads = plan->own[KRON_PADS] != 0;
+    pd_kron_block block = { .rank = (int)plan->own[KRON_RANK] };
+
+    for (int d = 0; d < block.rank; d++) {
+        block.diagonal[d] = (plan->own[KRON_DIAGONAL] >> d & 1) != 0;
+        block.size[d] = box->size[plan->own[KRON_SCANNED] + d];
+        block.side[d] = plan->own[KRON_SIDE + d];
+        block.full[d] = pads ? block.side[d] : block.size[d];
+    }
+    return block;
+}
+
+pd_kron_place pd_kron_place_of(const pd_plan *plan, int64_t index)
+{
+    const pd_block *box = &plan->blocks[index];
+    int scanned = (int)plan->own[KRON_SCANNED];
+    pd_kron_place place = { .shape = { .rank = plan->shape.rank - scanned } };
+
+    for (int d = 0; d < plan->shape.rank; d++) {
+        place.first = place.first * plan->shape.dim[d] + (d < scanned ? box->start[d] : 0);
+        if (d < scanned) continue;
+        place.shape.dim[d - scanned] = plan->shape.dim[d];
+        place.box.start[d - scanned] = box->start[d];
+        place.box.size[d - scanned] = box->size[d];
+    }
+    return place;
+}
+
+/* ---- work ---- */
+
+static int add_task(pd_plan *plan, int64_t b)
+{
+    pd_kron_block block = pd_kron_block_of(plan, b);
+    pd_task_spec task = { .block = (int)b, .n_inputs = 2 + block.rank, .n_outputs = block.rank, .cost = pd_kron_update_flops(&block) };
+
+    task.input[0] = (int)plan->own[KRON_X];
+    task.input[1] = (int)plan->own[KRON_DECISION];
+    for (int d = 0; d < block.rank; d++) task.input[2 + d] = task.output[d] = (int)plan->own[KRON_Q] + d;
+    return pd_plan_task(plan, &task) < 0 ? PD_NO_MEMORY : PD_OK;
+}
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static int add_work(pd_plan *plan)
+{
+    bool in_step = plan->own[KRON_IN_STEP] != 0;
+
+    for (int64_t b = 0; b < (int64_t)plan->n_blocks; b++) {
+        pd_kron_block block = pd_kron_block_of(plan, b);
+        pd_kron_place place = pd_kron_place_of(plan, b);
+        int64_t floats = larger(pd_block_view_scratch(&place.shape, &place.box), in_step ? pd_kron_phase_scratch(&block) : 0);
+        plan->scratch_floats = (size_t)larger((int64_t)plan->scratch_floats, floats);
+        plan->flops += pd_kron_precondition_flops(&block);
+        if (!in_step && add_task(plan, b) != PD_OK) return PD_NO_MEMORY;
+    }
+    return PD_OK;
+}
+
+int pd_kron_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+{
+    draft d = { .scanned = 0 };
+    int rc = make_draft(&d, declaration, plan->elements, err);
+
+    (void)fact;
+    if (rc != PD_OK) return rc;
+    keep(plan, &d, declaration->shape.rank);
+    if (plan->elements == 0) return add_slots(plan, &d, &declaration->shape);
+    if ((rc = check_sizes(&d, err)) != PD_OK) return rc;
+    plan->shape.rank = d.scanned;
+    for (int i = 0; i < d.merged.shape.rank; i++) plan->shape.dim[plan->shape.rank++] = d.merged.shape.dim[i];
+    for (int i = plan->shape.rank; i < PD_MAX_RANK; i++) plan->shape.dim[i] = 0;
+    if (add_blocks(plan, &d) != PD_OK || add_slots(plan, &d, &declaration->shape) != PD_OK) return PD_NO_MEMORY;
+    plan->root_delay = d.h[ROOT_DELAY] < 0 ? PD_ROOT_READY : (int)fmin(d.h[ROOT_DELAY], 1 << 30);
+    note_size(plan, &d);
+    return add_work(plan);
+}
