@@ -282,6 +282,7 @@ static void note_declared(pd_core *core, size_t first, const Paramd__DeclareRepl
         core->params[first + i].initialised = reply->parameters[i]->initialised;
     }
     core->must_init = reply->must_init;
+    core->averages_init = reply->averages_init;
 }
 
 static int all_declared(pd_core *core)

@@ -439,7 +439,7 @@ int pd_core_fetch(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_
 /* This rank sends initial weights of the parameter. */
 static bool is_asked(const pd_core *core, const pd_known *known)
 {
-    return !known->initialised && (known->ranged ? elements_of(known) > 0 : core->rank == 0);
+    return !known->initialised && (known->ranged ? elements_of(known) > 0 : core->rank == 0 || core->averages_init);
 }
 
 int pd_core_init(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_error *err)

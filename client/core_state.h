@@ -84,6 +84,7 @@ struct pd_core {
     pd_known *params;
     size_t    n_params;
     bool      declared, must_init;      /* declared: accepted once */
+    bool      averages_init;            /* every rank is asked for the initial weights of every parameter */
     size_t    declares_waiting;         /* frames not answered */
     pd_ticket_id welcome_ticket, declare_ticket;
     uint64_t  barriers;

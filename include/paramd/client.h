@@ -111,8 +111,8 @@ PD_API const char *pd_client_note(const pd_client *client, size_t param);
 PD_API bool pd_client_must_init(const pd_client *client);
 
 /* weights[i]: whole tensor of parameter i, in float32 (init) resp. pull_dtype (filled); of a ranged one, its range. The ranks that must send them:
- * rank 0, and of a ranged parameter all that have elements of it, where the lowest rank's values stand. Then every
- * rank receives the server's present weights into the same buffers. Waits. With pull_dtype other than float32 the
+ * rank 0, and of a ranged parameter all that have elements of it, where the lowest rank's values stand. In a job with initial_weights = mean all ranks send what
+ * they have of every parameter, and the mean stands. Then every rank receives the server's present weights into the same buffers. Waits. With pull_dtype other than float32 the
  * initial values are read as that type too. */
 PD_API int pd_client_init(pd_client *client, void *const *weights, pd_error *err);
 

@@ -299,6 +299,7 @@ static void reply_declared(pd_conn *conn, pd_pending *pending, const pd_effect *
     reply.parameters = list + pending->start;
     reply.n_parameters = pending->count;
     reply.must_init = effect->u.declared.must_init;
+    reply.averages_init = effect->u.declared.averages_init;
     add_notes(&reply, effect->u.declared.params + pending->start);
     pd_conn_answer(conn, pending, &reply.base);
 }

@@ -474,11 +474,12 @@ static void answer(pd_job *job, pd_request *request, pd_declared *declared)
         const pd_param *param = pd_job_param(job, request->u.declare.params[i].name);
         declared[i].param = param->index;
         declared[i].step = param->step;
-        declared[i].initialised = pd_param_initialised(param, request->rank);
+        declared[i].initialised = pd_param_initialised(job, param, request->rank);
     }
     effect->u.declared.params = declared;
     effect->u.declared.n = n;
     effect->u.declared.must_init = pd_job_asks_init(job, request->rank);
+    effect->u.declared.averages_init = pd_job_averages_init(job);
     effect->u.declared.reserve = job->ranks[request->rank].reserve;
     pd_effects_add(&job->store->outbox, effect);
 }
@@ -492,7 +493,15 @@ static void note_declared(pd_job *job, pd_rank *rank)
         pd_say(&job->store->outbox, PD_SAY_INFO, "job %s: all %u ranks have declared %u parameters", job->name, job->world, job->n_params);
 }
 
-void pd_job_declare(pd_job *job, pd_request *request)
+/* Initial weights of others may have waited to hear what this rank has. */
+static void look_at_open(pd_job *job, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < job->n_params; i++)
+        if (job->params[i].ranged && job->params[i].round.open && job->params[i].stage == PD_GATHERING) pd_job_list_chunks(job, &job->params[i]);
+    pd_store_touch(job->store, job, now_ns);
+}
+
+void pd_job_declare(pd_job *job, pd_request *request, uint64_t now_ns)
 {
     pd_error err;
     pd_rank *rank = pd_job_speaker(job, request, &err);
@@ -513,6 +522,7 @@ void pd_job_declare(pd_job *job, pd_request *request)
     }
     reserve(job, request->rank);
     answer(job, request, declared);
+    if (!rank->sealed) look_at_open(job, now_ns);
     note_declared(job, rank);
     pd_request_free(request);
 }

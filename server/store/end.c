@@ -73,18 +73,20 @@ static const pd_param *culprit(const pd_job *job, const pd_param *oldest)
 static void describe(const pd_job *job, uint32_t n, uint64_t now_ns, pd_error *err)
 {
     const pd_param *oldest = job->waiting, *late = culprit(job, oldest);
-    unsigned long long step = (unsigned long long)late->step + 1, ago = (unsigned long long)((now_ns - oldest->round.started_ns) / second);
-    char ranks[300], more[48] = "", held[160] = "";
+    unsigned long long ago = (unsigned long long)((now_ns - oldest->round.started_ns) / second);
+    char ranks[300], more[48] = "", held[160] = "", what[48], other[48];
+    const char *again = late->current != NULL ? "push" : "pull";
     uint32_t missing = missing_text(job, late, now_ns, ranks, sizeof ranks);
 
     if (n > 1) snprintf(more, sizeof more, " (and %u more parameter%s)", n - 1, n > 2 ? "s" : "");
-    if (late != oldest) snprintf(held, sizeof held, ", which step %llu of %.100s waits for", (unsigned long long)oldest->step + 1, oldest->name);
+    if (late != oldest) snprintf(held, sizeof held, ", which %s of %.100s waits for", pd_round_text(oldest, other, sizeof other), oldest->name);
+    pd_round_text(late, what, sizeof what);
     if (missing == 0)
-        pd_fail(err, PD_DEADLINE_EXCEEDED, "step %llu of %.100s%s has not been taken for %llu s%s; the contributions that came stand, push again to go on waiting",
-                step, late->name, more, ago, held);
+        pd_fail(err, PD_DEADLINE_EXCEEDED, "%s of %.100s%s ha%s not been taken for %llu s%s; the contributions that came stand, %s again to go on waiting",
+                what, late->name, more, late->current != NULL ? "s" : "ve", ago, held, again);
     else
-        pd_fail(err, PD_DEADLINE_EXCEEDED, "%s ha%s not contributed to step %llu of %.100s%s for %llu s%s; the contributions that came stand, "
-                "push again to go on waiting", ranks, missing == 1 ? "s" : "ve", step, late->name, more, ago, held);
+        pd_fail(err, PD_DEADLINE_EXCEEDED, "%s ha%s not contributed to %s of %.100s%s for %llu s%s; the contributions that came stand, "
+                "%s again to go on waiting", ranks, missing == 1 ? "s" : "ve", what, late->name, more, ago, held, again);
 }
 
 static void report_overdue(pd_job *job, uint64_t now_ns)

@@ -1,23 +1,31 @@
 /* init.c - initial weights: where they come from, what stands where several ranks have the same elements, when they are published.
  *
  * Of a ranged parameter every rank sends those of its range, and what the lowest rank sends of an element stands, in whatever order they come. Of
- * any other rank 0 sends all. */
+ * any other rank 0 sends all.
+ *
+ * Or, with initial_weights = mean, every rank sends what it has of every parameter, and their mean stands (Trax, "make weights and state same across
+ * hosts"). Then initial weights are a round like any other, before the first: they wait in the frames they came in, are summed in rank order by work.c whatever
+ * the job's aggregate is, are missed by step_timeout, and what came first of a rank counts. Only the end differs: the mean is published, no step is taken. */
 #include "training.h"
 
 #include "convert.h"
 
 #include <stdlib.h>
 
-static bool gives_init(const pd_param *param, uint32_t rank)
+bool pd_job_averages_init(const pd_job *job) { return job->values.at[PD_JOB_KEY_INITIAL_WEIGHTS] == PD_INIT_MEAN; }
+
+static bool gives_init(const pd_job *job, const pd_param *param, uint32_t rank)
 {
-    return param->ranged ? pd_round_count_chunks(&param->round, rank) > 0 : rank == 0;
+    return param->ranged || pd_job_averages_init(job) ? pd_round_count_chunks(&param->round, rank) > 0 : rank == 0;
 }
 
-bool pd_param_initialised(const pd_param *param, uint32_t rank)
+bool pd_param_initialised(const pd_job *job, const pd_param *param, uint32_t rank)
 {
     const pd_round *round = &param->round;
 
-    if (param->current != NULL || !param->ranged) return param->current != NULL;
+    if (param->current != NULL) return true;
+    if (pd_job_averages_init(job)) return !pd_round_misses(round, rank);
+    if (!param->ranged) return false;
     for (uint32_t c = 0; c < round->n_chunks; c++)
         if (!round->chunks[c].slots[rank].landed && pd_round_run(round, &round->chunks[c], rank).n > 0) return false;
     return true;
@@ -26,14 +34,15 @@ bool pd_param_initialised(const pd_param *param, uint32_t rank)
 bool pd_job_asks_init(const pd_job *job, uint32_t rank)
 {
     for (uint32_t i = 0; i < job->n_params; i++)
-        if (gives_init(&job->params[i], rank) && !pd_param_initialised(&job->params[i], rank)) return true;
+        if (gives_init(job, &job->params[i], rank) && !pd_param_initialised(job, &job->params[i], rank)) return true;
     return false;
 }
 
 /* ---- checking ---- */
 
-static uint64_t initialiser_of(const pd_param *param, uint32_t rank)
+static uint64_t initialiser_of(const pd_job *job, const pd_param *param, uint32_t rank)
 {
+    if (pd_job_averages_init(job)) return job->ranks[rank].initialiser;
     return param->ranged ? param->round.ranges[rank].initialiser : param->initialiser;
 }
 
@@ -43,9 +52,9 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
     int rc;
 
     if (param == NULL) return PD_INVALID_ARGUMENT;
-    if (!param->ranged && frame->rank != 0)
+    if (!param->ranged && frame->rank != 0 && !pd_job_averages_init(job))
         return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: rank 0 sends the initial weights, this is rank %u", param->name, frame->rank);
-    if (param->current != NULL && initialiser_of(param, frame->rank) != job->ranks[frame->rank].nonce)
+    if (param->current != NULL && initialiser_of(job, param, frame->rank) != job->ranks[frame->rank].nonce)
         return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has weights already (step %llu): pull them", param->name,
                        (unsigned long long)param->step);
     if (piece->absent) return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: initial weights cannot be absent", param->name);
@@ -169,4 +178,46 @@ void pd_job_take_init(pd_job *job, pd_request *frame)
     publish_landed(job, frame, effect, closed);
     pd_answer_ok(&job->store->outbox, frame);
     pd_frame_finish(job, frame);
+}
+
+/* ---- the mean ---- */
+
+static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, uint64_t now_ns)
+{
+    pd_param *param = &job->params[piece->param];
+    pd_chunk *chunk;
+
+    if (is_repeated(param) || piece->count == 0) return;
+    chunk = pd_piece_chunk(param, piece);
+    if (pd_chunk_heard(chunk, frame->rank) != PD_SLOT_EMPTY) return;        /* what came first counts */
+    frame->u.data.buffer->refs++;
+    pd_job_file_slot(job, chunk, frame->rank, (pd_slot){ .u.at = piece->at, .frame = frame, .state = PD_SLOT_HELD, .dtype = (uint8_t)piece->dtype }, now_ns);
+}
+
+void pd_job_file_init(pd_job *job, pd_request *frame, uint64_t now_ns)
+{
+    pd_error err;
+
+    if (pd_frame_may_come(job, frame, &err) != PD_OK || check(job, frame, &err) != PD_OK) {
+        pd_frame_refuse(job, frame, &err);
+        return;
+    }
+    if (frame->u.data.buffer != NULL) frame->u.data.buffer->refs = 0;
+    for (size_t i = 0; i < frame->u.data.n; i++) file_piece(job, &frame->u.data.pieces[i], frame, now_ns);
+    job->ranks[frame->rank].initialiser = job->ranks[frame->rank].nonce;
+    pd_answer_ok(&job->store->outbox, frame);
+    pd_job_keep(job, frame);
+}
+
+int pd_job_take_mean(const pd_job *job, pd_param *param)
+{
+    void *mean = param->accumulator;
+
+    if ((param->next = pd_snapshot_new(param->shelf, param->elements)) == NULL) return PD_NO_MEMORY;
+    param->next->job = job->number;
+    param->next->param = param->index;
+    param->next->version = param->step;
+    param->accumulator = param->next->at[PD_F32];           /* from the same shelf */
+    param->next->at[PD_F32] = mean;
+    return PD_OK;
 }

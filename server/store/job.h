@@ -20,6 +20,7 @@ typedef struct pd_rank {
     bool        sealed;                 /* some process at this rank has declared: its ranges stand */
     uint64_t    reserve;                /* its largest frame; before it has declared, of what is known of it. 0 before the first Declare */
     uint64_t    held;                   /* bytes of its frames that are not summed yet */
+    uint64_t    initialiser;            /* nonce of the process whose initial weights came last, where these are averaged */
     uint64_t    step, contributions;    /* highest step contributed to; gradients of chunks taken */
     pd_request *barrier;                /* waits for the others, or NULL */
     uint64_t    barrier_base;           /* barriers that the job had passed when this process came: it counts its own from 1 */
@@ -92,7 +93,7 @@ void pd_job_leave(pd_job *job, pd_request *request, uint64_t now_ns);       /* t
 void pd_job_barrier(pd_job *job, pd_request *request);                      /* takes */
 
 /* declare.c: takes the request. */
-void pd_job_declare(pd_job *job, pd_request *request);
+void pd_job_declare(pd_job *job, pd_request *request, uint64_t now_ns);
 bool pd_job_sealed(const pd_job *job);
 void pd_job_forget_set(pd_job *job);        /* frees the parameters and what was counted for them */
 
@@ -100,7 +101,7 @@ void pd_job_forget_set(pd_job *job);        /* frees the parameters and what was
 void pd_job_push(pd_job *job, pd_request *request, uint64_t now_ns);
 void pd_job_init(pd_job *job, pd_request *request, uint64_t now_ns);
 /* The parameter has weights to step. */
-int  pd_push_check_weights(const pd_param *param, pd_error *err);
+int  pd_push_check_weights(const pd_job *job, const pd_param *param, pd_error *err);
 /* May a contribution be to this step, which the parameter has not closed? Files that a rank has no gradient; false: it has said so before. */
 int  pd_push_check_step(const pd_job *job, const pd_param *param, uint64_t step, pd_error *err);
 bool pd_push_file_absent(pd_job *job, pd_param *param, uint32_t rank, uint64_t now_ns);
@@ -111,6 +112,12 @@ void pd_last_file(pd_job *job, const pd_request *frame, uint64_t now_ns);
 void pd_last_note_refusal(pd_job *job, const pd_request *frame);
 /* The frames in the inbox: scanned or copied, then taken or refused. */
 void pd_job_take_inbox(pd_job *job, uint64_t now_ns);
+/* Files a rank's contribution into an empty slot of its chunk: what it is part of may be summed then. */
+void pd_job_file_slot(pd_job *job, pd_chunk *chunk, uint32_t rank, pd_slot slot, uint64_t now_ns);
+/* A rank's range has become known while the parameter's round was open: chunks that do not wait for it may be summed. */
+void pd_job_list_chunks(pd_job *job, pd_param *param);
+/* All of a frame is filed: its record stays as long as something of its buffer is held. Takes. */
+void pd_job_keep(pd_job *job, pd_request *frame);
 /* One piece of a frame is done with; the last sends its buffer home. */
 void pd_job_let_go(pd_job *job, pd_request *frame);
 

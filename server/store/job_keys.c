@@ -37,6 +37,8 @@ const pd_job_key pd_job_keys[] = {
     [PD_JOB_KEY_CLIP_GLOBAL_NORM] = { "clip_global_norm", "off",
         "limit of the norm of all gradients of a step together, by which they are scaled; all parameters then begin each step together (off: no limit)",
         PD_JOB_LIMIT, NULL, 0 },
+    [PD_JOB_KEY_INITIAL_WEIGHTS] = { "initial_weights", "lowest",
+        "which weights a job begins with: those of the lowest rank that has them, or the mean of those of all ranks", PD_JOB_CHOICE, "lowest|mean", 0 },
     [PD_JOB_KEYS] = { NULL, NULL, NULL, PD_JOB_NUMBER, NULL, 0 },
 };
 

@@ -7,11 +7,12 @@
 /* In the order of pd_job_keys. */
 enum pd_job_key_index { PD_JOB_KEY_AGGREGATE, PD_JOB_KEY_NONFINITE, PD_JOB_KEY_NONFINITE_SCOPE, PD_JOB_KEY_STEP_TIMEOUT,
                         PD_JOB_KEY_JOB_LINGER, PD_JOB_KEY_ON_LOST_WORKER, PD_JOB_KEY_SEED, PD_JOB_KEY_START_STEP,
-                        PD_JOB_KEY_CLIP_GLOBAL_NORM, PD_JOB_KEYS };
+                        PD_JOB_KEY_CLIP_GLOBAL_NORM, PD_JOB_KEY_INITIAL_WEIGHTS, PD_JOB_KEYS };
 
 typedef enum pd_aggregation { PD_MEAN, PD_WEIGHTED_MEAN, PD_SUM } pd_aggregation;       /* choices of aggregate */
 typedef enum pd_nonfinite { PD_SKIP, PD_REJECT, PD_APPLY } pd_nonfinite;                 /* choices of nonfinite */
 typedef enum pd_nonfinite_scope { PD_SCOPE_PARAMETER, PD_SCOPE_JOB } pd_nonfinite_scope;
+typedef enum pd_initial_weights { PD_INIT_LOWEST, PD_INIT_MEAN } pd_initial_weights;     /* choices of initial_weights */
 
 /* A choice as its index, seconds as nanoseconds, a number as it is, a limit as a float64's bits. */
 typedef struct pd_job_values { uint64_t at[PD_JOB_KEYS]; } pd_job_values;

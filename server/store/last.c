@@ -14,7 +14,7 @@ static int check_one(const pd_job *job, const pd_param *param, const pd_request 
 {
     int rc;
 
-    if ((rc = pd_push_check_weights(param, err)) != PD_OK) return rc;
+    if ((rc = pd_push_check_weights(job, param, err)) != PD_OK) return rc;
     if (param->mark == number || !is_left_out(param, frame)) return PD_OK;
     if ((rc = pd_push_check_step(job, param, frame->u.data.step, err)) != PD_OK) return rc;
     if (!pd_round_was_refused(&param->round, frame->rank)) return PD_OK;

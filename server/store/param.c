@@ -4,6 +4,7 @@
 #include "convert.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,6 +117,13 @@ void pd_param_end_update(pd_param *param)
 {
     if (param->added != NULL) pd_shelf_give(param->shelf[PD_F32], param->added);
     param->added = NULL;
+}
+
+char *pd_round_text(const pd_param *param, char *text, size_t size)
+{
+    if (param->current == NULL) snprintf(text, size, "the initial weights");
+    else snprintf(text, size, "step %llu", (unsigned long long)param->step + 1);
+    return text;
 }
 
 void pd_param_publish(pd_param *param, pd_snapshot *snapshot, pd_outcome outcome, pd_closed *closed)

@@ -57,14 +57,14 @@ typedef struct pd_param {
     uint64_t         unlanded;          /* chunks of initial weights still to come: rank 0's, or where it is ranged those of every rank */
     uint64_t         initialiser;       /* nonce of the process whose initial weights these were; ranged: in the round's ranges */
 
-    pd_round         round;             /* of step + 1 */
+    pd_round         round;             /* of step + 1; before there are weights, of initial ones where these are averaged */
     float           *accumulator;       /* sum, then aggregate, of the round; NULL: nothing summed yet */
     pd_pushed       *pushed;            /* NULL until hyperparameters come with a push for the first time */
     struct pd_scalars *scalars;         /* NULL until a push brings some for the first time: scalars.h */
     struct pd_hold  *holds;             /* what operators have set, in the order of the steps from which it holds: setting.h */
     uint32_t         n_holds, holds_room;
     pd_stage         stage;
-    pd_outcome       outcome;           /* from READY on: how the round ends; PD_STEPPED: it takes a step. HELD: so it would by itself */
+    pd_outcome       outcome;           /* from READY on: how the round ends; PD_STEPPED: it takes a step; 0: initial weights. HELD: so it would by itself */
     struct pd_group *group;             /* counts its steps with others; NULL: by itself */
     struct pd_param *next_member;       /* of that group */
     bool             uncaptured;        /* memory was short when its tasks were to be handed out */
@@ -97,6 +97,9 @@ void pd_param_end_update(pd_param *param);
 /* The snapshot becomes the current one and the entry *closed tells the loop thread, which has a reference of its own. Takes
  * `snapshot`; NULL: those before stand. */
 void pd_param_publish(pd_param *param, pd_snapshot *snapshot, pd_outcome outcome, pd_closed *closed);
+
+/* What the round is of: "step 7", or "the initial weights". Returns `text`. */
+char *pd_round_text(const pd_param *param, char *text, size_t size);
 
 /* Fills the other element types of n parameters' `next` from its float32, all under one parallel region. Where that is NULL: nothing. */
 void pd_params_convert(pd_param *const *params, size_t n, int threads);

@@ -50,6 +50,17 @@ void pd_frame_finish(pd_job *job, pd_request *frame)
     else pd_request_free(frame);
 }
 
+void pd_job_keep(pd_job *job, pd_request *frame)
+{
+    job->look = true;
+    if (frame->u.data.buffer != NULL && frame->u.data.buffer->refs > 0) {
+        hold(job, frame);
+        pd_request_slim(frame);
+    } else {
+        pd_frame_finish(job, frame);
+    }
+}
+
 /* ---- hyperparameters sent with a push ---- */
 
 const char *pd_fixed_hyper(const pd_row *row, uint64_t mask)
@@ -224,11 +235,11 @@ int pd_piece_check_once(pd_param *param, const pd_piece *piece, uint64_t number,
     return PD_OK;
 }
 
-int pd_push_check_weights(const pd_param *param, pd_error *err)
+int pd_push_check_weights(const pd_job *job, const pd_param *param, pd_error *err)
 {
     if (param->current != NULL) return PD_OK;
     return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has no weights yet: %s with Init", param->name,
-                   param->ranged ? "every rank sends those of its range" : "rank 0 sends them");
+                   param->ranged ? "every rank sends those of its range" : pd_job_averages_init(job) ? "every rank sends them" : "rank 0 sends them");
 }
 
 int pd_push_check_step(const pd_job *job, const pd_param *param, uint64_t step, pd_error *err)
@@ -262,7 +273,7 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
     int rc;
 
     if (param == NULL) return PD_INVALID_ARGUMENT;
-    if ((rc = pd_push_check_weights(param, err)) != PD_OK) return rc;
+    if ((rc = pd_push_check_weights(job, param, err)) != PD_OK) return rc;
     if (!piece->absent && (rc = pd_piece_check(param, piece, frame, err)) != PD_OK) return rc;
     if ((rc = pd_piece_check_once(param, piece, number, err)) != PD_OK) return rc;
     if (frame->u.data.n_hypers > 0 && (rc = check_hypers(param, frame, number, known, err)) != PD_OK) return rc;
@@ -306,8 +317,15 @@ static void list_chunk(pd_job *job, pd_chunk *chunk, bool complete)
     }
 }
 
-static void file_slot(pd_job *job, pd_param *param, pd_chunk *chunk, uint32_t rank, pd_slot slot, uint64_t now_ns)
+/* Whether it is still missed by the deadline of its round. */
+static void look_at_waiting(pd_job *job, pd_param *param)
 {
+    if (param->round.missing == 0 && !pd_param_may_be_held(job, param)) DL_DELETE2(job->waiting, param, prev_waiting, next_waiting);
+}
+
+void pd_job_file_slot(pd_job *job, pd_chunk *chunk, uint32_t rank, pd_slot slot, uint64_t now_ns)
+{
+    pd_param *param = chunk->param;
     pd_round *round = &param->round;
 
     if (!round->open) {
@@ -317,7 +335,22 @@ static void file_slot(pd_job *job, pd_param *param, pd_chunk *chunk, uint32_t ra
         DL_APPEND2(job->waiting, param, prev_waiting, next_waiting);
     }
     list_chunk(job, chunk, pd_round_add(round, chunk, rank, slot));
-    if (round->missing == 0 && !pd_param_may_be_held(job, param)) DL_DELETE2(job->waiting, param, prev_waiting, next_waiting);
+    look_at_waiting(job, param);
+}
+
+void pd_job_list_chunks(pd_job *job, pd_param *param)
+{
+    pd_round *round = &param->round;
+    bool was_complete = true;
+
+    for (uint32_t c = 0; c < round->n_chunks; c++) {
+        pd_chunk *chunk = &round->chunks[c];
+        if (chunk->list == PD_CHUNK_COMPLETE || chunk->summed == round->world) continue;
+        was_complete = false;
+        list_chunk(job, chunk, chunk->came == round->world);
+    }
+    if (!was_complete) look_at_waiting(job, param);
+    job->look = true;
 }
 
 bool pd_push_file_absent(pd_job *job, pd_param *param, uint32_t rank, uint64_t now_ns)
@@ -326,7 +359,7 @@ bool pd_push_file_absent(pd_job *job, pd_param *param, uint32_t rank, uint64_t n
 
     if (round->open && pd_round_is_absent(round, rank)) return false;
     for (uint32_t c = 0; c < round->n_chunks; c++)
-        if (pd_chunk_heard(&round->chunks[c], rank) == PD_SLOT_EMPTY) file_slot(job, param, &round->chunks[c], rank, (pd_slot){ .state = PD_SLOT_ABSENT }, now_ns);
+        if (pd_chunk_heard(&round->chunks[c], rank) == PD_SLOT_EMPTY) pd_job_file_slot(job, &round->chunks[c], rank, (pd_slot){ .state = PD_SLOT_ABSENT }, now_ns);
     return true;
 }
 
@@ -340,7 +373,7 @@ static bool file_gradient(pd_job *job, pd_param *param, const pd_piece *piece, p
     param->contributions++;
     job->contributions++;
     job->ranks[frame->rank].contributions++;
-    file_slot(job, param, chunk, frame->rank, (pd_slot){ .u.at = piece->at, .frame = frame, .state = PD_SLOT_HELD, .dtype = (uint8_t)piece->dtype }, now_ns);
+    pd_job_file_slot(job, chunk, frame->rank, (pd_slot){ .u.at = piece->at, .frame = frame, .state = PD_SLOT_HELD, .dtype = (uint8_t)piece->dtype }, now_ns);
     return true;
 }
 
@@ -367,13 +400,7 @@ static void file_push(pd_job *job, pd_request *frame, uint64_t now_ns)
     if (frame->u.data.n_scalars > 0) pd_scalars_file(job, frame);
     for (size_t i = 0; i < frame->u.data.n; i++) file_piece(job, &frame->u.data.pieces[i], frame, now_ns);
     if (frame->u.data.last) pd_last_file(job, frame, now_ns);
-    job->look = true;
-    if (frame->u.data.buffer != NULL && frame->u.data.buffer->refs > 0) {
-        hold(job, frame);
-        pd_request_slim(frame);
-    } else {
-        pd_frame_finish(job, frame);
-    }
+    pd_job_keep(job, frame);
     pd_store_touch(job->store, job, now_ns);
 }
 
@@ -476,7 +503,8 @@ static void take_scanned(pd_job *job, pd_request *frame, uint64_t now_ns)
 
 void pd_job_init(pd_job *job, pd_request *request, uint64_t now_ns)
 {
-    append_inbox(job, request);
+    if (pd_job_averages_init(job)) pd_job_file_init(job, request, now_ns);
+    else append_inbox(job, request);
     pd_store_touch(job->store, job, now_ns);
 }
 

@@ -43,32 +43,33 @@ static void move_prefix(pd_chunk *chunk)
     while (chunk->prefix < chunk->came && chunk->slots[chunk->prefix].state != PD_SLOT_EMPTY) chunk->prefix++;
 }
 
-static void leave_out(pd_round *round, pd_chunk *chunk, uint32_t rank)
+/* True: it is, and nobody else is missing. */
+static bool leave_out(pd_round *round, pd_chunk *chunk, uint32_t rank)
 {
-    if (pd_round_run(round, chunk, rank).n > 0) return;
+    if (pd_round_run(round, chunk, rank).n > 0) return false;
     chunk->slots[rank].state = PD_SLOT_OUTSIDE;
-    chunk->came++;
+    return ++chunk->came == round->world;
 }
 
 void pd_round_set_range(pd_round *round, uint32_t rank, int64_t start, int64_t end)
 {
-    assert(!round->open && !round->ranges[rank].known && start <= end && end <= round->elements);
+    assert(!round->ranges[rank].known && start <= end && end <= round->elements);
     round->ranges[rank] = (pd_range){ .start = start, .end = end, .known = true };
     for (uint32_t c = 0; c < round->n_chunks; c++) {
-        leave_out(round, &round->chunks[c], rank);
+        if (leave_out(round, &round->chunks[c], rank)) round->missing--;
         move_prefix(&round->chunks[c]);
     }
 }
 
 void pd_round_unset_range(pd_round *round, uint32_t rank)
 {
-    assert(!round->open && round->ranges[rank].known);
+    assert(round->ranges[rank].known);
     round->ranges[rank] = (pd_range){ .known = false };
     for (uint32_t c = 0; c < round->n_chunks; c++) {
         pd_chunk *chunk = &round->chunks[c];
         if (chunk->slots[rank].state != PD_SLOT_OUTSIDE) continue;
         chunk->slots[rank].state = PD_SLOT_EMPTY;
-        chunk->came--;
+        if (chunk->came-- == round->world) round->missing++;
         if (chunk->prefix > rank) chunk->prefix = rank;
     }
 }

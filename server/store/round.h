@@ -77,7 +77,8 @@ void pd_round_init(pd_round *round, struct pd_param *param, int64_t elements, in
 /* Forgets everything, for the next step. No slot may be held. */
 void pd_round_reset(pd_round *round);
 
-/* Of a ranged parameter whose round is not open: what a rank contributes; and that it is not known any more. */
+/* Of a ranged parameter: what a rank contributes; and that it is not known any more. The rank has not been heard of. Where the round is open chunks
+ * may be complete then that were not before. */
 void pd_round_set_range(pd_round *round, uint32_t rank, int64_t start, int64_t end);
 void pd_round_unset_range(pd_round *round, uint32_t rank);
 /* Elements [start, end) that the rank contributes; all of them while its range is not known. */

@@ -326,7 +326,7 @@ static uint64_t furthest_step(const pd_job *job)
     uint64_t step = 0;
 
     for (uint32_t i = 0; i < job->n_params; i++) {
-        uint64_t reached = job->params[i].step + (job->params[i].round.open ? 1 : 0);
+        uint64_t reached = job->params[i].step + (job->params[i].round.open && job->params[i].current != NULL ? 1 : 0);
         if (reached > step) step = reached;
     }
     return step;
@@ -361,7 +361,7 @@ static void to_job(pd_store *store, pd_request *request, uint64_t now_ns)
         return;
     }
     switch (request->kind) {
-    case PD_REQ_DECLARE: pd_job_declare(job, request); break;
+    case PD_REQ_DECLARE: pd_job_declare(job, request, now_ns); break;
     case PD_REQ_INIT:    pd_job_init(job, request, now_ns); break;
     case PD_REQ_PUSH:    pd_job_push(job, request, now_ns); break;
     case PD_REQ_BARRIER: pd_job_barrier(job, request); break;

@@ -184,6 +184,12 @@ void pd_params_go_on(pd_job *job)
 
 void pd_param_gathered(pd_job *job, pd_param *param)
 {
+    if (param->current == NULL) {                       /* initial weights wait for no other parameter's */
+        param->outcome = (pd_outcome)0;
+        if (pd_param_may_be_held(job, param)) DL_DELETE2(job->waiting, param, prev_waiting, next_waiting);
+        pd_job_ready(job, param, PD_READY);
+        return;
+    }
     param->outcome = own_outcome(job, param);
     if (pd_job_is_whole(job)) join_the_job(job, param);
     else go_on_in_group(job, param);

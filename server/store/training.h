@@ -79,8 +79,14 @@ pd_param *pd_job_param(const pd_job *job, const char *name);
 /* init.c: initial weights. */
 /* Takes them out of the inbox. */
 void pd_job_take_init(pd_job *job, pd_request *frame);
+/* The same where initial weights are averaged: they are filed into the parameter's round. Takes. */
+void pd_job_file_init(pd_job *job, pd_request *frame, uint64_t now_ns);
+/* What stands of initial weights is their mean. */
+bool pd_job_averages_init(const pd_job *job);
+/* The mean is there: it becomes param->next. PD_NO_MEMORY: nothing has changed. */
+int  pd_job_take_mean(const pd_job *job, pd_param *param);
 /* The parameter has weights, or all that the rank has to give of them. */
-bool pd_param_initialised(const pd_param *param, uint32_t rank);
+bool pd_param_initialised(const pd_job *job, const pd_param *param, uint32_t rank);
 /* This rank is asked for initial weights. */
 bool pd_job_asks_init(const pd_job *job, uint32_t rank);
 /* Publishes the parameter if its initial weights are complete: writes *closed. */

@@ -15,8 +15,13 @@
 
 #define RETRY_NS 1000000000ull
 #define BEGIN_NS 1000.0             /* of one core: beginning a step that does not run yet */
+#define INITIAL_NS 0.5              /* and for each element of initial weights, converting them */
 
-static pd_aggregation aggregation(const pd_job *job) { return (pd_aggregation)job->values.at[PD_JOB_KEY_AGGREGATE]; }
+/* Before there are weights the round is of initial ones. */
+static pd_aggregation aggregation(const pd_job *job, const pd_param *param)
+{
+    return param->current == NULL ? PD_MEAN : (pd_aggregation)job->values.at[PD_JOB_KEY_AGGREGATE];
+}
 
 void pd_job_ready(pd_job *job, pd_param *param, pd_stage stage)
 {
@@ -33,16 +38,16 @@ static void unready(pd_job *job, pd_param *param)
 static void pause(pd_job *job, const pd_param *param, uint64_t now_ns)
 {
     pd_effect *notice = job->notice;
+    char what[48];
 
     job->retry_ns = now_ns + RETRY_NS;
     if (notice == NULL) return;
     job->notice = NULL;
     notice->u.timed_out.step = param->step + 1;
-    pd_fail(&notice->u.timed_out.error, PD_RESOURCE_EXHAUSTED, "the server is out of memory for step %llu of %.160s; contributions "
-            "stand, and it is tried again every second: "
-            "push again to go on waiting", (unsigned long long)param->step + 1, param->name);
-    pd_say(&job->store->outbox, PD_SAY_ERROR, "job %s: out of memory for step %llu of %s; trying again every second", job->name,
-           (unsigned long long)param->step + 1, param->name);
+    pd_round_text(param, what, sizeof what);
+    pd_fail(&notice->u.timed_out.error, PD_RESOURCE_EXHAUSTED, "the server is out of memory for %s of %.160s; contributions stand, and it is tried again every second: "
+            "%s again to go on waiting", what, param->name, param->current != NULL ? "push" : "pull");
+    pd_say(&job->store->outbox, PD_SAY_ERROR, "job %s: out of memory for %s of %s; trying again every second", job->name, what, param->name);
     pd_effects_add(&job->store->outbox, notice);
 }
 
@@ -79,7 +84,7 @@ static int plan(pd_job *job, pd_chunk *chunk, uint32_t upto)
 {
     pd_param *param = chunk->param;
 
-    return pd_sums_plan(&job->store->sums, &param->round, chunk, upto, aggregation(job), &param->accumulator, param->shelf[PD_F32]);
+    return pd_sums_plan(&job->store->sums, &param->round, chunk, upto, aggregation(job, param), &param->accumulator, param->shelf[PD_F32]);
 }
 
 /* What can be summed now, within the budget. NULL: everything was planned; else the parameter for which memory was short. */
@@ -116,7 +121,7 @@ static void note_pass(pd_job *job, const pd_pass *pass)
     pd_chunk *chunk = pass->chunk;
     uint32_t from = chunk->summed;
 
-    pd_sums_note(&job->store->sums, pass, aggregation(job));
+    pd_sums_note(&job->store->sums, pass, aggregation(job, chunk->param));
     let_go_of_summed(job, chunk, from, pass->upto);
     if (pass->upto == job->world) {
         DL_DELETE(job->complete, chunk);
@@ -169,6 +174,14 @@ static int begin(pd_job *job, pd_param *param)
     return PD_OK;
 }
 
+/* One that is ready: its step begins, or its mean is taken for its first weights; where a round closes without either, nothing. */
+static int prepare(pd_job *job, pd_param *param)
+{
+    if (param->stage != PD_READY) return PD_OK;
+    if (param->current == NULL) return param->next == NULL ? pd_job_take_mean(job, param) : PD_OK;
+    return param->outcome == PD_STEPPED ? begin(job, param) : PD_OK;
+}
+
 /* Takes parameters out of job->ready, as many as the budget holds and at least one, into job->batch; those that step have begun. One that is bound to
  * others begins and waits for them to. */
 static size_t gather_batch(pd_job *job, double budget_ns, pd_param **starved)
@@ -181,7 +194,7 @@ static size_t gather_batch(pd_job *job, double budget_ns, pd_param **starved)
     for (; job->ready != NULL && (!any || cost_ns < budget_ns); any = true) {
         pd_param *param = job->ready;
         bool begins = param->stage == PD_READY && param->outcome == PD_STEPPED;
-        if (begins && begin(job, param) != PD_OK) {
+        if (prepare(job, param) != PD_OK) {
             *starved = param;
             break;
         }
@@ -191,6 +204,7 @@ static size_t gather_batch(pd_job *job, double budget_ns, pd_param **starved)
             cost_ns += BEGIN_NS;
             continue;
         }
+        if (param->current == NULL) cost_ns += INITIAL_NS * (double)param->elements;
         if (param->stage == PD_STEPPING) cost_ns += pd_optim_cost_ns(param->optim);
         job->batch[n++] = param;
     }
@@ -281,23 +295,39 @@ static void note_refused(pd_param *const *params, size_t n)
     }
 }
 
-/* The round is over: *closed says how; everything is ready for the next. */
-static void close_round(pd_job *job, pd_param *param, pd_closed *closed)
+static void reset_round(pd_job *job, pd_param *param)
 {
-    param->step++;
-    count_outcome(job, param, param->outcome);
-    if (param->outcome == PD_NO_GRADIENT) count_gap(job, param);
+    pd_round_reset(&param->round);
+    param->stage = PD_GATHERING;
+    job->n_open--;
+}
+
+/* What the round has left is published. */
+static void publish_next(pd_param *param, pd_closed *closed)
+{
     pd_shelf_give(param->shelf[PD_F32], param->accumulator);
     param->accumulator = NULL;
     pd_param_publish(param, param->next, param->outcome, closed);
     param->next = NULL;
+}
+
+/* The round is over: *closed says how; everything is ready for the next. */
+static void close_round(pd_job *job, pd_param *param, pd_closed *closed)
+{
+    if (param->current == NULL) {
+        publish_next(param, closed);
+        reset_round(job, param);
+        return;
+    }
+    param->step++;
+    count_outcome(job, param, param->outcome);
+    if (param->outcome == PD_NO_GRADIENT) count_gap(job, param);
+    publish_next(param, closed);
     closed->scalars = pd_scalars_close(param);
     if (param->outcome == PD_REFUSED) tell_refusal(job, param, closed);
     if (param->pushed != NULL) param->pushed->mask = 0;
     pd_holds_settle(&job->store->outbox, job->name, param);
-    pd_round_reset(&param->round);
-    param->stage = PD_GATHERING;
-    job->n_open--;
+    reset_round(job, param);
     pd_param_moved_on(job, param);
 }
 

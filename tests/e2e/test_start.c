@@ -1,4 +1,4 @@
-/* How a job begins, through the client library: at a given step. */
+/* Keys of a job that say how it begins and how far it moves, through the client library. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -74,9 +74,54 @@ static void workers_of_a_job_that_starts_later_take_its_steps_from_there(void **
     model_free(m);
 }
 
+static bool has_the_mean(worker *w)
+{
+    for (size_t p = 0; p < 2; p++)
+        for (int64_t i = 0; i < sizes[p]; i++)
+            if (w->weights[p][i] != 1.5f) return worker_fail(w, "the first weights are not the mean", NULL);
+    return worker_count(w);
+}
+
+static void every_worker_gets_the_mean_of_all_workers_weights(void **state)
+{
+    static const char *const options[] = { "initial_weights=mean", NULL }, *const rules[] = { "* sgd lr=1", NULL };
+    test_daemon *daemon = *state;
+    model *m = model_new(sizes, 2);
+    team t = { .url = daemon->url, .job = "mean", .world = 4, .options = options, .rules = rules, .model = m, .ranks = true, .work = has_the_mean };
+    worker workers[TEAM_MOST];
+
+    team_run(&t, workers);
+    for (int r = 0; r < 4; r++) assert_true(workers[r].weights[0][699] == 0.5f);
+    team_free(&t, workers);
+    model_free(m);
+}
+
+static bool two_steps(worker *w) { return worker_step(w, NULL, NULL) && worker_step(w, NULL, NULL); }
+
+/* The gradients' norm is far above the limit: two steps move by no more than two limits. */
+static void a_job_that_clips_moves_no_further_than_its_limit(void **state)
+{
+    static const char *const options[] = { "clip_global_norm=0.5", NULL }, *const rules[] = { "* sgd lr=1", NULL };
+    test_daemon *daemon = *state;
+    model *m = model_new(sizes, 2);
+    team t = { .url = daemon->url, .job = "clip", .world = 2, .options = options, .rules = rules, .model = m, .zero = true, .work = two_steps };
+    worker workers[TEAM_MOST];
+    double squares = 0;
+
+    team_run(&t, workers);
+    for (size_t p = 0; p < 2; p++)
+        for (int64_t i = 0; i < sizes[p]; i++) squares += (double)workers[0].weights[p][i] * workers[0].weights[p][i];
+    assert_true(squares > 0.01 && squares <= 1.000001);
+    assert_true(model_same(m, workers[0].weights, workers[1].weights));
+    team_free(&t, workers);
+    model_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_worker_gets_the_mean_of_all_workers_weights),
+        cmocka_unit_test(a_job_that_clips_moves_no_further_than_its_limit),
         cmocka_unit_test(workers_of_a_job_that_starts_later_take_its_steps_from_there),
     };
     return cmocka_run_group_tests(tests, start_daemon, stop_daemon);

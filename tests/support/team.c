@@ -131,6 +131,8 @@ bool worker_declare(worker *w)
 
     if (pd_client_declare(w->client, m->params, m->n, &err) != PD_OK) return worker_fail(w, "declare", &err);
     if (!w->team->zero) fill_weights(m, w->weights);
+    for (size_t p = 0; w->team->ranks && p < m->n; p++)
+        for (int64_t i = 0; i < m->elements[p]; i++) w->weights[p][i] = (float)w->rank;
     return pd_client_init(w->client, (void *const *)w->weights, &err) == PD_OK || worker_fail(w, "init", &err);
 }
 

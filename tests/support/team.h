@@ -33,6 +33,7 @@ typedef struct team {
     const model *model;
     double      deadline;           /* of calls; 0: 10 s */
     bool        checksum, zero;     /* zero: weights begin as 0 */
+    bool        ranks;              /* weights begin as the number of the rank */
     /* A worker's life between init and leave. False: it has failed (worker_fail says how). */
     bool      (*work)(worker *w);
     void       *arg;

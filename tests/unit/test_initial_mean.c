@@ -1,0 +1,556 @@
+/* Jobs that begin with the mean of all ranks' weights: initial_weights = mean. */
+#include "oom.h"
+#include "rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { WORLD = 3, N = 2, SIZE = 200 };
+static const int64_t sizes[N] = { SIZE, 5 };
+static const char *const names[N] = { "p0", "p1" };
+static const pd_shape shapes[N] = { { 1, { SIZE } }, { 1, { 5 } } };
+
+static int set_up(void **state)
+{
+    rig *r = calloc(1, sizeof *r);
+    pd_store_config config = rig_config();
+
+    rig_new(r, &config);
+    *state = r;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    rig_free(*state);
+    free(*state);
+    return 0;
+}
+
+/* Connections are 10 + rank; another process at a rank is `again` further. */
+static void join(rig *r, uint32_t rank, uint64_t again, const char *options, pd_dtype pull)
+{
+    char text[200];
+
+    snprintf(text, sizeof text, "initial_weights=mean %s", options != NULL ? options : "");
+    assert_int_equal(rig_hello(r, "job", rank, WORLD, 10 + rank + again, 10 + rank + again, text, "* sgd lr=1"), PD_OK);
+    assert_int_equal(rig_declare(r, r->job, rank, 10 + rank + again, names, shapes, NULL, N, pull), PD_OK);
+}
+
+static void join_all(rig *r, const char *options)
+{
+    for (uint32_t rank = 0; rank < WORLD; rank++) join(r, rank, 0, options, PD_F32);
+}
+
+static void weights_of(uint32_t rank, uint32_t param, float *out) { rig_noise(1 + rank + 10 * param, out, sizes[param]); }
+
+/* One chunk of a rank's weights. */
+static int send_chunk(rig *r, uint32_t rank, uint64_t again, uint32_t param, int64_t first)
+{
+    rig_frame *frame = rig_frame_new(r, PD_REQ_INIT, r->job, rank, 10 + rank + again, 0);
+    float values[SIZE];
+
+    weights_of(rank + (uint32_t)again, param, values);
+    rig_piece(frame, param, PD_F32, first, sizes[param] - first < 64 ? sizes[param] - first : 64, values + first);
+    return rig_send(r, frame);
+}
+
+static void send_param(rig *r, uint32_t rank, uint64_t again, uint32_t param)
+{
+    for (int64_t first = 0; first < sizes[param]; first += 64) assert_int_equal(send_chunk(r, rank, again, param, first), PD_OK);
+}
+
+static void send_all(rig *r, uint32_t rank, uint64_t again)
+{
+    for (uint32_t p = 0; p < N; p++) send_param(r, rank, again, p);
+}
+
+static const pd_snapshot *published(const rig *r, uint32_t param)
+{
+    const rig_entry *board = r->board[r->job % RIG_JOBS];
+
+    return board != NULL ? board[param].snapshot : NULL;
+}
+
+/* By the definition. */
+static void mean_of(uint32_t param, float *out)
+{
+    float values[WORLD][SIZE];
+
+    for (uint32_t rank = 0; rank < WORLD; rank++) weights_of(rank, param, values[rank]);
+    for (int64_t i = 0; i < sizes[param]; i++) out[i] = ((values[0][i] + values[1][i]) + values[2][i]) / 3.0f;
+}
+
+static void assert_mean(rig *r)
+{
+    for (uint32_t p = 0; p < N; p++) {
+        float mean[SIZE];
+        mean_of(p, mean);
+        assert_non_null(published(r, p));
+        assert_memory_equal(rig_weights(r, r->job, p), mean, (size_t)sizes[p] * sizeof(float));
+    }
+}
+
+/* ---- what stands ---- */
+
+static void the_mean_is_published_when_all_ranks_have_sent_theirs(void **state)
+{
+    rig *r = *state;
+
+    join_all(r, "start_step=4");
+    for (uint32_t rank = 0; rank < WORLD; rank++) {
+        for (uint32_t p = 0; p < N; p++) assert_null(published(r, p));
+        send_all(r, rank, 0);
+        rig_work(r);
+    }
+    assert_mean(r);
+    assert_int_equal(published(r, 0)->version, 4);
+    assert_int_equal(rig_ask(r, PD_INFO_PARAMS, "job")->params[0].step, 4);
+    assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].contributions, 0);
+    assert_int_equal(r->buffers_out, 0);
+}
+
+static void the_bits_are_the_same_in_whatever_order_they_come(void **state)
+{
+    uint64_t seed = 5;
+
+    for (int trial = 0; trial < 40; trial++) {
+        uint32_t piece[WORLD * 5];
+        rig *r;
+        if (trial > 0) tear_down(state), set_up(state);
+        r = *state;
+        join_all(r, NULL);
+        for (uint32_t i = 0; i < WORLD * 5; i++) piece[i] = i;
+        for (uint32_t i = WORLD * 5; i-- > 0;) {
+            uint32_t k = (uint32_t)(rig_random(&seed) % (i + 1)), taken = piece[k];
+            piece[k] = piece[i];
+            assert_int_equal(send_chunk(r, taken / 5, 0, taken % 5 == 4, taken % 5 == 4 ? 0 : taken % 5 * 64), PD_OK);
+            if (rig_random(&seed) % 2 == 0) rig_work(r);
+        }
+        rig_work(r);
+        assert_mean(r);
+    }
+}
+
+static void it_is_the_mean_whatever_becomes_of_gradients(void **state)
+{
+    static const char *const options[] = { "aggregate=sum", "aggregate=weighted_mean", "nonfinite_scope=job", "clip_global_norm=1", "nonfinite=reject" };
+
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        rig *r;
+        if (i > 0) tear_down(state), set_up(state);
+        r = *state;
+        join_all(r, options[i]);
+        for (uint32_t rank = WORLD; rank-- > 0;) send_all(r, rank, 0);
+        rig_work(r);
+        assert_mean(r);
+        for (uint32_t rank = 0; rank < WORLD; rank++)
+            for (uint32_t p = 0; p < N; p++) assert_int_equal(rig_push(r, r->job, rank, 10 + rank, 1, p, (float[SIZE]){ 0 }, sizes[p]), PD_OK);
+        rig_work(r);
+        assert_int_equal(published(r, 0)->version, 1);
+        assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].steps, 2);
+        assert_int_equal(r->timed_out, 0);
+        rig_sleep(r, 100);
+        assert_int_equal(r->timed_out, 0);
+    }
+}
+
+static void types_that_come_late_are_published_too(void **state)
+{
+    rig *r = *state;
+
+    join(r, 0, 0, NULL, PD_F32);
+    join(r, 1, 0, NULL, PD_F32);
+    send_all(r, 0, 0);
+    send_all(r, 1, 0);
+    rig_work(r);
+    join(r, 2, 0, NULL, PD_BF16);
+    send_all(r, 2, 0);
+    rig_work(r);
+    assert_mean(r);
+    assert_non_null(published(r, 0)->at[PD_BF16]);
+}
+
+/* ---- who is asked ---- */
+
+static void every_rank_is_asked_for_what_it_has_not_sent(void **state)
+{
+    rig *r = *state;
+
+    for (uint32_t rank = 0; rank < WORLD; rank++) {
+        join(r, rank, 0, NULL, PD_F32);
+        assert_true(r->must_init);
+        assert_false(r->initialised[0]);
+        send_param(r, rank, 0, 0);
+        assert_int_equal(rig_declare(r, r->job, rank, 10 + rank, names, shapes, NULL, N, PD_F32), PD_OK);
+        assert_true(r->must_init && r->initialised[0] && !r->initialised[1]);
+        send_param(r, rank, 0, 1);
+        assert_int_equal(rig_declare(r, r->job, rank, 10 + rank, names, shapes, NULL, N, PD_F32), PD_OK);
+        assert_false(r->must_init);
+    }
+    rig_work(r);
+    assert_mean(r);
+}
+
+static void a_gradient_before_there_are_weights_is_refused(void **state)
+{
+    rig *r = *state;
+
+    join_all(r, NULL);
+    send_all(r, 0, 0);
+    assert_int_equal(rig_push(r, r->job, 1, 11, 1, 1, (float[5]){ 0 }, 5), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(r->error.text, "p1 has no weights yet: every rank sends them with Init"));
+    rig_work(r);
+}
+
+static void by_default_rank_0_alone_is_asked(void **state)
+{
+    rig *r = *state;
+
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        assert_int_equal(rig_hello(r, "job", rank, 2, rank, 10 + rank, NULL, "* sgd"), PD_OK);
+        assert_int_equal(rig_declare(r, r->job, rank, 10 + rank, names, shapes, NULL, N, PD_F32), PD_OK);
+        assert_int_equal(r->must_init, rank == 0);
+    }
+    assert_int_equal(send_chunk(r, 1, 0, 1, 0), PD_OK);             /* it is looked at later */
+    rig_work(r);
+    assert_int_equal(r->error.code, PD_FAILED_PRECONDITION);
+}
+
+/* ---- again, and others ---- */
+
+static void what_is_sent_again_counts_once(void **state)
+{
+    rig *r = *state;
+
+    join_all(r, NULL);
+    for (uint32_t rank = 0; rank < WORLD; rank++) {
+        send_all(r, rank, 0);
+        if (rank != 1) rig_work(r);
+        send_all(r, rank, 0);
+    }
+    rig_work(r);
+    send_all(r, 1, 0);                                              /* its answer was lost */
+    rig_work(r);
+    assert_mean(r);
+    assert_int_equal(r->buffers_out, 0);
+}
+
+static void who_comes_later_sends_what_is_missing_and_replaces_nothing(void **state)
+{
+    rig *r = *state;
+
+    join_all(r, NULL);
+    send_all(r, 0, 0);
+    send_all(r, 2, 0);
+    send_chunk(r, 1, 0, 0, 0);
+    join(r, 1, 100, NULL, PD_F32);                                  /* another process takes rank 1 */
+    assert_true(r->must_init);
+    assert_false(r->initialised[0]);
+    assert_int_equal(send_chunk(r, 1, 0, 0, 64), PD_ABORTED);
+    assert_int_equal(send_chunk(r, 1, 100, 0, 0), PD_OK);
+    for (int64_t first = 64; first < SIZE; first += 64) {
+        rig_frame *frame = rig_frame_new(r, PD_REQ_INIT, r->job, 1, 111, 0);
+        float values[SIZE];
+        weights_of(1, 0, values);
+        rig_piece(frame, 0, PD_F32, first, SIZE - first < 64 ? SIZE - first : 64, values + first);
+        assert_int_equal(rig_send(r, frame), PD_OK);
+    }
+    {
+        rig_frame *frame = rig_frame_new(r, PD_REQ_INIT, r->job, 1, 111, 0);
+        float values[SIZE];
+        weights_of(1, 1, values);
+        rig_piece(frame, 1, PD_F32, 0, 5, values);
+        assert_int_equal(rig_send(r, frame), PD_OK);
+    }
+    rig_work(r);
+    assert_mean(r);
+}
+
+static void weights_that_are_out_stand_against_another_process(void **state)
+{
+    rig *r = *state;
+
+    join_all(r, NULL);
+    for (uint32_t rank = 0; rank < WORLD; rank++) send_all(r, rank, 0);
+    rig_work(r);
+    join(r, 1, 100, NULL, PD_F32);
+    assert_false(r->must_init);
+    assert_int_equal(send_chunk(r, 1, 100, 0, 0), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(r->error.text, "has weights already"));
+    assert_int_equal(send_chunk(r, 0, 0, 0, 0), PD_OK);
+}
+
+static void a_rank_that_leaves_before_it_has_sent_its_own_is_reported_and_can_be_replaced(void **state)
+{
+    rig *r = *state;
+    pd_request *leave;
+
+    join_all(r, "step_timeout=10s");
+    send_all(r, 0, 0);
+    send_all(r, 2, 0);
+    rig_work(r);
+    leave = pd_request_new(PD_REQ_LEAVE, rig_ticket(r, 11));
+    leave->job = r->job;
+    leave->rank = 1;
+    assert_int_equal(rig_apply(r, leave), PD_OK);
+    rig_sleep(r, 11);
+    assert_int_equal(r->timed_out, 1);
+    assert_non_null(strstr(r->timeout.text, "rank 1 (host:11, left 11 s ago) has not contributed to the initial weights of p0 (and 1 more parameter) for 11 s"));
+    assert_non_null(strstr(r->timeout.text, "pull again to go on waiting"));
+    assert_string_equal(rig_ask(r, PD_INFO_PARAMS, "job")->params[0].missing, "1");
+    join(r, 1, 0, "step_timeout=10s", PD_F32);
+    send_all(r, 1, 0);
+    rig_work(r);
+    assert_mean(r);
+    rig_sleep(r, 30);
+    assert_int_equal(r->timed_out, 1);
+}
+
+static void a_job_that_is_dropped_lets_go_of_them(void **state)
+{
+    rig *r = *state;
+    pd_request *drop = pd_request_new(PD_REQ_DROP, rig_ticket(r, 99));
+
+    join_all(r, NULL);
+    send_all(r, 2, 0);
+    send_all(r, 0, 0);
+    assert_true(r->buffers_out > 0);
+    drop->u.info.job_name = strdup("job");
+    assert_int_equal(rig_apply(r, drop), PD_OK);
+    assert_int_equal(r->buffers_out, 0);
+}
+
+static void what_makes_no_sense_is_refused_and_changes_nothing(void **state)
+{
+    rig *r = *state;
+    float values[SIZE] = { 0 };
+    rig_frame *frame;
+
+    join_all(r, NULL);
+    frame = rig_frame_new(r, PD_REQ_INIT, r->job, 1, 11, 0);
+    rig_piece(frame, 1, PD_F32, 0, 5, values);
+    rig_piece(frame, 0, PD_F32, 1, 64, values);
+    assert_int_equal(rig_send(r, frame), PD_INVALID_ARGUMENT);
+    frame = rig_frame_new(r, PD_REQ_INIT, r->job, 1, 11, 0);
+    rig_absent(frame, 0);
+    assert_int_equal(rig_send(r, frame), PD_INVALID_ARGUMENT);
+    frame = rig_frame_new(r, PD_REQ_INIT, r->job, 1, 11, 0);
+    rig_piece(frame, 1, PD_F32, 0, 5, values);
+    rig_piece(frame, 1, PD_F32, 0, 5, values);
+    assert_int_equal(rig_send(r, frame), PD_INVALID_ARGUMENT);
+    assert_int_equal(r->buffers_out, 0);
+    for (uint32_t rank = 0; rank < WORLD; rank++) send_all(r, rank, 0);
+    rig_work(r);
+    assert_mean(r);
+}
+
+/* ---- ranges ---- */
+
+/* p0 in ranges, of rank 2 an empty one; p1 whole. */
+static void join_ranged(rig *r, uint32_t rank)
+{
+    static const rig_range ranges[WORLD][N] = { { { 0, 150 }, { -1, 0 } }, { { 100, SIZE }, { -1, 0 } }, { { 70, 70 }, { -1, 0 } } };
+
+    assert_int_equal(rig_hello(r, "job", rank, WORLD, 10 + rank, 10 + rank, "initial_weights=mean", "* sgd lr=1"), PD_OK);
+    r->ranges = ranges[rank];
+    assert_int_equal(rig_declare(r, r->job, rank, 10 + rank, names, shapes, NULL, N, PD_F32), PD_OK);
+}
+
+static void send_run(rig *r, uint32_t rank, int64_t first, int64_t end)
+{
+    rig_frame *frame = rig_frame_new(r, PD_REQ_INIT, r->job, rank, 10 + rank, 0);
+    float values[SIZE];
+
+    weights_of(rank, 0, values);
+    rig_piece(frame, 0, PD_F32, first, end - first, values + first);
+    assert_int_equal(rig_send(r, frame), PD_OK);
+}
+
+static void send_range(rig *r, uint32_t rank)
+{
+    if (rank == 0) send_run(r, 0, 0, 64), send_run(r, 0, 64, 128), send_run(r, 0, 128, 150);
+    if (rank == 1) send_run(r, 1, 100, 128), send_run(r, 1, 128, 192), send_run(r, 1, 192, SIZE);
+}
+
+static void assert_ranged_mean(rig *r)
+{
+    float a[SIZE], b[SIZE];
+
+    weights_of(0, 0, a);
+    weights_of(1, 0, b);
+    assert_non_null(published(r, 0));
+    for (int i = 0; i < SIZE; i++) {
+        float expected = i < 100 ? a[i] : i >= 150 ? b[i] : (a[i] + b[i]) / 2;
+        assert_true(rig_weights(r, r->job, 0)[i] == expected);
+    }
+}
+
+static void of_a_ranged_parameter_it_is_the_mean_of_those_that_have_an_element(void **state)
+{
+    rig *r = *state;
+
+    for (uint32_t rank = 0; rank < WORLD; rank++) join_ranged(r, rank);
+    assert_true(r->must_init);                                      /* rank 2, of p1 */
+    assert_true(r->initialised[0]);
+    send_range(r, 1);
+    rig_work(r);
+    send_range(r, 0);
+    rig_work(r);
+    assert_ranged_mean(r);
+}
+
+/* Chunks may be waiting for a rank that turns out to have nothing of them. */
+static void a_rank_may_declare_its_range_when_others_have_sent_theirs(void **state)
+{
+    static const uint32_t orders[][WORLD] = { { 0, 1, 2 }, { 1, 0, 2 }, { 2, 1, 0 }, { 0, 2, 1 } };
+
+    for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
+        rig *r;
+        if (i > 0) tear_down(state), set_up(state);
+        r = *state;
+        for (uint32_t k = 0; k < WORLD; k++) {
+            assert_null(published(r, 0));
+            join_ranged(r, orders[i][k]);
+            send_range(r, orders[i][k]);
+            rig_work(r);
+        }
+        assert_ranged_mean(r);
+        for (uint32_t rank = 0; rank < WORLD; rank++) send_param(r, rank, 0, 1);
+        rig_work(r);
+        assert_int_equal(r->buffers_out, 0);
+        rig_sleep(r, 100);
+        assert_int_equal(r->timed_out, 0);
+    }
+}
+
+static void a_declare_that_is_refused_while_others_wait_changes_nothing(void **state)
+{
+    static const rig_range gap[N] = { { 180, SIZE }, { -1, 0 } };
+    rig *r = *state;
+
+    join_ranged(r, 0);
+    join_ranged(r, 2);
+    send_range(r, 0);
+    rig_work(r);
+    assert_int_equal(rig_hello(r, "job", 1, WORLD, 11, 11, "initial_weights=mean", "* sgd lr=1"), PD_OK);
+    for (int i = 0; i < 2; i++) {
+        r->ranges = gap;
+        assert_int_equal(rig_declare(r, r->job, 1, 11, names, shapes, NULL, N, PD_F32), PD_FAILED_PRECONDITION);
+        rig_work(r);
+        assert_null(published(r, 0));
+    }
+    join_ranged(r, 1);
+    send_range(r, 1);
+    rig_work(r);
+    assert_ranged_mean(r);
+}
+
+/* ---- memory ---- */
+
+/* The ingest budget is next to nothing: what has come is summed as soon as it can be. */
+static void a_rank_that_is_ahead_is_summed_when_its_share_is_used(void **state)
+{
+    pd_store_config config = rig_config();
+    rig r;
+
+    (void)state;
+    config.ingest_bytes = 3 * 4096;
+    rig_new(&r, &config);
+    join_all(&r, NULL);
+    send_all(&r, 0, 0);
+    send_all(&r, 1, 0);
+    rig_work(&r);
+    assert_int_equal(r.bytes_out[10], 0);
+    send_all(&r, 2, 0);
+    rig_work(&r);
+    assert_mean(&r);
+    rig_free(&r);
+}
+
+static void where_memory_is_short_it_is_tried_again(void **state)
+{
+    bool failed = true;
+
+    (void)state;
+    for (int64_t n = 0; failed; n++) {
+        pd_store_config config = rig_config();
+        rig r;
+        rig_new(&r, &config);
+        join_all(&r, NULL);
+        for (uint32_t rank = 0; rank < WORLD; rank++) send_all(&r, rank, 0);
+        oom_arm(n);
+        while (pd_store_work(r.store, r.now)) continue;
+        failed = oom_disarm();
+        rig_absorb(&r);
+        for (int i = 0; i < 3 && published(&r, 0) == NULL; i++) {
+            assert_true(failed);
+            assert_true(r.timed_out == 0 || strstr(r.timeout.text, "out of memory for the initial weights of p") != NULL);
+            rig_sleep(&r, 1);
+            rig_work(&r);
+        }
+        rig_sleep(&r, 1);
+        rig_work(&r);
+        assert_mean(&r);
+        rig_free(&r);
+    }
+}
+
+static void filing_them_needs_no_memory(void **state)
+{
+    rig *r = *state;
+    rig_frame *frame;
+    pd_request *request;
+    float values[5] = { 0 };
+    int64_t before;
+
+    join_all(r, NULL);
+    frame = rig_frame_new(r, PD_REQ_INIT, r->job, 1, 11, 0);
+    rig_piece(frame, 1, PD_F32, 0, 5, values);
+    request = rig_request(frame);
+    before = oom_allocations();
+    pd_store_apply(r->store, request, r->now);
+    assert_int_equal(oom_allocations(), before);
+    rig_absorb(r);
+    assert_int_equal(r->answer, PD_EFF_OK);
+}
+
+/* ---- draining ---- */
+
+static void while_draining_the_first_step_is_not_begun(void **state)
+{
+    rig *r = *state;
+    pd_request *drain = pd_request_new(PD_REQ_DRAIN, rig_ticket(r, 99));
+
+    join_all(r, NULL);
+    send_all(r, 0, 0);
+    drain->u.drain.deadline_ns = 5000000000ull;
+    rig_apply(r, drain);
+    for (uint32_t rank = 1; rank < WORLD; rank++) send_all(r, rank, 0);
+    rig_work(r);
+    assert_mean(r);
+    assert_int_equal(rig_push(r, r->job, 0, 10, 1, 1, (float[5]){ 0 }, 5), PD_UNAVAILABLE);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(the_mean_is_published_when_all_ranks_have_sent_theirs), CASE(the_bits_are_the_same_in_whatever_order_they_come),
+        CASE(it_is_the_mean_whatever_becomes_of_gradients), CASE(types_that_come_late_are_published_too), CASE(every_rank_is_asked_for_what_it_has_not_sent),
+        CASE(a_gradient_before_there_are_weights_is_refused), CASE(by_default_rank_0_alone_is_asked), CASE(what_is_sent_again_counts_once),
+        CASE(who_comes_later_sends_what_is_missing_and_replaces_nothing), CASE(weights_that_are_out_stand_against_another_process),
+        CASE(a_rank_that_leaves_before_it_has_sent_its_own_is_reported_and_can_be_replaced), CASE(a_job_that_is_dropped_lets_go_of_them),
+        CASE(what_makes_no_sense_is_refused_and_changes_nothing), CASE(of_a_ranged_parameter_it_is_the_mean_of_those_that_have_an_element),
+        CASE(a_rank_may_declare_its_range_when_others_have_sent_theirs), CASE(a_declare_that_is_refused_while_others_wait_changes_nothing),
+        CASE(a_rank_that_is_ahead_is_summed_when_its_share_is_used), CASE(where_memory_is_short_it_is_tried_again), CASE(filing_them_needs_no_memory),
+        CASE(while_draining_the_first_step_is_not_begun),
+    };
+    return cmocka_run_group_tests_name("initial_mean", tests, NULL, NULL);
+}
