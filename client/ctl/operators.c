@@ -282,6 +282,8 @@ static void params_row(pd_table *table, const Paramd__ParamInfo *param)
     if (param->roots_failing > 0) pd_table_cell(table, "%" PRIu64 " (%" PRIu64 " failing)", param->roots, param->roots_failing);
     else pd_table_cell(table, "%s", param->roots > 0 ? pd_count_text(text, param->roots) : "-");
     number_cell(table, "%.2e", param->root_error);
+    if (param->gather_bytes > 0) pd_table_cell(table, "%s (holds %s)", param->aggregate, pd_bytes_text(text, param->gather_bytes));
+    else pd_table_cell(table, "%s", param->aggregate);
     pd_table_cell(table, "%s", !param->initialised ? "initial weights" : param->missing[0] != '\0' ? param->missing : "-");
 }
 
@@ -437,7 +439,7 @@ int pd_ctl_jobs(const pd_ctl *ctl)
 
 int pd_ctl_params(const pd_ctl *ctl)
 {
-    pd_table *table = pd_table_new("PARAMETER|OPTIMIZER|SHAPE|>STEP|>VERSION|>SKIPPED|>REFUSED|>CONTRIBUTIONS|>STATE|>ROOTS|>ROOT ERROR|WAITS FOR");
+    pd_table *table = pd_table_new("PARAMETER|OPTIMIZER|SHAPE|>STEP|>VERSION|>SKIPPED|>REFUSED|>CONTRIBUTIONS|>STATE|>ROOTS|>ROOT ERROR|AGGREGATE|WAITS FOR");
     return command_list(ctl, PD_LIST_PARAMS, table, "params", "no parameters");
 }
 

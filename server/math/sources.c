@@ -21,12 +21,13 @@ const float *pd_vectors_load(const pd_vectors *v, int r, size_t p, int64_t first
     int64_t begin = p > 0 ? v->ends[p - 1] : 0, i = 0;
     const pd_source *source = &v->at[p * (size_t)v->k + (size_t)r];
 
-    if (source->dtype == PD_F32 && first + n <= v->ends[p] && room == n) return (const float *)source->at + (first - begin);
+    if (source->dtype == PD_F32 && source->at != NULL && first + n <= v->ends[p] && room == n) return (const float *)source->at + (first - begin);
     while (i < n) {
         int64_t skip = first + i - begin, some = v->ends[p] - (first + i);
         if (some > n - i) some = n - i;
         source = &v->at[p * (size_t)v->k + (size_t)r];
-        pd_convert(tile + i, PD_F32, (const char *)source->at + (size_t)skip * pd_dtype_size(source->dtype), source->dtype, some);
+        if (source->at == NULL) memset(tile + i, 0, (size_t)some * sizeof *tile);
+        else pd_convert(tile + i, PD_F32, (const char *)source->at + (size_t)skip * pd_dtype_size(source->dtype), source->dtype, some);
         i += some;
         begin = v->ends[p++];
     }

@@ -4,7 +4,7 @@
 
 #include "paramd/tensor.h"
 
-/* A run of elements as somebody has given them. */
+/* A run of elements as somebody has given them. `at` NULL: zeros. */
 typedef struct pd_source {
     const void *at;
     pd_dtype    dtype;

@@ -68,6 +68,8 @@ static void fill_param(Paramd__ParamInfo *to, const pd_param_info *from, uint64_
     to->root_error = from->root_error;
     to->note = (char *)from->note;
     to->axes = (char *)from->axes;
+    to->aggregate = (char *)from->aggregate;
+    to->gather_bytes = from->gather_bytes;
 }
 
 static void fill_root(Paramd__RootInfo *to, const pd_root_info *from, uint64_t *shape)

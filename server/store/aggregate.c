@@ -1,5 +1,7 @@
 #include "aggregate.h"
 
+#include "grow.h"
+
 #include <stdlib.h>
 
 enum { RANGE = 1 << 16 };           /* elements of a unit: large enough to stream, small enough to share among cores */
@@ -19,36 +21,12 @@ void pd_sums_clear(pd_sums *sums)
     sums->cost_ns = 0;
 }
 
-static int grow(void **at, size_t *room, size_t want, size_t size)
-{
-    size_t larger = *room * 2 > want ? *room * 2 : want;
-    void *moved;
-
-    if (want <= *room) return PD_OK;
-    if ((moved = realloc(*at, larger * size)) == NULL) return PD_NO_MEMORY;
-    *at = moved;
-    *room = larger;
-    return PD_OK;
-}
-
 bool pd_slot_counts(const pd_slot *slot, pd_aggregation how)
 {
     return slot->state == PD_SLOT_HELD && (how != PD_WEIGHTED_MEAN || slot->frame->u.data.weight > 0);
 }
 
 /* ---- who has part in the sum of some elements ---- */
-
-/* Neighbouring elements of a chunk that the same ranks contribute. */
-typedef struct stretch { int64_t first, end; } stretch;
-
-static bool covers(const pd_round *round, const pd_chunk *chunk, uint32_t rank, stretch s)
-{
-    pd_run run;
-
-    if (round->ranges == NULL) return true;
-    run = pd_round_run(round, chunk, rank);
-    return run.first <= s.first && run.first + run.n >= s.end;
-}
 
 /* The contributions to a stretch that count, of ranks before a certain one. */
 typedef struct tally {
@@ -74,12 +52,12 @@ static bool has_part(const pd_slot *slot, pd_aggregation how)
     return pd_slot_counts(slot, how) || (slot->state == PD_SLOT_SUMMED && slot->counted);
 }
 
-static tally count_upto(const pd_round *round, const pd_chunk *chunk, stretch s, uint32_t upto, pd_aggregation how)
+static tally count_upto(const pd_round *round, const pd_chunk *chunk, pd_run s, uint32_t upto, pd_aggregation how)
 {
     tally t = { .scale = 1.0f };
 
     for (uint32_t rank = 0; rank < upto; rank++)
-        if (has_part(&chunk->slots[rank], how) && covers(round, chunk, rank, s)) count_slot(&t, &chunk->slots[rank], how);
+        if (has_part(&chunk->slots[rank], how) && pd_round_covers(round, rank, s)) count_slot(&t, &chunk->slots[rank], how);
     return t;
 }
 
@@ -94,8 +72,8 @@ static float divisor_of(const tally *all, pd_aggregation how)
 
 static int make_room(pd_sums *sums, size_t ranges, size_t k)
 {
-    if (grow((void **)&sums->sums, &sums->sums_room, sums->n_sums + ranges, sizeof *sums->sums) != PD_OK ||
-        grow((void **)&sums->addends, &sums->addends_room, sums->n_addends + ranges * k, sizeof *sums->addends) != PD_OK)
+    if (pd_grow((void **)&sums->sums, &sums->sums_room, sums->n_sums + ranges, sizeof *sums->sums) != PD_OK ||
+        pd_grow((void **)&sums->addends, &sums->addends_room, sums->n_addends + ranges * k, sizeof *sums->addends) != PD_OK)
         return PD_NO_MEMORY;
     return PD_OK;
 }
@@ -112,13 +90,13 @@ typedef struct planning {
 } planning;
 
 /* What the slots from `summed` on give to elements from `first` on. */
-static void add_slots(const planning *p, stretch s, int64_t first, bool scaled)
+static void add_slots(const planning *p, pd_run s, int64_t first, bool scaled)
 {
     for (uint32_t rank = p->chunk->summed; rank < p->upto; rank++) {
         const pd_slot *slot = &p->chunk->slots[rank];
         tally own = { 0 };
         int64_t skip;
-        if (!pd_slot_counts(slot, p->how) || !covers(p->round, p->chunk, rank, s)) continue;
+        if (!pd_slot_counts(slot, p->how) || !pd_round_covers(p->round, rank, s)) continue;
         count_slot(&own, slot, p->how);
         skip = first - pd_round_run(p->round, p->chunk, rank).first;
         p->sums->addends[p->sums->n_addends++] = (pd_addend){
@@ -128,7 +106,7 @@ static void add_slots(const planning *p, stretch s, int64_t first, bool scaled)
 
 /* Elements [first, first + n) of a stretch. A first contribution stays as it was given until a second one comes: then it is scaled, as the
  * first addend. Room is there. */
-static void plan_range(const planning *p, stretch s, const tally *before, const tally *after, int64_t first, int64_t n)
+static void plan_range(const planning *p, pd_run s, const tally *before, const tally *after, int64_t first, int64_t n)
 {
     pd_sums *sums = p->sums;
     pd_sum *sum = &sums->sums[sums->n_sums++];
@@ -141,32 +119,19 @@ static void plan_range(const planning *p, stretch s, const tally *before, const 
     if (p->upto == p->round->world && after->given > 0) sum->divisor = divisor_of(after, p->how);
 }
 
-static int plan_stretch(const planning *p, stretch s)
+static int plan_stretch(const planning *p, pd_run s)
 {
     tally before = count_upto(p->round, p->chunk, s, p->chunk->summed, p->how), after = count_upto(p->round, p->chunk, s, p->upto, p->how);
     size_t k = after.given - before.given;
     bool divides = p->upto == p->round->world && after.given > 0 && divisor_of(&after, p->how) != 1.0f;
 
     if (k == 0 && !divides) return PD_OK;
-    if (make_room(p->sums, (size_t)((s.end - s.first + RANGE - 1) / RANGE), k + 1) != PD_OK) return PD_NO_MEMORY;
+    if (make_room(p->sums, (size_t)((s.n + RANGE - 1) / RANGE), k + 1) != PD_OK) return PD_NO_MEMORY;
     if (*p->accumulator == NULL && (*p->accumulator = pd_shelf_take(p->shelf)) == NULL) return PD_NO_MEMORY;
-    for (int64_t first = s.first; first < s.end; first += RANGE)
-        plan_range(p, s, &before, &after, first, s.end - first < RANGE ? s.end - first : RANGE);
-    p->sums->cost_ns += NS_PER_ELEMENT * (double)(s.end - s.first) * (double)(k + 1);
+    for (int64_t first = s.first, end = s.first + s.n; first < end; first += RANGE)
+        plan_range(p, s, &before, &after, first, end - first < RANGE ? end - first : RANGE);
+    p->sums->cost_ns += NS_PER_ELEMENT * (double)s.n * (double)(k + 1);
     return PD_OK;
-}
-
-/* Elements from `first` on, up to where the next range begins or ends. */
-static stretch next_stretch(const pd_round *round, const pd_chunk *chunk, int64_t first)
-{
-    stretch s = { first, chunk->first + chunk->n };
-
-    for (uint32_t rank = 0; round->ranges != NULL && rank < round->world; rank++) {
-        pd_run run = pd_round_run(round, chunk, rank);
-        if (run.first > first && run.first < s.end) s.end = run.first;
-        if (run.first + run.n > first && run.first + run.n < s.end) s.end = run.first + run.n;
-    }
-    return s;
 }
 
 int pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto, pd_aggregation how, float **accumulator, pd_shelf *shelf)
@@ -175,10 +140,10 @@ int pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto,
     size_t first_sum = sums->n_sums, first_addend = sums->n_addends;
     double cost_ns = sums->cost_ns;
     int64_t end = chunk->first + chunk->n;
-    int rc = grow((void **)&sums->passes, &sums->passes_room, sums->n_passes + 1, sizeof *sums->passes);
+    int rc = pd_grow((void **)&sums->passes, &sums->passes_room, sums->n_passes + 1, sizeof *sums->passes);
 
-    for (stretch s = { chunk->first, chunk->first }; rc == PD_OK && s.end < end;) {
-        s = next_stretch(round, chunk, s.end);
+    for (pd_run s = { chunk->first, 0 }; rc == PD_OK && s.first + s.n < end;) {
+        s = pd_round_stretch(round, s.first + s.n, end);
         rc = plan_stretch(&p, s);
     }
     if (rc != PD_OK) {
@@ -214,8 +179,8 @@ static bool all_finite(const pd_sums *sums, const pd_pass *pass)
 /* Some element has no contribution that counts. */
 static bool lacks_weight(const pd_round *round, const pd_chunk *chunk, pd_aggregation how)
 {
-    for (stretch s = { chunk->first, chunk->first }; s.end < chunk->first + chunk->n;) {
-        s = next_stretch(round, chunk, s.end);
+    for (pd_run s = { chunk->first, 0 }; s.first + s.n < chunk->first + chunk->n;) {
+        s = pd_round_stretch(round, s.first + s.n, chunk->first + chunk->n);
         if (count_upto(round, chunk, s, round->world, how).given == 0) return true;
     }
     return false;

@@ -114,13 +114,14 @@ static uint64_t plus(uint64_t bytes, uint64_t more)
 /* What a parameter needs, without making any of it. */
 typedef struct need {
     uint64_t weights;                   /* with the sum, and snapshots */
+    uint64_t gathered;                  /* contributions that must be there all at once: of all ranks */
     uint64_t state;
     uint64_t roots;                     /* private copies of the root tasks that may be out together */
     uint64_t step;                      /* temporaries of a step; it may be parked with them */
     uint64_t thread;                    /* of each thread of a batch: the largest of the parameters' counts */
 } need;
 
-static uint64_t sum_of(const need *n) { return plus(plus(n->weights, n->state), plus(n->roots, n->step)); }
+static uint64_t sum_of(const need *n) { return plus(plus(n->weights, n->gathered), plus(n->state, plus(n->roots, n->step))); }
 
 /* Where roots are used later than in their step, those of the next interval may be captured before these are done. */
 static uint64_t root_bytes(const pd_plan *plan)
@@ -186,9 +187,9 @@ static int check_need(const pd_job *job, const pd_param *param, const need *n, u
     uint64_t limit = store->config.max_total_bytes, used = plus(store->committed, before);
 
     if (used <= limit && sum_of(n) <= limit - used) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.50s: parameter %.100s needs %llu bytes (weights, sum and snapshots %llu, optimizer state %llu, "
-                   "roots under way %llu, temporaries %llu); of %llu allowed for all jobs, %llu are taken by other jobs and by the parameters before it "
-                   "(limits.max_total_bytes)", job->name, param->name, (unsigned long long)sum_of(n), (unsigned long long)n->weights,
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.50s: parameter %.100s needs %llu bytes (weights, sum and snapshots %llu, contributions gathered "
+                   "%llu, optimizer state %llu, roots under way %llu, temporaries %llu); of %llu allowed for all jobs, %llu are taken by other jobs and by the parameters before it "
+                   "(limits.max_total_bytes)", job->name, param->name, (unsigned long long)sum_of(n), (unsigned long long)n->weights, (unsigned long long)n->gathered,
                    (unsigned long long)n->state, (unsigned long long)n->roots, (unsigned long long)n->step, (unsigned long long)limit,
                    (unsigned long long)used);
 }
@@ -199,7 +200,7 @@ static int count_bytes(const pd_job *job, const pd_planning *planning, uint64_t 
 
     for (uint32_t i = 0; i < job->n_params; i++) {
         const pd_param *param = &job->params[i];
-        need n = { .weights = need_of_weights(job, param) };
+        need n = { .weights = need_of_weights(job, param), .gathered = pd_gather_bytes(job, param) };
         int rc = need_of_plan(&planning->decls[i], planning->facts[rule_index(job, param)], &n, err);
         if (rc == PD_OK) rc = check_need(job, param, &n, *bytes, err);
         if (rc != PD_OK) return rc;
@@ -224,6 +225,24 @@ static int make_optims(pd_job *job, const pd_planning *planning, pd_error *err)
 
 /* ---- the first set ---- */
 
+/* Values are averaged whatever becomes of gradients. */
+static pd_aggregation aggregation_of(const pd_job *job, const pd_row *row)
+{
+    pd_aggregation how = (pd_aggregation)job->values.at[PD_JOB_KEY_AGGREGATE];
+
+    return row->takes_values && how != PD_WEIGHTED_MEAN ? PD_MEAN : how;
+}
+
+/* Memory for what it gathers comes chunk by chunk. */
+static int join_spills(pd_job *job, pd_param *param, pd_error *err)
+{
+    uint64_t chunk = job->store->config.chunk_elements, n = (uint64_t)param->elements < chunk ? (uint64_t)param->elements : chunk;
+
+    if (!pd_gathers(param->how)) return PD_OK;
+    param->spills = pd_shelf_join(&job->store->shelves, (size_t)n * sizeof(float));
+    return param->spills != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", param->name);
+}
+
 static int add_param(pd_job *job, const pd_param_decl *decl, pd_error *err)
 {
     pd_param *param = pd_job_param(job, decl->name);
@@ -235,13 +254,14 @@ static int add_param(pd_job *job, const pd_param_decl *decl, pd_error *err)
                          .rule = pd_declaration_rule(job, decl), .step = pd_job_start_step(job) };
     job->n_params++;
     pd_shape_elements(&decl->shape, &param->elements);
+    param->how = aggregation_of(job, param->rule->hypers.row);
     if ((param->name = strdup(decl->name)) == NULL || (decl->axes != NULL && (param->axes = strdup(decl->axes)) == NULL))
         return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
     HASH_ADD_KEYPTR_BYHASHVALUE(hh, job->names, param->name, n, pd_store_hash(job->store, decl->name, n), param);
     param->shelf[PD_F32] = pd_shelf_join(&job->store->shelves, (size_t)param->elements * sizeof(float));
     if (param->shelf[PD_F32] == NULL || param->hh.tbl == NULL)
         return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
-    return PD_OK;
+    return join_spills(job, param, err);
 }
 
 /* Chunks, slots and ranges of all parameters in three arrays. */

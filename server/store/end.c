@@ -154,6 +154,7 @@ static void release_slots(pd_job *job)
             if (slot->frame != NULL) pd_job_let_go(job, slot->frame);
             slot->frame = NULL;
         }
+        pd_gather_release(&job->params[i]);
     }
 }
 
@@ -176,8 +177,8 @@ void pd_job_release(pd_job *job, const pd_error *err)
     release_slots(job);
     release_requests(job, err);
     pd_import_release(job, err);
-    job->complete = job->partial = NULL;
-    job->waiting = job->ready = NULL;
+    job->complete = job->partial = job->full = job->loose = NULL;
+    job->waiting = job->ready = job->merging = NULL;
     job->n_open = 0;
     job->farewell->u.error = *err;
     pd_effects_add(&job->store->outbox, job->farewell);

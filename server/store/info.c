@@ -46,7 +46,7 @@ static void fill_job(pd_job_info *info, const pd_job *job)
     pd_roots_of_job(info, job);
 }
 
-static void fill_param(pd_param_info *info, const pd_param *param)
+static void fill_param(pd_param_info *info, const pd_job *job, const pd_param *param)
 {
     snprintf(info->name, sizeof info->name, "%s", param->name);
     snprintf(info->optimizer, sizeof info->optimizer, "%s", pd_row_name(param->rule->hypers.row));
@@ -63,6 +63,8 @@ static void fill_param(pd_param_info *info, const pd_param *param)
     snprintf(info->axes, sizeof info->axes, "%s", param->axes != NULL ? param->axes : "");
     pd_round_missing(&param->round, info->missing, sizeof info->missing);
     pd_roots_of_param(info, param);
+    pd_job_values_text(&(pd_job_values){ .at[PD_JOB_KEY_AGGREGATE] = param->how }, PD_JOB_KEY_AGGREGATE, info->aggregate, sizeof info->aggregate);
+    info->gather_bytes = pd_gather_bytes(job, param);
 }
 
 static void fill_worker(pd_worker_info *info, const pd_job *job, uint32_t r)
@@ -106,7 +108,7 @@ static int list_params(pd_info *info, const pd_job *job)
     info->total = job->n_params;
     if ((info->params = calloc(page_of(info) + 1, sizeof *info->params)) == NULL) return PD_NO_MEMORY;
     info->n_params = page_of(info);
-    for (size_t i = 0; i < info->n_params; i++) fill_param(&info->params[i], &job->params[info->start + i]);
+    for (size_t i = 0; i < info->n_params; i++) fill_param(&info->params[i], job, &job->params[info->start + i]);
     return PD_OK;
 }
 

@@ -32,6 +32,7 @@ int pd_job_new(pd_job **out, pd_store *store, const pd_request *hello, pd_error 
     job->world = hello->u.hello.world_size;
     job->drain_step = UINT64_MAX;
     if ((rc = read_values(&job->values, &store->presets, hello, err)) != PD_OK) goto fail;
+    if ((rc = pd_gather_check(&job->values, job->world, err)) != PD_OK) goto fail;
     if ((rc = pd_rules_of_job(&job->rules, &job->n_rules, hello->u.hello.rules, hello->u.hello.n_rules, store->config.rows,
                               err)) != PD_OK) goto fail;
     if ((job->name = strdup(hello->u.hello.job_name)) == NULL ||

@@ -48,11 +48,13 @@ typedef struct pd_job {
 
     pd_request *inbox, *inbox_last;     /* frames that need arithmetic before they are taken: Init, and Push under nonfinite = reject */
     pd_chunk   *complete, *partial;     /* chunks to sum: every rank has been heard of; ranks in order have */
+    pd_chunk   *full, *loose;           /* of parameters that gather: every rank has been heard of; somebody is missed, frames are held */
+    pd_param   *merging;                /* parameters of which all contributions to their Adasum are there; linked as job->ready */
     pd_param   *waiting, *ready;        /* see pd_param */
     struct pd_group *groups;            /* by rule; together.h */
     struct pd_norm *norm;               /* its parameters are clipped together; NULL: they are not. norm.h */
     uint32_t    n_held;                 /* parameters that wait for the others, where the job steps as a whole */
-    bool        look;                   /* something was filed since partial chunks were last looked at */
+    bool        look, look_loose;       /* something was filed since partial, resp. loose chunks were last looked at */
     uint32_t    n_open;                 /* rounds open */
     uint64_t    retry_ns;               /* memory was short: not before then; 0: no */
     pd_param  **batch;                  /* room for n_params: steps of one batch, */
@@ -125,6 +127,9 @@ void pd_job_let_go(pd_job *job, pd_request *frame);
 /* Puts a parameter into job->ready. */
 void pd_job_ready(pd_job *job, pd_param *param, pd_stage stage);
 void pd_job_work(pd_job *job, uint64_t now_ns);
+/* The rank's share of ingest memory is nearly used: what it holds is to be let go of as early as may be. So it is of some rank. */
+bool pd_rank_is_pressed(const pd_job *job, const pd_rank *rank);
+bool pd_job_is_pressed(const pd_job *job);
 bool pd_job_has_work(const pd_job *job, uint64_t now_ns);
 /* A root task is back. */
 void pd_job_task(pd_job *job, pd_request *request, uint64_t now_ns);

@@ -14,8 +14,15 @@
 
 const pd_job_key pd_job_keys[] = {
     [PD_JOB_KEY_AGGREGATE] = { "aggregate", "mean",
-        "what the gradients of a round become: their mean, their mean weighted by numbers of examples, or their sum",
-        PD_JOB_CHOICE, "mean|weighted_mean|sum", 0 },
+        "what the gradients of a round become; weighted_mean alone looks at numbers of examples; adasum and what follows need all contributions at once, which "
+        "takes memory",
+        PD_JOB_CHOICE, "mean|weighted_mean|sum|adasum|adasum_vdot|median|trimmed_mean", 0 },
+    [PD_JOB_KEY_ADASUM_FOLD] = { "adasum_fold", "no",
+        "adasum merges workers in pairs: a number of them that is not a power of two is refused, or (yes) the surplus is merged into the first ones before",
+        PD_JOB_CHOICE, "no|yes", 0 },
+    [PD_JOB_KEY_TRIM] = { "trim", "1",
+        "trimmed_mean: of each element so many smallest and so many largest contributions are left out; less than half of the workers",
+        PD_JOB_NUMBER, NULL, PD_MAX_WORLD },
     [PD_JOB_KEY_NONFINITE] = { "nonfinite", "skip",
         "infinite or NaN gradients: skip the step, reject the push before anything is summed, or apply them",
         PD_JOB_CHOICE, "skip|reject|apply", 0 },

@@ -5,11 +5,11 @@
 #include "store.h"
 
 /* In the order of pd_job_keys. */
-enum pd_job_key_index { PD_JOB_KEY_AGGREGATE, PD_JOB_KEY_NONFINITE, PD_JOB_KEY_NONFINITE_SCOPE, PD_JOB_KEY_STEP_TIMEOUT,
-                        PD_JOB_KEY_JOB_LINGER, PD_JOB_KEY_ON_LOST_WORKER, PD_JOB_KEY_SEED, PD_JOB_KEY_START_STEP,
+enum pd_job_key_index { PD_JOB_KEY_AGGREGATE, PD_JOB_KEY_ADASUM_FOLD, PD_JOB_KEY_TRIM, PD_JOB_KEY_NONFINITE, PD_JOB_KEY_NONFINITE_SCOPE,
+                        PD_JOB_KEY_STEP_TIMEOUT, PD_JOB_KEY_JOB_LINGER, PD_JOB_KEY_ON_LOST_WORKER, PD_JOB_KEY_SEED, PD_JOB_KEY_START_STEP,
                         PD_JOB_KEY_CLIP_GLOBAL_NORM, PD_JOB_KEY_INITIAL_WEIGHTS, PD_JOB_KEYS };
 
-typedef enum pd_aggregation { PD_MEAN, PD_WEIGHTED_MEAN, PD_SUM } pd_aggregation;       /* choices of aggregate */
+typedef enum pd_aggregation { PD_MEAN, PD_WEIGHTED_MEAN, PD_SUM, PD_ADASUM, PD_VDOT_ADASUM, PD_MEDIAN, PD_TRIMMED_MEAN } pd_aggregation;   /* choices of aggregate */
 typedef enum pd_nonfinite { PD_SKIP, PD_REJECT, PD_APPLY } pd_nonfinite;                 /* choices of nonfinite */
 typedef enum pd_nonfinite_scope { PD_SCOPE_PARAMETER, PD_SCOPE_JOB } pd_nonfinite_scope;
 typedef enum pd_initial_weights { PD_INIT_LOWEST, PD_INIT_MEAN } pd_initial_weights;     /* choices of initial_weights */

@@ -18,6 +18,7 @@ void pd_param_clear(pd_param *param)
     pd_snapshot_unref(param->current);
     pd_optim_free(param->optim);
     for (int t = 0; t < 4; t++) pd_shelf_leave(param->shelf[t]);
+    pd_shelf_leave(param->spills);
     free(param->pushed);
     pd_scalars_free(param->scalars);
     pd_holds_clear(param);

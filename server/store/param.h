@@ -3,6 +3,7 @@
 #define PD_PARAM_H
 
 #include "aggregate.h"
+#include "gather.h"
 #include "optim.h"
 #include "rule.h"
 #include "snapshot.h"
@@ -58,7 +59,10 @@ typedef struct pd_param {
     uint64_t         initialiser;       /* nonce of the process whose initial weights these were; ranged: in the round's ranges */
 
     pd_round         round;             /* of step + 1; before there are weights, of initial ones where these are averaged */
+    pd_aggregation   how;               /* what gradients become: pd_param_how */
     float           *accumulator;       /* sum, then aggregate, of the round; NULL: nothing summed yet */
+    pd_shelf        *spills;            /* where it gathers: memory of a chunk; else NULL */
+    pd_merge        *merge;             /* its Adasum, while that is under way */
     pd_pushed       *pushed;            /* NULL until hyperparameters come with a push for the first time */
     struct pd_scalars *scalars;         /* NULL until a push brings some for the first time: scalars.h */
     struct pd_hold  *holds;             /* what operators have set, in the order of the steps from which it holds: setting.h */
@@ -69,7 +73,7 @@ typedef struct pd_param {
     struct pd_param *next_member;       /* of that group */
     bool             uncaptured;        /* memory was short when its tasks were to be handed out */
     struct pd_param *prev_waiting, *next_waiting;       /* job->waiting: open rounds that miss somebody or may be held, oldest first */
-    struct pd_param *prev_ready, *next_ready;           /* job->ready, or its group's list of those held */
+    struct pd_param *prev_ready, *next_ready;           /* job->ready, job->merging, or its group's list of those held */
     uint64_t         mark;              /* number of the last frame that named this parameter */
     bool             mark_absent;       /* and it did so as absent */
 
@@ -77,6 +81,9 @@ typedef struct pd_param {
     uint64_t         gaps;              /* rounds closed without a step because some elements had no gradient */
     uint64_t         refused;           /* of the rounds closed: those whose step the optimizer refused */
 } pd_param;
+
+/* What the contributions to its round become. Before there are weights the round is of initial ones. */
+static inline pd_aggregation pd_param_how(const pd_param *param) { return param->current == NULL ? PD_MEAN : param->how; }
 
 /* Frees what the parameter owns, not the struct: it stands in the job's array. No contribution may be held, no task be out. */
 void pd_param_clear(pd_param *param);

@@ -327,6 +327,7 @@ void pd_job_file_slot(pd_job *job, pd_chunk *chunk, uint32_t rank, pd_slot slot,
 {
     pd_param *param = chunk->param;
     pd_round *round = &param->round;
+    bool complete;
 
     if (!round->open) {
         round->open = true;
@@ -334,7 +335,9 @@ void pd_job_file_slot(pd_job *job, pd_chunk *chunk, uint32_t rank, pd_slot slot,
         job->n_open++;
         DL_APPEND2(job->waiting, param, prev_waiting, next_waiting);
     }
-    list_chunk(job, chunk, pd_round_add(round, chunk, rank, slot));
+    complete = pd_round_add(round, chunk, rank, slot);
+    if (pd_gathers(pd_param_how(param))) pd_gather_file(job, chunk);
+    else list_chunk(job, chunk, complete);
     look_at_waiting(job, param);
 }
 

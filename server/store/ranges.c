@@ -63,6 +63,16 @@ static int check_cover(const pd_job *job, pd_error *err)
     return PD_OK;
 }
 
+/* What all ranks have declared covers every parameter, and suits its aggregate. */
+static int check_all(const pd_job *job, pd_error *err)
+{
+    int rc = check_cover(job, err);
+
+    for (uint32_t i = 0; rc == PD_OK && i < job->n_params; i++)
+        if (job->params[i].ranged) rc = pd_gather_check_ranges(job, &job->params[i], err);
+    return rc;
+}
+
 static bool is_last(const pd_job *job, uint32_t rank)
 {
     for (uint32_t r = 0; r < job->world; r++)
@@ -83,7 +93,7 @@ int pd_ranges_take(pd_job *job, const pd_request *request, pd_error *err)
         pd_round_set_range(&param->round, rank, decl->start, decl->end);
         param->unlanded -= param->round.n_chunks - pd_round_count_chunks(&param->round, rank);
     }
-    if (!is_last(job, rank) || (rc = check_cover(job, err)) == PD_OK) return PD_OK;
+    if (!is_last(job, rank) || (rc = check_all(job, err)) == PD_OK) return PD_OK;
     pd_ranges_give_back(job, rank);
     return rc;
 }

@@ -251,6 +251,8 @@ typedef struct pd_param_info {
     double   root_error;                /* largest of its roots' errors; 0: none is known */
     char     note[240];                 /* what its optimizer wants known (pd_plan) */
     char     axes[PD_AXES_BYTES];       /* as declared */
+    char     aggregate[32];             /* what becomes of its contributions */
+    uint64_t gather_bytes;              /* what that may hold of contributions beside one sum; 0: it adds them up as they come */
 } pd_param_info;
 
 /* The root of one block and dimension, or whatever one task of the plan recomputes. */

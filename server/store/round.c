@@ -38,6 +38,24 @@ uint32_t pd_round_count_chunks(const pd_round *round, uint32_t rank)
     return span.end - span.first;
 }
 
+pd_run pd_round_stretch(const pd_round *round, int64_t first, int64_t end)
+{
+    for (uint32_t rank = 0; round->ranges != NULL && rank < round->world; rank++) {
+        pd_range range = pd_round_range(round, rank);
+        if (range.start == range.end) continue;
+        if (range.start > first && range.start < end) end = range.start;
+        if (range.end > first && range.end < end) end = range.end;
+    }
+    return (pd_run){ first, end - first };
+}
+
+bool pd_round_covers(const pd_round *round, uint32_t rank, pd_run stretch)
+{
+    pd_range range = pd_round_range(round, rank);
+
+    return range.start <= stretch.first && range.end >= stretch.first + stretch.n;
+}
+
 static void move_prefix(pd_chunk *chunk)
 {
     while (chunk->prefix < chunk->came && chunk->slots[chunk->prefix].state != PD_SLOT_EMPTY) chunk->prefix++;
@@ -75,7 +93,7 @@ void pd_round_unset_range(pd_round *round, uint32_t rank)
 }
 
 /* The rank's range counts: it is known, has elements, and the rank has given what it has. */
-static bool covers(const pd_round *round, uint32_t rank, bool given)
+static bool counts(const pd_round *round, uint32_t rank, bool given)
 {
     const pd_range *range = &round->ranges[rank];
 
@@ -92,13 +110,13 @@ bool pd_round_gap(const pd_round *round, bool given, pd_range *gap)
         moved = false;
         for (uint32_t rank = 0; rank < round->world; rank++) {
             const pd_range *range = &round->ranges[rank];
-            if (range->start > gap->start || range->end <= gap->start || !covers(round, rank, given)) continue;
+            if (range->start > gap->start || range->end <= gap->start || !counts(round, rank, given)) continue;
             gap->start = range->end;
             moved = true;
         }
     }
     for (uint32_t rank = 0; rank < round->world; rank++)
-        if (round->ranges[rank].start > gap->start && round->ranges[rank].start < gap->end && covers(round, rank, given))
+        if (round->ranges[rank].start > gap->start && round->ranges[rank].start < gap->end && counts(round, rank, given))
             gap->end = round->ranges[rank].start;
     return gap->start < round->elements;
 }
@@ -108,6 +126,7 @@ bool pd_round_gap(const pd_round *round, bool given, pd_range *gap)
 static void clear_chunk(pd_round *round, pd_chunk *chunk)
 {
     chunk->came = chunk->prefix = chunk->summed = 0;
+    chunk->gathered = 0;
     chunk->list = PD_CHUNK_NOWHERE;
     memset(chunk->slots, 0, round->world * sizeof *chunk->slots);
     if (round->ranges == NULL) return;
@@ -151,7 +170,7 @@ bool pd_round_has_given(const pd_round *round, uint32_t rank)
 
     for (uint32_t c = span.first; c < span.end; c++) {
         pd_slot_state heard = pd_chunk_heard(&round->chunks[c], rank);
-        if (heard == PD_SLOT_HELD || heard == PD_SLOT_SUMMED) return true;
+        if (heard == PD_SLOT_HELD || heard == PD_SLOT_SPILLED || heard == PD_SLOT_SUMMED) return true;
     }
     return false;
 }

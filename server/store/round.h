@@ -13,7 +13,8 @@
 typedef enum pd_slot_state {
     PD_SLOT_EMPTY,              /* not heard of in this round */
     PD_SLOT_HELD,               /* the gradient lies in a frame */
-    PD_SLOT_SUMMED,             /* it is part of the sum, or was left out of it by its weight; the frame has gone */
+    PD_SLOT_SPILLED,            /* the gradient lies in memory of its own, the frame has gone: gather.h */
+    PD_SLOT_SUMMED,             /* it is part of the aggregate, or was left out of it by its weight; frame or memory have gone */
     PD_SLOT_ABSENT,             /* the rank has no gradient in this round */
     PD_SLOT_OUTSIDE,            /* the rank's range has nothing of this chunk */
 } pd_slot_state;
@@ -22,6 +23,7 @@ typedef enum pd_slot_state {
 typedef struct pd_slot {
     union {
         const void *at;         /* HELD: elements inside the frame's buffer, from the first that the rank gives of this chunk */
+        float      *spill;      /* SPILLED: the same elements, of the shelf param->spills */
         double      weight;     /* SUMMED: what it weighs in the sum */
     } u;
     pd_request *frame;          /* HELD: the push that brought it, with weight and buffer */
@@ -43,7 +45,7 @@ typedef struct pd_range {
 typedef struct pd_run { int64_t first, n; } pd_run;
 
 /* In which of the job's lists a chunk stands. */
-typedef enum pd_chunk_list { PD_CHUNK_NOWHERE, PD_CHUNK_PARTIAL, PD_CHUNK_COMPLETE } pd_chunk_list;
+typedef enum pd_chunk_list { PD_CHUNK_NOWHERE, PD_CHUNK_PARTIAL, PD_CHUNK_COMPLETE, PD_CHUNK_LOOSE, PD_CHUNK_FULL } pd_chunk_list;
 
 typedef struct pd_chunk {
     struct pd_chunk *prev, *next;
@@ -53,12 +55,13 @@ typedef struct pd_chunk {
     uint32_t  came;             /* ranks heard of, or outside */
     uint32_t  prefix;           /* ranks 0 … prefix-1 all are */
     uint32_t  summed;           /* ranks 0 … summed-1 are in the sum, absent or outside */
+    int64_t   gathered;         /* so many elements from the first have their median or trimmed mean */
     uint64_t  mark;             /* number of the last frame that named this chunk */
     uint8_t   list;             /* pd_chunk_list */
 } pd_chunk;
 
 typedef struct pd_round {
-    pd_chunk *chunks;
+    pd_chunk *chunks;           /* one behind the other, and their slots too */
     pd_range *ranges;           /* by rank; NULL: every rank contributes every element */
     int64_t   elements, chunk_elements;
     uint32_t  n_chunks, world;
@@ -87,6 +90,9 @@ pd_range pd_round_range(const pd_round *round, uint32_t rank);
 pd_run pd_round_run(const pd_round *round, const pd_chunk *chunk, uint32_t rank);
 /* How many chunks the rank's range touches. */
 uint32_t pd_round_count_chunks(const pd_round *round, uint32_t rank);
+/* Elements from `first` on, at most up to `end`, that the same ranks contribute: up to where the next range begins or ends; and whether the rank does. */
+pd_run pd_round_stretch(const pd_round *round, int64_t first, int64_t end);
+bool pd_round_covers(const pd_round *round, uint32_t rank, pd_run stretch);
 /* The first elements [gap->start, gap->end) that are in no known range, or with `given` in none of a rank that is not absent. False: there are none. */
 bool pd_round_gap(const pd_round *round, bool given, pd_range *gap);
 

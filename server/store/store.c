@@ -152,6 +152,7 @@ void pd_store_free(pd_store *store)
         pd_effect_free(effect);
     }
     pd_sums_free(&store->sums);
+    pd_gather_batch_free(&store->gathering);
     free(store);
 }
 

@@ -20,6 +20,7 @@ struct pd_store {
     pd_effects       outbox;
     pd_shelves      shelves;
     pd_sums         sums;               /* of the batch being worked on */
+    pd_gather_batch gathering;
 
     pd_job         *names, *numbers;    /* hash tables; numbers holds dropped jobs too until their tasks are back */
     uint32_t        n_jobs, last_number;

@@ -17,12 +17,6 @@
 #define BEGIN_NS 1000.0             /* of one core: beginning a step that does not run yet */
 #define INITIAL_NS 0.5              /* and for each element of initial weights, converting them */
 
-/* Before there are weights the round is of initial ones. */
-static pd_aggregation aggregation(const pd_job *job, const pd_param *param)
-{
-    return param->current == NULL ? PD_MEAN : (pd_aggregation)job->values.at[PD_JOB_KEY_AGGREGATE];
-}
-
 void pd_job_ready(pd_job *job, pd_param *param, pd_stage stage)
 {
     param->stage = stage;
@@ -56,7 +50,7 @@ static void pause(pd_job *job, const pd_param *param, uint64_t now_ns)
 /* A rank whose share is nearly used may be waiting to send: what it holds is to be summed as soon as the ranks before it are there. The
  * loop thread lets a rank have its reserve and an equal part of what all reserves leave over; it is blocked at the earliest when
  * another frame might not fit into that, or into the whole. */
-static bool is_pressed(const pd_job *job, const pd_rank *rank)
+bool pd_rank_is_pressed(const pd_job *job, const pd_rank *rank)
 {
     const pd_store *store = job->store;
     uint64_t limit = store->config.ingest_bytes, spare = limit > store->reserved ? (limit - store->reserved) / store->n_ranks : 0;
@@ -65,10 +59,10 @@ static bool is_pressed(const pd_job *job, const pd_rank *rank)
     return rank->held > calm || (rank->held > 0 && store->held + rank->reserve > limit);
 }
 
-static bool any_pressed(const pd_job *job)
+bool pd_job_is_pressed(const pd_job *job)
 {
     for (uint32_t r = 0; r < job->world; r++)
-        if (is_pressed(job, &job->ranks[r])) return true;
+        if (pd_rank_is_pressed(job, &job->ranks[r])) return true;
     return false;
 }
 
@@ -76,7 +70,7 @@ static bool any_pressed(const pd_job *job)
 static uint32_t pressed_prefix(const pd_job *job, const pd_chunk *chunk)
 {
     for (uint32_t rank = chunk->prefix; rank > chunk->summed; rank--)
-        if (chunk->slots[rank - 1].state == PD_SLOT_HELD && is_pressed(job, &job->ranks[rank - 1])) return rank;
+        if (chunk->slots[rank - 1].state == PD_SLOT_HELD && pd_rank_is_pressed(job, &job->ranks[rank - 1])) return rank;
     return chunk->summed;
 }
 
@@ -84,7 +78,7 @@ static int plan(pd_job *job, pd_chunk *chunk, uint32_t upto)
 {
     pd_param *param = chunk->param;
 
-    return pd_sums_plan(&job->store->sums, &param->round, chunk, upto, aggregation(job, param), &param->accumulator, param->shelf[PD_F32]);
+    return pd_sums_plan(&job->store->sums, &param->round, chunk, upto, pd_param_how(param), &param->accumulator, param->shelf[PD_F32]);
 }
 
 /* What can be summed now, within the budget. NULL: everything was planned; else the parameter for which memory was short. */
@@ -97,7 +91,7 @@ static pd_param *plan_sums(pd_job *job, double budget_ns)
         if (sums->cost_ns >= budget_ns) return NULL;
         if (plan(job, chunk, job->world) != PD_OK) return chunk->param;
     }
-    if (!job->look || !any_pressed(job)) return NULL;
+    if (!job->look || job->partial == NULL || !pd_job_is_pressed(job)) return NULL;
     DL_FOREACH(job->partial, chunk) {
         uint32_t upto = pressed_prefix(job, chunk);
         if (sums->cost_ns >= budget_ns) return NULL;
@@ -121,7 +115,7 @@ static void note_pass(pd_job *job, const pd_pass *pass)
     pd_chunk *chunk = pass->chunk;
     uint32_t from = chunk->summed;
 
-    pd_sums_note(&job->store->sums, pass, aggregation(job, chunk->param));
+    pd_sums_note(&job->store->sums, pass, pd_param_how(chunk->param));
     let_go_of_summed(job, chunk, from, pass->upto);
     if (pass->upto == job->world) {
         DL_DELETE(job->complete, chunk);
@@ -145,6 +139,15 @@ static double sum_chunks(pd_job *job, uint64_t now_ns)
     for (size_t i = 0; i < sums->n_passes; i++) note_pass(job, &sums->passes[i]);
     if (starved != NULL) pause(job, starved, now_ns);
     return sums->cost_ns;
+}
+
+static double gather(pd_job *job, double budget_ns, uint64_t now_ns)
+{
+    pd_param *starved;
+    double cost_ns = pd_gather_work(job, budget_ns, &starved);
+
+    if (starved != NULL) pause(job, starved, now_ns);
+    return cost_ns;
 }
 
 /* ---- steps ---- */
@@ -403,7 +406,8 @@ bool pd_job_has_work(const pd_job *job, uint64_t now_ns)
 {
     if (job->gone || now_ns < job->retry_ns) return false;
     if (pd_import_writes(job) || pd_norm_runs(job)) return true;
-    return job->inbox != NULL || job->complete != NULL || job->ready != NULL || (job->look && job->partial != NULL && any_pressed(job));
+    return job->inbox != NULL || job->complete != NULL || job->ready != NULL || (job->look && job->partial != NULL && pd_job_is_pressed(job)) ||
+           pd_gather_has_work(job);
 }
 
 void pd_job_work(pd_job *job, uint64_t now_ns)
@@ -417,6 +421,7 @@ void pd_job_work(pd_job *job, uint64_t now_ns)
     job->retry_ns = 0;
     pd_job_take_inbox(job, now_ns);
     budget_ns -= sum_chunks(job, now_ns);
+    budget_ns -= gather(job, budget_ns, now_ns);
     if (pd_norm_runs(job)) budget_ns -= pd_norm_run(job, budget_ns);
     if (job->ready != NULL) step_params(job, budget_ns, now_ns);
     if (job->retry_ns == 0 && job->notice == NULL)

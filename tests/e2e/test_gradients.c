@@ -35,7 +35,7 @@ static int stop_daemon(void **state)
 enum { STEPS = 3 };
 #define LR 0.5f
 
-typedef enum how { MEAN, SUM, WEIGHTED, PRESUMMED } how;
+typedef enum how { MEAN, SUM, WEIGHTED, PRESUMMED, ADASUM, MEDIAN } how;
 
 static double weight_of(int rank)
 {
@@ -78,6 +78,51 @@ static void aggregate_here(const model *m, size_t p, uint64_t step, int world, h
     free(g);
 }
 
+/* What two vectors become, in float64: a takes it. */
+static void merge_here(double *a, const double *b, int64_t n)
+{
+    double aa = 1e-30, ab = 0, bb = 1e-30;
+
+    for (int64_t i = 0; i < n; i++) {
+        aa += 2 * a[i] * a[i];
+        ab += a[i] * b[i];
+        bb += 2 * b[i] * b[i];
+    }
+    for (int64_t i = 0; i < n; i++) a[i] = (1 - ab / aa) * a[i] + (1 - ab / bb) * b[i];
+}
+
+static int ascending(const void *a, const void *b)
+{
+    return (*(const float *)a > *(const float *)b) - (*(const float *)a < *(const float *)b);
+}
+
+/* Of four ranks. */
+static void gather_here(const model *m, size_t p, uint64_t step, how h, float *out)
+{
+    int64_t n = m->elements[p];
+    float *g[4];
+    double *x[4];
+
+    for (int r = 0; r < 4; r++) {
+        g[r] = calloc((size_t)n, sizeof *g[r]);
+        x[r] = calloc((size_t)n, sizeof *x[r]);
+        fill_gradient(g[r], n, r, step, p);
+        for (int64_t i = 0; i < n; i++) x[r][i] = g[r][i];
+    }
+    merge_here(x[0], x[1], n);
+    merge_here(x[2], x[3], n);
+    merge_here(x[0], x[2], n);
+    for (int64_t i = 0; i < n; i++) {
+        float values[4] = { g[0][i], g[1][i], g[2][i], g[3][i] };
+        qsort(values, 4, sizeof *values, ascending);
+        out[i] = h == ADASUM ? (float)x[0][i] : (values[1] + values[2]) / 2;
+    }
+    for (int r = 0; r < 4; r++) {
+        free(g[r]);
+        free(x[r]);
+    }
+}
+
 static void expect_aggregate(const test_daemon *daemon, const char *job, const char *option, how h)
 {
     static const char *const rules[] = { "* sgd lr=0.5", NULL };
@@ -95,7 +140,8 @@ static void expect_aggregate(const test_daemon *daemon, const char *job, const c
         float *sum = calloc((size_t)m->elements[p], sizeof *sum);
 
         for (uint64_t step = 1; step <= STEPS; step++) {
-            aggregate_here(m, p, step, 4, h, sum);
+            if (h == ADASUM || h == MEDIAN) gather_here(m, p, step, h, sum);
+            else aggregate_here(m, p, step, 4, h, sum);
             for (int64_t i = 0; i < m->elements[p]; i++) here[p][i] -= LR * sum[i];
         }
         free(sum);
@@ -115,6 +161,13 @@ static void the_mean_is_of_all_ranks(void **state) { expect_aggregate(*state, "m
 static void the_sum_is_of_all_ranks(void **state) { expect_aggregate(*state, "sum", "aggregate=sum", SUM); }
 static void the_weighted_mean_counts_examples(void **state) { expect_aggregate(*state, "weighted", "aggregate=weighted_mean", WEIGHTED); }
 static void presummed_gradients_are_divided_by_all_examples(void **state) { expect_aggregate(*state, "presummed", "aggregate=weighted_mean", PRESUMMED); }
+
+static void adasum_merges_ranks_in_pairs(void **state) { expect_aggregate(*state, "adasum", "aggregate=adasum", ADASUM); }
+static void the_median_and_the_trimmed_mean_of_four_keep_the_middle_two(void **state)
+{
+    expect_aggregate(*state, "median", "aggregate=median", MEDIAN);
+    expect_aggregate(*state, "trimmed", "aggregate=trimmed_mean", MEDIAN);
+}
 
 /* ---- gradients that are missing or not finite ---- */
 
@@ -389,6 +442,8 @@ int main(void)
         cmocka_unit_test(the_sum_is_of_all_ranks),
         cmocka_unit_test(the_weighted_mean_counts_examples),
         cmocka_unit_test(presummed_gradients_are_divided_by_all_examples),
+        cmocka_unit_test(adasum_merges_ranks_in_pairs),
+        cmocka_unit_test(the_median_and_the_trimmed_mean_of_four_keep_the_middle_two),
         cmocka_unit_test(a_rank_without_gradient_does_not_count_and_none_at_all_is_no_step),
         cmocka_unit_test(a_gradient_that_is_not_finite_skips_its_parameters_step),
         cmocka_unit_test(what_a_rank_leaves_out_is_absent_when_it_closes_its_step),

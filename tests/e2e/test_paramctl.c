@@ -55,10 +55,10 @@ static json_t *parsed(void)
 }
 
 /* A worker of a job of one, with a parameter `w` of two elements, initialised. */
-static pd_client *join_as_worker(const char *job)
+static pd_client *join_with(const char *job, const char *const *settings)
 {
     static const char *const rules[] = { "* sgd lr=0.5 momentum=0.9", NULL };
-    pd_client_options options = { .urls = server.url, .job = job, .world_size = 1, .rules = rules, .label = "tester", .deadline = 20 };
+    pd_client_options options = { .urls = server.url, .job = job, .world_size = 1, .rules = rules, .options = settings, .label = "tester", .deadline = 20 };
     pd_client_param param = { .name = "w", .shape = { .rank = 1, .dim = { 2 } } };
     float at[2] = { 1, 2 };
     void *weights[] = { at };
@@ -71,6 +71,8 @@ static pd_client *join_as_worker(const char *job)
     }
     return client;
 }
+
+static pd_client *join_as_worker(const char *job) { return join_with(job, NULL); }
 
 static int push_once(pd_client *client)
 {
@@ -215,6 +217,32 @@ static void a_job_shows_its_parameters_and_workers(void **state)
     json_decref(answer);
     pd_client_leave(client, NULL);
     pd_client_close(client);
+}
+
+/* Aggregates that need all contributions at once say how much they may hold; two elements of one rank are 8 bytes. */
+static void parameters_show_their_aggregate_and_what_it_holds(void **state)
+{
+    static const char *const mean[] = { "aggregate=sum", NULL }, *const median[] = { "aggregate=median", NULL };
+    pd_client *summing = join_with("summing", mean), *gathering = join_with("gathering", median);
+    json_t *answer, *param;
+
+    (void)state;
+    assert_int_equal(push_once(gathering), PD_OK);
+    assert_int_equal(paramctl("params summing"), 0);
+    assert_says("AGGREGATE");
+    assert_says("sum ");
+    assert_int_equal(paramctl("params gathering"), 0);
+    assert_says("median (holds 8 B)");
+    assert_int_equal(paramctl("params gathering --json"), 0);
+    answer = parsed();
+    param = json_array_get(json_object_get(answer, "params"), 0);
+    assert_string_equal(json_string_value(json_object_get(param, "aggregate")), "median");
+    assert_int_equal(json_integer_value(json_object_get(param, "gather_bytes")), 8);
+    json_decref(answer);
+    pd_client_leave(summing, NULL);
+    pd_client_close(summing);
+    pd_client_leave(gathering, NULL);
+    pd_client_close(gathering);
 }
 
 /* ---- roots ---- */
@@ -516,6 +544,7 @@ int main(void)
         cmocka_unit_test(optimizers_show_their_hyperparameters),
         cmocka_unit_test(a_replay_through_the_daemon_is_ok_where_weights_are_alike),
         cmocka_unit_test(a_job_shows_its_parameters_and_workers),
+        cmocka_unit_test(parameters_show_their_aggregate_and_what_it_holds),
         cmocka_unit_test(roots_are_listed_with_error_age_and_cost),
         cmocka_unit_test(parameters_show_the_errors_that_are_kept_of_their_roots),
         cmocka_unit_test(a_dropped_job_is_gone_and_its_worker_hears_of_it),

@@ -1,0 +1,22 @@
+/* grow.h - an array that keeps its memory from batch to batch. */
+#ifndef PD_GROW_H
+#define PD_GROW_H
+
+#include "paramd/error.h"
+
+#include <stdlib.h>
+
+/* Makes room in *at, an array of *room elements of `size` bytes, for `want` of them. PD_NO_MEMORY: nothing has changed. */
+static inline int pd_grow(void **at, size_t *room, size_t want, size_t size)
+{
+    size_t larger = *room * 2 > want ? *room * 2 : want;
+    void *moved;
+
+    if (want <= *room) return PD_OK;
+    if ((moved = realloc(*at, larger * size)) == NULL) return PD_NO_MEMORY;
+    *at = moved;
+    *room = larger;
+    return PD_OK;
+}
+
+#endif

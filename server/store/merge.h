@@ -1,0 +1,32 @@
+/* merge.h - the Adasum of one parameter's round: which contributions are merged with which, in passes that batches share.
+ *
+ * Step thread. Dot products run over the whole tensor; of a ranged parameter over each *section*, the elements between two neighbouring ends of ranges,
+ * which the same ranks contribute. Adasum then runs among these ranks alone, in their order: so weights in S shards (Trax's N_WEIGHTS_SHARDS) are a parameter
+ * of which shard s is the range that ranks s, s + S, s + 2 S, ... declare, and gradients of different shards are never mixed. A rank that has no gradient
+ * takes no part; in the tree it stands where it would with zeros (merge(a, 0) = a). */
+#ifndef PD_MERGE_H
+#define PD_MERGE_H
+
+#include "adasum.h"
+#include "round.h"
+#include "snapshot.h"
+
+typedef struct pd_merge pd_merge;
+
+/* Plans the Adasum of a round of which every contribution is there (HELD or SPILLED), and stays where it is until the end. The result goes to
+ * *accumulator (the whole parameter's, taken from `shelf` when somebody has a gradient and it is NULL); what is merged in between, where more than eight
+ * ranks contribute, to others from there. PD_NO_MEMORY: nothing has changed. */
+int  pd_merge_begin(pd_merge **out, const pd_round *round, pd_adasum_form form, float **accumulator, pd_shelf *shelf);
+void pd_merge_end(pd_merge *merge, pd_shelf *shelf);       /* accepts NULL */
+
+/* Gives a unit that may run now, beside all others given since the last turn. False: there are no more until pd_merge_turn. */
+bool pd_merge_next(pd_merge *merge, pd_adasum **adasum, int64_t *unit);
+/* After all units given have run: what has had all of its pass goes on to the next. True: *accumulator is finished. */
+bool pd_merge_turn(pd_merge *merge);
+/* Then: all of it is finite. */
+bool pd_merge_finite(const pd_merge *merge);
+
+/* Bytes that a merge of a parameter takes beside contributions and *accumulator. */
+uint64_t pd_merge_bytes(pd_adasum_form form, int64_t elements, uint64_t chunks, uint32_t world);
+
+#endif

@@ -1,0 +1,510 @@
+/* Jobs that gather: what is refused, where contributions wait and when their memory goes back, what is told, and that nobody waits for long. */
+#include "oom.h"
+#include "optim.h"
+#include "rig.h"
+#include "row.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { CHUNK = 64, CONN = 10 };
+static const char *const gathering[] = { "aggregate=adasum", "aggregate=adasum_vdot", "aggregate=median", "aggregate=trimmed_mean" };
+enum { GATHERING = sizeof gathering / sizeof gathering[0] };
+
+static int hello(rig *r, uint32_t world, const char *options)
+{
+    return rig_hello(r, "job", 0, world, 1, CONN, options, "* sgd lr=1");
+}
+
+/* ---- what is refused ---- */
+
+static void hello_refuses_worlds_that_do_not_suit(void **state)
+{
+    static const struct { uint32_t world; const char *options; int rc; const char *word; } cases[] = {
+        { 3, "aggregate=adasum", PD_INVALID_ARGUMENT, "adasum_fold = yes" },
+        { 12, "aggregate=adasum", PD_INVALID_ARGUMENT, "adasum_vdot" },
+        { 1, "aggregate=adasum", PD_OK, NULL },
+        { 8, "aggregate=adasum", PD_OK, NULL },
+        { 3, "aggregate=adasum adasum_fold=yes", PD_OK, NULL },
+        { 3, "aggregate=adasum_vdot", PD_OK, NULL },
+        { 3, "adasum_fold=no", PD_OK, NULL },
+        { 2, "aggregate=trimmed_mean", PD_INVALID_ARGUMENT, "less than half" },
+        { 3, "aggregate=trimmed_mean", PD_OK, NULL },
+        { 4, "aggregate=trimmed_mean trim=2", PD_INVALID_ARGUMENT, "trim = 2" },
+        { 5, "aggregate=trimmed_mean trim=2", PD_OK, NULL },
+        { 5, "aggregate=trimmed_mean trim=4096", PD_INVALID_ARGUMENT, "trim = 4096" },
+        { 1, "aggregate=trimmed_mean trim=0", PD_OK, NULL },
+        { 5, "aggregate=trimmed_mean trim=-1", PD_INVALID_ARGUMENT, "whole number" },
+        { 2, "aggregate=median trim=9", PD_OK, NULL },
+        { 2, "adasum_fold=maybe", PD_INVALID_ARGUMENT, "no|yes" },
+    };
+    pd_store_config config = rig_config();
+    rig r;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rig_new(&r, &config);
+        assert_int_equal(hello(&r, cases[i].world, cases[i].options), cases[i].rc);
+        if (cases[i].word != NULL && strstr(r.error.text, cases[i].word) == NULL) fail_msg("case %zu: %s", i, r.error.text);
+        assert_int_equal(rig_ask(&r, PD_INFO_JOBS, NULL)->n_jobs, cases[i].rc == PD_OK);
+        rig_free(&r);
+    }
+}
+
+static void ranks_of_a_job_agree_on_the_aggregate_and_its_keys(void **state)
+{
+    pd_store_config config = rig_config();
+    rig r;
+
+    (void)state;
+    rig_new(&r, &config);
+    assert_int_equal(hello(&r, 4, "aggregate=adasum"), PD_OK);
+    assert_int_equal(rig_hello(&r, "job", 1, 4, 2, 11, "aggregate=adasum_vdot", "* sgd lr=1"), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(r.error.text, "aggregate = adasum, "));
+    assert_int_equal(rig_hello(&r, "job", 1, 4, 2, 11, "aggregate=adasum trim=2", "* sgd lr=1"), PD_FAILED_PRECONDITION);
+    assert_int_equal(rig_hello(&r, "job", 1, 4, 2, 11, "aggregate=adasum", "* sgd lr=1"), PD_OK);
+    rig_free(&r);
+}
+
+static int declare_range(rig *r, uint32_t rank, int64_t start, int64_t end)
+{
+    static const char *const name[] = { "w" };
+    static const pd_shape shape = { 1, { 100 } };
+    rig_range range = { start, end };
+    int rc;
+
+    r->ranges = &range;
+    rc = rig_declare(r, r->job, rank, CONN + rank, name, &shape, NULL, 1, PD_F32);
+    r->ranges = NULL;
+    return rc;
+}
+
+/* The last rank makes three of the first half's, and is refused; with another range it is not. */
+static void adasum_refuses_ranges_that_leave_no_power_of_two(void **state)
+{
+    static const rig_range fine[] = { { 0, 100 }, { 0, 50 }, { 50, 100 } };
+    static const char *const options[] = { "aggregate=adasum", "aggregate=adasum adasum_fold=yes", "aggregate=adasum_vdot" };
+    pd_store_config config = rig_config();
+    rig r;
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        rig_new(&r, &config);
+        for (uint32_t rank = 0; rank < 4; rank++)
+            assert_int_equal(rig_hello(&r, "job", rank, 4, rank + 1, CONN + rank, options[i], "* sgd lr=1"), PD_OK);
+        for (uint32_t rank = 0; rank < 3; rank++) assert_int_equal(declare_range(&r, rank, fine[rank].start, fine[rank].end), PD_OK);
+        assert_int_equal(declare_range(&r, 3, 20, 60), i == 0 ? PD_FAILED_PRECONDITION : PD_OK);
+        if (i == 0) assert_non_null(strstr(r.error.text, "3 ranks contribute elements 20 to 50"));
+        if (i == 0) assert_int_equal(declare_range(&r, 3, 40, 40), PD_OK);              /* nothing: it divides nothing */
+        rig_free(&r);
+    }
+}
+
+static void a_push_that_is_not_finite_is_rejected_where_that_is_asked_for(void **state)
+{
+    static const int64_t one[] = { 70 };
+    pd_store_config config = rig_config();
+    float values[70] = { 0 };
+    rig r;
+
+    (void)state;
+    values[69] = NAN;
+    for (int i = 0; i < GATHERING; i++) {
+        char options[96];
+        rig_new(&r, &config);
+        snprintf(options, sizeof options, "%s nonfinite=reject", gathering[i]);
+        r.job = rig_start(&r, "job", 4, CONN, one, 1, options, NULL);
+        rig_push(&r, r.job, 2, CONN + 2, 1, 0, values, 70);
+        rig_work(&r);
+        assert_int_equal(r.error.code, PD_INVALID_ARGUMENT);
+        rig_free(&r);
+    }
+}
+
+/* ---- what is told and counted ---- */
+
+static void params_say_what_becomes_of_contributions_and_what_that_may_hold(void **state)
+{
+    static const int64_t sizes[] = { 130, 5 };
+    static const struct { const char *options, *name; uint64_t each; } cases[] = {      /* bytes an element of all 4 ranks */
+        { "aggregate=mean", "mean", 0 }, { "aggregate=weighted_mean", "weighted_mean", 0 }, { "aggregate=sum", "sum", 0 },
+        { "aggregate=median", "median", 16 }, { "aggregate=trimmed_mean", "trimmed_mean", 16 },
+        { "aggregate=adasum", "adasum", 16 }, { "aggregate=adasum_vdot", "adasum_vdot", 16 },
+    };
+    pd_store_config config = rig_config();
+    rig r;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        rig_new(&r, &config);
+        rig_start(&r, "job", 4, CONN, sizes, 2, cases[i].options, NULL);
+        rig_ask(&r, PD_INFO_PARAMS, "job");
+        for (int p = 0; p < 2; p++) {
+            uint64_t bytes = r.info->params[p].gather_bytes, rounded = (uint64_t)(p == 0 ? 192 : 5) * cases[i].each;
+            assert_string_equal(r.info->params[p].aggregate, cases[i].name);
+            assert_true(bytes >= rounded && (cases[i].each > 0 || bytes == 0) && bytes <= rounded + 4 * 3 * 16);
+        }
+        rig_free(&r);
+    }
+}
+
+/* The same parameters fit with a mean, and not with what all ranks may have to leave behind. */
+static void declare_counts_what_all_ranks_may_leave_behind(void **state)
+{
+    static const char *const name[] = { "w" };
+    static const pd_shape shape = { 1, { 100000 } };
+    pd_store_config config = rig_config();
+    rig r;
+
+    (void)state;
+    config.max_total_bytes = 100000 * 4 * 9;
+    for (int i = -1; i < GATHERING; i++) {
+        rig_new(&r, &config);
+        assert_int_equal(hello(&r, 8, i < 0 ? "aggregate=mean" : gathering[i]), PD_OK);
+        assert_int_equal(rig_declare(&r, r.job, 0, CONN, name, &shape, NULL, 1, PD_F32), i < 0 ? PD_OK : PD_RESOURCE_EXHAUSTED);
+        if (i >= 0) assert_non_null(strstr(r.error.text, "contributions gathered 3"));
+        rig_free(&r);
+    }
+}
+
+/* ---- where contributions wait ---- */
+
+enum { WORLD = 4, N = 130 };
+
+static void start_pressed(rig *r, const char *options, bool pressed)
+{
+    static const int64_t one[] = { N };
+    pd_store_config config = rig_config();
+
+    if (pressed) config.ingest_bytes = WORLD * 4096;
+    rig_new(r, &config);
+    r->job = rig_start(r, "job", WORLD, CONN, one, 1, options, NULL);
+}
+
+static void push(rig *r, uint32_t rank, int64_t chunk)
+{
+    float values[N];
+    rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, r->job, rank, CONN + rank, r->board[r->job][0].step + 1);
+
+    rig_noise(rank + 10 * r->board[r->job][0].step, values, N);
+    rig_piece(frame, 0, PD_F32, chunk * CHUNK, N - chunk * CHUNK < CHUNK ? N - chunk * CHUNK : CHUNK, values + chunk * CHUNK);
+    assert_int_equal(rig_send(r, frame), PD_OK);
+    rig_work(r);
+}
+
+static void contributions_wait_in_their_frames_while_memory_allows(void **state)
+{
+    rig r;
+
+    (void)state;
+    for (int i = 0; i < GATHERING; i++) {
+        uint64_t before;
+        start_pressed(&r, gathering[i], false);
+        before = pd_store_count_bytes(r.store).snapshots;
+        for (uint32_t rank = 0; rank < WORLD; rank++) {
+            assert_int_equal(r.buffers_out, 3 * rank);
+            for (int64_t c = 2; c >= 0; c--) {
+                assert_int_equal(pd_store_count_bytes(r.store).snapshots, before);
+                push(&r, rank, c);
+            }
+        }
+        assert_int_equal(r.board[r.job][0].step, 1);
+        rig_free(&r);
+    }
+}
+
+static void the_median_of_a_chunk_does_not_wait_for_other_chunks(void **state)
+{
+    rig r;
+
+    (void)state;
+    for (int i = 2; i < GATHERING; i++) {
+        start_pressed(&r, gathering[i], false);
+        for (uint32_t rank = 0; rank < WORLD; rank++) push(&r, rank, 1);
+        assert_int_equal(r.buffers_out, 0);
+        assert_int_equal(r.board[r.job][0].step, 0);
+        rig_free(&r);
+    }
+}
+
+/* Of one rank alone: the others' frames stay. What it had goes back when the round closes. */
+static void a_pressed_rank_leaves_its_contributions_behind_until_the_round_closes(void **state)
+{
+    rig r;
+
+    (void)state;
+    for (int i = 0; i < GATHERING; i++) {
+        uint64_t before, chunk = CHUNK * sizeof(float);
+        start_pressed(&r, gathering[i], true);
+        before = pd_store_count_bytes(r.store).snapshots;
+        for (uint32_t step = 0; step < 3; step++)
+            for (uint32_t rank = WORLD; rank-- > 0;)
+                for (int64_t c = 0; c < 3; c++) {
+                    push(&r, rank, c);
+                    assert_int_equal(r.buffers_out, 0);
+                    if (step == 0 && rank > 0) assert_int_equal(pd_store_count_bytes(r.store).snapshots, before + (uint64_t)(3 * (WORLD - 1 - (int)rank) + c + 1) * chunk);
+                }
+        assert_int_equal(r.board[r.job][0].step, 3);
+        rig_free(&r);
+    }
+}
+
+static void spilled_contributions_stand_when_they_come_again_or_their_rank_is_taken_over(void **state)
+{
+    static const char *const name[] = { "p0" };
+    static const pd_shape shape = { 1, { N } };
+    float expected[N];
+    rig r;
+
+    (void)state;
+    for (int i = 0; i < 2 * GATHERING; i++) {
+        bool again = i % 2 == 1;
+        start_pressed(&r, gathering[i / 2], true);
+        for (int64_t c = 0; c < 3; c++) push(&r, 2, c);
+        if (again) {
+            for (int64_t c = 0; c < 3; c++) push(&r, 2, c);
+            assert_int_equal(rig_ask(&r, PD_INFO_JOBS, NULL)->jobs[0].duplicates, 3);
+            assert_int_equal(rig_hello(&r, "job", 2, WORLD, 99, 40, gathering[i / 2], "* sgd lr=1"), PD_OK);
+            assert_int_equal(rig_declare(&r, r.job, 2, 40, name, &shape, NULL, 1, PD_F32), PD_OK);
+            rig_frame *frame = rig_frame_new(&r, PD_REQ_PUSH, r.job, 2, 40, 1);
+            rig_absent(frame, 0);
+            assert_int_equal(rig_send(&r, frame), PD_FAILED_PRECONDITION);              /* it has given a gradient */
+        }
+        for (uint32_t rank = 0; rank < WORLD; rank++)
+            for (int64_t c = 0; rank != 2 && c < 3; c++) push(&r, rank, c);
+        assert_int_equal(r.board[r.job][0].step, 1);
+        if (again) assert_memory_equal(rig_weights(&r, r.job, 0), expected, sizeof expected);
+        else memcpy(expected, rig_weights(&r, r.job, 0), sizeof expected);
+        rig_free(&r);
+    }
+}
+
+/* rig_free sees that all memory and every frame has gone home. */
+static void a_job_may_be_dropped_at_any_moment_of_a_round(void **state)
+{
+    static const int64_t one[] = { 700 };
+    static float values[700];
+    rig r;
+
+    (void)state;
+    for (int i = 0; i < GATHERING; i++)
+        for (int moment = 0; moment < 40; moment++) {
+            pd_store_config config = rig_config();
+            config.batch_ns = 1;
+            config.ingest_bytes = moment % 2 == 0 ? WORLD * 4096 : config.ingest_bytes;
+            rig_new(&r, &config);
+            r.job = rig_start(&r, "job", WORLD, CONN, one, 1, gathering[i], NULL);
+            for (uint32_t rank = 0; rank < (moment < 6 ? 2 : WORLD); rank++) rig_push(&r, r.job, rank, CONN + rank, 1, 0, values, 700);
+            for (int k = 0; k < moment; k++) {
+                pd_store_work(r.store, r.now);
+                rig_absorb(&r);
+            }
+            rig_apply(&r, pd_request_new(PD_REQ_DROP, rig_ticket(&r, 1)));
+            assert_int_equal(r.buffers_out, 0);
+            assert_int_equal(r.gone, 1);
+            rig_free(&r);
+        }
+}
+
+static void draining_waits_for_rounds_that_gather(void **state)
+{
+    rig r;
+
+    (void)state;
+    for (int i = 0; i < GATHERING; i++) {
+        pd_request *drain;
+        uint64_t answered;
+        start_pressed(&r, gathering[i], true);
+        for (int64_t c = 0; c < 3; c++) push(&r, 0, c);
+        drain = pd_request_new(PD_REQ_DRAIN, rig_ticket(&r, 1));
+        drain->u.drain.deadline_ns = 5000000000u;
+        answered = r.answered;
+        rig_apply(&r, drain);
+        assert_int_equal(r.answered, answered);
+        for (uint32_t rank = 1; rank < WORLD; rank++)
+            for (int64_t c = 0; c < 3; c++) push(&r, rank, c);
+        assert_int_equal(r.answered, answered + 1);
+        assert_int_equal(r.board[r.job][0].step, 1);
+        rig_free(&r);
+    }
+}
+
+/* ---- turns ---- */
+
+/* A large parameter takes many batches, and a small job beside it is served between them. */
+static void other_jobs_have_their_turn_between_batches(void **state)
+{
+    static const int64_t large[] = { 300000 }, small[] = { 3 };
+    static float values[300000];
+    pd_store_config config = rig_config();
+    rig r;
+
+    (void)state;
+    config.chunk_elements = 1 << 16;
+    config.batch_ns = 1e5;
+    for (int i = 0; i < GATHERING; i++) {
+        uint32_t big, other;
+        int batches = 0;
+        rig_new(&r, &config);
+        big = rig_start(&r, "big", WORLD, CONN, large, 1, gathering[i], NULL);
+        other = rig_start(&r, "other", 1, 30, small, 1, NULL, NULL);
+        rig_noise(3, values, 300000);
+        for (uint32_t rank = 0; rank < WORLD; rank++) rig_push(&r, big, rank, CONN + rank, 1, 0, values, 300000);
+        rig_push(&r, other, 0, 30, 1, 0, values, 3);
+        while (r.board[big][0].step == 0) {
+            pd_store_work(r.store, r.now);
+            rig_absorb(&r);
+            if (++batches == 2) assert_int_equal(r.board[other][0].step, 1);
+        }
+        assert_true(batches > 5);
+        rig_free(&r);
+    }
+}
+
+/* ---- values ---- */
+
+/* Whatever becomes of gradients: the mean, or with a weighted mean that. */
+static void values_are_averaged(void **state)
+{
+    static const int64_t one[] = { 2 };
+    static pd_row values;
+    const pd_row *rows[] = { &values, NULL };
+    pd_store_config config = rig_config();
+
+    (void)state;
+    values = *pd_optim_find("sgd");
+    values.takes_values = true;
+    config.rows = rows;
+    for (int i = 0; i <= GATHERING; i++) {
+        bool weighted = i == GATHERING;
+        float before, x[] = { 0, 0 };
+        rig r;
+        rig_new(&r, &config);
+        r.job = rig_start(&r, "job", 4, CONN, one, 1, weighted ? "aggregate=weighted_mean" : gathering[i], NULL);
+        before = rig_weights(&r, r.job, 0)[0];
+        for (uint32_t rank = 0; rank < 4; rank++) {
+            rig_frame *frame = rig_frame_new(&r, PD_REQ_PUSH, r.job, rank, CONN + rank, 1);
+            x[0] = rank == 3 ? 1000 : 4;
+            rig_piece(frame, 0, PD_F32, 0, 2, x);
+            rig_weight(frame, rank == 3 ? 0 : 1, false);
+            assert_int_equal(rig_send(&r, frame), PD_OK);
+        }
+        rig_work(&r);
+        assert_true(rig_weights(&r, r.job, 0)[0] == before - (weighted ? 4.0f : 253.0f));
+        assert_string_equal(rig_ask(&r, PD_INFO_PARAMS, "job")->params[0].aggregate, weighted ? "weighted_mean" : "mean");
+        rig_free(&r);
+    }
+}
+
+/* ---- memory that runs out ---- */
+
+/* Two rounds, pressed or not; the n-th allocation of the second one's work fails, for which everything has come. Gives whether there was one. */
+static bool second_round(const char *options, bool pressed, float *weights, int64_t n)
+{
+    bool failed;
+    rig r;
+
+    start_pressed(&r, options, pressed);
+    for (uint64_t step = 1; step <= 2; step++) {
+        rig_work(&r);
+        for (uint32_t rank = 0; rank < WORLD; rank++) {
+            float values[N];
+            rig_noise(rank + 10 * step, values, N);
+            assert_int_equal(rig_push(&r, r.job, rank, CONN + rank, step, 0, values, N), PD_OK);
+        }
+    }
+    oom_arm(n);
+    while (pd_store_work(r.store, r.now)) continue;
+    failed = oom_disarm();
+    rig_absorb(&r);
+    for (int i = 0; i < 3 && r.board[r.job][0].step < 2; i++) {
+        assert_true(failed);
+        assert_int_equal(r.timeout.code, PD_RESOURCE_EXHAUSTED);
+        rig_sleep(&r, 1.0);
+        rig_work(&r);
+    }
+    assert_int_equal(r.board[r.job][0].step, 2);
+    assert_int_equal(r.buffers_out, 0);
+    memcpy(weights, rig_weights(&r, r.job, 0), N * sizeof *weights);
+    rig_free(&r);
+    return failed;
+}
+
+/* The same, and memory runs out when only some ranks have come: what they hold is to be spilled, and cannot be. */
+static bool spills_short_of_memory(const char *options, float *weights, int64_t n)
+{
+    bool failed = false;
+    rig r;
+
+    start_pressed(&r, options, true);
+    for (uint32_t rank = 0; rank < WORLD; rank++) {
+        float values[N];
+        rig_noise(rank, values, N);
+        rig_push(&r, r.job, rank, CONN + rank, 1, 0, values, N);
+        if (rank != 2) continue;
+        oom_arm(n);
+        while (pd_store_work(r.store, r.now)) continue;
+        failed = oom_disarm();
+        rig_absorb(&r);
+        assert_true(failed == (r.timed_out > 0));
+        rig_sleep(&r, 1.0);
+        rig_work(&r);
+        assert_int_equal(r.buffers_out, 0);
+    }
+    rig_work(&r);
+    assert_int_equal(r.board[r.job][0].step, 1);
+    memcpy(weights, rig_weights(&r, r.job, 0), N * sizeof *weights);
+    rig_free(&r);
+    return failed;
+}
+
+static void rounds_are_closed_later_with_the_same_bits(void **state)
+{
+    float expected[N], got[N];
+
+    (void)state;
+    for (int i = 0; i < 2 * GATHERING; i++) {
+        assert_false(second_round(gathering[i / 2], false, expected, INT32_MAX));
+        for (int64_t n = 0; second_round(gathering[i / 2], i % 2 == 1, got, n); n++) assert_memory_equal(got, expected, sizeof got);
+    }
+}
+
+static void what_cannot_be_spilled_yet_stands(void **state)
+{
+    float expected[N], got[N];
+
+    (void)state;
+    for (int i = 0; i < GATHERING; i++) {
+        assert_false(spills_short_of_memory(gathering[i], expected, INT32_MAX));
+        for (int64_t n = 0; spills_short_of_memory(gathering[i], got, n); n++) assert_memory_equal(got, expected, sizeof got);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hello_refuses_worlds_that_do_not_suit),
+        cmocka_unit_test(ranks_of_a_job_agree_on_the_aggregate_and_its_keys),
+        cmocka_unit_test(adasum_refuses_ranges_that_leave_no_power_of_two),
+        cmocka_unit_test(a_push_that_is_not_finite_is_rejected_where_that_is_asked_for),
+        cmocka_unit_test(params_say_what_becomes_of_contributions_and_what_that_may_hold),
+        cmocka_unit_test(declare_counts_what_all_ranks_may_leave_behind),
+        cmocka_unit_test(contributions_wait_in_their_frames_while_memory_allows),
+        cmocka_unit_test(the_median_of_a_chunk_does_not_wait_for_other_chunks),
+        cmocka_unit_test(a_pressed_rank_leaves_its_contributions_behind_until_the_round_closes),
+        cmocka_unit_test(spilled_contributions_stand_when_they_come_again_or_their_rank_is_taken_over),
+        cmocka_unit_test(a_job_may_be_dropped_at_any_moment_of_a_round),
+        cmocka_unit_test(draining_waits_for_rounds_that_gather),
+        cmocka_unit_test(other_jobs_have_their_turn_between_batches),
+        cmocka_unit_test(values_are_averaged),
+        cmocka_unit_test(rounds_are_closed_later_with_the_same_bits),
+        cmocka_unit_test(what_cannot_be_spilled_yet_stands),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
