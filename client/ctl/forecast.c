@@ -62,11 +62,19 @@ static void find_due(pd_kind *kind)
 typedef struct sorting {
     const pd_shapes *shapes;
     pd_rule *const  *rule;              /* by parameter */
+    const uint64_t  *digest;            /* by parameter: of its plan, where that may follow from its name; else 0 */
 } sorting;
+
+static int compare_axes(const char *a, const char *b)
+{
+    return strcmp(a != NULL ? a : "", b != NULL ? b : "");
+}
 
 static bool alike(const sorting *s, size_t a, size_t b)
 {
-    return s->rule[a] == s->rule[b] && pd_shape_equal(&s->shapes->entries[a].shape, &s->shapes->entries[b].shape);
+    const pd_shape_entry *x = &s->shapes->entries[a], *y = &s->shapes->entries[b];
+
+    return s->rule[a] == s->rule[b] && s->digest[a] == s->digest[b] && pd_shape_equal(&x->shape, &y->shape) && compare_axes(x->axes, y->axes) == 0;
 }
 
 static int by_kind(const void *left, const void *right, void *sorting_)
@@ -74,11 +82,14 @@ static int by_kind(const void *left, const void *right, void *sorting_)
     const sorting *s = sorting_;
     size_t a = *(const size_t *)left, b = *(const size_t *)right;
     const pd_shape *x = &s->shapes->entries[a].shape, *y = &s->shapes->entries[b].shape;
+    int order;
 
     if (s->rule[a] != s->rule[b]) return s->rule[a] < s->rule[b] ? -1 : 1;
     if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
     for (int d = 0; d < x->rank; d++)
         if (x->dim[d] != y->dim[d]) return x->dim[d] < y->dim[d] ? -1 : 1;
+    if ((order = compare_axes(s->shapes->entries[a].axes, s->shapes->entries[b].axes)) != 0) return order;
+    if (s->digest[a] != s->digest[b]) return s->digest[a] < s->digest[b] ? -1 : 1;
     return (a > b) - (a < b);
 }
 
@@ -88,10 +99,10 @@ static int out_of_memory(pd_error *err)
 }
 
 /* Which parameters have which kind; fills all of a kind but its plan and what follows from it. */
-static int find_kinds(pd_forecast *f, pd_rule *const *rule, pd_error *err)
+static int find_kinds(pd_forecast *f, pd_rule *const *rule, const uint64_t *digest, pd_error *err)
 {
     const pd_shapes *shapes = f->shapes;
-    sorting s = { shapes, rule };
+    sorting s = { shapes, rule, digest };
     size_t *order = malloc((shapes->n + 1) * sizeof *order);
 
     f->kinds = calloc(shapes->n + 1, sizeof *f->kinds);
@@ -105,7 +116,7 @@ static int find_kinds(pd_forecast *f, pd_rule *const *rule, pd_error *err)
     for (size_t k = 0; k < shapes->n; k++) {
         const pd_shape_entry *entry = &shapes->entries[order[k]];
         if (k == 0 || !alike(&s, order[k - 1], order[k]))
-            f->kinds[f->n_kinds++] = (pd_kind){ .rule = rule[order[k]], .shape = entry->shape, .elements = entry->elements };
+            f->kinds[f->n_kinds++] = (pd_kind){ .rule = rule[order[k]], .shape = entry->shape, .axes = entry->axes, .elements = entry->elements };
         f->kind[order[k]] = &f->kinds[f->n_kinds - 1];
         f->kinds[f->n_kinds - 1].params++;
     }
@@ -136,7 +147,8 @@ static int survey(pd_forecast *f, pd_rule *const *rule, pd_error *err)
         return out_of_memory(err);
     }
     for (size_t i = 0; i < f->shapes->n; i++)
-        declarations[i] = (pd_declaration){ .name = f->shapes->entries[i].name, .shape = f->shapes->entries[i].shape, .hypers = rule[i]->hypers };
+        declarations[i] = (pd_declaration){ .name = f->shapes->entries[i].name, .shape = f->shapes->entries[i].shape, .hypers = rule[i]->hypers,
+                                            .axes = f->shapes->entries[i].axes };
     for (size_t r = 0; r < f->n_rules; r++) pd_optim_survey(f->rules[r].hypers.row, declarations, f->shapes->n, f->fact[r]);
     free(declarations);
     return PD_OK;
@@ -146,12 +158,59 @@ static int survey(pd_forecast *f, pd_rule *const *rule, pd_error *err)
 
 static int make_plan(const pd_forecast *f, pd_kind *kind, const pd_shape_entry *entry, pd_error *err)
 {
-    pd_declaration declaration = { .name = entry->name, .shape = entry->shape, .hypers = kind->rule->hypers };
+    pd_declaration declaration = { .name = entry->name, .shape = entry->shape, .axes = entry->axes, .hypers = kind->rule->hypers };
     pd_error why;
     int rc = pd_plan_make(&kind->plan, &declaration, f->fact[kind->rule - f->rules], &why);
 
     if (rc == PD_OK) return PD_OK;
     return entry->line > 0 ? pd_fail(err, rc, "line %" PRId64 ", %.460s", entry->line, why.text) : pd_fail(err, rc, "%s", why.text);
+}
+
+static bool has_text(const pd_rule *rule)
+{
+    size_t n;
+    const pd_hyper *hypers = pd_row_hypers(rule->hypers.row, &n);
+
+    for (size_t i = 0; i < n; i++)
+        if (hypers[i].type == PD_TEXT && rule->hypers.value[i] != 0) return true;
+    return false;
+}
+
+/* FNV-1a over what is told of a plan. */
+static uint64_t digested(uint64_t digest, const void *at, size_t n)
+{
+    for (size_t i = 0; i < n; i++) digest = (digest ^ ((const unsigned char *)at)[i]) * 0x100000001b3u;
+    return digest;
+}
+
+static uint64_t digest_of(const pd_plan *plan)
+{
+    uint64_t digest = digested(0xcbf29ce484222325u, plan->note, strlen(plan->note) + 1);
+
+    digest = digested(digest, plan->own, sizeof plan->own);
+    digest = digested(digest, (const size_t[]){ plan->n_blocks, plan->n_tasks }, 2 * sizeof(size_t));
+    for (size_t i = 0; i < plan->n_slots; i++) {
+        const pd_slot_spec *spec = &plan->slots[i];
+        digest = digested(digest, spec->name, strlen(spec->name) + 1);
+        digest = digested(digest, (const int[]){ spec->number, spec->block, (int)spec->storage, spec->temporary, spec->shape.rank }, 5 * sizeof(int));
+        digest = digested(digest, spec->shape.dim, sizeof spec->shape.dim);
+        digest = digested(digest, spec->follows, sizeof spec->follows);
+    }
+    return digest | 1;
+}
+
+static int find_digests(const pd_forecast *f, pd_rule *const *rule, uint64_t *digest, pd_error *err)
+{
+    for (size_t i = 0; i < f->shapes->n; i++) {
+        pd_kind alone = { .rule = rule[i] };
+        int rc;
+        digest[i] = 0;
+        if (!has_text(rule[i])) continue;
+        if ((rc = make_plan(f, &alone, &f->shapes->entries[i], err)) != PD_OK) return rc;
+        digest[i] = digest_of(&alone.plan);
+        pd_plan_free(&alone.plan);
+    }
+    return PD_OK;
 }
 
 static int measure(pd_kind *kind)
@@ -208,15 +267,18 @@ static int make_plans(pd_forecast *f, pd_error *err)
 int pd_forecast_make(pd_forecast *out, const pd_shapes *shapes, char *const *rules, size_t n_rules, const pd_row *const *rows, pd_error *err)
 {
     pd_rule **rule = malloc((shapes->n + 1) * sizeof *rule);
-    int rc = rule == NULL ? out_of_memory(err) : PD_OK;
+    uint64_t *digest = malloc((shapes->n + 1) * sizeof *digest);
+    int rc = rule == NULL || digest == NULL ? out_of_memory(err) : PD_OK;
 
     *out = (pd_forecast){ .shapes = shapes };
     if (rc == PD_OK) rc = pd_rules_parse(&out->rules, &out->n_rules, rules, n_rules, rows, err);
     if (rc == PD_OK) rc = match_rules(out, rule, err);
     if (rc == PD_OK) rc = survey(out, rule, err);
-    if (rc == PD_OK) rc = find_kinds(out, rule, err);
+    if (rc == PD_OK) rc = find_digests(out, rule, digest, err);
+    if (rc == PD_OK) rc = find_kinds(out, rule, digest, err);
     if (rc == PD_OK) rc = make_plans(out, err);
     free(rule);
+    free(digest);
     if (rc != PD_OK) pd_forecast_free(out);
     return rc;
 }

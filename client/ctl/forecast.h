@@ -11,10 +11,11 @@
 
 #define PD_FORECAST_STEPS 65536         /* so many first steps are looked at for tasks that are due */
 
-/* Parameters of one rule and one shape: they have the same plan. */
+/* Parameters of one rule, shape and axes: they have the same plan. Where the rule has a text, which may be about names, such whose plans turn out the same. */
 typedef struct pd_kind {
     const pd_rule *rule;
     pd_shape       shape;
+    const char    *axes;                /* NULL: none; belongs to the shapes */
     int64_t        elements, params;
     pd_plan        plan;
     int64_t        state_bytes;         /* of one of them, as everything below */

@@ -247,6 +247,7 @@ typedef struct pages {
     pd_table *table;
     json_t   *list, *errors;
     bool      any_roots;            /* some parameter has roots */
+    json_t   *remarks;              /* what there is to say of parameters, by name, or NULL: nobody asks */
 } pages;
 
 /* "-" where it is not known. */
@@ -329,6 +330,15 @@ static void add_error(json_t *errors, const Paramd__RootInfo *root)
     json_array_append_new(list, value != NULL ? value : json_null());
 }
 
+/* Names of its dimensions, and what its optimizer wants known. */
+static void add_remark(json_t *remarks, const Paramd__ParamInfo *param)
+{
+    bool both = param->axes[0] != '\0' && param->note[0] != '\0';
+
+    if (param->axes[0] == '\0' && param->note[0] == '\0') return;
+    json_array_append_new(remarks, json_sprintf("%s: %s%s%s%s", param->name, param->axes[0] != '\0' ? "axes " : "", param->axes, both ? "; " : "", param->note));
+}
+
 static void add_page(void *arg, const Paramd__ListReply *page)
 {
     pages *out = arg;
@@ -347,6 +357,7 @@ static void add_page(void *arg, const Paramd__ListReply *page)
     }
     for (size_t i = 0; i < page->n_jobs; i++) jobs_row(out->table, page->jobs[i]);
     for (size_t i = 0; i < page->n_params; i++) params_row(out->table, page->params[i]);
+    for (size_t i = 0; out->remarks != NULL && i < page->n_params; i++) add_remark(out->remarks, page->params[i]);
     for (size_t i = 0; i < page->n_workers; i++) workers_row(out->table, page->workers[i]);
     for (size_t i = 0; i < page->n_roots; i++) roots_row(out->table, page->roots[i]);
 }
@@ -390,6 +401,14 @@ static void add_errors(const pages *out)
     }
 }
 
+static void print_remarks(const json_t *remarks)
+{
+    size_t i;
+    json_t *remark;
+
+    json_array_foreach(remarks, i, remark) printf("%s\n", json_string_value(remark));
+}
+
 static void print_errors(json_t *errors)
 {
     const char *name;
@@ -408,6 +427,8 @@ static int print_pages(const pd_ctl *ctl, pages *out, int rc, const pd_error *er
 {
     if (rc == PD_OK && !ctl->json) pd_table_print(out->table, stdout, none);
     else pd_table_free(out->table);
+    if (rc == PD_OK && !ctl->json) print_remarks(out->remarks);
+    json_decref(out->remarks);
     if (rc == PD_OK && !ctl->json) print_errors(out->errors);
     json_decref(out->errors);
     if (rc == PD_OK && ctl->json) return pd_ctl_print_json(json_pack("{s:o}", key, out->list));
@@ -419,7 +440,7 @@ static int print_pages(const pd_ctl *ctl, pages *out, int rc, const pd_error *er
 static int command_list(const pd_ctl *ctl, unsigned what, pd_table *table, const char *key, const char *none)
 {
     Paramd__ListRequest request = PARAMD__LIST_REQUEST__INIT;
-    pages out = { .table = table, .list = ctl->json ? json_array() : NULL };
+    pages out = { .table = table, .list = ctl->json ? json_array() : NULL, .remarks = ctl->verbose && !ctl->json ? json_array() : NULL };
     pd_error err = { 0 };
     int rc;
 

@@ -346,11 +346,13 @@ static void body(pd_table *table, const pd_kind *kind, const pd_groups *slots, c
 {
     const pd_slot_spec weights = { .name = "weights", .number = -1, .shape = kind->shape };
 
+    if (kind->axes != NULL) pd_table_line(table, "  axes %s", kind->axes);
     slot_row(table, &weights, "weights", 1);
     slot_rows(table, &kind->plan, slots, room);
     if (kind->plan.n_blocks > 0) blocks_line(table, kind);
     task_lines(table, &kind->plan, tasks, room);
     if (kind->plan.n_tasks > 0) due_line(table, kind);
+    if (kind->plan.note[0] != '\0') pd_table_line(table, "  note: %s", kind->plan.note);
 }
 
 /* n lines of one entry. */

@@ -16,6 +16,9 @@ static json_t *slot_json(const pd_slot_spec *spec)
                                "storage", pd_storage_name(spec->storage), "diagonal_apart", spec->diagonal_apart, "temporary", spec->temporary,
                                "bytes", (json_int_t)pd_slot_bytes(spec));
 
+    json_object_set_new(object, "follows", spec->follows_known ? json_array() : json_null());
+    for (int d = 0; spec->follows_known && d < spec->shape.rank; d++)
+        json_array_append_new(json_object_get(object, "follows"), spec->follows[d] < 0 ? json_null() : json_integer(spec->follows[d]));
     if (spec->of_block) json_object_set_new(object, "block", json_integer(spec->block));
     if (spec->number >= 0) json_object_set_new(object, "number", json_integer(spec->number));
     return object;
@@ -68,6 +71,8 @@ static json_t *kind_json(const pd_forecast *f, const pd_kind *kind)
                            "step_bytes", (json_int_t)kind->step_bytes, "thread_bytes", (json_int_t)kind->thread_bytes,
                            "task_bytes", (json_int_t)kind->task_bytes, "flops", plan->flops, "task_flops", kind->task_flops));
     if (plan->n_tasks > 0) json_object_set_new(object, "due", due_json(kind));
+    if (kind->axes != NULL) json_object_set_new(object, "axes", json_string(kind->axes));
+    if (plan->note[0] != '\0') json_object_set_new(object, "note", json_string(plan->note));
     return object;
 }
 

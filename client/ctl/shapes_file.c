@@ -73,7 +73,16 @@ static int make_room(const reader *r)
     return PD_OK;
 }
 
-static int add(const reader *r, const char *name, size_t n, const pd_shape *shape)
+static int check_axes(const reader *r, const char *name, int n, const char *axes, int rank)
+{
+    pd_error why;
+
+    if (pd_axes_check(axes, rank, &why) == PD_OK) return PD_OK;
+    return refuse(r, PD_INVALID_ARGUMENT, "%.*s: axes: %.200s", n < 160 ? n : 160, name, why.text);
+}
+
+/* `axes`: NULL, or of n_axes bytes. */
+static int add(const reader *r, const char *name, size_t n, const pd_shape *shape, const char *axes, size_t n_axes)
 {
     pd_shape_entry entry = { .shape = *shape, .line = r->line };
     int rc = check_name(r, name, n);
@@ -81,7 +90,13 @@ static int add(const reader *r, const char *name, size_t n, const pd_shape *shap
     if (rc == PD_OK) rc = check_shape(r, name, (int)n, shape, &entry.elements);
     if (rc == PD_OK) rc = make_room(r);
     if (rc != PD_OK) return rc;
-    if ((entry.name = strndup(name, n)) == NULL) return refuse(r, PD_NO_MEMORY, "out of memory");
+    if (n_axes > 0 && (entry.axes = strndup(axes, n_axes)) == NULL) return refuse(r, PD_NO_MEMORY, "out of memory");
+    if (n_axes > 0) rc = check_axes(r, name, (int)n, entry.axes, shape->rank);
+    if (rc == PD_OK && (entry.name = strndup(name, n)) == NULL) rc = refuse(r, PD_NO_MEMORY, "out of memory");
+    if (rc != PD_OK) {
+        free(entry.axes);
+        return rc;
+    }
     r->out->entries[r->out->n++] = entry;
     return PD_OK;
 }
@@ -124,16 +139,23 @@ static int parse_line(const reader *r, const char *at, const char *end)
     word name = next_word(&at, end), w;
     int shown = name.n < NAME_BYTES ? (int)name.n : NAME_BYTES;
     pd_shape shape = { 0 };
+    static const char names[] = "axes=";
+    const size_t before = sizeof names - 1;
 
     if (name.n == 0) return PD_OK;
     while ((w = next_word(&at, end)).n > 0) {
         int64_t dim;
-        int rc = parse_dim(r, name.at, shown, w, &dim);
+        int rc;
+        if (w.n >= before && memcmp(w.at, names, before) == 0) {
+            if (next_word(&at, end).n > 0) return refuse(r, PD_INVALID_ARGUMENT, "%.*s: expected nothing behind the names of its axes", shown, name.at);
+            return add(r, name.at, name.n, &shape, w.at + before, w.n - before);
+        }
+        rc = parse_dim(r, name.at, shown, w, &dim);
         if (rc != PD_OK) return rc;
         if (shape.rank == PD_MAX_RANK) return refuse(r, PD_INVALID_ARGUMENT, "%.*s: more than %d dimensions", shown, name.at, PD_MAX_RANK);
         shape.dim[shape.rank++] = dim;
     }
-    return add(r, name.at, name.n, &shape);
+    return add(r, name.at, name.n, &shape, NULL, 0);
 }
 
 /* `text` ends with a NUL. */
@@ -178,8 +200,10 @@ static int read_json(reader *r, const char *text, size_t bytes)
     r->line = root == NULL && why.line > 0 ? why.line : 0;
     if (root == NULL) return refuse(r, PD_INVALID_ARGUMENT, "JSON: %s", why.text);
     json_object_foreach(root, name, list) {
+        const char *axes = json_string_value(json_object_get(list, "axes"));
         pd_shape shape;
-        if ((rc = json_shape(r, name, list, &shape)) == PD_OK) rc = add(r, name, strlen(name), &shape);
+        if (json_is_object(list)) list = json_object_get(list, "shape");
+        if ((rc = json_shape(r, name, list, &shape)) == PD_OK) rc = add(r, name, strlen(name), &shape, axes, axes != NULL ? strlen(axes) : 0);
         if (rc != PD_OK) break;
     }
     json_decref(root);
@@ -204,7 +228,7 @@ static int read_tensors(const reader *r, const void *at, size_t bytes)
     if (rc != PD_OK) return refuse(r, rc, "%.300s", why.text);
     tensors = pd_safetensors_tensors(file, &n);
     for (size_t i = 0; rc == PD_OK && i < n; i++) {
-        if (is_float(tensors[i].dtype)) rc = add(r, tensors[i].name, strlen(tensors[i].name), &tensors[i].shape);
+        if (is_float(tensors[i].dtype)) rc = add(r, tensors[i].name, strlen(tensors[i].name), &tensors[i].shape, NULL, 0);
         else r->out->left_out++;
     }
     pd_safetensors_free(file);
@@ -296,7 +320,10 @@ int pd_shapes_read(pd_shapes *out, const char *path, pd_error *err)
 
 void pd_shapes_free(pd_shapes *shapes)
 {
-    for (size_t i = 0; i < shapes->n; i++) free(shapes->entries[i].name);
+    for (size_t i = 0; i < shapes->n; i++) {
+        free(shapes->entries[i].name);
+        free(shapes->entries[i].axes);
+    }
     free(shapes->entries);
     *shapes = (pd_shapes){ 0 };
 }

@@ -1,7 +1,8 @@
 /* shapes_file.h - which parameters does a model have? Reads names and shapes from a file, whichever of three kinds it is:
  *
- *     text           a line each, "NAME DIM DIM ..."; a name alone is a scalar; # begins a comment, blank lines count for nothing
- *     JSON           an object, {"NAME": [DIM, DIM, ...], ...}
+ *     text           a line each, "NAME DIM DIM ..."; a name alone is a scalar; "axes=layers,embed,mlp" at the end of a line names its dimensions;
+ *                    # begins a comment, blank lines count for nothing
+ *     JSON           an object, {"NAME": [DIM, DIM, ...], ...}, or with names {"NAME": {"shape": [DIM, ...], "axes": "layers,embed,mlp"}, ...}
  *     safetensors    the tensors of a checkpoint; those that are not floating point are no parameters and are left out
  *
  * Names and shapes are what a job may declare: UTF-8 without control characters, each name once, at least one element. */
@@ -16,6 +17,7 @@
 typedef struct pd_shape_entry {
     char    *name;
     pd_shape shape;
+    char    *axes;                  /* logical names of its dimensions; NULL: not given */
     int64_t  elements;
     int64_t  line;                  /* of a text file; else 0 */
 } pd_shape_entry;

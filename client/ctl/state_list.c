@@ -43,6 +43,8 @@ static int add(pd_state_list *list, const Paramd__StateInfo *from, pd_error *err
     snprintf(to->slot, sizeof to->slot, "%s", from->slot);
     snprintf(to->storage, sizeof to->storage, "%s", from->storage);
     for (size_t i = 0; i < from->n_shape && i < PD_MAX_RANK; i++) to->shape.dim[to->shape.rank++] = (int64_t)from->shape[i];
+    to->follows_known = from->follows_known && from->n_follows == (size_t)to->shape.rank;
+    for (int d = 0; to->follows_known && d < to->shape.rank; d++) to->follows[d] = from->follows[d];
     if (pd_shape_elements(&to->shape, &to->elements) != PD_OK) return pd_fail(err, PD_DATA_LOSS, "the daemon tells of a shape that is none");
     if ((to->param = keep_name(list, from->param)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     list->n++;
@@ -99,6 +101,28 @@ char *pd_state_tensor_name(const pd_state_tensor *tensor, char *text, size_t siz
 
 /* ---- the command ---- */
 
+/* "0,1", "-" for a dimension that is none of the parameter's; "?": not known. */
+static char *follows_text(const pd_state_tensor *tensor, char *text, size_t size)
+{
+    size_t used = 0;
+
+    snprintf(text, size, "%s", tensor->follows_known ? "-" : "?");
+    for (int d = 0; tensor->follows_known && d < tensor->shape.rank && used < size; d++) {
+        if (tensor->follows[d] < 0) used += (size_t)snprintf(text + used, size - used, "%s-", d > 0 ? "," : "");
+        else used += (size_t)snprintf(text + used, size - used, "%s%d", d > 0 ? "," : "", tensor->follows[d]);
+    }
+    return text;
+}
+
+static json_t *follows_json(const pd_state_tensor *tensor)
+{
+    json_t *list = tensor->follows_known ? json_array() : json_null();
+
+    for (int d = 0; tensor->follows_known && d < tensor->shape.rank; d++)
+        json_array_append_new(list, tensor->follows[d] < 0 ? json_null() : json_integer(tensor->follows[d]));
+    return list;
+}
+
 static void row(pd_table *table, const pd_state_tensor *tensor)
 {
     char text[192];
@@ -106,6 +130,7 @@ static void row(pd_table *table, const pd_state_tensor *tensor)
     pd_table_cell(table, "%s", tensor->param);
     pd_table_cell(table, "%s", pd_state_tensor_name(tensor, text, sizeof text));
     pd_table_cell(table, "%s", pd_shape_text(&tensor->shape, text, sizeof text));
+    pd_table_cell(table, "%s", follows_text(tensor, text, sizeof text));
     pd_table_cell(table, "%s", tensor->storage);
     pd_table_cell(table, "%s", pd_bytes_text(text, tensor->bytes));
 }
@@ -119,8 +144,8 @@ static json_t *as_json(const pd_state_list *list)
         const pd_state_tensor *tensor = &list->at[i];
         json_t *shape = json_array();
         for (int d = 0; d < tensor->shape.rank; d++) json_array_append_new(shape, json_integer(tensor->shape.dim[d]));
-        json_array_append_new(all, json_pack("{s:s, s:s, s:o, s:s, s:I}", "param", tensor->param, "state",
-                                             pd_state_tensor_name(tensor, text, sizeof text), "shape", shape, "storage", tensor->storage,
+        json_array_append_new(all, json_pack("{s:s, s:s, s:o, s:o, s:s, s:I}", "param", tensor->param, "state",
+                                             pd_state_tensor_name(tensor, text, sizeof text), "shape", shape, "follows", follows_json(tensor), "storage", tensor->storage,
                                              "bytes", (json_int_t)tensor->bytes));
     }
     return json_pack("{s:o}", "state", all);
@@ -131,7 +156,7 @@ static int print(const pd_ctl *ctl, const pd_state_list *list)
     pd_table *table;
 
     if (ctl->json) return pd_ctl_print_json(as_json(list));
-    if ((table = pd_table_new("PARAMETER|STATE|SHAPE|STORAGE|>BYTES")) != NULL)
+    if ((table = pd_table_new("PARAMETER|STATE|SHAPE|FOLLOWS|STORAGE|>BYTES")) != NULL)
         for (size_t i = 0; i < list->n; i++) row(table, &list->at[i]);
     pd_table_print(table, stdout, "no state");
     return PD_EXIT_OK;

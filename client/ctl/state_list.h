@@ -13,6 +13,8 @@ typedef struct pd_state_tensor {
     int64_t     elements;
     uint64_t    bytes;              /* as it is stored */
     bool        kept;               /* a measure for operators, which nobody need bring back */
+    bool        follows_known;      /* `follows`: which dimension of the parameter each of its dimensions is; -1: none */
+    int         follows[PD_MAX_RANK];
     int64_t     covered;            /* for who imports: elements that a file has of it */
 } pd_state_tensor;
 

@@ -10,7 +10,7 @@ int pd_plan_slots(pd_plan *plan, const char *const *names)
 
 int pd_plan_number(pd_plan *plan, const char *name, float fill)
 {
-    int slot = pd_plan_slot(plan, &(pd_slot_spec){ .name = name, .number = -1, .shape = { 1, { 1 } }, .fill = fill });
+    int slot = pd_plan_slot(plan, &(pd_slot_spec){ .name = name, .number = -1, .shape = { 1, { 1 } }, .fill = fill, .follows_known = true, .follows = { -1 } });
 
     return slot < 0 ? slot : PD_OK;
 }

@@ -248,6 +248,17 @@ static int fill(pd_plan *plan, const pd_declaration *declaration, const double *
     return row->plan(declaration, fact, plan, err);
 }
 
+/* What is shaped as the parameter follows its dimensions, unless the row says otherwise. A matrix of a block may have that shape by chance. */
+static void find_followers(pd_plan *plan, const pd_shape *declared)
+{
+    for (size_t i = 0; i < plan->n_slots; i++) {
+        pd_slot_spec *spec = &plan->slots[i];
+        if (spec->follows_known || spec->identity || spec->symmetric || spec->blockwise || spec->of_block || !pd_shape_equal(&spec->shape, declared)) continue;
+        spec->follows_known = true;
+        for (int d = 0; d < declared->rank; d++) spec->follows[d] = (int8_t)d;
+    }
+}
+
 int pd_plan_make(pd_plan *plan, const pd_declaration *declaration, const double *fact, pd_error *err)
 {
     const pd_row *row = declaration->hypers.row;
@@ -259,6 +270,7 @@ int pd_plan_make(pd_plan *plan, const pd_declaration *declaration, const double 
         pd_plan_free(plan);
         return pd_fail(err, rc, "parameter %.160s: %.300s", declaration->name, rc == PD_NO_MEMORY ? "out of memory for its plan" : why.text);
     }
+    find_followers(plan, &declaration->shape);
     assert(plan->range_elements > 0 && plan->root_delay >= PD_ROOT_READY);
     assert(all_sound(plan));
     assert(plan->n_tasks == 0 || (row->task != NULL && row->due != NULL));

@@ -78,8 +78,8 @@ typedef struct pd_slot_spec {
     bool        of_block;       /* belongs to `block`, and its name says so; `number` counts within that block */
     pd_share    share;          /* what a task of a block gets of it, as input or output. Other than WHOLE: seen as float32 (also where it is kept in fewer
                                    bits), neither blockwise nor symmetric nor of_block. A BOX may be temporary, and in_after: its memory is there at capture */
-    /* Which dimension of the parameter as declared each dimension of the slot is (-1: none of them): so a later sharding can be derived. Known by itself where a
-     * slot is shaped as the parameter. */
+    /* Which dimension of the parameter as declared each dimension of the slot is, or a part of (-1: none of them): so a later sharding can be derived. Known by
+     * itself where a slot of the whole parameter is shaped as that, but for those that are symmetric or begin as the identity. */
     bool        follows_known;
     int8_t      follows[PD_MAX_RANK];
 } pd_slot_spec;

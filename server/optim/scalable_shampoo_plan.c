@@ -83,10 +83,12 @@ static int plan_diagonals(pd_plan *plan, const pd_shape *declared, const double 
     return PD_OK;
 }
 
-static int plan_statistic(pd_plan *plan, const scalable_layout *slots, int64_t k, const double *h)
+static int plan_statistic(pd_plan *plan, const pd_shape *declared, const scalable_layout *slots, int64_t k, const double *h)
 {
     int64_t side = pd_statistics_side(plan, k);
-    pd_slot_spec matrix = { .number = (int)k, .shape = { .rank = 2, .dim = { side, side } }, .identity = true, .block = (int)(k / plan->shape.rank) };
+    int8_t from = (int8_t)pd_shape_merged_from(declared, &plan->shape, (int)(k % plan->shape.rank));
+    pd_slot_spec matrix = { .number = (int)k, .shape = { .rank = 2, .dim = { side, side } }, .identity = true, .block = (int)(k / plan->shape.rank),
+                            .follows_known = from >= 0, .follows = { from, from } };
     pd_slot_spec statistic = matrix, preconditioner = matrix, basis = matrix;
     pd_task_spec task = { .block = (int)k, .n_inputs = slots->each - 1, .n_outputs = slots->each - 1 };
 
@@ -145,11 +147,12 @@ static int plan_blocks(pd_plan *plan, const pd_declaration *declaration, pd_erro
     slots = pd_scalable_layout(plan, h);
     if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "direction", .number = -1, .shape = declaration->shape, .temporary = true, .in_after = true }) < 0)
         return PD_NO_MEMORY;
-    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "inverse_pth_root_errors", .number = -1, .shape = { .rank = 1, .dim = { pd_statistics_count(plan) } } }) < 0)
+    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "inverse_pth_root_errors", .number = -1, .shape = { .rank = 1, .dim = { pd_statistics_count(plan) } },
+                                              .follows_known = true, .follows = { -1 } }) < 0)
         return PD_NO_MEMORY;
     plan->errors_slot = slots.errors;
     for (int64_t k = 0; k < pd_statistics_count(plan); k++)
-        if ((rc = plan_statistic(plan, &slots, k, h)) != PD_OK) return rc;
+        if ((rc = plan_statistic(plan, &declaration->shape, &slots, k, h)) != PD_OK) return rc;
     plan_work(plan, h);
     return PD_OK;
 }

@@ -76,10 +76,12 @@ static double cost_of_root(const pd_plan *plan, int64_t side, const double *h)
                          side, pd_shampoo_root_order(plan, h));
 }
 
-static int plan_factor(pd_plan *plan, const shampoo_layout *slots, int64_t k, const double *h)
+static int plan_factor(pd_plan *plan, const pd_shape *declared, const shampoo_layout *slots, int64_t k, const double *h)
 {
     int64_t side = pd_statistics_side(plan, k);
-    pd_slot_spec matrix = { .number = (int)(k % plan->shape.rank), .shape = { .rank = 2, .dim = { side, side } }, .block = (int)(k / plan->shape.rank), .of_block = true };
+    int8_t from = (int8_t)pd_shape_merged_from(declared, &plan->shape, (int)(k % plan->shape.rank));
+    pd_slot_spec matrix = { .number = (int)(k % plan->shape.rank), .shape = { .rank = 2, .dim = { side, side } }, .block = (int)(k / plan->shape.rank), .of_block = true,
+                            .follows_known = from >= 0, .follows = { from, from } };
     pd_slot_spec factor = matrix, inverse = matrix, basis = matrix;
     pd_task_spec task = { .block = (int)k, .n_inputs = slots->each - 1, .n_outputs = slots->each - 1 };
 
@@ -165,7 +167,7 @@ int pd_shampoo_plan(const pd_declaration *declaration, const double *fact, pd_pl
     if ((rc = pd_plan_blocks(plan, (int64_t)h[MAX_DIM])) != PD_OK) return rc;
     if ((rc = plan_whole(plan, &declaration->shape, h)) != PD_OK) return rc;
     for (int64_t k = 0; k < pd_statistics_count(plan); k++)
-        if ((rc = plan_factor(plan, &slots, k, h)) != PD_OK) return rc;
+        if ((rc = plan_factor(plan, &declaration->shape, &slots, k, h)) != PD_OK) return rc;
     plan_work(plan, h);
     return PD_OK;
 }

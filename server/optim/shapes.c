@@ -35,6 +35,24 @@ pd_shape pd_shape_merged(const pd_shape *shape, int64_t limit)
     return merged;
 }
 
+int pd_shape_merged_from(const pd_shape *shape, const pd_shape *merged, int d)
+{
+    int at = 0, from = -1;
+
+    for (int m = 0; m <= d; m++) {
+        int64_t size = 1;
+        int many = 0;
+        from = at < shape->rank ? at : -1;
+        if (merged->dim[m] == 1) at++;                  /* kept as it was */
+        while (at < shape->rank && size < merged->dim[m]) {
+            if (shape->dim[at] > 1 && many++ == 0) from = at;
+            size *= shape->dim[at++];
+        }
+        if (many > 1) from = -1;
+    }
+    return from;
+}
+
 bool pd_shape_exceeds(const pd_shape *shape, int64_t limit)
 {
     for (int d = 0; d < shape->rank; d++)

@@ -14,6 +14,9 @@
  * same, and in the same order. */
 pd_shape pd_shape_merged(const pd_shape *shape, int64_t limit);
 
+/* Which dimension of `shape` dimension d of pd_shape_merged's result is; -1: several of them that were merged. */
+int pd_shape_merged_from(const pd_shape *shape, const pd_shape *merged, int d);
+
 /* Some dimension is larger than `limit`. */
 bool pd_shape_exceeds(const pd_shape *shape, int64_t limit);
 
