@@ -1,0 +1,120 @@
+/* What is declared beside names and shapes, through the real daemon: two workers with batch-norm statistics, and what an operator sees. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "daemon.h"
+#include "team.h"
+
+enum { KERNEL, MEAN, TRACKED, PARAMS };
+static const int64_t elements[PARAMS] = { 6, 3, 1 };
+
+static model *statistics_model(void)
+{
+    model *m = model_new(elements, PARAMS);
+
+    m->params[KERNEL].shape = (pd_shape){ 2, { 2, 3 } };
+    m->params[KERNEL].axes = "embed,mlp";
+    m->params[MEAN].model_state = m->params[TRACKED].model_state = true;
+    return m;
+}
+
+/* Three steps; statistics are values that the rank has, the counter the same on both. */
+static bool train(worker *w)
+{
+    for (int step = 1; step <= 3; step++) {
+        pd_ticket_id ticket;
+        pd_error err;
+        for (int i = 0; i < 6; i++) w->gradients[KERNEL][i] = 1;
+        for (int i = 0; i < 3; i++) w->gradients[MEAN][i] = (float)(10 * step + i + 4 * w->rank);
+        w->gradients[TRACKED][0] = (float)(16777210 + step);
+        if (pd_client_push_pull(w->client, w->items, PARAMS, &(pd_push_options){ .weight = 1 + 2 * w->rank }, &ticket, &err) != PD_OK) return worker_fail(w, "push_pull", &err);
+        if (pd_client_wait(w->client, ticket, 0, &err) != PD_OK) return worker_fail(w, "wait", &err);
+        for (int i = 0; i < 6; i++)
+            if (w->weights[KERNEL][i] != -0.5f * (float)step) return worker_fail(w, "the kernel is trained", NULL);
+        for (int i = 0; i < 3; i++)
+            if (w->weights[MEAN][i] != (float)(10 * step + i + 3)) return worker_fail(w, "the mean is the weighted mean of both", NULL);
+        if (w->weights[TRACKED][0] != (float)(16777210 + step)) return worker_fail(w, "a counter is exact", NULL);
+    }
+    if (strcmp(pd_client_note(w->client, KERNEL), "") != 0) return worker_fail(w, "there is nothing to say", NULL);
+    return true;
+}
+
+static void statistics_of_two_workers_are_averaged_beside_what_is_trained(void **state)
+{
+    static const char *const rules[] = { "* sgd lr=0.5", NULL }, *const options[] = { "aggregate=weighted_mean", NULL };
+    test_daemon *daemon = daemon_start(NULL);
+    worker workers[TEAM_MOST];
+    model *m = statistics_model();
+    team t = { .url = daemon->url, .job = "norm", .world = 2, .rules = rules, .options = options, .model = m, .zero = true, .work = train };
+    (void)state;
+    team_run(&t, workers);
+    team_free(&t, workers);
+    model_free(m);
+    assert_int_equal(daemon_stop(daemon, patient(10)), 0);
+}
+
+/* What paramctl prints. */
+static void operate(const test_daemon *daemon, const char *words, char *text, size_t size)
+{
+    char line[400];
+    FILE *out;
+    size_t n;
+
+    snprintf(line, sizeof line, "%s/paramctl --server %s %s", getenv("PARAMD_BIN"), daemon->url, words);
+    out = popen(line, "r");
+    assert_non_null(out);
+    n = fread(text, 1, size - 1, out);
+    text[n] = '\0';
+    assert_int_equal(pclose(out), 0);
+}
+
+static void assert_says(const char *text, const char *part)
+{
+    if (strstr(text, part) == NULL) fail_msg("\"%s\" does not say \"%s\"", text, part);
+}
+
+static bool look(worker *w)
+{
+    char text[8000];
+
+    operate(w->team->arg, "params --verbose norm", text, sizeof text);
+    assert_says(text, "p0: axes embed,mlp\n");
+    assert_says(text, "model_state");
+    operate(w->team->arg, "params --json norm", text, sizeof text);
+    assert_says(text, "\"axes\": \"embed,mlp\"");
+    operate(w->team->arg, "state norm", text, sizeof text);
+    assert_says(text, "FOLLOWS");
+    assert_says(text, "0,1");
+    operate(w->team->arg, "state --json norm", text, sizeof text);
+    assert_says(text, "\"follows\": [\n        0,\n        1\n      ]");
+    return true;
+}
+
+static void an_operator_sees_axes_and_what_slots_follow(void **state)
+{
+    static const char *const rules[] = { "* adam", NULL };
+    test_daemon *daemon = daemon_start(NULL);
+    worker workers[TEAM_MOST];
+    model *m = statistics_model();
+    team t = { .url = daemon->url, .job = "norm", .world = 1, .rules = rules, .model = m, .work = look, .arg = daemon };
+    (void)state;
+    team_run(&t, workers);
+    team_free(&t, workers);
+    model_free(m);
+    assert_int_equal(daemon_stop(daemon, patient(10)), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(statistics_of_two_workers_are_averaged_beside_what_is_trained), cmocka_unit_test(an_operator_sees_axes_and_what_slots_follow),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

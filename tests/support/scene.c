@@ -1,0 +1,165 @@
+#include "scene.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+static scene *listening;                /* whose log is kept: the daemon's logger has no argument */
+
+static void keep_log(int level, const char *format, ...)
+{
+    size_t used = strlen(listening->said);
+    va_list args;
+
+    (void)level;
+    va_start(args, format);
+    vsnprintf(listening->said + used, sizeof listening->said - used, format, args);
+    va_end(args);
+}
+
+scene *scene_new(uint32_t max_params, const pd_row *const *rows)
+{
+    pd_daemon_config config = {
+        .listen = "", .unix_socket = "", .max_connections = 8, .handshake_ms = 60000, .heartbeat_ms = 5000, .silence_ms = 60000, .read_ms = 60000,
+        .write_ms = 60000, .drain_ms = 1000, .ingest_bytes = 4 * CHUNK * sizeof(float), .chunk_elements = CHUNK, .max_payload = CHUNK * sizeof(float),
+        .max_pieces = 16, .max_params = max_params, .max_header = max_params > 16 ? 65536 : 4096, .hello_bytes = 1024, .blas_core = "none", .log = keep_log,
+    };
+    pd_store_config store = { .max_jobs = 2, .max_params = max_params, .max_total_bytes = max_params > 16 ? 1 << 26 : 1 << 20, .rows = rows, .ingest_bytes = config.ingest_bytes, .chunk_elements = CHUNK,
+                              .frame_bytes = config.max_payload, .threads = 1, .batch_ns = 5e7 };
+    scene *s = listening = calloc(1, sizeof *s);
+
+    assert_int_equal(pd_daemon_new(&s->daemon, &config, NULL), PD_OK);
+    assert_int_equal(pd_store_new(&s->store, &store, NULL), PD_OK);
+    s->requests = pd_mailbox_new(NULL, NULL);
+    s->arena = pd_arena_new(PD_ARENA_BUDGET);
+    s->now = 1000000000;
+    pd_daemon_begin(s->daemon, s->requests);
+    s->rule = "* sgd lr=1";
+    return s;
+}
+
+/* The loop's turn alone: what it asks of the store stays in the mailbox. */
+void scene_turn(scene *s)
+{
+    for (int i = 0; i < 4; i++) pd_daemon_turn(s->daemon);
+}
+
+/* The store's turn: takes what was asked and posts what comes of it. */
+void scene_answer(scene *s)
+{
+    pd_mail *mail = pd_mailbox_take(s->requests);
+    pd_effect *first, *last;
+
+    while (mail != NULL) {
+        pd_request *request = (pd_request *)(void *)mail;
+        mail = mail->next;
+        request->mail.next = NULL;
+        pd_store_apply(s->store, request, s->now);
+    }
+    while (pd_store_work(s->store, s->now)) continue;
+    if ((first = last = pd_store_effects(s->store)) == NULL) return;
+    while (last->mail.next != NULL) last = (pd_effect *)(void *)last->mail.next;
+    assert_int_equal(pd_mailbox_post(pd_daemon_effects(s->daemon), &first->mail, &last->mail), PD_OK);
+}
+
+void scene_settle(scene *s)
+{
+    for (int i = 0; i < 6; i++) {
+        scene_turn(s);
+        scene_answer(s);
+    }
+    scene_turn(s);
+}
+
+void scene_free(scene *s)
+{
+    scene_settle(s);
+    pd_store_apply(s->store, pd_request_new(PD_REQ_DROP, (pd_ticket){ 0, 0 }), s->now);
+    scene_settle(s);
+    pd_daemon_end(s->daemon);
+    scene_answer(s);
+    assert_int_equal(pd_store_count_bytes(s->store).held, 0);
+    pd_daemon_free(s->daemon);
+    pd_store_free(s->store);
+    pd_mailbox_free(s->requests);
+    pd_arena_free(s->arena);
+    free(s);
+}
+
+/* ---- the other end ---- */
+
+int scene_connect(scene *s)
+{
+    int pair[2];
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    assert_int_equal(pd_daemon_adopt(s->daemon, pair[1]), PD_OK);
+    return pair[0];
+}
+
+void scene_send(scene *s, int fd, unsigned method, const ProtobufCMessage *message, size_t payload)
+{
+    static uint8_t zeros[SCENE_HEARD];
+    uint8_t *frame;
+    size_t bytes;
+
+    assert_int_equal(pd_frame_pack(&frame, &bytes, method, 0, ++s->last_id, message, NULL, 0, payload), PD_OK);
+    assert_int_equal(send(fd, frame, bytes, MSG_NOSIGNAL), bytes);
+    if (payload > 0) assert_int_equal(send(fd, zeros, payload, MSG_NOSIGNAL), payload);
+    free(frame);
+}
+
+/* The next frame that has come; false: none. */
+bool scene_hear(scene *s, int fd)
+{
+    uint8_t prefix[PD_PREFIX_BYTES];
+
+    if (recv(fd, prefix, sizeof prefix, MSG_DONTWAIT) != (ssize_t)sizeof prefix) return false;
+    assert_int_equal(pd_prefix_read(&s->prefix, prefix, SCENE_HEARD, NULL), PD_OK);
+    assert_true(s->prefix.header_bytes + s->prefix.payload_bytes <= sizeof s->in);
+    if (s->prefix.header_bytes + s->prefix.payload_bytes > 0)
+        assert_int_equal(recv(fd, s->in, s->prefix.header_bytes + s->prefix.payload_bytes, MSG_DONTWAIT),
+                         s->prefix.header_bytes + s->prefix.payload_bytes);
+    return true;
+}
+
+void scene_expect(scene *s, int fd, unsigned method)
+{
+    if (!scene_hear(s, fd)) fail_msg("no answer to %s", pd_method_name(method));
+    assert_int_equal(s->prefix.method, method);
+    assert_int_equal(s->prefix.flags, PD_FLAG_REPLY);
+}
+
+void scene_expect_error(scene *s, int fd, int code, const char *part)
+{
+    pd_error err;
+
+    assert_true(scene_hear(s, fd));
+    assert_true((s->prefix.flags & PD_FLAG_ERROR) != 0);
+    assert_int_equal(pd_message_error(s->arena, s->in, s->prefix.header_bytes, &err), code);
+    if (strstr(err.text, part) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, part);
+}
+
+void scene_hello(scene *s, int fd, const char *job, uint32_t rank, uint32_t world)
+{
+    Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
+    char *rules[] = { (char *)s->rule };
+
+    hello.protocol = 1;
+    hello.job = (char *)job;
+    hello.rank = rank;
+    hello.world_size = world;
+    hello.nonce = rank + 1;
+    hello.rules = rules;
+    hello.n_rules = 1;
+    scene_send(s, fd, PD_HELLO, &hello.base, 0);
+}

@@ -1,0 +1,44 @@
+/* scene.h - the loop thread's code on socket pairs with a store in line, for tests that need an exact order of events. */
+#ifndef SCENE_H
+#define SCENE_H
+
+#include "../../server/net/daemon.h"    /* tests have a daemon.h of their own */
+#include "message.h"
+#include "row.h"
+#include "store.h"
+
+enum { CHUNK = 1024, SCENE_HEARD = 80 * 1024 };
+
+typedef struct scene {
+    pd_daemon  *daemon;
+    pd_store   *store;
+    pd_mailbox *requests;
+    uint64_t    now, last_id;
+    char        said[4000];             /* the daemon's log */
+    pd_arena   *arena;
+    const char *rule;                   /* of the jobs that workers ask for */
+    uint8_t     in[SCENE_HEARD];        /* header and payload last heard */
+    pd_prefix   prefix;
+} scene;
+
+/* A job may have max_params parameters; `rows` NULL: the optimizers of the table. One at a time. */
+scene *scene_new(uint32_t max_params, const pd_row *const *rows);
+/* Drops all jobs; everything must have come home. */
+void   scene_free(scene *s);
+
+/* The loop's turn alone: what it asks of the store stays in the mailbox. */
+void   scene_turn(scene *s);
+/* The store's turn: takes what was asked and posts what comes of it. */
+void   scene_answer(scene *s);
+void   scene_settle(scene *s);
+
+/* The other end. */
+int    scene_connect(scene *s);
+void   scene_send(scene *s, int fd, unsigned method, const ProtobufCMessage *message, size_t payload);     /* zeros */
+/* The next frame that has come; false: none. */
+bool   scene_hear(scene *s, int fd);
+void   scene_expect(scene *s, int fd, unsigned method);
+void   scene_expect_error(scene *s, int fd, int code, const char *part);
+void   scene_hello(scene *s, int fd, const char *job, uint32_t rank, uint32_t world);
+
+#endif

@@ -1,0 +1,209 @@
+/* What the client's core says of parameters and hears of them: axes, model state, notes; and that it sends no sparse gradient. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "oom.h"
+#include "peer.h"
+
+static const pd_client_param params[] = {
+    { .name = "kernel", .shape = { 2, { 3, 4 } }, .axes = "embed,mlp" },
+    { .name = "mean", .shape = { 1, { 4 } }, .axes = "", .model_state = true },
+};
+enum { N = 2 };
+
+static peer *welcomed(void)
+{
+    peer *p = peer_new(&peer_four);
+
+    peer_connect(p);
+    peer_welcome(p);
+    return p;
+}
+
+/* The answer to the Declare that was just taken, with a note on the first parameter. Allocation n of who hears it fails; -1: none. Was it so? */
+static bool answer_short(peer *p, const pd_prefix *to, const char *note, int64_t n)
+{
+    Paramd__DeclareReply reply = PARAMD__DECLARE_REPLY__INIT;
+    Paramd__Declared at[N] = { PARAMD__DECLARED__INIT, PARAMD__DECLARED__INIT }, *list[N] = { &at[0], &at[1] };
+    uint8_t *frame;
+    size_t bytes;
+    bool failed = false;
+
+    at[0].note = (char *)note;
+    reply.parameters = list;
+    reply.n_parameters = N;
+    assert_int_equal(pd_frame_pack(&frame, &bytes, to->method, PD_FLAG_REPLY, to->request, &reply.base, NULL, 0, 0), PD_OK);
+    if (n >= 0) oom_arm(n);
+    peer_feed(p, frame, bytes);
+    if (n >= 0) failed = oom_disarm();
+    free(frame);
+    return failed;
+}
+
+static void answer(peer *p, const pd_prefix *to, const char *note) { answer_short(p, to, note, -1); }
+
+static pd_ticket_id declare(peer *p)
+{
+    pd_ticket_id ticket;
+    pd_error err;
+
+    if (pd_core_declare(p->core, params, N, &ticket, &err) != PD_OK) fail_msg("%s", err.text);
+    return ticket;
+}
+
+static void run(peer *p, const char *note)
+{
+    pd_ticket_id ticket = declare(p);
+    letter l = peer_expect(p, PD_DECLARE);
+    pd_error err;
+
+    answer(p, &l.prefix, note);
+    letter_drop(&l);
+    assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
+}
+
+static void a_declaration_brings_axes_and_model_state(void **state)
+{
+    peer *p = welcomed();
+    letter l;
+    const Paramd__DeclareRequest *request;
+    (void)state;
+    declare(p);
+    l = peer_expect(p, PD_DECLARE);
+    request = l.message;
+    assert_string_equal(request->parameters[0]->axes, "embed,mlp");
+    assert_false(request->parameters[0]->model_state);
+    assert_string_equal(request->parameters[1]->axes, "");
+    assert_true(request->parameters[1]->model_state);
+    letter_drop(&l);
+    peer_free(p);
+}
+
+static void bad_axes_are_refused_before_anything_is_sent(void **state)
+{
+    pd_client_param bad = { .name = "kernel", .shape = { 2, { 3, 4 } }, .axes = "embed" };
+    peer *p = welcomed();
+    pd_ticket_id ticket;
+    pd_error err;
+    (void)state;
+    assert_int_equal(pd_core_declare(p->core, &bad, 1, &ticket, &err), PD_INVALID_ARGUMENT);
+    assert_string_equal(err.text, "parameter kernel: axes: expected a name for each of 2 dimensions, got 1 in \"embed\"");
+    peer_expect_silence(p);
+    declare(p);                                 /* it may be mended */
+    peer_free(p);
+}
+
+static void a_note_can_be_read_once_the_parameters_are_declared(void **state)
+{
+    peer *p = welcomed();
+    (void)state;
+    assert_string_equal(pd_core_note(p->core, 0), "");
+    run(p, "a rule has no effect");
+    assert_string_equal(pd_core_note(p->core, 0), "a rule has no effect");
+    assert_string_equal(pd_core_note(p->core, 1), "");
+    assert_string_equal(pd_core_note(p->core, N), "");
+    peer_free(p);
+}
+
+/* Whoever read it may have kept it. */
+static void a_note_stays_where_it_is_after_a_reconnect(void **state)
+{
+    peer *p = welcomed();
+    const char *before;
+    letter l;
+    (void)state;
+    run(p, "first");
+    before = pd_core_note(p->core, 0);
+    peer_cut(p);
+    peer_connect(p);
+    peer_welcome(p);
+    l = peer_expect(p, PD_DECLARE);
+    answer(p, &l.prefix, "second");
+    letter_drop(&l);
+    assert_ptr_equal(pd_core_note(p->core, 0), before);
+    assert_string_equal(before, "first");
+    peer_free(p);
+}
+
+static void without_memory_a_note_is_asked_for_again(void **state)
+{
+    bool failed = true;
+    int64_t n;
+    (void)state;
+    for (n = 0; failed; n++) {
+        peer *p = welcomed();
+        pd_ticket_id ticket = declare(p);
+        letter l = peer_expect(p, PD_DECLARE);
+        pd_error err;
+        failed = answer_short(p, &l.prefix, "a note", n);
+        letter_drop(&l);
+        if (failed) {
+            assert_int_equal(pd_core_link(p->core, p->now), PD_LINK_DROP);
+            peer_cut(p);
+            peer_connect(p);
+            peer_welcome(p);
+            l = peer_expect(p, PD_DECLARE);
+            answer(p, &l.prefix, "a note");
+            letter_drop(&l);
+        }
+        assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
+        assert_string_equal(pd_core_note(p->core, 0), "a note");
+        peer_free(p);
+    }
+    assert_true(n > 1);
+}
+
+static void without_memory_nothing_is_declared(void **state)
+{
+    bool failed = true;
+    (void)state;
+    for (int64_t n = 0; failed; n++) {
+        peer *p = peer_new(&peer_four);         /* not connected: nothing is sent yet */
+        pd_ticket_id ticket;
+        pd_error err;
+        int rc;
+        oom_arm(n);
+        rc = pd_core_declare(p->core, params, N, &ticket, &err);
+        failed = oom_disarm();
+        assert_int_equal(rc, failed ? PD_NO_MEMORY : PD_OK);
+        if (failed) assert_int_equal(pd_core_declare(p->core, params, N, &ticket, &err), PD_OK);
+        peer_free(p);
+    }
+}
+
+static void a_sparse_gradient_is_not_sent(void **state)
+{
+    float gradient[12] = { 0 };
+    pd_item item = { .param = 0, .gradient = gradient };
+    peer *p = welcomed();
+    pd_ticket_id ticket;
+    pd_error err;
+    letter l;
+    (void)state;
+    run(p, "");
+    assert_int_equal(pd_core_push(p->core, PD_PUSH, &item, 1, &(pd_push_options){ .sparse = true }, &ticket, &err), PD_INVALID_ARGUMENT);
+    assert_string_equal(err.text, "parameter kernel: its gradient is sparse, and a parameter must be dense here: make it dense before the push (in PyTorch: "
+                        "Embedding(sparse=False), or grad.to_dense())");
+    peer_expect_silence(p);
+    assert_int_equal(pd_core_push(p->core, PD_PUSH, &item, 1, NULL, &ticket, &err), PD_OK);
+    l = peer_expect(p, PD_PUSH);
+    letter_drop(&l);
+    peer_free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_declaration_brings_axes_and_model_state), cmocka_unit_test(bad_axes_are_refused_before_anything_is_sent),
+        cmocka_unit_test(a_note_can_be_read_once_the_parameters_are_declared), cmocka_unit_test(a_note_stays_where_it_is_after_a_reconnect),
+        cmocka_unit_test(without_memory_a_note_is_asked_for_again), cmocka_unit_test(without_memory_nothing_is_declared),
+        cmocka_unit_test(a_sparse_gradient_is_not_sent),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

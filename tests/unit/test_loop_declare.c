@@ -1,0 +1,219 @@
+/* What a declaration says and is answered on the wire: axes, model state, notes; and gradients that are sparse. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <unistd.h>
+
+#include "scene.h"
+
+/* An optimizer with as much to say of every parameter as it may, with a character at the end that is cut. */
+static const pd_hyper no_hypers[] = { { .name = NULL } };
+
+static int talk(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+{
+    (void)fact, (void)err;
+    snprintf(plan->note, sizeof plan->note, "%s ", declaration->name);
+    for (size_t n = strlen(plan->note); n < sizeof plan->note - 1; n++) plan->note[n] = n % 2 == 0 ? (char)0xc3 : (char)0xa9;
+    plan->note[sizeof plan->note - 1] = '\0';
+    if (plan->note[sizeof plan->note - 2] == (char)0xa9) plan->note[sizeof plan->note - 2] = (char)0xc3;
+    return PD_OK;
+}
+
+static void stand_still(const pd_unit *unit)
+{
+    memcpy(unit->after + unit->first, unit->before + unit->first, (size_t)unit->n * sizeof *unit->after);
+}
+
+static const pd_row talking = { .name = "talking", .about = "for this test", .hypers = no_hypers, .plan = talk, .phases = { { .run = stand_still } } };
+static const pd_row *const rows[] = { &talking, NULL };
+
+static scene *begin(uint32_t max_params, const pd_row *const *of, const char *rule, int *fd)
+{
+    scene *s = scene_new(max_params, of);
+
+    if (rule != NULL) s->rule = rule;
+    *fd = scene_connect(s);
+    scene_hello(s, *fd, "j", 0, 1);
+    scene_settle(s);
+    scene_expect(s, *fd, PD_HELLO);
+    return s;
+}
+
+static void end(scene *s, int fd)
+{
+    close(fd);
+    scene_free(s);
+}
+
+/* n parameters of one element, p0 …; the first with these axes (NULL: none), all model state or none. */
+static void declare(scene *s, int fd, size_t n, const char *axes, bool model_state)
+{
+    Paramd__DeclareRequest declare = PARAMD__DECLARE_REQUEST__INIT;
+    Paramd__Parameter *at = calloc(n, sizeof *at), **list = calloc(n, sizeof *list);
+    char (*names)[24] = calloc(n, sizeof *names);
+    uint64_t shape[] = { 1, 1 };
+
+    for (size_t i = 0; i < n; i++) {
+        paramd__parameter__init(&at[i]);
+        snprintf(names[i], sizeof names[i], "p%zu", i);
+        at[i].name = names[i];
+        at[i].shape = shape;
+        at[i].n_shape = 2;
+        at[i].model_state = model_state;
+        if (axes != NULL && i == 0) at[i].axes = (char *)axes;
+        list[i] = &at[i];
+    }
+    declare.parameters = list;
+    declare.n_parameters = n;
+    declare.last = true;
+    scene_send(s, fd, PD_DECLARE, &declare.base, 0);
+    scene_settle(s);
+    free(names);
+    free(list);
+    free(at);
+}
+
+static const Paramd__DeclareReply *declared(scene *s, int fd)
+{
+    Paramd__DeclareReply *reply;
+
+    scene_expect(s, fd, PD_DECLARE);
+    assert_int_equal(pd_reply_unpack(s->arena, PD_DECLARE, s->in, s->prefix.header_bytes, (void **)&reply, NULL), PD_OK);
+    return reply;
+}
+
+static const Paramd__ParamInfo *info(scene *s)
+{
+    Paramd__ListRequest list = PARAMD__LIST_REQUEST__INIT;
+    Paramd__ListReply *reply;
+    int operator = scene_connect(s);
+
+    scene_hello(s, operator, "", 0, 0);
+    list.what = 2;
+    list.job = (char *)"j";
+    scene_send(s, operator, PD_LIST, &list.base, 0);
+    scene_settle(s);
+    scene_expect(s, operator, PD_HELLO);
+    scene_expect(s, operator, PD_LIST);
+    assert_int_equal(pd_reply_unpack(s->arena, PD_LIST, s->in, s->prefix.header_bytes, (void **)&reply, NULL), PD_OK);
+    close(operator);
+    assert_true(reply->n_params > 0);
+    return reply->params[0];
+}
+
+static void axes_come_with_a_declaration_and_are_listed(void **state)
+{
+    int fd;
+    scene *s = begin(16, NULL, NULL, &fd);
+    (void)state;
+    declare(s, fd, 2, "embed,mlp", false);
+    assert_int_equal(declared(s, fd)->n_parameters, 2);
+    assert_string_equal(info(s)->axes, "embed,mlp");
+    end(s, fd);
+}
+
+static void bad_axes_are_refused_and_the_connection_may_declare_again(void **state)
+{
+    int fd;
+    scene *s = begin(16, NULL, NULL, &fd);
+    (void)state;
+    declare(s, fd, 1, "embed", false);
+    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "parameter p0: axes: expected a name for each of 2 dimensions, got 1 in \"embed\"");
+    declare(s, fd, 1, "embed,9", false);
+    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "axis 1: expected a name of at most 64");
+    declare(s, fd, 1, "embed,", false);
+    assert_int_equal(declared(s, fd)->n_parameters, 1);
+    end(s, fd);
+}
+
+static void model_state_comes_with_a_declaration(void **state)
+{
+    int fd;
+    scene *s = begin(16, NULL, NULL, &fd);
+    (void)state;
+    declare(s, fd, 1, NULL, true);
+    declared(s, fd);
+    assert_string_equal(info(s)->optimizer, "model_state");
+    end(s, fd);
+}
+
+static void a_note_is_told_in_the_answer_and_in_the_list(void **state)
+{
+    int fd;
+    scene *s = begin(16, rows, "* talking", &fd);
+    (void)state;
+    declare(s, fd, 2, NULL, false);
+    assert_int_equal(strncmp(declared(s, fd)->parameters[1]->note, "p1 ", 3), 0);
+    assert_int_equal(strncmp(info(s)->note, "p0 ", 3), 0);
+    end(s, fd);
+}
+
+/* 4096 of them in one Declare, of 239 bytes each. */
+static void an_answer_has_as_many_notes_as_there_is_room_for(void **state)
+{
+    int fd;
+    scene *s = begin(4096, rows, "* talking", &fd);
+    const Paramd__DeclareReply *reply;
+    size_t told = 0;
+    (void)state;
+    declare(s, fd, 1500, NULL, false);
+    reply = declared(s, fd);
+    assert_int_equal(reply->n_parameters, 1500);
+    for (size_t i = 0; i < reply->n_parameters; i++) told += reply->parameters[i]->note[0] != '\0';
+    assert_true(told > 200 && told < 300);
+    assert_true(s->prefix.header_bytes <= PD_MAX_HEADER_BYTES && s->prefix.header_bytes > PD_MAX_HEADER_BYTES - 2048);
+    end(s, fd);
+}
+
+static void push(scene *s, int fd, unsigned method, bool sparse)
+{
+    Paramd__InitRequest init = PARAMD__INIT_REQUEST__INIT;
+    Paramd__PushRequest message = PARAMD__PUSH_REQUEST__INIT;
+    Paramd__Piece piece = PARAMD__PIECE__INIT, *pieces[] = { &piece };
+
+    piece.dtype = PD_F32;
+    piece.count = 1;
+    piece.sparse = sparse;
+    init.pieces = message.pieces = pieces;
+    init.n_pieces = message.n_pieces = 1;
+    message.step = 1;
+    scene_send(s, fd, method, method == PD_INIT ? &init.base : &message.base, sizeof(float));
+    scene_settle(s);
+}
+
+static void a_sparse_gradient_is_refused_with_what_to_do_and_nothing_changes(void **state)
+{
+    int fd;
+    scene *s = begin(16, NULL, NULL, &fd);
+    (void)state;
+    declare(s, fd, 1, NULL, false);
+    declared(s, fd);
+    push(s, fd, PD_INIT, false);
+    scene_expect(s, fd, PD_INIT);
+    push(s, fd, PD_PUSH, true);
+    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "piece 0 (p0): its gradient is sparse, and a parameter must be dense here: make it dense before the push (in PyTorch: "
+                       "Embedding(sparse=False), or grad.to_dense())");
+    assert_int_equal(info(s)->contributions, 0);
+    push(s, fd, PD_PUSH, false);
+    scene_expect(s, fd, PD_PUSH);
+    assert_int_equal(info(s)->step, 1);
+    end(s, fd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(axes_come_with_a_declaration_and_are_listed), cmocka_unit_test(bad_axes_are_refused_and_the_connection_may_declare_again),
+        cmocka_unit_test(model_state_comes_with_a_declaration), cmocka_unit_test(a_note_is_told_in_the_answer_and_in_the_list),
+        cmocka_unit_test(an_answer_has_as_many_notes_as_there_is_room_for),
+        cmocka_unit_test(a_sparse_gradient_is_refused_with_what_to_do_and_nothing_changes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
