@@ -10,10 +10,10 @@
 #include "gram.h"
 #include "kernels.h"
 
-enum { RANGE = 1 << 16, BLOCK = PD_GRAM_BLOCK, MANY = PD_GRAM_VECTORS };
+enum { RANGE = 1 << 16, LEAST_RANGE = 1 << 10, BLOCK = PD_GRAM_BLOCK, MANY = PD_GRAM_VECTORS, LINE = 16 };
 #define EPSILON 1e-30
 #define CANCELLED 1e-14             /* squared norm, over what it is the difference of */
-#define NS_PER_DOT 0.09             /* of one core, for each element and pair */
+#define NS_PER_DOT 0.06             /* of one core, for each element and pair */
 #define NS_PER_TERM 0.3             /* and for each element read and converted */
 
 /* A level of the tree cut down to groups: leaf j of group g is vector (g leaves + j) stride, and, where the surplus is folded in, the one
@@ -25,7 +25,7 @@ typedef struct stage {
 struct pd_adasum {
     pd_adasum_form form;
     pd_vectors     in;
-    int64_t        n, ranges;
+    int64_t        n, range, ranges;    /* elements, of a unit; units that cover them */
     float         *to, **scratch;
     stage          stage;
     int            width;           /* of the whole tree: the largest power of two that is at most k; of vdot: 1 */
@@ -104,7 +104,7 @@ typedef struct block {
 
 static block first_block(const pd_adasum *a, int64_t range)
 {
-    block b = { .first = range * RANGE };
+    block b = { .first = range * a->range };
 
     b.n = a->n - b.first < BLOCK ? a->n - b.first : BLOCK;
     b.run = a->first ? pd_vectors_run(&a->in, b.first) : 0;
@@ -113,7 +113,7 @@ static block first_block(const pd_adasum *a, int64_t range)
 
 static bool next_block(const pd_adasum *a, int64_t range, block *b)
 {
-    int64_t end = (range + 1) * RANGE < a->n ? (range + 1) * RANGE : a->n;
+    int64_t end = (range + 1) * a->range < a->n ? (range + 1) * a->range : a->n;
 
     b->first += b->n;
     if (b->first >= end) return false;
@@ -167,11 +167,15 @@ static void sum_vectors(const pd_adasum *a, const block *b, int k, const int *me
 
 PD_CLONES static void widen(double *restrict to, const float *restrict x)
 {
-    for (int i = 0; i < BLOCK; i++) to[i] = (double)x[i];
+    for (int i = 0; i < BLOCK; i += LINE) {                 /* while the dot products are taken, the next block arrives */
+        __builtin_prefetch(x + i + BLOCK, 0, 2);
+        for (int j = i; j < i + LINE; j++) to[j] = (double)x[j];
+    }
 }
 
 static void take_dots(const pd_adasum *a, int g, int64_t range, double *dots)
 {
+    pd_gram gram = { 0 };
     alignas(64) double wide[MANY][BLOCK];
     float tile[BLOCK];
     const double *x[MANY];
@@ -181,8 +185,9 @@ static void take_dots(const pd_adasum *a, int g, int64_t range, double *dots)
     for (int j = 0; j < k; j++) x[j] = wide[j];
     do {
         for (int j = 0; j < k; j++) widen(wide[j], load(a, member[j], b.run, b.first, b.n, BLOCK, tile));
-        pd_gram_add(dots, x, k);
+        pd_gram_add(&gram, x, k);
     } while (next_block(a, range, &b));
+    pd_gram_fold(&gram, dots);
 }
 
 typedef double doubles __attribute__((vector_size(64), aligned(8), may_alias));
@@ -314,16 +319,25 @@ static void plan_stage(pd_adasum *a)
     memset(a->dots, 0, (size_t)a->stage.groups * (size_t)a->ranges * (size_t)a->n_dots * sizeof *a->dots);
 }
 
+/* Elements of a unit: fewer where it reads more than MANY vectors. */
+static int64_t range_of(pd_adasum_form form, int k)
+{
+    int64_t range = form == PD_ADASUM_VDOT && k > MANY ? (int64_t)RANGE * MANY / k / BLOCK * BLOCK : RANGE;
+
+    return range > LEAST_RANGE ? range : LEAST_RANGE;
+}
+
 int pd_adasum_begin(pd_adasum **out, pd_adasum_form form, const pd_vectors *v, int64_t n, float *to, float *const *scratch)
 {
     pd_adasum *a = calloc(1, sizeof *a);
     bool tree = form == PD_ADASUM_TREE;
-    size_t spare = (size_t)pd_adasum_scratch_vectors(form, v->k), ranges = (size_t)((n + RANGE - 1) / RANGE);
+    int64_t range = range_of(form, v->k);
+    size_t spare = (size_t)pd_adasum_scratch_vectors(form, v->k), ranges = (size_t)((n + range - 1) / range);
     size_t scales = tree ? (spare + 1) * MANY : (size_t)v->k;
 
     assert(v->k >= 1 && n >= 0 && (n == 0 || v->ends[v->n_runs - 1] == n));
     if (a == NULL) return PD_NO_MEMORY;
-    *a = (pd_adasum){ .form = form, .in = *v, .n = n, .ranges = (int64_t)ranges, .to = to, .first = true, .width = tree ? largest_power(v->k) : 1,
+    *a = (pd_adasum){ .form = form, .in = *v, .n = n, .range = range, .ranges = (int64_t)ranges, .to = to, .first = true, .width = tree ? largest_power(v->k) : 1,
                       .n_dots = tree ? PD_GRAM_DOTS : 2 * v->k };
     a->dots = malloc(((spare + 1) * ranges * (size_t)a->n_dots + 1) * sizeof *a->dots);
     a->scale = malloc(scales * sizeof *a->scale);
@@ -364,7 +378,7 @@ static int group_size(const pd_adasum *a)
 
 double pd_adasum_unit_ns(const pd_adasum *a)
 {
-    double k = group_size(a), n = a->n < RANGE ? (double)a->n : RANGE, pairs = a->form == PD_ADASUM_VDOT ? 2 * k : k * (k + 1) / 2;
+    double k = group_size(a), n = (double)(a->n < a->range ? a->n : a->range), pairs = a->form == PD_ADASUM_VDOT ? 2 * k : k * (k + 1) / 2;
 
     return n * (NS_PER_TERM * k + (a->combines ? 0 : NS_PER_DOT * pairs));
 }
