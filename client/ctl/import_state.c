@@ -22,8 +22,12 @@ typedef struct entry {
     const pd_st_tensor *tensor;
     pd_state_key        key;
     const char         *param;
+    const pd_state_tensor *slot;        /* the job's, that it is of or is a block of */
     int64_t             count;          /* PD_KEY_COUNT */
 } entry;
+
+/* A name of the file that the job has nothing for, and perhaps why. */
+typedef struct stranger { const char *name, *why; } stranger;
 
 typedef struct import {
     const pd_ctl   *ctl;
@@ -33,8 +37,10 @@ typedef struct import {
     void           *file;
     size_t          file_bytes;
     pd_safetensors *tensors;
-    entry          *entries;        size_t n;       /* what is sent */
-    const char    **unknown;        size_t n_unknown;
+    entry          *entries;        size_t n, room; /* what is sent */
+    stranger       *unknown;        size_t n_unknown;
+    bool            counted;                        /* for all parameters at once: */
+    int64_t         count;
     size_t          derived, parts, counts;
     uint64_t        bytes, sent, piece;             /* piece: bytes that one may have */
     float          *floats;                         /* of a piece */
@@ -69,43 +75,157 @@ static bool is_float(pd_st_dtype dtype)
     return dtype == PD_ST_F32 || dtype == PD_ST_F64 || dtype == PD_ST_F16 || dtype == PD_ST_BF16;
 }
 
+static int64_t elements_of(const pd_st_tensor *tensor) { return (int64_t)(tensor->bytes / pd_st_dtype_size(tensor->dtype)); }
+
 /* A counter: one element, whole. */
 static bool read_count(const import *im, const pd_st_tensor *tensor, int64_t *count)
 {
     const void *at = pd_safetensors_data(im->tensors, tensor);
+    int32_t narrow;
     float real;
 
-    if (tensor->bytes != pd_st_dtype_size(tensor->dtype)) return false;
-    if (tensor->dtype == PD_ST_I64) memcpy(count, at, sizeof *count);
-    else if (tensor->dtype == PD_ST_F32) memcpy(&real, at, sizeof real);
-    else return false;
-    if (tensor->dtype == PD_ST_F32) *count = real >= 0 && real <= 1e9f ? (int64_t)real : -1;
+    if (elements_of(tensor) != 1) return false;
+    switch (tensor->dtype) {
+    case PD_ST_I64: memcpy(count, at, sizeof *count); break;
+    case PD_ST_I32: *count = (memcpy(&narrow, at, sizeof narrow), narrow); break;
+    case PD_ST_F32: *count = (memcpy(&real, at, sizeof real), real >= 0 && real <= 1e9f ? (int64_t)real : -1); break;
+    default:        return false;
+    }
     return *count >= 0;
 }
 
 /* The job's slot that it is of, or is a block of. NULL: none. */
-static pd_state_tensor *slot_of(const import *im, const entry *e)
+static pd_state_tensor *slot_of(const import *im, const pd_state_key *key, const char *param)
 {
-    pd_state_tensor *slot = pd_state_list_find(&im->list, e->param, e->key.slot, e->key.number, e->key.block);
+    pd_state_tensor *slot = pd_state_list_find(&im->list, param, key->slot, key->number, key->block);
 
-    return slot != NULL || e->key.block < 0 ? slot : pd_state_list_find(&im->list, e->param, e->key.slot, e->key.number, -1);
+    return slot != NULL || key->block < 0 ? slot : pd_state_list_find(&im->list, param, key->slot, key->number, -1);
 }
 
-/* False: the job has nothing of that name. */
-static bool place(import *im, const pd_st_tensor *tensor, entry *e)
+static int add_entry(import *im, const entry *e)
 {
-    pd_state_tensor *slot;
-    int64_t elements = 0;
+    if (im->n == im->room) {
+        size_t room = 2 * im->room + 64;
+        entry *more = realloc(im->entries, room * sizeof *more);
+        if (more == NULL) return PD_NO_MEMORY;
+        im->entries = more;
+        im->room = room;
+    }
+    im->entries[im->n++] = *e;
+    im->bytes += e->tensor->bytes;
+    return PD_OK;
+}
 
-    *e = (entry){ .tensor = tensor };
-    pd_state_key_read(&e->key, tensor->name, im->list.names, im->list.n_names);
-    if (e->key.kind == PD_KEY_UNKNOWN) return false;
-    e->param = im->list.names[e->key.param];
-    if (e->key.kind == PD_KEY_COUNT) return read_count(im, tensor, &e->count);
-    if (e->key.kind == PD_KEY_DERIVED) return true;
-    if (!is_float(tensor->dtype) || (slot = slot_of(im, e)) == NULL || pd_shape_elements(&tensor->shape, &elements) != PD_OK) return false;
-    slot->covered += elements;
+/* What comes with codes: the tensor whose name has `word` for "quantized". NULL: there is none. */
+static const pd_st_tensor *companion(const import *im, const pd_st_tensor *codes, const char *word)
+{
+    size_t stem = strlen(codes->name) - strlen("quantized");
+    const pd_st_tensor *found = NULL;
+    char *name = NULL;
+
+    if (strcmp(codes->name + stem, "quantized") != 0 || asprintf(&name, "%.*s%s", (int)stem, codes->name, word) < 0) return NULL;
+    found = pd_safetensors_find(im->tensors, name);
+    free(name);
+    return found;
+}
+
+/* A quantized value has a float32 for each column; its diagonal may lie apart. */
+static bool has_companions(const import *im, const pd_st_tensor *codes)
+{
+    const pd_st_tensor *buckets = companion(im, codes, "bucket_size"), *diagonal = companion(im, codes, "diagonal");
+    int64_t rows = codes->shape.rank > 0 ? codes->shape.dim[0] : 0, n = elements_of(codes);
+
+    if (n == 0 || buckets == NULL || buckets->dtype != PD_ST_F32 || elements_of(buckets) != n / rows) return false;
+    return diagonal == NULL || elements_of(diagonal) == 0 || (diagonal->dtype == PD_ST_F32 && elements_of(diagonal) == rows && rows * rows == n);
+}
+
+static bool is_codes(const entry *e) { return e->key.codes && (e->tensor->dtype == PD_ST_I8 || e->tensor->dtype == PD_ST_I16); }
+
+/* Its numbers can be read. */
+static bool is_readable(const import *im, const entry *e)
+{
+    if (is_codes(e)) return has_companions(im, e->tensor);
+    return is_float(e->tensor->dtype) || (e->key.param == PD_KEY_ALL && e->tensor->dtype == PD_ST_I32);
+}
+
+/* One zero where upstream keeps nothing. */
+static bool is_filling(const import *im, const pd_st_tensor *tensor)
+{
+    const uint8_t *at = pd_safetensors_data(im->tensors, tensor);
+
+    if (elements_of(tensor) > 1) return false;
+    for (uint64_t i = 0; i < tensor->bytes; i++)
+        if (at[i] != 0) return false;
     return true;
+}
+
+/* Of one parameter. PD_NOT_FOUND: the job has nothing of that name. */
+static int place_part(import *im, const entry *from, const char *param)
+{
+    pd_state_tensor *slot = slot_of(im, &from->key, param);
+    entry e = *from;
+
+    if (slot == NULL && from->key.fill && is_filling(im, from->tensor)) {
+        im->derived++;
+        return PD_OK;
+    }
+    if (slot == NULL || !is_readable(im, from)) return PD_NOT_FOUND;
+    e.param = param;
+    e.slot = slot;
+    slot->covered += elements_of(from->tensor);
+    im->parts++;
+    return add_entry(im, &e);
+}
+
+/* One value for all parameters that have such a slot. */
+static int place_parts(import *im, const entry *from)
+{
+    int rc = PD_NOT_FOUND;
+
+    for (size_t i = 0; i < im->list.n_names && (rc == PD_OK || rc == PD_NOT_FOUND); i++)
+        if (slot_of(im, &from->key, im->list.names[i]) != NULL) rc = place_part(im, from, im->list.names[i]);
+    return rc;
+}
+
+static int place_count(import *im, entry *e)
+{
+    if (!read_count(im, e->tensor, &e->count)) return PD_NOT_FOUND;
+    if (e->key.param != PD_KEY_ALL) {
+        e->param = im->list.names[e->key.param];
+        im->counts++;
+        return add_entry(im, e);
+    }
+    if (im->counted) {                                  /* several members of a chain count */
+        im->derived++;
+        return im->count == e->count ? PD_OK : PD_NOT_FOUND;
+    }
+    im->counted = true;
+    im->count = e->count;
+    for (size_t i = 0; i < im->list.n_names; i++) {
+        e->param = im->list.names[i];
+        im->counts++;
+        if (add_entry(im, e) != PD_OK) return PD_NO_MEMORY;
+    }
+    return PD_OK;
+}
+
+/* PD_NOT_FOUND: the job has nothing of that name; `why` may say more. */
+static int place(import *im, const pd_st_tensor *tensor, const char **why)
+{
+    entry e = { .tensor = tensor };
+
+    *why = NULL;
+    pd_state_key_read(&e.key, tensor->name, im->list.names, im->list.n_names);
+    switch (e.key.kind) {
+    case PD_KEY_PART:    return e.key.param == PD_KEY_ALL ? place_parts(im, &e) : place_part(im, &e, im->list.names[e.key.param]);
+    case PD_KEY_COUNT:   return place_count(im, &e);
+    case PD_KEY_REFUSED: *why = e.key.why; return PD_NOT_FOUND;
+    case PD_KEY_UNKNOWN: return PD_NOT_FOUND;
+    case PD_KEY_DERIVED:
+    case PD_KEY_COMPANION: break;
+    }
+    im->derived++;
+    return PD_OK;
 }
 
 static int sort_out(import *im, pd_error *err)
@@ -113,24 +233,14 @@ static int sort_out(import *im, pd_error *err)
     size_t n;
     const pd_st_tensor *tensors = pd_safetensors_tensors(im->tensors, &n);
 
-    im->entries = calloc(n + 1, sizeof *im->entries);
     im->unknown = calloc(n + 1, sizeof *im->unknown);
     im->floats = malloc(PIECE_BYTES);
-    if (im->entries == NULL || im->unknown == NULL || im->floats == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (im->unknown == NULL || im->floats == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     for (size_t i = 0; i < n; i++) {
-        entry *e = &im->entries[im->n];
-        if (!place(im, &tensors[i], e)) {
-            im->unknown[im->n_unknown++] = tensors[i].name;
-            continue;
-        }
-        if (e->key.kind == PD_KEY_DERIVED) {
-            im->derived++;
-            continue;
-        }
-        if (e->key.kind == PD_KEY_COUNT) im->counts++;
-        else im->parts++;
-        im->bytes += tensors[i].bytes;
-        im->n++;
+        const char *why;
+        int rc = place(im, &tensors[i], &why);
+        if (rc == PD_NO_MEMORY) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+        if (rc == PD_NOT_FOUND) im->unknown[im->n_unknown++] = (stranger){ tensors[i].name, why };
     }
     return PD_OK;
 }
@@ -172,42 +282,109 @@ static void show_progress(const import *im, bool last)
     fprintf(stderr, "\r%s of %s sent%s", pd_bytes_text(sent, im->sent), pd_bytes_text(all, im->bytes), last ? "\n" : "");
 }
 
-/* Files may leave tensors unaligned, and some types are widened: through memory of our own. */
-static const void *piece_of(import *im, const pd_st_tensor *tensor, uint64_t first, uint64_t count)
-{
-    const uint8_t *at = pd_safetensors_data(im->tensors, tensor);
-    size_t each = pd_st_dtype_size(tensor->dtype);
+/* Numbers as they lie in memory. */
+typedef struct source { const uint8_t *at; pd_st_dtype dtype; } source;
 
-    at += first * each;
-    if (tensor->dtype == PD_ST_F16) pd_convert(im->floats, PD_F32, at, PD_F16, (int64_t)count);
-    else if (tensor->dtype == PD_ST_BF16) pd_convert(im->floats, PD_F32, at, PD_BF16, (int64_t)count);
+/* Codes times their columns' buckets, and the diagonal where it lies apart. Gives; NULL: out of memory. */
+static float *decode(const import *im, const pd_st_tensor *codes)
+{
+    const pd_st_tensor *buckets = companion(im, codes, "bucket_size"), *diagonal = companion(im, codes, "diagonal");
+    const uint8_t *at = pd_safetensors_data(im->tensors, codes), *bucket = pd_safetensors_data(im->tensors, buckets);
+    int64_t n = elements_of(codes), cols = elements_of(buckets);
+    float *out = malloc((size_t)n * sizeof *out), one;
+    int16_t wide;
+
+    for (int64_t i = 0; out != NULL && i < n; i++) {
+        if (codes->dtype == PD_ST_I16) memcpy(&wide, at + 2 * i, sizeof wide);
+        else wide = ((const int8_t *)at)[i];
+        memcpy(&one, bucket + i % cols * (int64_t)sizeof one, sizeof one);
+        out[i] = (float)wide * one;
+    }
+    for (int64_t i = 0; out != NULL && diagonal != NULL && i < elements_of(diagonal); i++) {
+        memcpy(&one, (const uint8_t *)pd_safetensors_data(im->tensors, diagonal) + i * (int64_t)sizeof one, sizeof one);
+        out[i * (cols + 1)] += one;
+    }
+    return out;
+}
+
+/* *own: free() it. PD_NO_MEMORY. */
+static int find_source(const import *im, const entry *e, source *out, float **own, pd_error *err)
+{
+    int32_t whole;
+
+    *own = NULL;
+    *out = (source){ pd_safetensors_data(im->tensors, e->tensor), e->tensor->dtype };
+    if (is_float(e->tensor->dtype)) return PD_OK;
+    *own = is_codes(e) ? decode(im, e->tensor) : malloc(sizeof **own);
+    if (*own == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (!is_codes(e)) **own = (float)(memcpy(&whole, out->at, sizeof whole), whole);
+    *out = (source){ (const uint8_t *)*own, PD_ST_F32 };
+    return PD_OK;
+}
+
+/* Files may leave tensors unaligned, and some types are widened: through memory of our own. */
+static const void *piece_of(import *im, const source *from, uint64_t first, uint64_t count)
+{
+    size_t each = pd_st_dtype_size(from->dtype);
+    const uint8_t *at = from->at + first * each;
+
+    if (from->dtype == PD_ST_F16) pd_convert(im->floats, PD_F32, at, PD_F16, (int64_t)count);
+    else if (from->dtype == PD_ST_BF16) pd_convert(im->floats, PD_F32, at, PD_BF16, (int64_t)count);
     else memcpy(im->floats, at, count * each);
     return im->floats;
 }
 
-static int send_tensor(import *im, const entry *e, pd_error *err)
+/* The same elements in the same order, but for dimensions before the others that one of them has together or not at all. */
+static bool is_stacked_alike(const pd_shape *a, const pd_shape *b)
 {
-    const pd_st_tensor *tensor = e->tensor;
+    int i = a->rank, k = b->rank;
+
+    while (i > 0 && k > 0 && a->dim[i - 1] == b->dim[k - 1]) i--, k--;
+    return i <= 1 || k <= 1;
+}
+
+/* The shape to send it under. */
+static const pd_shape *shape_of(const entry *e)
+{
+    bool whole = e->key.block == e->slot->block && elements_of(e->tensor) == e->slot->elements;
+
+    return whole && (e->key.param == PD_KEY_ALL || (e->key.stacked && is_stacked_alike(&e->tensor->shape, &e->slot->shape))) ? &e->slot->shape : &e->tensor->shape;
+}
+
+static int send_pieces(import *im, const entry *e, const source *from, pd_error *err)
+{
+    const pd_shape *as = shape_of(e);
     Paramd__ImportRequest request = request_of(im, 2);
-    uint64_t shape[PD_MAX_RANK], elements = tensor->bytes / pd_st_dtype_size(tensor->dtype);
-    size_t each = tensor->dtype == PD_ST_F64 ? sizeof(double) : sizeof(float);
+    uint64_t shape[PD_MAX_RANK], elements = (uint64_t)elements_of(e->tensor);
+    size_t each = from->dtype == PD_ST_F64 ? sizeof(double) : sizeof(float);
     int rc = PD_OK;
 
-    for (int d = 0; d < tensor->shape.rank; d++) shape[d] = (uint64_t)tensor->shape.dim[d];
+    for (int d = 0; d < as->rank; d++) shape[d] = (uint64_t)as->dim[d];
     request.param = (char *)e->param;
     request.slot = (char *)e->key.slot;
     request.number = e->key.number;
     request.block = e->key.block;
     request.shape = shape;
-    request.n_shape = (size_t)tensor->shape.rank;
-    request.wide = tensor->dtype == PD_ST_F64;
+    request.n_shape = (size_t)as->rank;
+    request.wide = from->dtype == PD_ST_F64;
     do {
         request.count = elements - request.first < im->piece / each ? elements - request.first : im->piece / each;
-        rc = call(im, &request, piece_of(im, tensor, request.first, request.count), request.count * each, err);
+        rc = call(im, &request, piece_of(im, from, request.first, request.count), request.count * each, err);
         request.first += request.count;
-        im->sent += request.count * pd_st_dtype_size(tensor->dtype);
+        im->sent += request.count * pd_st_dtype_size(e->tensor->dtype);
         show_progress(im, false);
     } while (rc == PD_OK && request.first < elements);
+    return rc;
+}
+
+static int send_tensor(import *im, const entry *e, pd_error *err)
+{
+    source from;
+    float *own;
+    int rc = find_source(im, e, &from, &own, err);
+
+    if (rc == PD_OK) rc = send_pieces(im, e, &from, err);
+    free(own);
     return rc;
 }
 
@@ -243,7 +420,8 @@ static int send_all(import *im, pd_error *err)
 
 static void print_unknown(const import *im)
 {
-    for (size_t i = 0; i < im->n_unknown && (i < LISTED || im->ctl->verbose); i++) printf("unknown  %s\n", im->unknown[i]);
+    for (size_t i = 0; i < im->n_unknown && (i < LISTED || im->ctl->verbose); i++)
+        printf("unknown  %s%s%s\n", im->unknown[i].name, im->unknown[i].why != NULL ? ": " : "", im->unknown[i].why != NULL ? im->unknown[i].why : "");
     if (im->n_unknown > LISTED && !im->ctl->verbose) printf("unknown  ... and %zu more (--verbose)\n", im->n_unknown - LISTED);
 }
 
@@ -267,7 +445,7 @@ static json_t *as_json(const import *im, bool imported)
     json_t *unknown = json_array(), *missing = json_array();
     char name[128], text[512];
 
-    for (size_t i = 0; i < im->n_unknown; i++) json_array_append_new(unknown, json_string(im->unknown[i]));
+    for (size_t i = 0; i < im->n_unknown; i++) json_array_append_new(unknown, json_string(im->unknown[i].name));
     for (size_t i = 0; i < im->list.n; i++) {
         if (!is_missing(&im->list.at[i])) continue;
         snprintf(text, sizeof text, "%s.%s", im->list.at[i].param, pd_state_tensor_name(&im->list.at[i], name, sizeof name));

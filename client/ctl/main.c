@@ -30,6 +30,14 @@ static const struct argp_option params_options[] = {
 static const struct argp_option import_options[] = {
     { "partial", KEY_PARTIAL, NULL, 0, "Pass over what the job does not know, and leave what the file does not have as it is", 0 },
     { "verbose", 'v',         NULL, 0, "List all names that are unknown or missing", 0 },
+    { NULL, 0, NULL, 0, "FILE is a safetensors file. Names that it may have, for a parameter NAME:\n"
+                        "NAME.SLOT, NAME.block_B.SLOT.I, NAME.step: as `paramctl state JOB' lists them.\n"
+                        "NAME[\"block_B\", \"shampoo\", \"factor_matrices\", I, \"quantized_values\"], NAME[\"step\"]: flat keys of Meta's distributed_state_dict.\n"
+                        "count, stats/NAME/momentum/quantized, stats/NAME/statistics/I: paths into scalable_shampoo's ShampooState; integers with their bucket_size and diagonal.\n"
+                        "step, param_states/NAME/v_row (v_col, v, m): T5X's Adafactor.\n"
+                        "count, update_counter, mu/NAME, Qs_preconditioners/NAME/I: distributed_kron.\n"
+                        "Paths may be joined by / or ., or be jax.tree_util.keystr's; an index or a word like opt_state may stand before, and NAME may have "
+                        "either separator.", 1 },
     { 0 }
 };
 static const struct argp_option replay_options[] = {

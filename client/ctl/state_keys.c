@@ -6,15 +6,42 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Upstream's paths below the block, joined by '/'; '#' is a number. One line a quantity: add those of other systems here. */
-static const struct { const char *path, *slot; } upstream[] = {
-    { "shampoo/factor_matrices/#/quantized_values", "factor_matrices" },
-    { "shampoo/inv_factor_matrices/#/quantized_values", "inv_factor_matrices" },
-    { "shampoo/is_factor_matrices_diagonal/#", NULL },                  /* always true where upstream saves it: tested anew at the next root */
-    { "adagrad/quantized_values", "grafting_second_moment" },           /* whatever the method: its class derives from Adagrad's */
-    { "momentum/quantized_values", "momentum" },
-    { "filtered_grad/quantized_values", "filtered_grad" },
+enum { CODES = 1, STACKED = 2, FILL = 4 };
+
+#define SHARDED "the stacked matrices of upstream's sharded mode do not say whose they are: save them by parameter, stats/NAME/statistics/I and preconditioners/I"
+
+/* Upstream's paths: where `before` is NULL those below the block in Meta's keys, else behind before/NAME. Words are joined by '/'; '#' is a number. `slot` NULL: it
+ * follows from the rest. CODES: as the path says, or a QuantizedValue there. One line a quantity: add those of other systems here. */
+static const struct { const char *before, *path, *slot; unsigned flags; } upstream[] = {
+    { NULL, "shampoo/factor_matrices/#/quantized_values", "factor_matrices", 0 },
+    { NULL, "shampoo/inv_factor_matrices/#/quantized_values", "inv_factor_matrices", 0 },
+    { NULL, "shampoo/is_factor_matrices_diagonal/#", NULL, 0 },                         /* always true where upstream saves it: tested anew at the next root */
+    { NULL, "adagrad/quantized_values", "grafting_second_moment", 0 },                  /* whatever the method: its class derives from Adagrad's */
+    { NULL, "momentum/quantized_values", "momentum", 0 },
+    { NULL, "filtered_grad/quantized_values", "filtered_grad", 0 },
+
+    { "stats", "diagonal_statistics", "diagonal_statistics", CODES },                   /* scalable_shampoo: ParameterStats */
+    { "stats", "diagonal_momentum", "diagonal_momentum", CODES },
+    { "stats", "momentum", "momentum", CODES },
+    { "stats", "statistics/#", "statistics", CODES },
+    { "stats", "preconditioners/#", "preconditioners", CODES },
+    { "stats", "training_metrics/inverse_pth_root_errors", "inverse_pth_root_errors", FILL },
+    { "local_stats", "diagonal_statistics", "diagonal_statistics", CODES },             /* the same, LocalShardedParameterStats */
+    { "local_stats", "diagonal_momentum", "diagonal_momentum", CODES },
+    { "local_stats", "momentum", "momentum", CODES },
+    { "local_stats", "training_metrics/inverse_pth_root_errors", "inverse_pth_root_errors", FILL },
+
+    { "param_states", "v_row", "v_row", FILL },                                         /* adafactor: T5X's OptimizerState */
+    { "param_states", "v_col", "v_col", FILL },
+    { "param_states", "v", "v", FILL },
+    { "param_states", "m", "m", FILL },
+
+    { "mu", "", "mu", 0 },                                                              /* kron: distributed_kron's state */
+    { "Qs_preconditioners", "#", "Q", STACKED },
 };
+
+/* Upstream's values of all parameters at once, by the last word of their paths. `slot` NULL: the step counter. */
+static const struct { const char *word, *slot; } common[] = { { "count", NULL }, { "step", NULL }, { "update_counter", "update_counter" } };
 
 /* ---- parameters ---- */
 
@@ -88,7 +115,7 @@ static void read_path(pd_state_key *out, const json_t *path)
     }
     if ((out->block = block_of(first)) < 0 || !join(path, text, sizeof text, &out->number)) return;
     for (size_t i = 0; i < sizeof upstream / sizeof *upstream; i++) {
-        if (strcmp(text, upstream[i].path) != 0) continue;
+        if (upstream[i].before != NULL || strcmp(text, upstream[i].path) != 0) continue;
         out->kind = upstream[i].slot != NULL ? PD_KEY_PART : PD_KEY_DERIVED;
         if (upstream[i].slot != NULL) snprintf(out->slot, sizeof out->slot, "%s", upstream[i].slot);
     }
@@ -130,14 +157,251 @@ static void read_slot(pd_state_key *out, const char *text)
     out->kind = strcmp(out->slot, "step") == 0 && out->number < 0 && out->block < 0 ? PD_KEY_COUNT : PD_KEY_PART;
 }
 
-void pd_state_key_read(pd_state_key *out, const char *key, const char *const *names, size_t n)
+static bool read_own_key(pd_state_key *out, const char *key, const char *const *names, size_t n)
 {
-    *out = (pd_state_key){ .kind = PD_KEY_UNKNOWN, .number = -1, .block = -1 };
-    if (read_flat_key(out, key, names, n)) return;
     for (size_t at = strlen(key); at-- > 0;) {
         if (key[at] != '.' || !find_name(key, at, names, n, &out->param)) continue;
         out->number = out->block = -1;
         read_slot(out, key + at + 1);
-        if (out->kind != PD_KEY_UNKNOWN) return;
+        if (out->kind != PD_KEY_UNKNOWN) return true;
     }
+    return false;
+}
+
+/* ---- JAX's paths ---- */
+
+/* A path as words joined by '/', and as it stood: there a '.' is still one. Both of the same length. */
+typedef struct path { char words[1024], stood[1024]; size_t n; } path;
+
+static bool is_separator(char c) { return c == '.' || c == '/'; }
+
+static bool put(path *p, char c)
+{
+    if (is_separator(c) && (p->n == 0 || p->words[p->n - 1] == '/')) return true;
+    if (p->n + 1 >= sizeof p->words) return false;
+    p->stood[p->n] = c;
+    p->words[p->n++] = is_separator(c) ? '/' : c;
+    return true;
+}
+
+/* keystr's ['word'] or [3], from the bracket on. Gives where it ends; NULL: it is none. */
+static const char *put_bracket(path *p, const char *at)
+{
+    char quote = at[1] == '\'' || at[1] == '"' ? at[1] : '\0';
+    const char *from = at + 1 + (quote != '\0'), *end = strchr(from, quote != '\0' ? quote : ']');
+
+    if (end == NULL || end == from || (quote != '\0' && end[1] != ']') || !put(p, '/')) return NULL;
+    for (const char *c = from; c < end; c++)
+        if (!put(p, *c)) return NULL;
+    return end + 1 + (quote != '\0');
+}
+
+/* False: too long, or brackets that are none. */
+static bool read_words(path *p, const char *key)
+{
+    p->n = 0;
+    while (*key != '\0') {
+        if (*key != '[') {
+            if (!put(p, *key++)) return false;
+        } else if ((key = put_bracket(p, key)) == NULL) {
+            return false;
+        }
+    }
+    p->words[p->n] = p->stood[p->n] = '\0';
+    return p->n > 0;
+}
+
+/* A stretch of the path as a parameter's name: as it stood, or with either separator throughout. */
+static bool find_in_path(const path *p, size_t from, size_t end, const char *const *names, size_t n, size_t *param)
+{
+    char dotted[sizeof p->words];
+
+    if (end <= from) return false;
+    if (find_name(p->stood + from, end - from, names, n, param) || find_name(p->words + from, end - from, names, n, param)) return true;
+    for (size_t i = from; i < end; i++) dotted[i - from] = p->words[i] == '/' ? '.' : p->words[i];
+    return find_name(dotted, end - from, names, n, param);
+}
+
+/* "statistics/3/quantized" like "statistics/#/quantized". */
+static bool is_like(const char *text, const char *pattern, int *number)
+{
+    int end;
+
+    *number = -1;
+    for (; *pattern != '\0'; pattern++) {
+        if (*pattern != '#') {
+            if (*text++ != *pattern) return false;
+            continue;
+        }
+        end = 0;
+        if (*text < '0' || *text > '9' || sscanf(text, "%7d%n", number, &end) != 1) return false;
+        text += end;
+    }
+    return *text == '\0';
+}
+
+static bool take_row(pd_state_key *out, size_t row, size_t param, int number)
+{
+    out->kind = PD_KEY_PART;
+    out->param = param;
+    out->number = number;
+    out->codes = (upstream[row].flags & CODES) != 0;
+    out->stacked = (upstream[row].flags & STACKED) != 0;
+    out->fill = (upstream[row].flags & FILL) != 0;
+    snprintf(out->slot, sizeof out->slot, "%s", upstream[row].slot);
+    return true;
+}
+
+static bool ends_in(const char *text, const char *word)
+{
+    size_t n = strlen(text), length = strlen(word);
+
+    return n > length && strcmp(text + n - length, word) == 0 && text[n - length - 1] == '/';
+}
+
+/* What a path ends in where a quantized value lies there. */
+typedef enum ending { WHOLE, OF_CODES, BESIDE_CODES } ending;
+
+/* Copies the path without that; false: it is too long. */
+static bool cut_ending(char *out, size_t size, const char *text, ending *found)
+{
+    static const struct { const char *word; ending is; } endings[] = { { "quantized", OF_CODES }, { "bucket_size", BESIDE_CODES }, { "diagonal", BESIDE_CODES } };
+    size_t n = strlen(text);
+
+    *found = WHOLE;
+    for (size_t i = 0; i < 3 && *found == WHOLE; i++) {
+        if (!ends_in(text, endings[i].word)) continue;
+        *found = endings[i].is;
+        n -= strlen(endings[i].word) + 1;
+    }
+    return snprintf(out, size, "%.*s", (int)n, text) < (int)size;
+}
+
+/* What follows before/NAME: a row's path, or what lies beside its codes. */
+static bool read_row(pd_state_key *out, size_t row, size_t param, const char *rest)
+{
+    ending found = WHOLE;
+    char stem[160];
+    int number;
+
+    if (is_like(rest, upstream[row].path, &number)) return take_row(out, row, param, number);
+    if ((upstream[row].flags & CODES) == 0 || !cut_ending(stem, sizeof stem, rest, &found) || !is_like(stem, upstream[row].path, &number)) return false;
+    take_row(out, row, param, number);
+    if (found == BESIDE_CODES) out->kind = PD_KEY_COMPANION;
+    return true;
+}
+
+/* A row whose word stands before `from`: the longest name that fits counts. */
+static bool read_behind(pd_state_key *out, size_t row, const path *p, size_t from, const char *const *names, size_t n)
+{
+    size_t param;
+
+    for (size_t end = p->n; end > from; end--) {
+        if ((end < p->n && p->words[end] != '/') || !find_in_path(p, from, end, names, n, &param)) continue;
+        if (read_row(out, row, param, end < p->n ? p->words + end + 1 : "")) return true;
+    }
+    return false;
+}
+
+/* Where the path goes on behind the first such word of it; 0: it has none. */
+static size_t find_word(const path *p, const char *word)
+{
+    size_t length = strlen(word);
+
+    for (const char *at = strstr(p->words, word); at != NULL; at = strstr(at + 1, word))
+        if ((at == p->words || at[-1] == '/') && at[length] == '/') return (size_t)(at - p->words) + length + 1;
+    return 0;
+}
+
+static bool read_upstream(pd_state_key *out, const path *p, const char *const *names, size_t n)
+{
+    for (size_t row = 0; row < sizeof upstream / sizeof *upstream; row++) {
+        size_t from = upstream[row].before != NULL ? find_word(p, upstream[row].before) : 0;
+        if (from > 0 && read_behind(out, row, p, from, names, n)) return true;
+    }
+    return false;
+}
+
+/* "statistics/3/quantized": a slot as ours are named, and whether it is of codes. */
+static void read_field(pd_state_key *out, const char *text)
+{
+    ending found;
+    char slot[160];
+
+    if (!cut_ending(slot, sizeof slot, text, &found)) return;
+    for (char *c = slot; *c != '\0'; c++)
+        if (*c == '/') *c = '.';
+    read_slot(out, slot);
+    out->codes = out->fill = true;
+    if (found == BESIDE_CODES && out->kind == PD_KEY_PART) out->kind = PD_KEY_COMPANION;
+}
+
+/* state/0007/NAME/statistics/3 */
+static bool read_recorded(pd_state_key *out, const path *p, const char *const *names, size_t n)
+{
+    size_t from = strlen("state/"), digits;
+
+    if (strncmp(p->words, "state/", from) != 0) return false;
+    digits = strspn(p->words + from, "0123456789");
+    if (digits > 0 && p->words[from + digits] == '/') from += digits + 1;
+    for (size_t end = p->n; end-- > from;) {
+        if (p->words[end] != '/' || !find_in_path(p, from, end, names, n, &out->param)) continue;
+        out->number = out->block = -1;
+        read_field(out, p->words + end + 1);
+        if (out->kind != PD_KEY_UNKNOWN) return true;
+    }
+    return false;
+}
+
+/* A word that may stand before what concerns all parameters: an index into a chain, or what holds a state. */
+static bool is_holder(const char *word, size_t length)
+{
+    static const char *const holders[] = { "state", "opt_state", "optimizer", "optimizer_state", "inner_state" };
+
+    for (size_t i = 0; i < sizeof holders / sizeof *holders; i++)
+        if (strlen(holders[i]) == length && strncmp(word, holders[i], length) == 0) return true;
+    return strspn(word, "0123456789") >= length;
+}
+
+static bool read_common(pd_state_key *out, const path *p)
+{
+    const char *word = p->words;
+
+    for (const char *slash; (slash = strchr(word, '/')) != NULL; word = slash + 1)
+        if (!is_holder(word, (size_t)(slash - word))) return false;
+    for (size_t i = 0; i < sizeof common / sizeof *common; i++) {
+        if (strcmp(word, common[i].word) != 0) continue;
+        out->kind = common[i].slot == NULL ? PD_KEY_COUNT : PD_KEY_PART;
+        out->param = PD_KEY_ALL;
+        if (common[i].slot != NULL) snprintf(out->slot, sizeof out->slot, "%s", common[i].slot);
+        return true;
+    }
+    return false;
+}
+
+/* Stacks of sharded mode. */
+static bool read_stack(pd_state_key *out, const path *p)
+{
+    if (find_word(p, "global_stats") == 0) return false;
+    out->kind = PD_KEY_REFUSED;
+    out->why = SHARDED;
+    return true;
+}
+
+void pd_state_key_read(pd_state_key *out, const char *key, const char *const *names, size_t n)
+{
+    const pd_state_key nothing = { .kind = PD_KEY_UNKNOWN, .number = -1, .block = -1 };
+    path p;
+
+    *out = nothing;
+    if (read_flat_key(out, key, names, n)) return;
+    *out = nothing;
+    if (read_own_key(out, key, names, n)) return;
+    *out = nothing;
+    if (!read_words(&p, key) || read_upstream(out, &p, names, n)) return;
+    *out = nothing;
+    if (read_recorded(out, &p, names, n)) return;
+    *out = nothing;
+    if (read_stack(out, &p) || read_common(out, &p)) return;
+    *out = nothing;
 }

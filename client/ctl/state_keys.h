@@ -1,27 +1,40 @@
 /* state_keys.h - which part of which parameter's optimizer state does a tensor of a saved file hold? Pure.
  *
- * Two ways to name it are understood:
+ * What is understood:
  *     NAME.exp_avg   NAME.block_3.factor_matrices.1   NAME.step              paramd's own names
  *     NAME["block_3", "shampoo", "factor_matrices", 1, "quantized_values"]   Meta's flat keys, behind the parameter's fully qualified name; a
  *                                                                            '.' or '/' may stand between, and "state." or "state/" before
- * One table maps upstream's paths to slots. */
+ *     stats/NAME/statistics/3   .stats['NAME'].momentum.quantized            paths into JAX's optimizer state: scalable_shampoo's ShampooState,
+ *     param_states/NAME/v_row   mu/NAME   Qs_preconditioners/NAME/0          T5X's Adafactor, distributed_kron; count, step and update_counter of all
+ *     state/0007/NAME/statistics/3                                           recorded runs; the step may be left out
+ * Paths are joined by '/' or '.', or are jax.tree_util.keystr's; a parameter's name may have either separator, whichever the job has. What stands before
+ * "stats" and its like (an index into a chain, "opt_state") does not matter. One table maps upstream's paths to slots. */
 #ifndef PD_STATE_KEYS_H
 #define PD_STATE_KEYS_H
 
+#include <stdbool.h>
 #include <stddef.h>
+
+#define PD_KEY_ALL ((size_t)-1)     /* pd_state_key.param: one value for all parameters */
 
 typedef enum pd_key_kind {
     PD_KEY_UNKNOWN,             /* no such parameter, or no such path */
     PD_KEY_PART,                /* a tensor of state: param, slot, number, block */
     PD_KEY_COUNT,               /* the step counter: param */
     PD_KEY_DERIVED,             /* upstream saves it, but it follows from the rest: passed over */
+    PD_KEY_COMPANION,           /* bucket sizes or the diagonal of codes: they are taken with those */
+    PD_KEY_REFUSED,             /* upstream's, but of no parameter: why */
 } pd_key_kind;
 
 typedef struct pd_state_key {
     pd_key_kind kind;
-    size_t      param;          /* index in the list of names */
+    size_t      param;          /* index in the list of names; PD_KEY_ALL */
     char        slot[64];
     int         number, block;  /* -1: none */
+    bool        codes;          /* where it holds integers they are codes of a quantized value: the key ends in "quantized", those beside it in "bucket_size", "diagonal" */
+    bool        stacked;        /* its leading dimensions (layers, blocks) may be fewer or more than the slot's */
+    bool        fill;           /* upstream saves one zero where it keeps nothing */
+    const char *why;            /* of PD_KEY_REFUSED: what to do; static */
 } pd_state_key;
 
 /* `names`: the job's parameters in ascending order (strcmp). The longest name that fits counts. */

@@ -12,6 +12,7 @@
 
 #include "daemon.h"
 #include "optim.h"
+#include "quantize.h"
 #include "rule.h"
 #include "safetensors.h"
 #include "team.h"
@@ -122,7 +123,97 @@ static void save_by_flat_keys(saved *s, const local *l, size_t param, const pd_p
     }
 }
 
-static void save_state(saved *s, const local *l, bool flat)
+/* ---- by paths into JAX's state ---- */
+
+static float *read_floats(const local *l, size_t param, const pd_slot_spec *spec, int64_t *n)
+{
+    pd_error err = { 0 };
+    double *wide;
+    float *out;
+
+    (void)pd_shape_elements(&spec->shape, n);
+    wide = calloc((size_t)*n + 1, sizeof *wide);
+    out = calloc((size_t)*n + 1, sizeof *out);
+    if (pd_model_read_part(l->model, param, spec->name, spec->number, spec->of_block ? spec->block : -1, wide, *n, &err) != PD_OK) fail_msg("%s", err.text);
+    for (int64_t i = 0; i < *n; i++) out[i] = (float)wide[i];
+    free(wide);
+    return out;
+}
+
+static void save_as(saved *s, pd_st_dtype dtype, const pd_shape *shape, const void *data, const char *stem, const char *word)
+{
+    char name[512];
+    int64_t n;
+
+    (void)pd_shape_elements(shape, &n);
+    snprintf(name, sizeof name, "%s%s", stem, word);
+    save_tensor(s, shape, memcpy(malloc((size_t)n * pd_st_dtype_size(dtype) + 1), data, (size_t)n * pd_st_dtype_size(dtype)), name);
+    s->tensor[s->n - 1].dtype = dtype;
+}
+
+/* Upstream's QuantizedValue: codes, a bucket for each column, and the diagonal where it lies apart. */
+static void save_codes(saved *s, const pd_slot_spec *spec, const float *values, int64_t n, const char *stem)
+{
+    int64_t rows = spec->shape.dim[0];
+    void *memory = malloc((size_t)pd_quantized_room(spec->storage, spec->diagonal_apart, rows, n / rows));
+    pd_quantized q = pd_quantized_at(memory, spec->storage, spec->diagonal_apart, rows, n / rows);
+    pd_shape columns = { .rank = spec->shape.rank - 1 };
+
+    for (int d = 1; d < spec->shape.rank; d++) columns.dim[d - 1] = spec->shape.dim[d];
+    pd_quantize(&q, values);
+    save_as(s, spec->storage == PD_STORE_INT8 ? PD_ST_I8 : PD_ST_I16, &spec->shape, q.codes, stem, "quantized");
+    save_as(s, PD_ST_F32, &columns, q.bucket, stem, "bucket_size");
+    if (spec->diagonal_apart) save_as(s, PD_ST_F32, &(pd_shape){ 1, { rows } }, q.diagonal, stem, "diagonal");
+    free(memory);
+}
+
+/* A member of scalable_shampoo's ParameterStats, under keystr's or a plain path. */
+static void save_member(saved *s, const pd_slot_spec *spec, const float *values, int64_t n, const char *param, bool keystr)
+{
+    bool coded = spec->storage == PD_STORE_INT8 || spec->storage == PD_STORE_INT16;
+    char stem[256];
+
+    if (strcmp(spec->name, "inverse_pth_root_errors") == 0)
+        snprintf(stem, sizeof stem, keystr ? "[0].stats['%s'].training_metrics.%s" : "stats/%s/training_metrics/%s", param, spec->name);
+    else if (spec->number >= 0)
+        snprintf(stem, sizeof stem, keystr ? "[0].stats['%s'].%s[%d]%s" : "stats/%s/%s/%d%s", param, spec->name, spec->number, !coded ? "" : keystr ? "." : "/");
+    else
+        snprintf(stem, sizeof stem, keystr ? "[0].stats['%s'].%s." : "stats/%s/%s/", param, spec->name);
+    if (coded) save_codes(s, spec, values, n, stem);
+    else save_as(s, PD_ST_F32, &spec->shape, values, stem, spec->number < 0 && strcmp(spec->name, "inverse_pth_root_errors") != 0 ? "quantized" : "");
+}
+
+static void save_by_paths(saved *s, const local *l, size_t param, const pd_slot_spec *spec, bool keystr)
+{
+    int64_t n;
+    float *values = read_floats(l, param, spec, &n);
+
+    save_member(s, spec, values, n, names[param], keystr);
+    free(values);
+}
+
+/* A metric where nothing is measured. */
+static void save_filling(saved *s, const pd_plan *plan, const char *param, bool keystr)
+{
+    char stem[256];
+    float zero = 0;
+
+    for (size_t k = 0; k < plan->n_slots; k++)
+        if (strcmp(plan->slots[k].name, "inverse_pth_root_errors") == 0) return;
+    snprintf(stem, sizeof stem, keystr ? "[0].stats['%s'].training_metrics." : "stats/%s/training_metrics/", param);
+    save_as(s, PD_ST_F32, &(pd_shape){ 1, { 1 } }, &zero, stem, "inverse_pth_root_errors");
+}
+
+typedef enum spelling { OURS, FLAT, PATHS, KEYSTR } spelling;
+
+static void save_slot(saved *s, const local *l, size_t param, const pd_plan *plan, const pd_slot_spec *spec, spelling how)
+{
+    if (how == OURS) save_by_our_names(s, l, param, plan, spec);
+    else if (how == FLAT) save_by_flat_keys(s, l, param, plan, spec);
+    else save_by_paths(s, l, param, spec, how == KEYSTR);
+}
+
+static void save_state(saved *s, const local *l, spelling how)
 {
     for (size_t i = 0; i < PARAMS; i++) {
         double fact[PD_MAX_FACTS];
@@ -131,22 +222,21 @@ static void save_state(saved *s, const local *l, bool flat)
         pd_optim_survey(l->rule->hypers.row, l->params, PARAMS, fact);
         if (pd_plan_make(&plan, &l->params[i], fact, &err) != PD_OK) fail_msg("%s", err.text);
         for (size_t k = 0; k < plan.n_slots; k++)
-            if (!plan.slots[k].temporary) (flat ? save_by_flat_keys : save_by_our_names)(s, l, i, &plan, &plan.slots[k]);
+            if (!plan.slots[k].temporary) save_slot(s, l, i, &plan, &plan.slots[k], how);
+        if (how == PATHS || how == KEYSTR) save_filling(s, &plan, names[i], how == KEYSTR);
         pd_plan_free(&plan);
     }
 }
 
-static void save_counters(saved *s)
+/* Of each parameter, or of all at once: then perhaps twice, as two members of a chain count. */
+static void save_counters(saved *s, spelling how)
 {
-    char name[256];
+    const int64_t count = BEFORE;
+    const int32_t narrow = BEFORE;
 
-    for (size_t i = 0; i < PARAMS; i++) {
-        int64_t *count = malloc(sizeof *count);
-        *count = BEFORE;
-        snprintf(name, sizeof name, "%s[\"step\"]", names[i]);
-        save_tensor(s, &(pd_shape){ 0 }, (double *)(void *)count, name);
-        s->tensor[s->n - 1].dtype = PD_ST_I64;
-    }
+    for (size_t i = 0; i < PARAMS && (how == OURS || how == FLAT); i++) save_as(s, PD_ST_I64, &(pd_shape){ 0 }, &count, names[i], "[\"step\"]");
+    if (how == PATHS) save_as(s, PD_ST_I32, &(pd_shape){ 0 }, &narrow, "count", "");
+    for (int i = 0; i < 2 && how == KEYSTR; i++) save_as(s, PD_ST_I32, &(pd_shape){ 0 }, &narrow, i == 0 ? "[0]" : "[1]", ".count");
 }
 
 static void write_saved(saved *s, const char *path)
@@ -237,7 +327,7 @@ static void remote_free(remote *r)
 
 /* ---- tests ---- */
 
-static void moves(const char *rule, bool flat)
+static void moves(const char *rule, spelling how)
 {
     char path[] = "/tmp/paramd_import_XXXXXX", arguments[256], output[4096];
     int fd = mkstemp(path);
@@ -248,8 +338,8 @@ static void moves(const char *rule, bool flat)
     assert_true(fd >= 0);
     local_new(&l, rule);
     for (uint64_t step = 1; step <= BEFORE; step++) local_step(&l, step);
-    save_state(s, &l, flat);
-    save_counters(s);
+    save_state(s, &l, how);
+    save_counters(s, how);
     write_saved(s, path);
     remote_new(&r, rule, l.weights);
     snprintf(arguments, sizeof arguments, "import-state moved %s", path);
@@ -270,15 +360,29 @@ static void moves(const char *rule, bool flat)
 static void training_goes_on_bit_for_bit_on_a_daemon_that_gets_the_state(void **state)
 {
     (void)state;
-    moves("* sgd lr=0.05 momentum=0.9", false);
-    moves("* scalable_shampoo learning_rate=0.05 block_size=8 graft_type=ADAGRAD start_preconditioning_step=3", false);
-    moves("* adam lr=0.01 amsgrad=yes", false);
+    moves("* sgd lr=0.05 momentum=0.9", OURS);
+    moves("* scalable_shampoo learning_rate=0.05 block_size=8 graft_type=ADAGRAD start_preconditioning_step=3", OURS);
+    moves("* adam lr=0.01 amsgrad=yes", OURS);
 }
 
 static void shampoos_state_moves_under_metas_flat_keys(void **state)
 {
     (void)state;
-    moves("* shampoo lr=0.05 betas=0.9,0.99 epsilon=1e-4 max_preconditioner_dim=8 momentum=0.5 precondition_frequency=2 grafting_config=Adam", true);
+    moves("* shampoo lr=0.05 betas=0.9,0.99 epsilon=1e-4 max_preconditioner_dim=8 momentum=0.5 precondition_frequency=2 grafting_config=Adam", FLAT);
+}
+
+static void scalable_shampoos_state_moves_under_paths_into_upstreams(void **state)
+{
+    (void)state;
+    moves("* scalable_shampoo learning_rate=0.05 block_size=8 graft_type=RMSPROP start_preconditioning_step=3 preconditioning_compute_steps=2", PATHS);
+    moves("* scalable_shampoo learning_rate=0.05 block_size=8 graft_type=SQRT_N start_preconditioning_step=3 skip_preconditioning_dim_size_gt=11", KEYSTR);
+}
+
+static void quantized_state_moves_as_codes_with_what_lies_beside_them(void **state)
+{
+    (void)state;
+    moves("* scalable_shampoo learning_rate=0.05 block_size=8 graft_type=ADAGRAD start_preconditioning_step=3 best_effort_memory_usage_reduction=yes", PATHS);
+    moves("* scalable_shampoo learning_rate=0.05 block_size=8 start_preconditioning_step=3 best_effort_memory_usage_reduction=yes memory_reduction_scope=momentum", KEYSTR);
 }
 
 static void what_is_unknown_or_missing_is_listed_and_nothing_is_loaded(void **state)
@@ -296,7 +400,7 @@ static void what_is_unknown_or_missing_is_listed_and_nothing_is_loaded(void **st
     local_new(&l, rule);
     local_new(&fresh, rule);
     local_step(&l, 1);
-    save_state(s, &l, false);
+    save_state(s, &l, OURS);
     free(s->data[s->n - 1]);
     s->n--;                                             /* conv.weight's momentum */
     save_tensor(s, &shapes[1], data, "layers.1.bias.momentum_buffer");
@@ -325,6 +429,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_goes_on_bit_for_bit_on_a_daemon_that_gets_the_state),
         cmocka_unit_test(shampoos_state_moves_under_metas_flat_keys),
+        cmocka_unit_test(scalable_shampoos_state_moves_under_paths_into_upstreams),
+        cmocka_unit_test(quantized_state_moves_as_codes_with_what_lies_beside_them),
         cmocka_unit_test(what_is_unknown_or_missing_is_listed_and_nothing_is_loaded),
     };
 

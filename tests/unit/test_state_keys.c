@@ -59,6 +59,141 @@ static void reads_our_own_names(void **state)
     assert_part("a.statistics.7", "a", "statistics", 7, -1);
 }
 
+/* ---- JAX's paths ---- */
+
+static const char *const jax_names[] = { "dense/bias", "dense/kernel", "layers.0.weight", "mu", "odd.name/of", "s" };
+
+static pd_key_kind read_jax(const char *text)
+{
+    pd_state_key_read(&key, text, jax_names, sizeof jax_names / sizeof *jax_names);
+    return key.kind;
+}
+
+static void assert_jax(const char *text, const char *name, const char *slot, int number)
+{
+    if (read_jax(text) != PD_KEY_PART) fail_msg("%s is no part: %d", text, key.kind);
+    assert_string_equal(jax_names[key.param], name);
+    assert_string_equal(key.slot, slot);
+    assert_int_equal(key.number, number);
+    assert_int_equal(key.block, -1);
+}
+
+static void reads_paths_into_shampoos_state(void **state)
+{
+    (void)state;
+    assert_jax("stats/dense/kernel/statistics/3", "dense/kernel", "statistics", 3);
+    assert_jax("stats/dense/kernel/preconditioners/12", "dense/kernel", "preconditioners", 12);
+    assert_jax("stats/dense/bias/momentum/quantized", "dense/bias", "momentum", -1);
+    assert_true(key.codes);
+    assert_jax("0/stats/dense/bias/diagonal_statistics/quantized", "dense/bias", "diagonal_statistics", -1);
+    assert_jax("opt_state.0.stats.dense.bias.diagonal_momentum.quantized", "dense/bias", "diagonal_momentum", -1);
+    assert_jax("stats/dense/kernel/statistics/3/quantized", "dense/kernel", "statistics", 3);
+    assert_true(key.codes);
+    assert_jax("stats/dense/kernel/training_metrics/inverse_pth_root_errors", "dense/kernel", "inverse_pth_root_errors", -1);
+    assert_jax("stats/s/momentum", "s", "momentum", -1);
+    assert_jax("stats/local_stats/s/momentum/quantized", "s", "momentum", -1);
+}
+
+static void reads_what_keystr_makes_of_them(void **state)
+{
+    (void)state;
+    assert_jax(".stats['dense']['kernel'].statistics[3]", "dense/kernel", "statistics", 3);
+    assert_jax("[0].stats['dense/kernel'].preconditioners[0].quantized", "dense/kernel", "preconditioners", 0);
+    assert_jax(".stats[\"layers.0.weight\"].momentum.quantized", "layers.0.weight", "momentum", -1);
+    assert_jax("['Qs_preconditioners']['layers.0.weight'][1]", "layers.0.weight", "Q", 1);
+    assert_jax("[0]['mu']['s']", "s", "mu", -1);
+    assert_jax(".param_states['dense']['bias'].v_row", "dense/bias", "v_row", -1);
+}
+
+static void reads_paths_into_adafactors_and_krons_state(void **state)
+{
+    static const char *const fields[] = { "v_row", "v_col", "v", "m" };
+    char text[64];
+
+    (void)state;
+    for (int f = 0; f < 4; f++) {
+        snprintf(text, sizeof text, "state/param_states/dense/kernel/%s", fields[f]);
+        assert_jax(text, "dense/kernel", fields[f], -1);
+        assert_true(key.fill && !key.codes && !key.stacked);
+    }
+    assert_jax("mu/dense/kernel", "dense/kernel", "mu", -1);
+    assert_false(key.stacked);
+    assert_jax("0.Qs_preconditioners.dense.kernel.2", "dense/kernel", "Q", 2);
+    assert_true(key.stacked && !key.fill);
+}
+
+static void a_name_may_have_either_separator_in_a_path(void **state)
+{
+    (void)state;
+    assert_jax("mu/layers/0/weight", "layers.0.weight", "mu", -1);
+    assert_jax("mu.dense.bias", "dense/bias", "mu", -1);
+    assert_jax("mu/odd.name/of", "odd.name/of", "mu", -1);
+    assert_jax("mu['odd.name/of']", "odd.name/of", "mu", -1);
+    assert_jax("mu/mu", "mu", "mu", -1);
+}
+
+static void one_value_may_be_of_all_parameters(void **state)
+{
+    static const char *const counters[] = { "count", "step", ".count", "0/count", "[0].count", "state/step", "opt_state.1.count", "['count']", "optimizer/state/step" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++) {
+        if (read_jax(counters[i]) != PD_KEY_COUNT) fail_msg("%s is no counter", counters[i]);
+        assert_true(key.param == PD_KEY_ALL);
+    }
+    assert_int_equal(read_jax("[0]['update_counter']"), PD_KEY_PART);
+    assert_true(key.param == PD_KEY_ALL);
+    assert_string_equal(key.slot, "update_counter");
+    assert_int_equal(read_jax("layers.0.weight.step"), PD_KEY_COUNT);
+    assert_string_equal(jax_names[key.param], "layers.0.weight");
+    assert_int_equal(read_jax("layers.1.weight.step"), PD_KEY_UNKNOWN);        /* no parameter of the job: not all of them */
+}
+
+static void what_lies_beside_codes_goes_with_them(void **state)
+{
+    static const char *const companions[] = { "stats/s/momentum/bucket_size", ".stats['s'].statistics[3].diagonal", "stats/dense/kernel/preconditioners/0/bucket_size",
+                                              "state/0001/s/statistics/3/diagonal" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof companions / sizeof *companions; i++)
+        if (read_jax(companions[i]) != PD_KEY_COMPANION) fail_msg("%s: %d", companions[i], key.kind);
+    assert_int_equal(read_jax("mu/s/bucket_size"), PD_KEY_UNKNOWN);
+    assert_int_equal(read_jax("param_states/s/v/diagonal"), PD_KEY_UNKNOWN);
+}
+
+static void stacks_of_all_parameters_are_refused_with_what_to_do(void **state)
+{
+    (void)state;
+    assert_int_equal(read_jax("stats/global_stats/statistics"), PD_KEY_REFUSED);
+    assert_non_null(strstr(key.why, "stats/NAME/statistics/I"));
+    assert_int_equal(read_jax(".stats.global_stats.exponents"), PD_KEY_REFUSED);
+    assert_int_equal(read_jax("stats/my_global_stats/x"), PD_KEY_UNKNOWN);
+}
+
+static void reads_keys_of_recorded_runs(void **state)
+{
+    (void)state;
+    assert_jax("state/0001/dense/kernel/statistics/3", "dense/kernel", "statistics", 3);
+    assert_jax("state/0012/s/Q/0", "s", "Q", 0);
+    assert_jax("state/s/v_row", "s", "v_row", -1);
+    assert_true(key.fill);
+    assert_jax("state/0001/dense/bias/momentum/quantized", "dense/bias", "momentum", -1);
+    assert_true(key.codes);
+}
+
+static void paths_that_are_none_are_unknown(void **state)
+{
+    static const char *const keys[] = {
+        "stats", "stats/", "stats/s", "stats/s/", "stats/none/momentum/quantized", "stats/s/moment", "stats/s/momentum/x", "stats/s/quantized", "stats/s/statistics", "stats/s/statistics/-1", "stats/s/statistics/x",
+        "stats/s/statistics/1/2", "stats/s/statistics/99999999", "param_states/s/w", "param_states/s/v_row/0", "mu", "mu/", "mu/none", "Qs_preconditioners/s", "Qs_preconditioners/s/0/1",
+        "my_mu/s", "mus", "[", "['mu'", "['mu']['s", "['mu]['s']", "[]", "['']", "count/x", "x/count", "state", "state/", "state/0001", "state/0001/none/mu",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (read_jax(keys[i]) != PD_KEY_UNKNOWN) fail_msg("%s is known: %d %s", keys[i], key.kind, key.slot);
+}
+
 static void the_longest_name_that_fits_counts(void **state)
 {
     (void)state;
@@ -99,6 +234,9 @@ static void keys_of_any_length_and_depth_are_refused_quietly(void **state)
     memset(text + 2, 'x', 199998);
     memcpy(text, "a.", 2);
     assert_int_equal(read_key(text), PD_KEY_UNKNOWN);
+    for (int i = 0; i + 6 <= 1020; i += 6) memcpy(text + i, "stats/", 6);
+    text[1020] = '\0';
+    assert_int_equal(read_key(text), PD_KEY_UNKNOWN);
     free(text);
 }
 
@@ -108,6 +246,11 @@ int main(void)
         cmocka_unit_test(reads_metas_flat_keys_behind_the_parameters_name), cmocka_unit_test(the_step_is_a_counter),
         cmocka_unit_test(what_follows_from_the_rest_is_passed_over), cmocka_unit_test(reads_our_own_names),
         cmocka_unit_test(the_longest_name_that_fits_counts), cmocka_unit_test(what_it_does_not_know_is_unknown),
+        cmocka_unit_test(reads_paths_into_shampoos_state), cmocka_unit_test(reads_what_keystr_makes_of_them),
+        cmocka_unit_test(reads_paths_into_adafactors_and_krons_state), cmocka_unit_test(a_name_may_have_either_separator_in_a_path),
+        cmocka_unit_test(one_value_may_be_of_all_parameters), cmocka_unit_test(what_lies_beside_codes_goes_with_them),
+        cmocka_unit_test(stacks_of_all_parameters_are_refused_with_what_to_do), cmocka_unit_test(reads_keys_of_recorded_runs),
+        cmocka_unit_test(paths_that_are_none_are_unknown),
         cmocka_unit_test(keys_of_any_length_and_depth_are_refused_quietly),
     };
 
