@@ -20,7 +20,8 @@
 static const int64_t elements[] = { 20 * 12, 12, 4 * 3 * 5 };
 static const pd_shape shapes[] = { { 2, { 20, 12 } }, { 1, { 12 } }, { 3, { 4, 3, 5 } } };
 static const char *const names[] = { "layers.0.weight", "layers.0.bias", "conv.weight" };
-enum { PARAMS = 3, BEFORE = 7, AFTER = 6 };
+static const char *const axes[] = { NULL, NULL, "layers,height,width" };
+enum { PARAMS = 3, LAYERS = 4, BEFORE = 7, AFTER = 6 };
 
 /* ---- training in this process ---- */
 
@@ -38,7 +39,7 @@ static void local_new(local *l, const char *text)
 
     if (pd_rules_parse(&l->rule, &l->n_rules, rules, 1, pd_rows, &err) != PD_OK) fail_msg("%s", err.text);
     for (size_t i = 0; i < PARAMS; i++) {
-        l->params[i] = (pd_declaration){ .name = names[i], .shape = shapes[i], .hypers = l->rule->hypers };
+        l->params[i] = (pd_declaration){ .name = names[i], .shape = shapes[i], .axes = axes[i], .hypers = l->rule->hypers };
         l->weights[i] = calloc((size_t)elements[i], sizeof(float));
         l->gradient[i] = calloc((size_t)elements[i], sizeof(float));
         fill_gradient(l->weights[i], elements[i], 9, 1, i);
@@ -183,25 +184,71 @@ static void save_member(saved *s, const pd_slot_spec *spec, const float *values,
     else save_as(s, PD_ST_F32, &spec->shape, values, stem, spec->number < 0 && strcmp(spec->name, "inverse_pth_root_errors") != 0 ? "quantized" : "");
 }
 
+/* Factors are stacked by layer and block, where there are such: 4 layers of the last parameter, and blocks unless the rule says that there are none. */
+static void save_factor(saved *s, const local *l, size_t param, const pd_slot_spec *spec, const float *values, bool keystr)
+{
+    bool blocks = l->rule->hypers.value[pd_hypers_find(l->rule->hypers.row, "partition_grads_into_blocks")] != 0;
+    int64_t layers = param == PARAMS - 1 ? LAYERS : 1;
+    pd_shape stacked = { 0 };
+    char stem[256];
+
+    if (layers > 1) stacked.dim[stacked.rank++] = layers;
+    if (blocks) stacked.dim[stacked.rank++] = spec->shape.dim[0] / layers;
+    for (int d = 1; d < spec->shape.rank; d++) stacked.dim[stacked.rank++] = spec->shape.dim[d];
+    snprintf(stem, sizeof stem, keystr ? "[0]['Qs_preconditioners']['%s'][%d]" : "Qs_preconditioners/%s/%d", names[param], spec->number);
+    save_as(s, PD_ST_F32, &stacked, values, stem, "");
+}
+
+/* A member of distributed_kron's state; its counter, which is one for all, with the last parameter. */
+static void save_kron(saved *s, const local *l, size_t param, const pd_slot_spec *spec, const float *values, bool keystr)
+{
+    char stem[256];
+    int32_t counter = (int32_t)values[0];
+
+    if (strcmp(spec->name, "Q") == 0) {
+        save_factor(s, l, param, spec, values, keystr);
+    } else if (strcmp(spec->name, "mu") == 0) {
+        snprintf(stem, sizeof stem, keystr ? "[0]['mu']['%s']" : "mu/%s", names[param]);
+        save_as(s, PD_ST_F32, &spec->shape, values, stem, "");
+    } else if (param == PARAMS - 1) {
+        save_as(s, PD_ST_I32, &(pd_shape){ 0 }, &counter, keystr ? "[0]['update_counter']" : "update_counter", "");
+    }
+}
+
+static bool is_of(const local *l, const char *optimizer) { return strcmp(pd_row_name(l->rule->hypers.row), optimizer) == 0; }
+
 static void save_by_paths(saved *s, const local *l, size_t param, const pd_slot_spec *spec, bool keystr)
 {
+    char stem[256];
     int64_t n;
     float *values = read_floats(l, param, spec, &n);
 
-    save_member(s, spec, values, n, names[param], keystr);
+    snprintf(stem, sizeof stem, keystr ? ".param_states['%s']." : "state/param_states/%s/", names[param]);
+    if (is_of(l, "kron")) save_kron(s, l, param, spec, values, keystr);
+    else if (is_of(l, "adafactor")) save_as(s, PD_ST_F32, &spec->shape, values, stem, spec->name);
+    else save_member(s, spec, values, n, names[param], keystr);
     free(values);
 }
 
-/* A metric where nothing is measured. */
-static void save_filling(saved *s, const pd_plan *plan, const char *param, bool keystr)
+static bool has_slot(const pd_plan *plan, const char *name)
 {
+    for (size_t k = 0; k < plan->n_slots; k++)
+        if (strcmp(plan->slots[k].name, name) == 0) return true;
+    return false;
+}
+
+/* One zero where upstream keeps nothing: of shampoo's metrics and of adafactor's fields. */
+static void save_filling(saved *s, const local *l, const pd_plan *plan, const char *param, bool keystr)
+{
+    static const char *const fields[] = { "v_row", "v_col", "v", "m" };
     char stem[256];
     float zero = 0;
 
-    for (size_t k = 0; k < plan->n_slots; k++)
-        if (strcmp(plan->slots[k].name, "inverse_pth_root_errors") == 0) return;
     snprintf(stem, sizeof stem, keystr ? "[0].stats['%s'].training_metrics." : "stats/%s/training_metrics/", param);
-    save_as(s, PD_ST_F32, &(pd_shape){ 1, { 1 } }, &zero, stem, "inverse_pth_root_errors");
+    if (is_of(l, "scalable_shampoo") && !has_slot(plan, "inverse_pth_root_errors")) save_as(s, PD_ST_F32, &(pd_shape){ 1, { 1 } }, &zero, stem, "inverse_pth_root_errors");
+    snprintf(stem, sizeof stem, keystr ? ".param_states['%s']." : "state/param_states/%s/", param);
+    for (int f = 0; f < 4 && is_of(l, "adafactor"); f++)
+        if (!has_slot(plan, fields[f])) save_as(s, PD_ST_F32, &(pd_shape){ 1, { 1 } }, &zero, stem, fields[f]);
 }
 
 typedef enum spelling { OURS, FLAT, PATHS, KEYSTR } spelling;
@@ -223,20 +270,22 @@ static void save_state(saved *s, const local *l, spelling how)
         if (pd_plan_make(&plan, &l->params[i], fact, &err) != PD_OK) fail_msg("%s", err.text);
         for (size_t k = 0; k < plan.n_slots; k++)
             if (!plan.slots[k].temporary) save_slot(s, l, i, &plan, &plan.slots[k], how);
-        if (how == PATHS || how == KEYSTR) save_filling(s, &plan, names[i], how == KEYSTR);
+        if (how == PATHS || how == KEYSTR) save_filling(s, l, &plan, names[i], how == KEYSTR);
         pd_plan_free(&plan);
     }
 }
 
 /* Of each parameter, or of all at once: then perhaps twice, as two members of a chain count. */
-static void save_counters(saved *s, spelling how)
+static void save_counters(saved *s, const local *l, spelling how)
 {
     const int64_t count = BEFORE;
     const int32_t narrow = BEFORE;
+    bool t5x = is_of(l, "adafactor");
 
     for (size_t i = 0; i < PARAMS && (how == OURS || how == FLAT); i++) save_as(s, PD_ST_I64, &(pd_shape){ 0 }, &count, names[i], "[\"step\"]");
-    if (how == PATHS) save_as(s, PD_ST_I32, &(pd_shape){ 0 }, &narrow, "count", "");
-    for (int i = 0; i < 2 && how == KEYSTR; i++) save_as(s, PD_ST_I32, &(pd_shape){ 0 }, &narrow, i == 0 ? "[0]" : "[1]", ".count");
+    if (how == PATHS) save_as(s, PD_ST_I32, &(pd_shape){ 0 }, &narrow, t5x ? "state/step" : "count", "");
+    if (how == KEYSTR) save_as(s, PD_ST_I32, &(pd_shape){ 0 }, &narrow, t5x ? ".step" : "[0].count", "");
+    if (how == KEYSTR && !t5x) save_as(s, PD_ST_I32, &(pd_shape){ 0 }, &narrow, "[1].count", "");
 }
 
 static void write_saved(saved *s, const char *path)
@@ -292,7 +341,7 @@ static void remote_new(remote *r, const char *rule, float *const *weights)
     if (pd_client_open(&r->client, &(pd_client_options){ .urls = r->daemon->url, .job = "moved", .world_size = 1, .rules = rules }, &err) != PD_OK)
         fail_msg("%s", err.text);
     for (size_t i = 0; i < PARAMS; i++) {
-        params[i] = (pd_client_param){ .name = names[i], .shape = shapes[i] };
+        params[i] = (pd_client_param){ .name = names[i], .shape = shapes[i], .axes = axes[i] };
         r->weights[i] = malloc((size_t)elements[i] * sizeof(float));
         memcpy(r->weights[i], weights[i], (size_t)elements[i] * sizeof(float));
         buffers[i] = r->weights[i];
@@ -339,7 +388,7 @@ static void moves(const char *rule, spelling how)
     local_new(&l, rule);
     for (uint64_t step = 1; step <= BEFORE; step++) local_step(&l, step);
     save_state(s, &l, how);
-    save_counters(s, how);
+    save_counters(s, &l, how);
     write_saved(s, path);
     remote_new(&r, rule, l.weights);
     snprintf(arguments, sizeof arguments, "import-state moved %s", path);
@@ -383,6 +432,14 @@ static void quantized_state_moves_as_codes_with_what_lies_beside_them(void **sta
     (void)state;
     moves("* scalable_shampoo learning_rate=0.05 block_size=8 graft_type=ADAGRAD start_preconditioning_step=3 best_effort_memory_usage_reduction=yes", PATHS);
     moves("* scalable_shampoo learning_rate=0.05 block_size=8 start_preconditioning_step=3 best_effort_memory_usage_reduction=yes memory_reduction_scope=momentum", KEYSTR);
+}
+
+static void krons_state_moves_with_its_factors_stacked_as_upstream_has_them(void **state)
+{
+    (void)state;
+    moves("* kron learning_rate=0.01 block_size=8 preconditioner_update_probability=0.5", PATHS);
+    moves("* kron learning_rate=0.01 partition_grads_into_blocks=no merge_small_dims=no memory_save_mode=one_diag preconditioner_update_probability=0.3", KEYSTR);
+    moves("* kron learning_rate=0.01 b1=0 block_size=4", KEYSTR);
 }
 
 static void what_is_unknown_or_missing_is_listed_and_nothing_is_loaded(void **state)
@@ -431,6 +488,7 @@ int main(void)
         cmocka_unit_test(shampoos_state_moves_under_metas_flat_keys),
         cmocka_unit_test(scalable_shampoos_state_moves_under_paths_into_upstreams),
         cmocka_unit_test(quantized_state_moves_as_codes_with_what_lies_beside_them),
+        cmocka_unit_test(krons_state_moves_with_its_factors_stacked_as_upstream_has_them),
         cmocka_unit_test(what_is_unknown_or_missing_is_listed_and_nothing_is_loaded),
     };
 
