@@ -24,6 +24,7 @@ only '#include <pthread\.h>'                  'pthread'        '^server/[a-z]+\.
 only '#include <(cblas|lapacke)\.h>'          'BLAS'           '^server/math/' '^client/example/'
 only '#include <ini\.h>'                      'INI parsing'    '^server/config[a-z_]*\.[ch]$'
 only '#include <jansson\.h>'                  'JSON'           '^proto/safetensors' '^client/ctl/' '^client/example/'
+only '#include <pcre2\.h>'                    'regular expressions' '^server/optim/pattern\.c'
 only '#include "paramd\.pb-c\.h"'             'protobuf'       '^proto/' '^server/net/' '^client/'
 only '#include <protobuf-c/'                  'protobuf'       '^proto/' '^server/net/' '^client/'
 only '#pragma omp parallel'                   'a parallel region' '^server/optim/batch\.c' '^server/optim/clip\.c' '^server/optim/optim\.c' '^server/store/'
