@@ -17,6 +17,7 @@
     X(pd_lion) \
     X(pd_scalable_shampoo) \
     X(pd_shampoo) \
+    X(pd_adafactor) \
     X(pd_kron) \
     X(pd_model_state)
 

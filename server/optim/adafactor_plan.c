@@ -1,0 +1,325 @@
+/* adafactor_plan.c - which dimensions of a parameter are factored, and how its elements are cut into blocks. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adafactor.h"
+#include "factor_rules.h"
+
+enum { CHUNK_ELEMENTS = 65536, MOST_CHUNKS = 64 };
+
+/* ---- rules ---- */
+
+static bool has_axes(const pd_declaration *declaration)
+{
+    return declaration->axes != NULL && declaration->axes[0] != '\0';
+}
+
+void pd_adafactor_survey(const pd_declaration *declaration, double *fact)
+{
+    fact[FACT_HAS_AXES] = has_axes(declaration);
+}
+
+static const char *text_of(const pd_declaration *declaration, int hyper)
+{
+    return pd_hypers_given_text(&declaration->hypers, hyper);
+}
+
+/* Puts what a text belongs to before its error. */
+static int in_hyper(const char *name, int rc, const pd_error *why, pd_error *err)
+{
+    return rc == PD_OK ? rc : pd_fail(err, rc == PD_NOT_FOUND ? PD_INVALID_ARGUMENT : rc, "%s: %.400s", name, why->text);
+}
+
+/* Names of axes make a rule for every parameter that has dimensions, once one of the job has names. */
+static int rule_of_axes(pd_factor_rule *rule, const pd_declaration *declaration, pd_error *err)
+{
+    pd_error why = { 0 };
+    pd_axes axes;
+    int rc = pd_axes_read(&axes, declaration->axes, declaration->shape.rank, err);
+
+    if (rc != PD_OK) return rc;
+    if (axes.n != declaration->shape.rank)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "logical_factor_rules: no rule is found for it: others of the job name their axes, it does not");
+    return in_hyper("logical_factor_rules", pd_factor_rule_of_axes(rule, text_of(declaration, LOGICAL_RULES), &axes, &why), &why, err);
+}
+
+static int rule_of_map(pd_factor_rule *rule, const pd_declaration *declaration, pd_error *err)
+{
+    pd_error why = { 0 };
+    int rc = pd_name_map_find(text_of(declaration, FACTOR_MAP), declaration->name, pd_factor_reader, rule, &why);
+
+    return in_hyper("factor_map", rc, &why, err);
+}
+
+static int find_rule(pd_factor_rule *rule, const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+{
+    bool factored = declaration->hypers.value[FACTORED] != 0, maps = *text_of(declaration, FACTOR_MAP) != '\0';
+    bool tabled = *text_of(declaration, LOGICAL_RULES) != '\0';
+    int rc = PD_OK;
+
+    *rule = (pd_factor_rule){ .way = PD_FACTOR_HEURISTIC };
+    if (!factored && maps) return pd_fail(err, PD_INVALID_ARGUMENT, "adafactor: factored is no, but factorization rules have been provided in factor_map");
+    if (tabled && fact[FACT_HAS_AXES] == 0)
+        snprintf(plan->note, sizeof plan->note, "logical_factor_rules has no effect: no parameter of the job names its axes");
+    if (tabled && fact[FACT_HAS_AXES] != 0) rc = rule_of_axes(rule, declaration, err);
+    else if (maps) rc = rule_of_map(rule, declaration, err);
+    if (!factored) *rule = (pd_factor_rule){ .way = PD_FACTOR_NONE };
+    return rc;
+}
+
+static int find_scaling(pd_plan *plan, const pd_declaration *declaration, pd_error *err)
+{
+    const char *text = text_of(declaration, BY_SCALE);
+    bool flag = true;
+    pd_error why = { 0 };
+    int rc = PD_OK;
+
+    if (*text != '\0' && pd_flag_reader(&flag, text, NULL) != PD_OK) {
+        if (strchr(text, ':') == NULL)
+            return pd_fail(err, PD_INVALID_ARGUMENT, "multiply_by_parameter_scale must be either yes, no or rules, ['regular expression':yes,...]; got \"%.80s\"", text);
+        rc = pd_name_map_find(text, declaration->name, pd_flag_reader, &flag, &why);
+    }
+    plan->own[OWN_BY_SCALE] = flag;
+    return in_hyper("multiply_by_parameter_scale", rc, &why, err);
+}
+
+/* ---- the plan's shape ---- */
+
+/* A scalar counts as a vector of one. */
+static void merge(pd_plan *plan, const pd_shape *shape, const pd_factoring *factoring)
+{
+    pd_shape *to = &plan->shape;
+
+    *to = (pd_shape){ 0 };
+    for (int i = 0; i < shape->rank; i++) {
+        bool alike = to->rank > 0 && pd_adafactor_rule(plan, to->rank - 1) == factoring->dim[i];
+        if (alike) {
+            to->dim[to->rank - 1] *= shape->dim[i];
+        } else {
+            plan->own[OWN_RULE + to->rank] = factoring->dim[i];
+            to->dim[to->rank++] = shape->dim[i];
+        }
+    }
+    if (to->rank > 0) return;
+    to->dim[to->rank++] = 1;
+    plan->own[OWN_RULE] = PD_DIM_NONE;
+}
+
+/* Over the dimensions whose rule's bit is set. */
+static pd_over over(const pd_plan *plan, unsigned rules)
+{
+    pd_over to = { .elements = 1 };
+
+    for (int d = plan->shape.rank - 1; d >= 0; d--) {
+        if ((rules >> pd_adafactor_rule(plan, d) & 1) == 0) continue;
+        to.stride[d] = to.elements;
+        to.elements *= plan->shape.dim[d];
+    }
+    return to;
+}
+
+pd_over pd_over_all_but(const pd_plan *plan, pd_dim_rule rule) { return over(plan, ~(1u << rule)); }
+pd_over pd_over_groups(const pd_plan *plan)                    { return over(plan, 1u << PD_DIM_BATCH); }
+pd_over pd_over_both(const pd_plan *plan)                      { return over(plan, 1u << PD_DIM_BATCH | 1u << PD_DIM_NONE); }
+
+int64_t pd_over_first(const pd_over *of, const pd_block *block, int rank)
+{
+    int64_t first = 0;
+
+    for (int d = 0; d < rank; d++) first += of->stride[d] * block->start[d];
+    return first;
+}
+
+int64_t pd_over_size(const pd_over *of, const pd_block *block, int rank)
+{
+    int64_t size = 1;
+
+    for (int d = 0; d < rank; d++) size *= of->stride[d] != 0 ? block->size[d] : 1;
+    return size;
+}
+
+/* ---- blocks ---- */
+
+static bool is_factored_dim(const pd_plan *plan, int d)
+{
+    return pd_adafactor_rule(plan, d) == PD_DIM_ROW || pd_adafactor_rule(plan, d) == PD_DIM_COLUMN;
+}
+
+static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t at_least(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Where the parameter is cut, and into how many chunks. Blocks that are cut along a dimension that only one moment has share sums of the other: these are
+ * to be few beside the elements. */
+static void find_cut(pd_plan *plan)
+{
+    int64_t inner = plan->elements, chunks = 1;
+    int cut = 0;
+
+    for (;; cut++) {
+        int64_t size = plan->shape.dim[cut], all = inner;
+        inner /= size;
+        chunks = (all + CHUNK_ELEMENTS - 1) / CHUNK_ELEMENTS;
+        if (is_factored_dim(plan, cut)) {
+            chunks = at_least(at_most(at_most(chunks, MOST_CHUNKS), size / ADAFACTOR_SHARES), 1);
+            break;
+        }
+        if (inner <= CHUNK_ELEMENTS || cut == plan->shape.rank - 1) break;
+    }
+    chunks = at_most(chunks, plan->shape.dim[cut]);
+    chunks = (plan->shape.dim[cut] + chunks - 1) / chunks;          /* indices of a chunk */
+    plan->own[OWN_CUT] = cut;
+    plan->own[OWN_CHUNKS] = (plan->shape.dim[cut] + chunks - 1) / chunks;
+}
+
+static pd_block block_at(const pd_plan *plan, int64_t index)
+{
+    int cut = (int)plan->own[OWN_CUT];
+    int64_t chunks = plan->own[OWN_CHUNKS], chunk = index % chunks, size = (plan->shape.dim[cut] + chunks - 1) / chunks;
+    pd_block block = { 0 };
+
+    index /= chunks;
+    for (int d = plan->shape.rank - 1; d >= 0; d--) {
+        block.size[d] = d < cut ? 1 : plan->shape.dim[d];
+        if (d >= cut) continue;
+        block.start[d] = index % plan->shape.dim[d];
+        index /= plan->shape.dim[d];
+    }
+    block.start[cut] = chunk * size;
+    block.size[cut] = at_most(size, plan->shape.dim[cut] - chunk * size);
+    return block;
+}
+
+static int make_blocks(pd_plan *plan)
+{
+    int64_t n;
+
+    if (plan->elements == 0) return PD_OK;
+    find_cut(plan);
+    n = plan->own[OWN_CHUNKS];
+    for (int d = 0; d < plan->own[OWN_CUT]; d++) n *= plan->shape.dim[d];
+    if ((plan->blocks = calloc((size_t)n, sizeof *plan->blocks)) == NULL) return PD_NO_MEMORY;
+    plan->n_blocks = (size_t)n;
+    for (int64_t i = 0; i < n; i++) plan->blocks[i] = block_at(plan, i);
+    return PD_OK;
+}
+
+/* ---- slots ---- */
+
+/* The declared dimensions but those of `rule`. */
+static pd_slot_spec moment(const char *name, const pd_shape *shape, const pd_factoring *factoring, pd_dim_rule rule)
+{
+    pd_slot_spec spec = { .name = name, .number = -1, .follows_known = true };
+
+    for (int d = 0; d < shape->rank; d++) {
+        if (factoring->dim[d] == rule) continue;
+        spec.follows[spec.shape.rank] = (int8_t)d;
+        spec.shape.dim[spec.shape.rank++] = shape->dim[d];
+    }
+    return spec;
+}
+
+/* PD_OK, and its index in *slot; or PD_NO_MEMORY. */
+static int add(pd_plan *plan, const pd_slot_spec *spec, int64_t *slot)
+{
+    int index = pd_plan_slot(plan, spec);
+
+    *slot = index;
+    return index < 0 ? index : PD_OK;
+}
+
+static int add_temporary(pd_plan *plan, const char *name, int64_t n, pd_storage storage, int64_t *slot)
+{
+    return add(plan, &(pd_slot_spec){ .name = name, .number = -1, .shape = { 1, { n } }, .temporary = true, .storage = storage }, slot);
+}
+
+static int add_moments(pd_plan *plan, const pd_shape *shape, const pd_factoring *factoring, bool momentum, pd_storage storage)
+{
+    pd_slot_spec v_row = moment("v_row", shape, factoring, PD_DIM_COLUMN), v_col = moment("v_col", shape, factoring, PD_DIM_ROW);
+    int64_t *own = plan->own;
+    int rc = PD_OK;
+
+    if (factoring->factored) {
+        rc = add(plan, &v_row, &own[OWN_V_ROW]);
+        if (rc == PD_OK) rc = add(plan, &v_col, &own[OWN_V_COL]);
+    } else {
+        rc = add(plan, &(pd_slot_spec){ .name = "v", .number = -1, .shape = *shape }, &own[OWN_V]);
+    }
+    if (rc == PD_OK && momentum) rc = add(plan, &(pd_slot_spec){ .name = "m", .number = -1, .shape = *shape, .storage = storage }, &own[OWN_M]);
+    return rc;
+}
+
+/* What a step of a factored one works with. */
+static int add_sums(pd_plan *plan)
+{
+    pd_over row = pd_over_all_but(plan, PD_DIM_COLUMN), col = pd_over_all_but(plan, PD_DIM_ROW), both = pd_over_both(plan);
+    bool chunked = plan->own[OWN_CHUNKS] > 1 && is_factored_dim(plan, (int)plan->own[OWN_CUT]);
+    int64_t *own = plan->own;
+    int rc = add_temporary(plan, "row_sums", row.elements, PD_STORE_F64, &own[OWN_ROW_SUMS]);
+
+    if (rc == PD_OK) rc = add_temporary(plan, "col_sums", col.elements, PD_STORE_F64, &own[OWN_COL_SUMS]);
+    if (rc == PD_OK) rc = add_temporary(plan, "row_factors", row.elements, PD_STORE_F32, &own[OWN_ROW_FACTORS]);
+    if (rc == PD_OK) rc = add_temporary(plan, "col_factors", col.elements, PD_STORE_F32, &own[OWN_COL_FACTORS]);
+    if (rc == PD_OK) rc = add_temporary(plan, "row_means", both.elements, PD_STORE_F64, &own[OWN_ROW_MEANS]);
+    if (rc != PD_OK || !chunked) return rc;
+    own[OWN_SHARED_IS_ROW] = pd_adafactor_rule(plan, (int)own[OWN_CUT]) == PD_DIM_COLUMN;
+    own[OWN_SHARED_SIZE] = pd_over_size(own[OWN_SHARED_IS_ROW] ? &row : &col, &plan->blocks[0], plan->shape.rank);
+    return add_temporary(plan, "shared_sums", (int64_t)plan->n_blocks * own[OWN_SHARED_SIZE], PD_STORE_F64, &own[OWN_SHARED]);
+}
+
+static int add_limits(pd_plan *plan)
+{
+    pd_over groups = pd_over_groups(plan);
+    int64_t *own = plan->own;
+    int rc;
+
+    own[OWN_GROUPS] = plan->n_blocks > 0 ? pd_over_size(&groups, &plan->blocks[0], plan->shape.rank) : 0;      /* the first is as large as any */
+    rc = add_temporary(plan, "squares", 2 * (int64_t)plan->n_blocks * own[OWN_GROUPS], PD_STORE_F64, &own[OWN_SQUARES]);
+    return rc == PD_OK ? add_temporary(plan, "limits", 2 * groups.elements, PD_STORE_F64, &own[OWN_LIMITS]) : rc;
+}
+
+/* ---- */
+
+static void note_ignored(pd_plan *plan, const pd_factor_rule *rule, const pd_factoring *factoring)
+{
+    char text[96];
+
+    if (!factoring->ignored) return;
+    snprintf(plan->note, sizeof plan->note, "factorization rule %s is ignored: a parameter of rank at most 2 without BATCH goes by HEURISTIC",
+             pd_factor_rule_text(rule, text, sizeof text));
+}
+
+/* What only a parameter that is declared must have. */
+static int check_declared(const pd_declaration *declaration, pd_error *err)
+{
+    int64_t offset = (int64_t)declaration->hypers.value[STEP_OFFSET];
+
+    if (pd_adafactor_is_none(declaration->hypers.value[LEARNING_RATE]))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "no learning rate provided: learning_rate of adafactor has no default, set it in the rule");
+    if (offset <= declaration->start_step) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "step_offset of adafactor is %lld, and the job's steps begin at %lld: it must not be larger, or all would be NaN",
+                   (long long)offset, (long long)declaration->start_step);
+}
+
+int pd_adafactor_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+{
+    const double *h = declaration->hypers.value;
+    pd_storage storage = h[DTYPE_MOMENTUM] == DTYPE_BFLOAT16 ? PD_STORE_BF16 : PD_STORE_F32;
+    pd_factor_rule rule;
+    pd_factoring factoring;
+    int rc;
+
+    _Static_assert(OWN_END <= PD_PLAN_OWN, "the plan has room for it");
+    for (int i = OWN_V; i <= OWN_SHARED; i++) plan->own[i] = -1;
+    if ((rc = check_declared(declaration, err)) != PD_OK || (rc = find_scaling(plan, declaration, err)) != PD_OK) return rc;
+    if ((rc = find_rule(&rule, declaration, fact, plan, err)) != PD_OK) return rc;
+    if ((rc = pd_factoring_of(&factoring, &rule, &declaration->shape, (int64_t)h[MIN_DIM], err)) != PD_OK) return rc;
+    note_ignored(plan, &rule, &factoring);
+    plan->own[OWN_FACTORED] = factoring.factored;
+    merge(plan, &declaration->shape, &factoring);
+    if ((rc = make_blocks(plan)) != PD_OK) return rc;
+    rc = add_moments(plan, &declaration->shape, &factoring, !pd_adafactor_is_none(h[BETA1]), storage);
+    if (rc == PD_OK && factoring.factored) rc = add_sums(plan);
+    return rc == PD_OK ? add_limits(plan) : rc;
+}
