@@ -7,7 +7,7 @@
 
 struct entry;
 typedef int read_config(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err);
-static read_config read_by_name, read_nadam, read_average, read_google, read_meta;
+static read_config read_by_name, read_nadam, read_average, read_google, read_meta, read_t5x;
 
 #define TORCH_EXECUTION { "optimizer", "foreach", "differentiable", "fused", "capturable", NULL }
 
@@ -37,6 +37,7 @@ static const struct entry {
     { "google_shampoo", NULL, "scalable_shampoo", "learning_rate", read_google,
       { "batch_axis_name", "num_devices_for_pjit", "replicas", "statistics_partition_spec", "preconditioner_partition_spec", NULL } },
     { "meta_shampoo", NULL, "shampoo", "lr", read_meta, { "use_pytorch_compile", "pytorch_compile_backend", "lr_schedule", NULL } },
+    { "t5x_adafactor", NULL, "adafactor", "learning_rate", read_t5x, { "param_axes", "start_step", "grad_dtype", NULL } },
 };
 
 static bool contains(const char *const *list, const char *word)
@@ -231,6 +232,118 @@ static int read_meta(pd_hypers *hypers, const struct entry *entry, const json_t 
     return PD_OK;
 }
 
+/* ---- maps of rules ---- */
+
+/* As pairs.h has them: any key between two ', in which '' is one. */
+static void print_key(FILE *out, const char *key)
+{
+    fputc('\'', out);
+    for (; *key != '\0'; key++) fprintf(out, *key == '\'' ? "''" : "%c", *key);
+    fputs("':", out);
+}
+
+/* ["BATCH", "ROW"], "HEURISTIC", true, or null for none. */
+static void print_rule(FILE *out, const json_t *rule)
+{
+    char number[40];
+    const char *word = json_is_array(rule) ? NULL : scalar_text(rule, number, sizeof number);
+
+    if (json_is_array(rule)) print_list(out, rule);
+    else fputs(word != NULL ? word : "none", out);
+}
+
+/* [["regular expression", rule], ...] */
+static void print_rules(FILE *out, const json_t *rules)
+{
+    json_t *pair;
+    size_t i;
+
+    json_array_foreach(rules, i, pair) {
+        const char *key = json_string_value(json_array_get(pair, 0));
+        fputs(i > 0 ? "," : "[", out);
+        print_key(out, key != NULL ? key : "");
+        print_rule(out, json_array_get(pair, 1));
+    }
+    fputs(i > 0 ? "]" : "[]", out);
+}
+
+/* {"embed": "ROW", ...} */
+static void print_axis_rules(FILE *out, const json_t *rules)
+{
+    const char *key, *separator = "[";
+    json_t *rule;
+
+    json_object_foreach((json_t *)rules, key, rule) {
+        fputs(separator, out);
+        print_key(out, key);
+        print_rule(out, rule);
+        separator = ",";
+    }
+    fputs(*separator == '[' ? "[]" : "]", out);
+}
+
+/* A hyperparameter that may be off by the word. */
+static bool may_be_none(const pd_row *row, const char *name)
+{
+    size_t n;
+    const pd_hyper *hypers = pd_row_hypers(row, &n);
+    int i = pd_hypers_find(row, name);
+
+    return i >= 0 && hypers[i].choices != NULL && strcmp(hypers[i].choices, "none") == 0;
+}
+
+static int set_t5x(pd_hypers *hypers, const char *key, const json_t *value, pd_error *err)
+{
+    if (json_is_null(value)) return may_be_none(hypers->row, key) ? pd_hypers_set(hypers, key, "none", err) : PD_OK;
+    if (strcmp(key, "factor_map") == 0 || (strcmp(key, "multiply_by_parameter_scale") == 0 && json_is_array(value)))
+        return set_printed(hypers, key, value, print_rules, err);
+    if (strcmp(key, "logical_factor_rules") == 0 && json_is_object(value)) return set_printed(hypers, key, value, print_axis_rules, err);
+    return set_value(hypers, key, value, err);
+}
+
+static int read_t5x(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)config, key, value) {
+        int rc = contains(entry->execution, key) ? PD_OK : set_t5x(hypers, key, value, err);
+        if (rc != PD_OK) return rc;
+    }
+    return PD_OK;
+}
+
+/* ---- what is declared of the parameters ---- */
+
+static int read_declared(pd_recipe *recipe, const json_t *config, pd_error *err)
+{
+    const json_t *axes = json_object_get(config, "param_axes"), *start = json_object_get(config, "start_step");
+
+    recipe->start_step = json_integer_value(start);
+    if (recipe->start_step < 0) return pd_fail(err, PD_INVALID_ARGUMENT, "config: start_step is %lld", (long long)recipe->start_step);
+    if (axes == NULL || json_is_null(axes)) return PD_OK;
+    if (!json_is_object(axes)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: param_axes is no object");
+    recipe->axes = json_incref((json_t *)axes);
+    return PD_OK;
+}
+
+char *pd_recipe_axes(const pd_recipe *recipe, const char *name)
+{
+    char *text = NULL;
+    size_t size, i;
+    json_t *axis;
+    FILE *out = open_memstream(&text, &size);
+
+    if (out == NULL) return NULL;
+    json_array_foreach(json_object_get(recipe->axes, name), i, axis) {
+        const char *word = json_string_value(axis);
+        fprintf(out, "%s%s", i > 0 ? "," : "", word != NULL ? word : "");
+    }
+    if (fclose(out) == 0) return text;
+    free(text);
+    return NULL;
+}
+
 /* ---- groups ---- */
 
 /* The names that a group lists belong to it, and to no other. */
@@ -378,6 +491,7 @@ int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_
     out->rate = entry->rate;
     rc = read_groups(out, entry, row, config, err);
     if (rc == PD_OK && entry->read == read_average) rc = read_aggregate(out, config, err);
+    if (rc == PD_OK) rc = read_declared(out, config, err);
     return rc == PD_OK && contains(entry->execution, "lr_schedule") ? read_rates(out, json_object_get(config, "lr_schedule"), err) : rc;
 }
 
@@ -387,6 +501,7 @@ void pd_recipe_free(pd_recipe *recipe)
     free(recipe->groups);
     json_decref(recipe->members);
     json_decref(recipe->rates);
+    json_decref(recipe->axes);
 }
 
 char *pd_recipe_rule(const pd_recipe *recipe, size_t group, const char *glob)

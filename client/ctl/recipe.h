@@ -11,6 +11,8 @@ typedef struct pd_recipe {
     pd_hypers  *groups;     /* of group 0: the parameters that no group of the configuration names. With schedules: each stays where it is */
     json_t     *members;    /* name of a parameter to the number of its group; NULL: all are in group 0 */
     json_t     *rates;      /* list of numbers, one a step; NULL: the configuration has none */
+    json_t     *axes;       /* name of a parameter to the list of its dimensions' names; NULL: none have any */
+    int64_t     start_step; /* steps that count as taken before the first one */
     const char *rate;       /* the hyperparameter that a recorded schedule of learning rates sets */
     /* Of averages of gradients alone: */
     const char *aggregate;  /* "mean", "adasum", "adasum_vdot", as the job's key has it; else NULL */
@@ -33,6 +35,8 @@ bool pd_recipe_knows(const char *system);
 size_t pd_recipe_group(const pd_recipe *recipe, const char *name);
 /* The learning rate that the configuration has for a step, counted from 1. False: it has none. */
 bool pd_recipe_rate(const pd_recipe *recipe, int64_t step, double *rate);
+/* The names of a parameter's dimensions, with commas between them, "": none. Gives; NULL: out of memory. */
+char *pd_recipe_axes(const pd_recipe *recipe, const char *name);
 /* A group as a worker's rule for the names that match `glob`: "* sgd lr=0.1 momentum=0.9". Gives; NULL: out of memory. */
 char *pd_recipe_rule(const pd_recipe *recipe, size_t group, const char *glob);
 

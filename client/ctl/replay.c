@@ -39,9 +39,43 @@ static bool fails_in_every_step(const pd_trace *trace)
     return true;
 }
 
+static bool all_nan(const double *at, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (!isnan(at[i])) return false;
+    }
+    return true;
+}
+
+/* Of every parameter, after every step. */
+static bool leaves_nan_alone(const pd_trace *trace)
+{
+    double *at = calloc((size_t)pd_trace_elements(trace) + 1, sizeof *at);
+    bool so = at != NULL && pd_trace_steps(trace) > 0 && !pd_trace_averages(trace);
+    size_t n;
+    const pd_trace_param *params = pd_trace_params(trace, &n);
+
+    for (int64_t step = 1; so && step <= pd_trace_steps(trace); step++) {
+        for (size_t i = 0; so && i < n; i++) so = pd_trace_weights(trace, step, i, at) && all_nan(at, params[i].elements);
+    }
+    free(at);
+    return so;
+}
+
 bool pd_replay_is_refusal(const pd_trace *trace, int rc)
 {
-    return refuses(rc) && fails_in_every_step(trace);
+    return refuses(rc) && (fails_in_every_step(trace) || leaves_nan_alone(trace));
+}
+
+void pd_replay_refused(const pd_trace *trace, float *const *weights)
+{
+    size_t n;
+    const pd_trace_param *params = pd_trace_params(trace, &n);
+
+    if (!leaves_nan_alone(trace)) return;
+    for (size_t i = 0; i < n; i++) {
+        for (int64_t k = 0; k < params[i].elements; k++) weights[i][k] = NAN;
+    }
 }
 
 bool pd_replay_rate(const pd_trace *trace, const pd_recipe *recipe, int64_t step, double *rate)

@@ -28,8 +28,10 @@ int pd_replay_server(const pd_trace *trace, const pd_recipe *recipe, const char 
 /* What both judge by: did the step end as recorded? `rc` and `ours`: its code and error. PD_OK, also for an error where one was recorded;
  * `ours` itself where none was; PD_FAILED_PRECONDITION where one was and did not come, or named another cause. */
 int  pd_replay_judge_step(const pd_trace *trace, int64_t step, int rc, const pd_error *ours, pd_error *err);
-/* Upstream failed in every step, and `rc` says that what was declared is refused. */
+/* Upstream failed in every step, or made NaN of all weights in each, and `rc` says that what was declared is refused. */
 bool pd_replay_is_refusal(const pd_trace *trace, int rc);
+/* What a refusal stands for: where upstream made NaN of everything, so are the weights, of each parameter, by which it is judged. */
+void pd_replay_refused(const pd_trace *trace, float *const *weights);
 /* The learning rate recorded for a step; false: none. */
 bool pd_replay_rate(const pd_trace *trace, const pd_recipe *recipe, int64_t step, double *rate);
 

@@ -69,11 +69,15 @@ static int declare(play *p, pd_error *err)
 
     for (size_t i = 0; i < p->parts.n; i++) {
         const pd_replay_part *part = &p->parts.at[i];
-        p->declarations[i] = (pd_declaration){ .name = part->name, .shape = part->shape, .hypers = p->recipe->groups[part->group], .group = (int)part->group };
+        p->declarations[i] = (pd_declaration){ .name = part->name, .shape = part->shape, .hypers = p->recipe->groups[part->group], .group = (int)part->group,
+                                              .axes = part->axes, .start_step = p->recipe->start_step };
         if (p->shaken > 0) pd_replay_shake_hypers(&p->declarations[i].hypers);
     }
     rc = pd_model_new(&p->model, p->declarations, p->parts.n, 1, &why);
-    if (rc != PD_OK && pd_replay_is_refusal(p->trace, rc)) return PD_OK;
+    if (rc != PD_OK && pd_replay_is_refusal(p->trace, rc)) {
+        pd_replay_refused(p->trace, p->weights);
+        return PD_OK;
+    }
     if (rc != PD_OK && err != NULL) *err = why;
     return rc;
 }

@@ -39,8 +39,10 @@ static int add_part(search *s, size_t param, bool whole, int64_t offset, const p
         s->room = room;
     }
     parts->at[parts->n] = (pd_replay_part){ .name = declared_name(s->recipe, group, s->params[param].name, whole, offset), .param = param,
-                                            .offset = offset, .shape = *shape, .group = group };
-    return parts->at[parts->n++].name != NULL ? PD_OK : pd_fail(s->err, PD_NO_MEMORY, "out of memory");
+                                            .offset = offset, .shape = *shape, .group = group,
+                                            .axes = pd_recipe_axes(s->recipe, whole ? s->params[param].name : "") };
+    parts->n++;
+    return parts->at[parts->n - 1].name != NULL && parts->at[parts->n - 1].axes != NULL ? PD_OK : pd_fail(s->err, PD_NO_MEMORY, "out of memory");
 }
 
 /* ---- shards ---- */
@@ -129,6 +131,9 @@ int pd_replay_parts_find(pd_replay_parts *out, const pd_trace *trace, const pd_r
 
 void pd_replay_parts_free(pd_replay_parts *parts)
 {
-    for (size_t i = 0; i < parts->n; i++) free(parts->at[i].name);
+    for (size_t i = 0; i < parts->n; i++) {
+        free(parts->at[i].name);
+        free(parts->at[i].axes);
+    }
     free(parts->at);
 }

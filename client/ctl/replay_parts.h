@@ -14,6 +14,7 @@ typedef struct pd_replay_part {
     int64_t  offset;            /* of its first element in that parameter's, among which its elements lie together */
     pd_shape shape;
     size_t   group;             /* of the recipe */
+    char    *axes;              /* names of its dimensions, "": none; those of a whole parameter alone */
 } pd_replay_part;
 
 typedef struct pd_replay_parts {

@@ -90,7 +90,7 @@ static int declare(worker *w, pd_error *err)
     int rc;
 
     if (params == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    for (size_t i = 0; i < parts->n; i++) params[i] = (pd_client_param){ .name = parts->at[i].name, .shape = parts->at[i].shape };
+    for (size_t i = 0; i < parts->n; i++) params[i] = (pd_client_param){ .name = parts->at[i].name, .shape = parts->at[i].shape, .axes = parts->at[i].axes };
     rc = pd_client_declare(w->client, params, parts->n, err);
     free(params);
     return rc;
@@ -113,14 +113,18 @@ static int join_job(worker *w)
 {
     const stage *s = w->stage;
     bool hard = pd_trace_nonfinite(s->trace) || pd_trace_has_errors(s->trace);         /* a step then fails or not for all parameters */
-    const char *options[] = { "aggregate=mean", hard ? "nonfinite=apply" : NULL, "nonfinite_scope=job", NULL };      /* up to the first NULL */
+    char start[64];
+    const char *options[] = { "aggregate=mean", start, hard ? "nonfinite=apply" : NULL, "nonfinite_scope=job", NULL };      /* up to the first NULL */
     pd_client_options open = { .urls = s->url, .job = s->job, .rank = w->rank, .world_size = s->world_size, .options = options,
                                .rules = (const char *const *)s->rules, .label = "paramctl replay", .deadline = fmax(s->timeout, 60) };
     pd_error why = { 0 };
-    int rc = pd_client_open(&w->client, &open, &why);
+    int rc;
 
+    snprintf(start, sizeof start, "start_step=%lld", (long long)s->recipe->start_step);
+    rc = pd_client_open(&w->client, &open, &why);
     if (rc == PD_OK) rc = declare(w, &why);
     if (rc != PD_OK && pd_replay_is_refusal(s->trace, rc)) {
+        pd_replay_refused(s->trace, w->weights);
         w->refused = true;
         return PD_OK;
     }

@@ -372,6 +372,12 @@ static int find_params(pd_trace *trace, pd_error *err)
     return rc;
 }
 
+/* A scalar may stand as a vector of one. */
+static bool shaped_alike(const pd_st_tensor *a, const pd_st_tensor *b)
+{
+    return pd_shape_equal(&a->shape, &b->shape) || (count_of(a) == 1 && count_of(b) == 1 && a->shape.rank <= 1 && b->shape.rank <= 1);
+}
+
 static int check_tensor(pd_trace *trace, const pd_st_tensor *tensor, pd_error *err)
 {
     key k = parse_key(tensor->name, trace->averages);
@@ -382,7 +388,7 @@ static int check_tensor(pd_trace *trace, const pd_st_tensor *tensor, pd_error *e
     if (origin == NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s belongs to no parameter", tensor->name);
     if (k.step > trace->steps) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: the trace has %d steps", tensor->name, (int)trace->steps);
     if (!readable(tensor->dtype)) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: elements are %s, expected numbers", tensor->name, pd_st_dtype_name(tensor->dtype));
-    if (!pd_shape_equal(&tensor->shape, &origin->shape)) {
+    if (!shaped_alike(tensor, origin)) {
         char a[192], b[192];
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s has shape %s, the parameter %s", tensor->name,
                        pd_shape_text(&tensor->shape, a, sizeof a), pd_shape_text(&origin->shape, b, sizeof b));

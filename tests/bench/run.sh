@@ -27,6 +27,7 @@ roots_parallel | times the speed of one     | >= 1.9   |      | figure_roots_par
 replay_google_shampoo | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder ../shared/golden/google_shampoo
 replay_meta_shampoo | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder ../shared/golden/meta_shampoo
 replay_torch_optim | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder ../shared/golden/torch_optim
+replay_t5x_adafactor | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder ../shared/golden/t5x_adafactor
 replay_trax_average | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder ../shared/golden/trax_average
 first_order_bandwidth | of the bytes per second of a triad | >= 0.80 | | figure_first_order_bandwidth
 adasum_bandwidth | bytes read, of the bytes per second of a triad | >= 0.50 | | figure_adasum_bandwidth
