@@ -200,10 +200,13 @@ static int read_json(reader *r, const char *text, size_t bytes)
     r->line = root == NULL && why.line > 0 ? why.line : 0;
     if (root == NULL) return refuse(r, PD_INVALID_ARGUMENT, "JSON: %s", why.text);
     json_object_foreach(root, name, list) {
-        const char *axes = json_string_value(json_object_get(list, "axes"));
+        const json_t *names = json_object_get(list, "axes");
+        const char *axes = json_string_value(names);
         pd_shape shape;
+        if (names != NULL && axes == NULL) rc = refuse(r, PD_INVALID_ARGUMENT, "%.256s: axes: expected a text, \"embed,mlp\"", name);
         if (json_is_object(list)) list = json_object_get(list, "shape");
-        if ((rc = json_shape(r, name, list, &shape)) == PD_OK) rc = add(r, name, strlen(name), &shape, axes, axes != NULL ? strlen(axes) : 0);
+        if (rc == PD_OK) rc = json_shape(r, name, list, &shape);
+        if (rc == PD_OK) rc = add(r, name, strlen(name), &shape, axes, axes != NULL ? strlen(axes) : 0);
         if (rc != PD_OK) break;
     }
     json_decref(root);

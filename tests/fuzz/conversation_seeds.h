@@ -93,3 +93,15 @@ static const uint8_t shards[] = {
     CLOSE, 1,  PD_HELLO, 1, WORKER(1, 1, 2), PLAIN, 2,  PD_DECLARE, 1, 2, 0 | RANGED | TO_END, 10, 16, 64,  1 | RANGED, 1, 7, 64, 64,
     PD_PUSH_PULL, 1, 2, 1, 3, 0, F32_, 0 | 1 << 3, F32_, 1, 1,  PD_LEAVE, 0,  PD_LEAVE, 1,
 };
+
+#define AXES(n) ((n) << 3)              /* Declare: each has the n-th of the lists of axes */
+#define STATE   0x20                    /* Declare: each is model state */
+/* Two ranks disagree on axes and on model state, then agree; their statistics are averaged, a sparse gradient is refused. */
+static const uint8_t stating[] = {
+    PD_HELLO, 0, WORKER(1, 0, 2), PLAIN, 1,  PD_HELLO, 1, WORKER(1, 1, 2), PLAIN, 2,  PD_DECLARE, 0, 1 | AXES(3), 0, 3, 3,
+    PD_DECLARE, 0, 1 | 4 | AXES(1), 0, 3, 3,  PD_DECLARE, 0, 1 | STATE, 1, 1, 7,
+    PD_DECLARE, 1, 1 | 4 | AXES(2), 0, 3, 3,  PD_DECLARE, 1, 1 | STATE, 1, 1, 7,  PD_DECLARE, 1, 1 | 4 | AXES(1), 0, 3, 3,  PD_DECLARE, 1, 1, 1, 1, 7,
+    PD_DECLARE, 1, 1 | 4 | AXES(1), 0, 3, 3,  PD_DECLARE, 1, 1 | STATE, 1, 1, 7,
+    PD_INIT, 0, 0, 2, 0, F32_, 1, F32_,  PD_PUSH_PULL, 0, 1, 1, 2, 0, F32_, 1, F32_,  PD_PUSH, 1, 1, 2, 1, 0, 0x50,  PD_PUSH, 1, 1, 2, 2, 0, F32_, 1, F32_,
+    PD_HELLO, 2, WORKER(0, 0, 1), PLAIN, 0,  PD_LIST, 2, 2 | 1 << 3,  PD_LIST, 2, 6 | 1 << 3,
+};

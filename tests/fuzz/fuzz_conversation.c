@@ -259,6 +259,7 @@ static void choose_range(Paramd__Parameter *at, uint8_t how, uint64_t elements)
 static void say_declare(peer *p)
 {
     static const char *const names[] = { "w", "b", "bias", "deep/er.kernel", "", "\001", "w2", "w3" };
+    static const char *const axes[] = { "", "layers,embed", ",", "one,2" };
     Paramd__DeclareRequest declare = PARAMD__DECLARE_REQUEST__INIT;
     Paramd__Parameter at[4], *list[4];
     uint64_t shapes[4][2];
@@ -270,6 +271,8 @@ static void say_declare(peer *p)
         at[i].name = (char *)names[name & 7];
         at[i].pull_dtype = name >> 3 & 3;
         at[i].update_dtype = name >> 6;
+        at[i].axes = (char *)axes[how >> 3 & 3];
+        at[i].model_state = (how & 0x20) != 0;
         at[i].shape = shapes[i];
         at[i].n_shape = 2;
         shapes[i][0] = rows == 255 ? UINT64_MAX : rows % 16;
@@ -309,6 +312,7 @@ static uint64_t make_piece(const peer *p, Paramd__Piece *piece, uint64_t offset)
     if ((how & 0xf0) == 0x20) piece->offset += 4;
     if ((how & 0xf0) == 0x30) piece->first += 1;
     if ((how & 0xf0) == 0x40) piece->offset = UINT64_MAX - 63;
+    piece->sparse = (how & 0xf0) == 0x50;
     return pd_piece_end(piece->offset, piece->count * pd_dtype_size((pd_dtype)piece->dtype));
 }
 
@@ -529,6 +533,7 @@ static void make_seeds(const char *folder)
     static const struct { const char *name; const uint8_t *at; size_t n; } seeds[] = {
         { "training", training, sizeof training }, { "closing", closing, sizeof closing }, { "reporting", reporting, sizeof reporting }, { "operating", operating, sizeof operating },
         { "setting", setting, sizeof setting }, { "importing", importing, sizeof importing }, { "updating", updating, sizeof updating }, { "troubles", troubles, sizeof troubles }, { "shards", shards, sizeof shards },
+        { "stating", stating, sizeof stating },
     };
 
     for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {

@@ -31,9 +31,25 @@ static bool varied_due(const pd_plan *plan, const double *hyper, int64_t count, 
     return hyper[COUPLED_LR] > 1;
 }
 
+/* An optimizer that looks at names and axes: a slot of as many numbers as the name has letters where its text is in the name, and a note of the axes. */
+static const pd_hyper literal_hypers[] = { { "part", PD_TEXT, 0, 0, 0, NULL, "a part of names", false, false }, { .name = NULL } };
+
+static int literal_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+{
+    const char *part = pd_hypers_given_text(&declaration->hypers, 0);
+    pd_slot_spec letters = { .name = "letters", .number = -1, .shape = { 1, { (int64_t)strlen(declaration->name) } } };
+
+    (void)fact, (void)err;
+    if (declaration->axes != NULL) snprintf(plan->note, sizeof plan->note, "axes were %s", declaration->axes);
+    if (part[0] == '\0' || strstr(declaration->name, part) == NULL) return PD_OK;
+    return pd_plan_slot(plan, &letters) < 0 ? PD_NO_MEMORY : PD_OK;
+}
+
+static const pd_row literal_row = { .name = "literal", .about = "for tests", .hypers = literal_hypers, .plan = literal_plan };
+
 static pd_row varied_row;                       /* made from coupled_row by make_forecast */
 extern const pd_row pd_sgd, pd_scalable_shampoo;
-const pd_row *const forecast_rows[] = { &pd_sgd, &coupled_row, &varied_row, &wide_row, &pd_scalable_shampoo, NULL };
+const pd_row *const forecast_rows[] = { &pd_sgd, &coupled_row, &varied_row, &wide_row, &pd_scalable_shampoo, &literal_row, NULL };
 
 void add_param(model *m, const char *name, int rank, int64_t a, int64_t b)
 {

@@ -20,7 +20,8 @@ model small_model(void);
 void  add_param(model *m, const char *name, int rank, int64_t a, int64_t b);
 
 /* sgd, coupled (coupled_row.h), scalable_shampoo, and varied: coupled with tasks that differ. Each of those also reads the first statistic and the
- * tally, the last one costs 5000, the others 40; roots are used when they are ready; they are due where lr is above 1. */
+ * tally, the last one costs 5000, the others 40; roots are used when they are ready; they are due where lr is above 1. literal: has a slot of as many numbers as
+ * the parameter's name has letters, where its text `part` is in the name; notes the axes. */
 extern const pd_row *const forecast_rows[];
 int                make_forecast(model *m, char *const *rules, size_t n, pd_error *err);
 /* By one rule or two; NULL: none. Fails the test where it is refused. */

@@ -256,6 +256,59 @@ static void assert_refused(model *m, const char *rule, const char *part)
     assert_null(m->forecast.kinds);
 }
 
+static void parameters_of_other_axes_are_of_other_kinds(void **state)
+{
+    model m = { 0 };
+    (void)state;
+    for (int i = 0; i < 3; i++) add_param(&m, "abc" + i, 2, 3, 4);
+    m.entry[0].axes = m.entry[2].axes = (char *)(uintptr_t)"in,out";
+    const pd_forecast *f = forecast(&m, "* literal", NULL);
+    assert_int_equal(f->n_kinds, 2);
+    assert_true(f->kind[0] == f->kind[2] && f->kind[0] != f->kind[1]);
+    assert_tells(f, false, "axes in,out");
+    assert_tells(f, false, "note: axes were in,out");
+    pd_forecast_free(&m.forecast);
+}
+
+static void where_a_rule_has_a_text_plans_are_told_apart_by_what_came_of_the_names(void **state)
+{
+    static const char *const names[] = { "ax", "by", "ay", "axx" };
+    model m = { 0 };
+    (void)state;
+    for (int i = 0; i < 4; i++) add_param(&m, names[i], 1, 5, 0);
+    const pd_forecast *f = forecast(&m, "* literal part=x", NULL);
+    assert_int_equal(f->n_kinds, 3);
+    assert_true(f->kind[1] == f->kind[2] && f->kind[0] != f->kind[3]);
+    assert_int_equal(f->kind[0]->state_bytes, 2 * 4);
+    assert_int_equal(f->kind[1]->state_bytes, 0);
+    assert_int_equal(f->kind[3]->state_bytes, 3 * 4);
+    pd_forecast_free(&m.forecast);
+    f = forecast(&m, "* literal", NULL);
+    assert_int_equal(f->n_kinds, 1);
+    pd_forecast_free(&m.forecast);
+}
+
+static void json_says_axes_notes_and_what_slots_follow(void **state)
+{
+    model m = small_model();
+    json_t *json, *kind;
+    (void)state;
+    m.entry[0].axes = (char *)(uintptr_t)"in,out";
+    json = pd_forecast_json(forecast(&m, "* literal part=w", NULL));
+    kind = json_array_get(json_object_get(json, "kinds"), 0);
+    assert_string_equal(json_string_value(json_object_get(kind, "axes")), "in,out");
+    assert_string_equal(json_string_value(json_object_get(kind, "note")), "axes were in,out");
+    assert_true(json_is_null(json_object_get(json_array_get(json_object_get(kind, "slots"), 0), "follows")));
+    json_decref(json);
+    pd_forecast_free(&m.forecast);
+    json = pd_forecast_json(forecast(&m, "* sgd momentum=0.5", NULL));
+    kind = json_object_get(json_array_get(json_object_get(json_array_get(json_object_get(json, "kinds"), 0), "slots"), 0), "follows");
+    assert_int_equal(json_array_size(kind), 2);
+    assert_int_equal(json_integer_value(json_array_get(kind, 1)), 1);
+    json_decref(json);
+    pd_forecast_free(&m.forecast);
+}
+
 static void rules_and_parameters_are_refused_as_a_job_would(void **state)
 {
     model m = small_model();
@@ -268,7 +321,7 @@ static void rules_and_parameters_are_refused_as_a_job_would(void **state)
 
 static void out_of_memory_leaves_nothing(void **state)
 {
-    char *rules[] = { (char *)(uintptr_t)"w* coupled", (char *)(uintptr_t)"* sgd" };
+    char *rules[] = { (char *)(uintptr_t)"w* coupled", (char *)(uintptr_t)"* literal part=b" };
     model m = small_model();
 
     (void)state;
@@ -309,6 +362,9 @@ int main(void)
         cmocka_unit_test(json_has_every_slot_and_task),
         cmocka_unit_test(json_names_the_block_of_a_slot),
         cmocka_unit_test(json_params_say_which_kind_they_are),
+        cmocka_unit_test(parameters_of_other_axes_are_of_other_kinds),
+        cmocka_unit_test(where_a_rule_has_a_text_plans_are_told_apart_by_what_came_of_the_names),
+        cmocka_unit_test(json_says_axes_notes_and_what_slots_follow),
         cmocka_unit_test(rules_and_parameters_are_refused_as_a_job_would),
         cmocka_unit_test(out_of_memory_leaves_nothing),
     };

@@ -341,6 +341,19 @@ static void without_memory_to_sort_it_says_so(void **state)
     assert_int_equal(rc, PD_NO_MEMORY);
 }
 
+/* Also where it is absent: what it says of itself does not go together. */
+static void refuses_a_sparse_piece_with_what_to_do(void **state)
+{
+    payload *p = *state;
+
+    p->piece[2].sparse = true;
+    assert_refused(p, "piece 2 (bias): its gradient is sparse, and a parameter must be dense here: make it dense before the push (in PyTorch: Embedding(sparse=False), or "
+                   "grad.to_dense())");
+    p->piece[2].sparse = false;
+    p->piece[3].sparse = true;
+    assert_refused(p, "piece 3 (scalar): its gradient is sparse");
+}
+
 static void the_end_of_a_piece_is_rounded_up_and_cannot_wrap(void **state)
 {
     (void)state;
@@ -364,6 +377,7 @@ int main(void)
         TEST(refuses_data_past_the_payload), TEST(refuses_an_absent_piece_that_holds_something), TEST(refuses_a_chunk_twice_wherever_it_stands),
         TEST(refuses_a_chunk_of_a_parameter_that_is_absent), TEST(what_it_refuses_needs_no_text),
         TEST(many_pieces_in_a_bad_order_are_still_checked), TEST(without_memory_to_sort_it_says_so),
+        TEST(refuses_a_sparse_piece_with_what_to_do),
         TEST(the_end_of_a_piece_is_rounded_up_and_cannot_wrap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,6 +100,46 @@ static void blank_lines_and_comments_count_for_nothing_but_lines(void **state)
     pd_shapes_free(&shapes);
 }
 
+static void a_line_may_end_with_the_names_of_its_axes(void **state)
+{
+    pd_shapes shapes = shapes_of("w 3 4 axes=embed,mlp # so\nb 4\ns axes=\n");
+
+    (void)state;
+    assert_int_equal(shapes.n, 3);
+    assert_entry(&shapes, 0, "w", "(3, 4)");
+    assert_string_equal(shapes.entries[0].axes, "embed,mlp");
+    assert_null(shapes.entries[1].axes);
+    assert_null(shapes.entries[2].axes);
+    pd_shapes_free(&shapes);
+}
+
+static void json_may_name_axes_beside_a_shape(void **state)
+{
+    pd_shapes shapes = shapes_of("{\"w\": {\"shape\": [3, 4], \"axes\": \"embed,mlp\"}, \"v\": {\"shape\": [5]}, \"b\": [4]}");
+
+    (void)state;
+    assert_int_equal(shapes.n, 3);
+    assert_entry(&shapes, 0, "w", "(3, 4)");
+    assert_string_equal(shapes.entries[0].axes, "embed,mlp");
+    assert_null(shapes.entries[1].axes);
+    pd_shapes_free(&shapes);
+}
+
+static void axes_that_a_job_would_refuse_are_refused(void **state)
+{
+    static const char *const bad[][2] = {
+        { "v 2\nw 3 4 axes=embed", ":2: w: axes: expected a name for each of 2 dimensions, got 1" },
+        { "w 3 axes=a-b", ":1: w: axes: axis 0: expected" },
+        { "w 3 axes=a 4", ":1: w: expected nothing behind the names of its axes" },
+        { "{\"w\": {\"shape\": [3], \"axes\": \"a,b\"}}", "w: axes: expected a name for each of 1 dimensions" },
+        { "{\"w\": {\"axes\": \"a\"}}", "w: expected a list" },
+        { "{\"w\": {\"shape\": [3], \"axes\": 3}}", "w: axes: expected a text" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_refused(bad[i][0], strlen(bad[i][0]), PD_INVALID_ARGUMENT, bad[i][1]);
+}
+
 static void json_is_an_object_of_lists(void **state)
 {
     pd_shapes shapes = shapes_of("\n {\"z w\": [3, 4], \"a\": []}\n");
@@ -235,7 +275,7 @@ static void out_of_memory_leaves_nothing(void **state)
     char path[64], text[8000], *at = text;
 
     (void)state;
-    for (int i = 0; i < 200; i++) at += sprintf(at, "layer.%d.w 3 4\n", i);
+    for (int i = 0; i < 200; i++) at += sprintf(at, "layer.%d.w 3 4%s\n", i, i % 2 == 0 ? " axes=a,b" : "");
     put(path, text, (size_t)(at - text));
     for (int64_t n = 0; ; n++) {
         pd_shapes shapes;
@@ -259,7 +299,8 @@ int main(void)
         cmocka_unit_test(a_line_is_a_name_and_its_dimensions),
         cmocka_unit_test(a_name_alone_is_a_scalar),
         cmocka_unit_test(blank_lines_and_comments_count_for_nothing_but_lines),
-        cmocka_unit_test(json_is_an_object_of_lists),
+        cmocka_unit_test(json_is_an_object_of_lists), cmocka_unit_test(a_line_may_end_with_the_names_of_its_axes),
+        cmocka_unit_test(json_may_name_axes_beside_a_shape), cmocka_unit_test(axes_that_a_job_would_refuse_are_refused),
         cmocka_unit_test(a_checkpoint_gives_its_floating_point_tensors),
         cmocka_unit_test(a_bad_line_is_named_by_its_number),
         cmocka_unit_test(bad_json_is_told_where_it_is_bad),
