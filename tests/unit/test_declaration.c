@@ -286,6 +286,15 @@ static void model_state_is_weighted_as_the_job_weighs(void **state)
     assert_true(after_a_round("aggregate=mean", (float[]){ 1, 5 }, (double[]){ 3, 1 }) == 3);
 }
 
+static void model_state_is_averaged_whatever_becomes_of_gradients(void **state)
+{
+    static const char *const options[] = { "aggregate=sum", "aggregate=adasum", "aggregate=median", "aggregate=trimmed_mean trim=0" };
+    (void)state;
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (after_a_round(options[i], (float[]){ 1, 5 }, (double[]){ 1, 1 }) != 3) fail_msg("%s", options[i]);
+    assert_true(after_a_round("clip_global_norm=0.5", (float[]){ 1, 5 }, (double[]){ 1, 1 }) == 3);
+}
+
 static void a_rank_without_values_does_not_count_and_none_at_all_changes_nothing(void **state)
 {
     (void)state;
@@ -389,6 +398,7 @@ int main(void)
         cmocka_unit_test(the_log_says_each_note_once), cmocka_unit_test(the_log_of_very_many_notes_is_short),
         cmocka_unit_test(without_memory_a_declaration_with_axes_and_notes_changes_nothing),
         cmocka_unit_test(model_state_is_the_mean_of_what_ranks_push), cmocka_unit_test(model_state_is_weighted_as_the_job_weighs),
+        cmocka_unit_test(model_state_is_averaged_whatever_becomes_of_gradients),
         cmocka_unit_test(a_rank_without_values_does_not_count_and_none_at_all_changes_nothing),
         cmocka_unit_test(values_that_are_not_finite_are_skipped_as_ever), cmocka_unit_test(whole_numbers_up_to_2_to_the_24th_are_exact),
         cmocka_unit_test(ranks_agree_on_what_is_model_state), cmocka_unit_test(model_state_needs_no_rule_and_other_parameters_do),
