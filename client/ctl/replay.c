@@ -130,9 +130,6 @@ static int skip_defect(pd_replay_result *out, const char *quirk)
 static int play_run(pd_replay_result *out, pd_trace *trace, const pd_recipe *recipe, const pd_replay_options *options)
 {
     if (options->local) return play_local(out, trace, recipe, options->state);
-    if (recipe->aggregate != NULL && (strcmp(recipe->aggregate, "mean") != 0 || recipe->shards > 1)) {
-        return pd_fail(&out->why, PD_UNIMPLEMENTED, "%s of %d shards is played in this process: use --local", recipe->aggregate, recipe->shards);
-    }
     return pd_replay_server(trace, recipe, options->server, options->timeout, out->verdicts, &out->why);
 }
 

@@ -17,7 +17,9 @@
 
 /* With the optimizer library in this process. `state`: NULL, or compares recorded state, too. */
 int pd_replay_local(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *verdicts, pd_replay_state *state, pd_error *err);
-/* A trace of averages (pd_trace_averages), with the arithmetic library in this process: what each replica gets of those that hold the same weights. */
+/* A trace of averages (pd_trace_averages) has as many replicas as the recipe's shards and aggregate want. PD_INVALID_ARGUMENT. */
+int pd_replay_check_replicas(const pd_trace *trace, const pd_recipe *recipe, pd_error *err);
+/* Such a trace, with the arithmetic library in this process: what each replica gets of those that hold the same weights. */
 int pd_replay_average(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *verdicts, pd_error *err);
 
 /* Through the daemon at `url` (NULL: the client's default): a job `replay/<case>/<nonce>` of as many workers as the trace has replicas pushes

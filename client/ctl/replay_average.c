@@ -91,7 +91,7 @@ static int play_group(averaging *a, size_t i, int shard, pd_verdict *verdict, pd
     return PD_OK;
 }
 
-static int check_replicas(const pd_trace *trace, const pd_recipe *recipe, pd_error *err)
+int pd_replay_check_replicas(const pd_trace *trace, const pd_recipe *recipe, pd_error *err)
 {
     int replicas = pd_trace_replicas(trace), k = replicas / recipe->shards;
 
@@ -105,7 +105,7 @@ static int check_replicas(const pd_trace *trace, const pd_recipe *recipe, pd_err
 int pd_replay_average(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *verdicts, pd_error *err)
 {
     averaging a = { .trace = trace, .recipe = recipe };
-    int rc = check_replicas(trace, recipe, err);
+    int rc = pd_replay_check_replicas(trace, recipe, err);
     size_t n;
 
     a.params = pd_trace_params(trace, &n);

@@ -1,7 +1,8 @@
 /* replay_server.c - a trace through a daemon: one thread and one connection for each replica.
  *
  * A trace of weights is played step by step. A trace of averages asks one independent question a parameter ("what is the mean of these?"):
- * weights 0, `sgd lr=1` and a single round leave minus the average there, exactly. */
+ * weights 0, `sgd lr=1` and a single round leave minus the average there, exactly. Where weights lie in shards a parameter has all of them, and a replica
+ * contributes, and gets, the range of its own. */
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -83,6 +84,17 @@ static void release(worker *w)
     free(w->verdicts);
 }
 
+/* Weights in shards: the parameter has a row for each of them, and the replica one of the rows. */
+static pd_client_param declaration_of(const worker *w, const pd_replay_part *part)
+{
+    int64_t shards = w->stage->recipe->shards, elements;
+
+    if (w->stage->recipe->aggregate == NULL || shards == 1) return (pd_client_param){ .name = part->name, .shape = part->shape, .axes = part->axes };
+    pd_shape_elements(&part->shape, &elements);
+    return (pd_client_param){ .name = part->name, .shape = { 2, { shards, elements } }, .ranged = true, .start = w->rank % shards * elements,
+                              .end = (w->rank % shards + 1) * elements };
+}
+
 static int declare(worker *w, pd_error *err)
 {
     const pd_replay_parts *parts = &w->stage->parts;
@@ -90,7 +102,7 @@ static int declare(worker *w, pd_error *err)
     int rc;
 
     if (params == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    for (size_t i = 0; i < parts->n; i++) params[i] = (pd_client_param){ .name = parts->at[i].name, .shape = parts->at[i].shape, .axes = parts->at[i].axes };
+    for (size_t i = 0; i < parts->n; i++) params[i] = declaration_of(w, &parts->at[i]);
     rc = pd_client_declare(w->client, params, parts->n, err);
     free(params);
     return rc;
@@ -112,14 +124,16 @@ static int init(worker *w, pd_error *err)
 static int join_job(worker *w)
 {
     const stage *s = w->stage;
-    bool hard = pd_trace_nonfinite(s->trace) || pd_trace_has_errors(s->trace);         /* a step then fails or not for all parameters */
-    char start[64];
-    const char *options[] = { "aggregate=mean", start, hard ? "nonfinite=apply" : NULL, "nonfinite_scope=job", NULL };      /* up to the first NULL */
+    const char *aggregate = s->recipe->aggregate != NULL ? s->recipe->aggregate : "mean";
+    bool hard = pd_trace_averages(s->trace) || pd_trace_nonfinite(s->trace) || pd_trace_has_errors(s->trace);  /* a step then fails or not for all parameters */
+    char how[64], start[64];
+    const char *options[] = { how, "adasum_fold=yes", start, hard ? "nonfinite=apply" : NULL, "nonfinite_scope=job", NULL };       /* up to the first NULL */
     pd_client_options open = { .urls = s->url, .job = s->job, .rank = w->rank, .world_size = s->world_size, .options = options,
                                .rules = (const char *const *)s->rules, .label = "paramctl replay", .deadline = fmax(s->timeout, 60) };
     pd_error why = { 0 };
     int rc;
 
+    snprintf(how, sizeof how, "aggregate=%s", aggregate);               /* numbers that Trax refuses are refused by now: nothing is folded in */
     snprintf(start, sizeof start, "start_step=%lld", (long long)s->recipe->start_step);
     rc = pd_client_open(&w->client, &open, &why);
     if (rc == PD_OK) rc = declare(w, &why);
@@ -210,9 +224,10 @@ static void compare(worker *w, int64_t step)
 static double largest_input(worker *w, size_t i)
 {
     const pd_trace_param *param = &w->stage->params[i];
+    int shards = w->stage->recipe->shards;
     double norm = 0;
 
-    for (int rank = 0; rank < w->stage->world_size; rank++) {
+    for (int rank = w->rank % shards; rank < w->stage->world_size; rank += shards) {
         pd_trace_gradient(w->stage->trace, param->step, rank, i, w->gradient[i]);
         norm = fmax(norm, pd_finite_norm(w->gradient[i], param->elements));
     }
@@ -278,10 +293,10 @@ static int set_stage(stage *s, pd_error *err)
 {
     bool averages = pd_trace_averages(s->trace);
     uint64_t nonce = 0;
-    int rc = pd_replay_parts_find(&s->parts, s->trace, s->recipe, err);
+    int rc = averages ? pd_replay_check_replicas(s->trace, s->recipe, err) : PD_OK;
 
+    if (rc == PD_OK) rc = pd_replay_parts_find(&s->parts, s->trace, s->recipe, err);
     if (rc != PD_OK) return rc;
-
     s->params = pd_trace_params(s->trace, &s->n);
     s->world_size = pd_trace_replicas(s->trace);
     s->rounds = averages ? 1 : pd_trace_steps(s->trace);

@@ -175,6 +175,59 @@ static void blocks_of_shards_are_parameters_of_their_own(void **state)
     assert_both(&file, PD_REPLAY_OK, "");
 }
 
+/* ---- averages ---- */
+
+/* One parameter of two elements, one trial; what each replica gives and gets. */
+static tracefile averages(const char *config, int replicas, const float gradient[][2], const float average[][2])
+{
+    tracefile file = { 0 };
+    char name[80];
+
+    tracefile_meta(&file, "system", "trax_average");
+    tracefile_meta(&file, "case", "averages");
+    tracefile_meta(&file, "steps", "1");
+    tracefile_meta(&file, "config", config);
+    for (int r = 0; r < replicas; r++) {
+        snprintf(name, sizeof name, "grad/0001/r%02d/w", r);
+        tracefile_add(&file, name, gradient[r], 2);
+        snprintf(name, sizeof name, "average/0001/r%02d/w", r);
+        tracefile_add(&file, name, average[r], 2);
+    }
+    return file;
+}
+
+static const float four[4][2] = { { 1, 0 }, { 0, 2 }, { 0, 4 }, { 8, 0 } };
+
+static void replicas_average_with_those_that_hold_their_shard_of_the_weights(void **state)
+{
+    static const float halves[4][2] = { { .5f, 2 }, { 4, 1 }, { .5f, 2 }, { 4, 1 } }, sums[4][2] = { { 1, 4 }, { 8, 2 }, { 1, 4 }, { 8, 2 } };
+    tracefile file = averages("{\"variant\": \"mean\", \"n_devices\": 4, \"N_WEIGHTS_SHARDS\": 2}", 4, four, halves);
+
+    (void)state;
+    assert_both(&file, PD_REPLAY_OK, "");
+    file = averages("{\"variant\": \"mean\", \"n_devices\": 4, \"N_WEIGHTS_SHARDS\": 4}", 4, four, four);
+    assert_both(&file, PD_REPLAY_OK, "");
+    file = averages("{\"variant\": \"mean\", \"n_devices\": 4, \"N_WEIGHTS_SHARDS\": 1}", 4, four, halves);
+    assert_both(&file, PD_REPLAY_FAILED, "");
+    file = averages("{\"variant\": \"adasum_vdot\", \"adasum\": true, \"n_devices\": 4, \"N_WEIGHTS_SHARDS\": 2}", 4, four, sums);
+    assert_both(&file, PD_REPLAY_OK, "");
+}
+
+/* 1, 0 and 0, 2 are orthogonal, so are 0, 4 and 8, 0: 1, 2 and 8, 4. ab = 16, aa = 5, bb = 80: (1 - 1.6) (1, 2) + (1 - 0.1) (8, 4). */
+static void adasum_goes_through_the_daemon(void **state)
+{
+    static const float merged[4][2] = { { 6.6f, 2.4f }, { 6.6f, 2.4f }, { 6.6f, 2.4f }, { 6.6f, 2.4f } };
+    const char *config = "{\"variant\": \"adasum_butterfly\", \"adasum\": true, \"n_devices\": 4, \"N_WEIGHTS_SHARDS\": 1}";
+    tracefile file = averages(config, 4, four, merged);
+
+    (void)state;
+    assert_both(&file, PD_REPLAY_OK, "");
+    file = averages(config, 4, four, four);
+    assert_both(&file, PD_REPLAY_FAILED, "");
+    file = averages(config, 3, four, merged);
+    assert_both(&file, PD_REPLAY_FAILED, "adasum of 3 replicas");
+}
+
 static int start_server(void **state)
 {
     (void)state;
@@ -198,6 +251,8 @@ int main(void)
         cmocka_unit_test(a_refused_declaration_fails_where_upstream_took_a_step),
         cmocka_unit_test(a_step_without_gradients_is_no_step),
         cmocka_unit_test(blocks_of_shards_are_parameters_of_their_own),
+        cmocka_unit_test(replicas_average_with_those_that_hold_their_shard_of_the_weights),
+        cmocka_unit_test(adasum_goes_through_the_daemon),
     };
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }

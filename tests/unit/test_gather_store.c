@@ -335,6 +335,96 @@ static void draining_waits_for_rounds_that_gather(void **state)
     }
 }
 
+/* ---- together with what else a job may be ---- */
+
+static void push_all(rig *r, const float *const values[WORLD])
+{
+    for (uint32_t rank = 0; rank < WORLD; rank++) assert_int_equal(rig_push(r, r->job, rank, CONN + rank, r->board[r->job][0].step + 1, 0, values[rank], N), PD_OK);
+    rig_work(r);
+}
+
+/* Four ranks that agree: the round is theirs, whatever it is made of. */
+static void initial_weights_are_their_mean_whatever_becomes_of_gradients(void **state)
+{
+    static const char *const name[] = { "w" };
+    static const pd_shape shape = { 1, { N } };
+
+    (void)state;
+    for (int i = 0; i < GATHERING; i++) {
+        pd_store_config config = rig_config();
+        char options[96];
+        float ones[N];
+        rig r;
+        rig_new(&r, &config);
+        snprintf(options, sizeof options, "%s initial_weights=mean", gathering[i]);
+        for (uint32_t rank = 0; rank < WORLD; rank++) {
+            assert_int_equal(rig_hello(&r, "job", rank, WORLD, rank + 1, CONN + rank, options, "* sgd lr=1"), PD_OK);
+            assert_int_equal(rig_declare(&r, r.job, rank, CONN + rank, name, &shape, NULL, 1, PD_F32), PD_OK);
+        }
+        for (uint32_t rank = 0; rank < WORLD; rank++)
+            for (int64_t first = 0; first < N; first += CHUNK) {
+                rig_frame *frame = rig_frame_new(&r, PD_REQ_INIT, r.job, rank, CONN + rank, 0);
+                for (int e = 0; e < N; e++) ones[e] = rank == 3 ? 6 : 2;
+                rig_piece(frame, 0, PD_F32, first, N - first < CHUNK ? N - first : CHUNK, ones);
+                rig_send(&r, frame);
+                rig_work(&r);
+                assert_int_equal(r.error.code, PD_OK);
+            }
+        assert_true(rig_weights(&r, r.job, 0)[N - 1] == 3);
+        for (int e = 0; e < N; e++) ones[e] = 1;
+        push_all(&r, (const float *const[]){ ones, ones, ones, ones });
+        assert_int_equal(r.board[r.job][0].step, 1);
+        for (int e = 0; e < N; e++) assert_true(fabsf(rig_weights(&r, r.job, 0)[e] - 2) < 1e-6f);
+        rig_free(&r);
+    }
+}
+
+/* The aggregate is clipped, not what it is made of: a vector of 1 to all has the norm sqrt(N). */
+static void the_aggregate_is_clipped(void **state)
+{
+    static const int64_t one[] = { N };
+    pd_store_config config = rig_config();
+
+    (void)state;
+    for (int i = 0; i < GATHERING; i++) {
+        char options[96];
+        float ones[N], before[N];
+        rig r;
+        snprintf(options, sizeof options, "%s clip_global_norm=%.17g", gathering[i], sqrt(N) / 4);
+        rig_new(&r, &config);
+        r.job = rig_start(&r, "job", WORLD, CONN, one, 1, options, NULL);
+        memcpy(before, rig_weights(&r, r.job, 0), sizeof before);
+        for (int e = 0; e < N; e++) ones[e] = 1;
+        push_all(&r, (const float *const[]){ ones, ones, ones, ones });
+        for (int e = 0; e < N; e++) assert_true(fabsf(before[e] - rig_weights(&r, r.job, 0)[e] - 0.25f) < 1e-4f * fmaxf(1, fabsf(before[e])));
+        rig_free(&r);
+    }
+}
+
+/* A round that everybody is absent from is no step, and the next goes on. */
+static void a_round_without_gradients_is_no_step(void **state)
+{
+    rig r;
+
+    (void)state;
+    for (int i = 0; i < GATHERING; i++) {
+        float ones[N] = { 1 };
+        start_pressed(&r, gathering[i], i % 2 == 0);
+        for (uint32_t rank = 0; rank < WORLD; rank++) {
+            rig_frame *frame = rig_frame_new(&r, PD_REQ_PUSH, r.job, rank, CONN + rank, 1);
+            rig_last(frame);                            /* it has sent nothing */
+            assert_int_equal(rig_send(&r, frame), PD_OK);
+        }
+        rig_work(&r);
+        assert_int_equal(r.board[r.job][0].step, 1);
+        assert_int_equal(r.board[r.job][0].outcome, PD_NO_GRADIENT);
+        push_all(&r, (const float *const[]){ ones, ones, ones, ones });
+        assert_int_equal(r.board[r.job][0].step, 2);
+        assert_int_equal(r.board[r.job][0].outcome, PD_STEPPED);
+        rig_free(&r);
+    }
+}
+
 /* ---- turns ---- */
 
 /* A large parameter takes many batches, and a small job beside it is served between them. */
@@ -501,6 +591,9 @@ int main(void)
         cmocka_unit_test(spilled_contributions_stand_when_they_come_again_or_their_rank_is_taken_over),
         cmocka_unit_test(a_job_may_be_dropped_at_any_moment_of_a_round),
         cmocka_unit_test(draining_waits_for_rounds_that_gather),
+        cmocka_unit_test(initial_weights_are_their_mean_whatever_becomes_of_gradients),
+        cmocka_unit_test(the_aggregate_is_clipped),
+        cmocka_unit_test(a_round_without_gradients_is_no_step),
         cmocka_unit_test(other_jobs_have_their_turn_between_batches),
         cmocka_unit_test(values_are_averaged),
         cmocka_unit_test(rounds_are_closed_later_with_the_same_bits),

@@ -47,7 +47,7 @@ static void spread(rig_range ranges[WORLD][N], uint64_t *seed)
 }
 
 /* As rig_start, each rank with its ranges. */
-static uint32_t start_ranged(rig *r, rig_range ranges[WORLD][N])
+static uint32_t start_ranged(rig *r, const char *options, rig_range ranges[WORLD][N])
 {
     static const char *const names[N] = { "p0", "p1", "p2", "p3", "p4", "p5" };
     static float zeros[CHUNK];
@@ -55,7 +55,7 @@ static uint32_t start_ranged(rig *r, rig_range ranges[WORLD][N])
 
     for (int p = 0; p < N; p++) shapes[p] = (pd_shape){ 1, { sizes[p] } };
     for (uint32_t rank = 0; rank < WORLD; rank++) {
-        assert_int_equal(rig_hello(r, "job", rank, WORLD, 10 + rank, 10 + rank, NULL, "* sgd lr=1"), PD_OK);
+        assert_int_equal(rig_hello(r, "job", rank, WORLD, 10 + rank, 10 + rank, options, "* sgd lr=1"), PD_OK);
         r->ranges = ranges[rank];
         assert_int_equal(rig_declare(r, r->job, rank, 10 + rank, names, shapes, NULL, N, PD_F32), PD_OK);
         assert_int_equal(r->reserve, FRAME);
@@ -140,7 +140,7 @@ static void train(uint64_t ingest, const char *options, bool ranged, uint64_t se
     rig_new(&r, &config);
     orders(order, &seed);
     spread(ranges, &seed);
-    job = ranged ? start_ranged(&r, ranges) : rig_start(&r, "job", WORLD, 10, sizes, N, options, NULL);
+    job = ranged ? start_ranged(&r, options, ranges) : rig_start(&r, "job", WORLD, 10, sizes, N, options, NULL);
     for (uint32_t rank = 0; rank < WORLD; rank++) lay_out(&senders[rank], rank, order[rank], ranged ? ranges[rank] : NULL);
     for (;;) {
         bool sent = somebody_sends(&r, &config, job, senders, &seed), worked = false;
@@ -182,6 +182,19 @@ static void four_orders_of_shards_finish_at_the_smallest_budget(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 40; seed++) train(WORLD * FRAME + seed % 4 * 1500, NULL, true, seed);
+}
+
+/* Adasum wants every rank's whole parameter at once, and each rank may hold one chunk: the others are left behind in memory of their own. */
+static void four_orders_finish_with_aggregates_that_need_everything_at_once(void **state)
+{
+    static const char *const how[] = { "aggregate=adasum adasum_fold=yes", "aggregate=median", "aggregate=adasum_vdot nonfinite_scope=job nonfinite=apply",
+                                       "aggregate=trimmed_mean nonfinite_scope=job" };
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        train(WORLD * FRAME, how[seed % 4], false, seed);
+        train(WORLD * FRAME + seed * 1500, how[seed % 4], seed % 2 == 0, seed);
+    }
 }
 
 static void declare_refuses_what_the_budget_cannot_hold(void **state)
@@ -316,6 +329,7 @@ int main(void)
         cmocka_unit_test(four_orders_finish_at_budgets_that_do_not_divide),
         cmocka_unit_test(four_orders_finish_when_the_job_steps_as_a_whole),
         cmocka_unit_test(four_orders_of_shards_finish_at_the_smallest_budget),
+        cmocka_unit_test(four_orders_finish_with_aggregates_that_need_everything_at_once),
         cmocka_unit_test(declare_refuses_what_the_budget_cannot_hold),
         cmocka_unit_test(holds_contributions_until_all_are_there_when_memory_allows),
         cmocka_unit_test(sums_at_once_what_a_pressed_rank_holds_in_order),

@@ -190,10 +190,11 @@ static void threads_do_not_show(void **state)
 
 static void half_gradients_are_reproducible_too(void **state)
 {
-    static const char *const how[] = { "aggregate=mean", "aggregate=sum", "aggregate=weighted_mean" };
+    static const char *const how[] = { "aggregate=mean", "aggregate=sum", "aggregate=weighted_mean", "aggregate=adasum", "aggregate=adasum_vdot",
+                                       "aggregate=median", "aggregate=trimmed_mean" };
 
     (void)state;
-    for (int i = 0; i < 3; i++)
+    for (size_t i = 0; i < sizeof how / sizeof how[0]; i++)
         for (pd_dtype dtype = PD_F32; dtype <= PD_BF16; dtype++)
             assert_same(&(run){ .dtype = dtype, .options = how[i] }, &(run){ .dtype = dtype, .options = how[i], .shuffle = 11,
                                                                              .ingest = WORLD * 4096, .threads = 2 });
