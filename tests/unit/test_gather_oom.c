@@ -1,0 +1,117 @@
+/* Memory that runs out while a job gathers: those who wait are told, nothing is lost, and it goes on with the same bits when there is memory again. */
+#include "oom.h"
+#include "rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { CONN = 10 };
+static const char *const gathering[] = { "aggregate=adasum", "aggregate=adasum_vdot", "aggregate=median", "aggregate=trimmed_mean" };
+enum { GATHERING = sizeof gathering / sizeof gathering[0] };
+
+enum { WORLD = 4, N = 130 };
+
+static void start_pressed(rig *r, const char *options, bool pressed)
+{
+    static const int64_t one[] = { N };
+    pd_store_config config = rig_config();
+
+    if (pressed) config.ingest_bytes = WORLD * 4096;
+    rig_new(r, &config);
+    r->job = rig_start(r, "job", WORLD, CONN, one, 1, options, NULL);
+}
+
+/* Two rounds, pressed or not; the n-th allocation of the second one's work fails, for which everything has come. Gives whether there was one. */
+static bool second_round(const char *options, bool pressed, float *weights, int64_t n)
+{
+    bool failed;
+    rig r;
+
+    start_pressed(&r, options, pressed);
+    for (uint64_t step = 1; step <= 2; step++) {
+        rig_work(&r);
+        for (uint32_t rank = 0; rank < WORLD; rank++) {
+            float values[N];
+            rig_noise(rank + 10 * step, values, N);
+            assert_int_equal(rig_push(&r, r.job, rank, CONN + rank, step, 0, values, N), PD_OK);
+        }
+    }
+    oom_arm(n);
+    while (pd_store_work(r.store, r.now)) continue;
+    failed = oom_disarm();
+    rig_absorb(&r);
+    for (int i = 0; i < 3 && r.board[r.job][0].step < 2; i++) {
+        assert_true(failed);
+        assert_int_equal(r.timeout.code, PD_RESOURCE_EXHAUSTED);
+        rig_sleep(&r, 1.0);
+        rig_work(&r);
+    }
+    assert_int_equal(r.board[r.job][0].step, 2);
+    assert_int_equal(r.buffers_out, 0);
+    memcpy(weights, rig_weights(&r, r.job, 0), N * sizeof *weights);
+    rig_free(&r);
+    return failed;
+}
+
+/* The same, and memory runs out when only some ranks have come: what they hold is to be spilled, and cannot be. */
+static bool spills_short_of_memory(const char *options, float *weights, int64_t n)
+{
+    bool failed = false;
+    rig r;
+
+    start_pressed(&r, options, true);
+    for (uint32_t rank = 0; rank < WORLD; rank++) {
+        float values[N];
+        rig_noise(rank, values, N);
+        rig_push(&r, r.job, rank, CONN + rank, 1, 0, values, N);
+        if (rank != 2) continue;
+        oom_arm(n);
+        while (pd_store_work(r.store, r.now)) continue;
+        failed = oom_disarm();
+        rig_absorb(&r);
+        assert_true(failed == (r.timed_out > 0));
+        rig_sleep(&r, 1.0);
+        rig_work(&r);
+        assert_int_equal(r.buffers_out, 0);
+    }
+    rig_work(&r);
+    assert_int_equal(r.board[r.job][0].step, 1);
+    memcpy(weights, rig_weights(&r, r.job, 0), N * sizeof *weights);
+    rig_free(&r);
+    return failed;
+}
+
+static void rounds_are_closed_later_with_the_same_bits(void **state)
+{
+    float expected[N], got[N];
+
+    (void)state;
+    for (int i = 0; i < 2 * GATHERING; i++) {
+        assert_false(second_round(gathering[i / 2], false, expected, INT32_MAX));
+        for (int64_t n = 0; second_round(gathering[i / 2], i % 2 == 1, got, n); n++) assert_memory_equal(got, expected, sizeof got);
+    }
+}
+
+static void what_cannot_be_spilled_yet_stands(void **state)
+{
+    float expected[N], got[N];
+
+    (void)state;
+    for (int i = 0; i < GATHERING; i++) {
+        assert_false(spills_short_of_memory(gathering[i], expected, INT32_MAX));
+        for (int64_t n = 0; spills_short_of_memory(gathering[i], got, n); n++) assert_memory_equal(got, expected, sizeof got);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rounds_are_closed_later_with_the_same_bits),
+        cmocka_unit_test(what_cannot_be_spilled_yet_stands),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
