@@ -264,10 +264,10 @@ static void retire_initialised(pd_core *core)
     }
 }
 
-/* Of the first Declare: whoever reads notes may keep them. */
+/* Each once: whoever reads a note may keep it. */
 static int keep_notes(const pd_core *core, size_t first, const Paramd__DeclareReply *reply)
 {
-    for (size_t i = 0; i < reply->n_parameters && !core->declared; i++) {
+    for (size_t i = 0; i < reply->n_parameters; i++) {
         pd_known *known = &core->params[first + i];
         const char *note = reply->parameters[i]->note;
         if (known->note == NULL && note[0] != '\0' && (known->note = strdup(note)) == NULL) return PD_NO_MEMORY;

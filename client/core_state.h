@@ -35,7 +35,7 @@ typedef struct pd_known {               /* a declared parameter; its index is it
     int64_t  start, end;                /* elements that this rank pushes and pulls: those of its buffers */
     pd_dtype push, pull, update;        /* update: 0, weights come whole */
     uint64_t *holds;                    /* with updates: by chunk, 1 + version of the weights that the caller's buffer has; 0: not known */
-    char    *axes, *note;               /* as given, NULL: none; what the optimizer wants known, of the first Declare that was answered, NULL: nothing */
+    char    *axes, *note;               /* as given, NULL: none; what the optimizer wants known, as first heard, NULL: nothing */
     bool     model_state;
     uint64_t step, pushed;              /* rounds closed, as last heard of; the step pushed last */
     bool     initialised, pushing;

@@ -142,7 +142,7 @@ void pd_hello_reply(pd_conn *conn, pd_pending *pending, const pd_effect *effect)
 
 /* ---- Declare ---- */
 
-enum { NOTE_FORM = 8 };                /* bytes around a note in an answer, at most: its own length and the longer one of what it is in */
+enum { NOTE_FORM = 4 };                /* bytes around a note in an answer, at most: tag and length, and one more of the length of what it is in */
 
 /* The elements of a parameter that travel here. */
 static int read_range(pd_param_decl *decl, const Paramd__Parameter *parameter, int64_t elements, pd_error *err)
