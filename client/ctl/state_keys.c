@@ -177,7 +177,6 @@ static bool is_separator(char c) { return c == '.' || c == '/'; }
 
 static bool put(path *p, char c)
 {
-    if (is_separator(c) && (p->n == 0 || p->words[p->n - 1] == '/')) return true;
     if (p->n + 1 >= sizeof p->words) return false;
     p->stood[p->n] = c;
     p->words[p->n++] = is_separator(c) ? '/' : c;

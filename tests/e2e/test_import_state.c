@@ -481,6 +481,99 @@ static void what_is_unknown_or_missing_is_listed_and_nothing_is_loaded(void **st
     unlink(path);
 }
 
+/* Imports a file with this one tensor beside nothing else, in part: what paramctl says. */
+static void import_one(const remote *r, pd_st_dtype dtype, pd_shape shape, const char *name, const void *beside, char *output, size_t size)
+{
+    static const uint8_t zeros[4096];
+    char path[] = "/tmp/paramd_import_XXXXXX", arguments[256];
+    int fd = mkstemp(path);
+    saved *s = calloc(1, sizeof *s);
+
+    assert_true(fd >= 0);
+    save_as(s, dtype, &shape, zeros, name, "");
+    if (beside != NULL) save_as(s, PD_ST_F32, &(pd_shape){ 1, { 5 } }, zeros, beside, "");
+    write_saved(s, path);
+    snprintf(arguments, sizeof arguments, "import-state --partial moved %s", path);
+    assert_int_equal(paramctl(r->daemon, arguments, output, size), 1);
+    free(s);
+    close(fd);
+    unlink(path);
+}
+
+static void assert_unknown(const remote *r, pd_st_dtype dtype, pd_shape shape, const char *name, const char *beside)
+{
+    char output[4096], says[256];
+
+    import_one(r, dtype, shape, name, beside, output, sizeof output);
+    snprintf(says, sizeof says, "unknown  %s", name);
+    if (strstr(output, says) == NULL) fail_msg("%s: %s", name, output);
+}
+
+static void what_is_not_as_upstream_has_it_is_unknown(void **state)
+{
+    static const char rule[] = "* scalable_shampoo learning_rate=0.05 block_size=8 best_effort_memory_usage_reduction=yes skip_preconditioning_dim_size_gt=11";
+    local l = { 0 };
+    remote r = { 0 };
+    char output[4096];
+
+    (void)state;
+    local_new(&l, rule);
+    remote_new(&r, rule, l.weights);
+    assert_unknown(&r, PD_ST_I8, (pd_shape){ 2, { 20, 12 } }, "stats/layers.0.weight/momentum/quantized", NULL);           /* no buckets */
+    assert_unknown(&r, PD_ST_I8, (pd_shape){ 2, { 20, 12 } }, "stats/layers.0.weight/momentum/quantized", "stats/layers.0.weight/momentum/bucket_size");
+    assert_unknown(&r, PD_ST_I32, (pd_shape){ 2, { 20, 12 } }, "stats/layers.0.weight/momentum/quantized", NULL);
+    assert_unknown(&r, PD_ST_F32, (pd_shape){ 1, { 2 } }, "stats/layers.0.weight/training_metrics/inverse_pth_root_errors", NULL);
+    assert_unknown(&r, PD_ST_I32, (pd_shape){ 1, { 2 } }, "count", NULL);
+    import_one(&r, PD_ST_F32, (pd_shape){ 3, { 2, 8, 8 } }, "stats/global_stats/statistics", NULL, output, sizeof output);
+    assert_non_null(strstr(output, "unknown  stats/global_stats/statistics: the stacked matrices of upstream's sharded mode"));
+    remote_free(&r);
+    local_free(&l);
+}
+
+static void counters_that_differ_are_not_loaded(void **state)
+{
+    static const char rule[] = "* sgd lr=0.05 momentum=0.9";
+    char path[] = "/tmp/paramd_import_XXXXXX", arguments[256], output[4096];
+    int fd = mkstemp(path);
+    saved *s = calloc(1, sizeof *s);
+    const int32_t counts[] = { 7, 8 };
+    local l = { 0 };
+    remote r = { 0 };
+
+    (void)state;
+    assert_true(fd >= 0);
+    local_new(&l, rule);
+    save_state(s, &l, OURS);
+    for (int i = 0; i < 2; i++) save_as(s, PD_ST_I32, &(pd_shape){ 0 }, &counts[i], i == 0 ? "0/count" : "1/count", "");
+    write_saved(s, path);
+    remote_new(&r, rule, l.weights);
+    snprintf(arguments, sizeof arguments, "import-state moved %s", path);
+    assert_int_equal(paramctl(r.daemon, arguments, output, sizeof output), 1);
+    assert_non_null(strstr(output, "/count"));
+    assert_non_null(strstr(output, "nothing was imported"));
+    remote_free(&r);
+    local_free(&l);
+    free(s);
+    close(fd);
+    unlink(path);
+}
+
+static void factors_that_are_stacked_otherwise_are_refused(void **state)
+{
+    static const char rule[] = "* kron learning_rate=0.01 block_size=8";
+    local l = { 0 };
+    remote r = { 0 };
+    char output[4096];
+
+    (void)state;
+    local_new(&l, rule);
+    remote_new(&r, rule, l.weights);
+    import_one(&r, PD_ST_F32, (pd_shape){ 3, { 8, 6, 8 } }, "Qs_preconditioners/layers.0.weight/0", NULL, output, sizeof output);
+    if (strstr(output, "Q") == NULL || strstr(output, "imported 1") != NULL) fail_msg("%s", output);
+    remote_free(&r);
+    local_free(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -489,6 +582,9 @@ int main(void)
         cmocka_unit_test(scalable_shampoos_state_moves_under_paths_into_upstreams),
         cmocka_unit_test(quantized_state_moves_as_codes_with_what_lies_beside_them),
         cmocka_unit_test(krons_state_moves_with_its_factors_stacked_as_upstream_has_them),
+        cmocka_unit_test(what_is_not_as_upstream_has_it_is_unknown),
+        cmocka_unit_test(counters_that_differ_are_not_loaded),
+        cmocka_unit_test(factors_that_are_stacked_otherwise_are_refused),
         cmocka_unit_test(what_is_unknown_or_missing_is_listed_and_nothing_is_loaded),
     };
 

@@ -266,14 +266,14 @@ static void scalars_are_told_once_and_as_many_as_there_is_room_for(void **state)
     pd_prefix prefix;
 
     for (size_t i = 0; i < PIECES; i++)
-        if (i != 1 && i != 2) reply->wait.at[i].scalars = means(i == 0 ? 2 : PD_MAX_SCALARS, 100.0 * (double)i);
+        if (i != 1 && i != 2) reply->wait.at[i].scalars = means(PD_MAX_SCALARS, 100.0 * (double)i);
     reply->wait.at[1].scalars = reply->wait.at[0].scalars;
     reply->wait.at[1].scalars->refs++;
     pd_output_reply(&s->output, reply);
     send_all(s, 65536);
     assert_int_equal(pd_prefix_read(&prefix, s->stream, MOST, NULL), PD_OK);
     assert_int_equal(pd_reply_unpack(arena, PD_PULL, s->stream + PD_PREFIX_BYTES, prefix.header_bytes, (void **)&message, NULL), PD_OK);
-    assert_int_equal(message->outcomes[0]->n_scalars, 2);
+    assert_int_equal(message->outcomes[0]->n_scalars, PD_MAX_SCALARS);
     for (size_t i = 1; i < PIECES; i++) {
         const Paramd__Outcome *outcome = message->outcomes[i];
         assert_int_equal(outcome->n_scalars, i >= 3 && i < 3 + FULL - 1 ? PD_MAX_SCALARS : 0);
