@@ -560,7 +560,7 @@ static void counters_that_differ_are_not_loaded(void **state)
 
 static void factors_that_are_stacked_otherwise_are_refused(void **state)
 {
-    static const char rule[] = "* kron learning_rate=0.01 block_size=8";
+    static const char rule[] = "* kron learning_rate=0.01 block_size=8 merge_small_dims=no";
     local l = { 0 };
     remote r = { 0 };
     char output[4096];
