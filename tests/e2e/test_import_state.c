@@ -14,7 +14,7 @@
 #include "optim.h"
 #include "quantize.h"
 #include "rule.h"
-#include "safetensors.h"
+#include "statefile.h"
 #include "team.h"
 
 static const int64_t elements[] = { 20 * 12, 12, 4 * 3 * 5 };
@@ -71,21 +71,6 @@ static void local_free(local *l)
 
 /* ---- a saved file of its state ---- */
 
-typedef struct saved {
-    pd_st_tensor tensor[512];
-    char         name[512][256];
-    double      *data[512];             /* by the index that the name has */
-    size_t       n;
-} saved;
-
-static void save_tensor(saved *s, const pd_shape *shape, double *data, const char *name)
-{
-    assert_true(s->n < 512);
-    snprintf(s->name[s->n], sizeof s->name[0], "%s", name);
-    s->tensor[s->n] = (pd_st_tensor){ .name = s->name[s->n], .dtype = PD_ST_F64, .shape = *shape };
-    s->data[s->n++] = data;
-}
-
 static void save_part(saved *s, const local *l, size_t param, const pd_plan *plan, const pd_slot_spec *spec, int block, const char *name)
 {
     pd_part part;
@@ -97,7 +82,7 @@ static void save_part(saved *s, const local *l, size_t param, const pd_plan *pla
     (void)pd_shape_elements(&part.shape, &n);
     assert_non_null(data = malloc((size_t)n * sizeof *data));
     if (pd_model_read_part(l->model, param, spec->name, spec->number, block, data, n, &err) != PD_OK) fail_msg("%s: %s", name, err.text);
-    save_tensor(s, &part.shape, data, name);
+    save_tensor(s, PD_ST_F64, &part.shape, data, name);
 }
 
 static void save_by_our_names(saved *s, const local *l, size_t param, const pd_plan *plan, const pd_slot_spec *spec)
@@ -139,17 +124,6 @@ static float *read_floats(const local *l, size_t param, const pd_slot_spec *spec
     for (int64_t i = 0; i < *n; i++) out[i] = (float)wide[i];
     free(wide);
     return out;
-}
-
-static void save_as(saved *s, pd_st_dtype dtype, const pd_shape *shape, const void *data, const char *stem, const char *word)
-{
-    char name[512];
-    int64_t n;
-
-    (void)pd_shape_elements(shape, &n);
-    snprintf(name, sizeof name, "%s%s", stem, word);
-    save_tensor(s, shape, memcpy(malloc((size_t)n * pd_st_dtype_size(dtype) + 1), data, (size_t)n * pd_st_dtype_size(dtype)), name);
-    s->tensor[s->n - 1].dtype = dtype;
 }
 
 /* Upstream's QuantizedValue: codes, a bucket for each column, and the diagonal where it lies apart. */
@@ -288,25 +262,6 @@ static void save_counters(saved *s, const local *l, spelling how)
     if (how == KEYSTR && !t5x) save_as(s, PD_ST_I32, &(pd_shape){ 0 }, &narrow, "[1].count", "");
 }
 
-static void write_saved(saved *s, const char *path)
-{
-    FILE *file = fopen(path, "wb");
-    uint8_t *head;
-    size_t bytes;
-    pd_error err = { 0 };
-
-    assert_non_null(file);
-    if (pd_safetensors_header(&head, &bytes, s->tensor, s->n, NULL, 0, &err) != PD_OK) fail_msg("%s", err.text);
-    assert_int_equal(fwrite(head, 1, bytes, file), bytes);
-    for (size_t i = 0; i < s->n; i++) {                 /* the header has brought them into another order */
-        size_t k = (size_t)(s->tensor[i].name - s->name[0]) / sizeof s->name[0];
-        assert_int_equal(fwrite(s->data[k], 1, s->tensor[i].bytes, file), s->tensor[i].bytes);
-    }
-    assert_int_equal(fclose(file), 0);
-    free(head);
-    for (size_t i = 0; i < s->n; i++) free(s->data[i]);
-}
-
 /* ---- training on a daemon ---- */
 
 static int paramctl(const test_daemon *daemon, const char *arguments, char *output, size_t size)
@@ -434,6 +389,13 @@ static void quantized_state_moves_as_codes_with_what_lies_beside_them(void **sta
     moves("* scalable_shampoo learning_rate=0.05 block_size=8 start_preconditioning_step=3 best_effort_memory_usage_reduction=yes memory_reduction_scope=momentum", KEYSTR);
 }
 
+static void adafactors_state_moves_with_a_zero_for_each_field_that_is_not_kept(void **state)
+{
+    (void)state;
+    moves("* adafactor learning_rate=0.01 min_dim_size_to_factor=8 beta1=0.9 factor_map=['conv':(BATCH,ROW,COLUMN),'.*':HEURISTIC]", PATHS);
+    moves("* adafactor learning_rate=0.01 factored=no", KEYSTR);
+}
+
 static void krons_state_moves_with_its_factors_stacked_as_upstream_has_them(void **state)
 {
     (void)state;
@@ -460,7 +422,7 @@ static void what_is_unknown_or_missing_is_listed_and_nothing_is_loaded(void **st
     save_state(s, &l, OURS);
     free(s->data[s->n - 1]);
     s->n--;                                             /* conv.weight's momentum */
-    save_tensor(s, &shapes[1], data, "layers.1.bias.momentum_buffer");
+    save_tensor(s, PD_ST_F64, &shapes[1], data, "layers.1.bias.momentum_buffer");
     write_saved(s, path);
     remote_new(&r, rule, fresh.weights);
     snprintf(arguments, sizeof arguments, "import-state moved %s", path);
@@ -581,6 +543,7 @@ int main(void)
         cmocka_unit_test(shampoos_state_moves_under_metas_flat_keys),
         cmocka_unit_test(scalable_shampoos_state_moves_under_paths_into_upstreams),
         cmocka_unit_test(quantized_state_moves_as_codes_with_what_lies_beside_them),
+        cmocka_unit_test(adafactors_state_moves_with_a_zero_for_each_field_that_is_not_kept),
         cmocka_unit_test(krons_state_moves_with_its_factors_stacked_as_upstream_has_them),
         cmocka_unit_test(what_is_not_as_upstream_has_it_is_unknown),
         cmocka_unit_test(counters_that_differ_are_not_loaded),
