@@ -105,3 +105,18 @@ static const uint8_t stating[] = {
     PD_INIT, 0, 0, 2, 0, F32_, 1, F32_,  PD_PUSH_PULL, 0, 1, 1, 2, 0, F32_, 1, F32_,  PD_PUSH, 1, 1, 2, 1, 0, 0x50,  PD_PUSH, 1, 1, 2, 2, 0, F32_, 1, F32_,
     PD_HELLO, 2, WORKER(0, 0, 1), PLAIN, 0,  PD_LIST, 2, 2 | 1 << 3,  PD_LIST, 2, 6 | 1 << 3,
 };
+
+#define TOGETHER 0x70                   /* in a nonce: the job starts at step 1, with the mean of all weights, and clips gradients together */
+/* Two ranks begin with their mean, one before the other has said which elements it has; one comes back, another process takes its place and sends again what is
+ * missing; they clip, with a gradient that is not finite and one left out, and begin a job that ends in the midst of its first weights. */
+static const uint8_t averaging[] = {
+    PD_HELLO, 0, WORKER(1, 0, 2), PLAIN, 1 | TOGETHER,  PD_DECLARE, 0, 2, 0 | RANGED, 10, 16, 0, 64,  1, 1, 7,
+    PD_INIT, 0, 0, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,  PD_PULL, 0, 1, 2, 0, F32_, 1, F32_,  TIME, 0, 100,
+    PD_HELLO, 1, WORKER(1, 1, 2), PLAIN, 2 | TOGETHER,  PD_DECLARE, 1, 2, 0 | RANGED | TO_END, 10, 16, 70,  1, 1, 7,
+    PD_DECLARE, 1, 2, 0 | RANGED | TO_END, 10, 16, 60,  1, 1, 7,  PD_INIT, 1, 0, 1, 1, F32_,  PD_INIT, 0, 0, 1, 1, F32_,  PD_PUSH, 0, 2, 0, 1, 1, F32_,
+    CLOSE, 1,  PD_HELLO, 2, WORKER(1, 1, 2), PLAIN, 3 | TOGETHER,  PD_DECLARE, 2, 2, 0 | RANGED | TO_END, 10, 16, 60,  1, 1, 7,
+    PD_INIT | 0x80, 2, 5, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,  PD_INIT, 2, 5, 1, 1, F32_,
+    PD_PUSH_PULL, 0, 2, 1, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,  PD_PUSH_PULL, 2, 2, 63, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,  PD_LIST, 0, 1,
+    PD_PUSH_PULL, 0, 3, 255, 2, 0, F32_, 0 | 1 << 3, F32_,  PD_PUSH, 2, 3 | LAST, 0, 0,  PD_PUSH, 0, 3 | LAST, 0, 0,  PD_STATUS, 0,
+    PD_HELLO, 1, WORKER(2, 0, 2), PLAIN, 4 | TOGETHER,  PD_DECLARE, 1, 1, 0, 10, 10,  PD_INIT, 1, 0, 2, 0, F32_, 0 | 1 << 3, F32_,  TIME, 0, 200,  PD_DROP, 0, 2 << 3,
+};

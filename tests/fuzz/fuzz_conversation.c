@@ -218,12 +218,26 @@ static void send_frame(peer *p, unsigned method, const ProtobufCMessage *message
 
 static const char *const job_names[] = { "", "a", "b", "no such job" };
 
+/* How the job begins and how it clips: a bit each of `which`. */
+static size_t add_options(Paramd__Option **list, size_t n, Paramd__Option more[3], unsigned which)
+{
+    static const char *const names[] = { "start_step", "initial_weights", "clip_global_norm" }, *const values[] = { "1", "mean", "0.5" };
+
+    for (int i = 0; i < 3; i++) {
+        paramd__option__init(&more[i]);
+        more[i].name = (char *)names[i];
+        more[i].value = (char *)values[i];
+        if ((which >> i & 1) != 0) list[n++] = &more[i];
+    }
+    return n;
+}
+
 static void say_hello(peer *p)
 {
     static const char *const names[] = { "nonfinite", "aggregate", "colour", "" }, *const values[] = { "reject", "weighted_mean", "red", "\t" };
     static const char *const rules[] = { "* sgd lr=0.1 momentum=0.9", "b* sgd lr=1", "* nonesuch", "* shampoo precondition_frequency=1000000 grafting_config=SGD communication_dtype=BF16" };
     Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
-    Paramd__Option option = PARAMD__OPTION__INIT, scope = PARAMD__OPTION__INIT, *options[] = { &option, &scope };
+    Paramd__Option option = PARAMD__OPTION__INIT, scope = PARAMD__OPTION__INIT, more[3], *options[5] = { &option, &scope };
     uint8_t who = choice(), how = choice();
     char *rule[] = { (char *)rules[how & 3], (char *)rules[how >> 2 & 3] };
 
@@ -242,6 +256,7 @@ static void say_hello(peer *p)
     scope.name = (char *)"nonfinite_scope";
     scope.value = (char *)((who & 0x80) != 0 ? "job" : "parameter");
     if ((who & 0x40) != 0) options[hello.n_options++] = &scope;
+    hello.n_options = add_options(options, hello.n_options, more, (unsigned)(hello.nonce >> 4 & 7));
     p->n_params = 0;
     send_frame(p, PD_HELLO, &hello.base, 0, 0);
 }
@@ -533,7 +548,7 @@ static void make_seeds(const char *folder)
     static const struct { const char *name; const uint8_t *at; size_t n; } seeds[] = {
         { "training", training, sizeof training }, { "closing", closing, sizeof closing }, { "reporting", reporting, sizeof reporting }, { "operating", operating, sizeof operating },
         { "setting", setting, sizeof setting }, { "importing", importing, sizeof importing }, { "updating", updating, sizeof updating }, { "troubles", troubles, sizeof troubles }, { "shards", shards, sizeof shards },
-        { "stating", stating, sizeof stating },
+        { "stating", stating, sizeof stating }, { "averaging", averaging, sizeof averaging },
     };
 
     for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {
