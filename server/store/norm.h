@@ -3,7 +3,7 @@
  * First all of the job's together, where it has a limit (clip_global_norm); then, rule by rule, those of a rule whose row has one (pd_row.clip_norm, of the
  * values declared), as the job's has left them. Parameters without a gradient in this step, and such as give values (pd_row.takes_values), have no part.
  *
- * It begins when the rounds of all parameters are gathered and none is to be skipped (together.c), and goes on in bounded batches, in which no round of the
+ * It begins when the rounds of all parameters are gathered (together.c), of which those that step have part, and goes on in bounded batches, in which no round of the
  * job can move; aggregates are scaled where they lie. Its memory is made at Declare: it cannot fail. What a job that is dropped leaves of it
  * needs no care. */
 #ifndef PD_NORM_H

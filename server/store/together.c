@@ -171,7 +171,7 @@ static void join_the_job(pd_job *job, pd_param *param)
     if (++job->n_held < job->n_params) return;
     job->n_held = 0;
     if ((skipped = find_skipped(job)) != NULL) skip_all(job, skipped);
-    if (skipped == NULL && job->norm != NULL) pd_norm_begin(job);
+    if (job->norm != NULL) pd_norm_begin(job);
     else pd_params_go_on(job);
 }
 

@@ -149,6 +149,8 @@ static void it_is_the_mean_whatever_becomes_of_gradients(void **state)
         for (uint32_t rank = WORLD; rank-- > 0;) send_all(r, rank, 0);
         rig_work(r);
         assert_mean(r);
+        rig_sleep(r, 100);                                          /* nothing of them is waited for */
+        assert_int_equal(r->timed_out, 0);
         for (uint32_t rank = 0; rank < WORLD; rank++)
             for (uint32_t p = 0; p < N; p++) assert_int_equal(rig_push(r, r->job, rank, 10 + rank, 1, p, (float[SIZE]){ 0 }, sizes[p]), PD_OK);
         rig_work(r);
@@ -449,9 +451,35 @@ static void a_declare_that_is_refused_while_others_wait_changes_nothing(void **s
     send_range(r, 1);
     rig_work(r);
     assert_ranged_mean(r);
+    rig_sleep(r, 100);
+    assert_int_equal(r->timed_out, 0);
 }
 
 /* ---- memory ---- */
+
+/* Rank 2 has used its share, and waits for rank 1, which turns out to have nothing; rank 3 has not come. */
+static void what_waited_for_a_rank_without_elements_is_summed_when_that_is_known(void **state)
+{
+    static const rig_range ranges[3][N] = { { { 0, 0 }, { 0, 5 } }, { { 0, 0 }, { 0, 0 } }, { { 0, SIZE }, { 0, 0 } } };
+    static const uint32_t order[] = { 2, 0, 1 };
+    pd_store_config config = rig_config();
+    rig r;
+
+    (void)state;
+    config.ingest_bytes = 4 * 4096;
+    rig_new(&r, &config);
+    for (int i = 0; i < 3; i++) {
+        uint32_t rank = order[i];
+        assert_int_equal(rig_hello(&r, "job", rank, 4, 10 + rank, 10 + rank, "initial_weights=mean", "* sgd lr=1"), PD_OK);
+        r.ranges = ranges[rank];
+        assert_int_equal(rig_declare(&r, r.job, rank, 10 + rank, names, shapes, NULL, N, PD_F32), PD_OK);
+        if (rank != 1) send_param(&r, rank, 0, rank == 0);
+        rig_work(&r);
+        assert_int_equal(r.bytes_out[10], 0);
+        assert_int_equal(r.bytes_out[12] > 0, rank != 1);
+    }
+    rig_free(&r);
+}
 
 /* The ingest budget is next to nothing: what has come is summed as soon as it can be. */
 static void a_rank_that_is_ahead_is_summed_when_its_share_is_used(void **state)
@@ -549,7 +577,7 @@ int main(void)
         CASE(a_rank_that_leaves_before_it_has_sent_its_own_is_reported_and_can_be_replaced), CASE(a_job_that_is_dropped_lets_go_of_them),
         CASE(what_makes_no_sense_is_refused_and_changes_nothing), CASE(of_a_ranged_parameter_it_is_the_mean_of_those_that_have_an_element),
         CASE(a_rank_may_declare_its_range_when_others_have_sent_theirs), CASE(a_declare_that_is_refused_while_others_wait_changes_nothing),
-        CASE(a_rank_that_is_ahead_is_summed_when_its_share_is_used), CASE(where_memory_is_short_it_is_tried_again), CASE(filing_them_needs_no_memory),
+        CASE(what_waited_for_a_rank_without_elements_is_summed_when_that_is_known), CASE(a_rank_that_is_ahead_is_summed_when_its_share_is_used), CASE(where_memory_is_short_it_is_tried_again), CASE(filing_them_needs_no_memory),
         CASE(while_draining_the_first_step_is_not_begun),
     };
     return cmocka_run_group_tests_name("initial_mean", tests, NULL, NULL);

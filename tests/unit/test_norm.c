@@ -225,6 +225,52 @@ static void bits_do_not_depend_on_threads_batches_chunks_or_arrivals(void **stat
     free(other);
 }
 
+/* Both cut gradients into the same ranges. */
+static void the_library_gives_the_same_bits(void **state)
+{
+    static const char *const rules[] = { "* limited lr=0.5 dampening=0.1", "* sgd lr=0.5" };
+    const pd_row *rows[] = { limited_row(), pd_optim_find("sgd") };
+    float *gradient[N], *weights[N];
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        pd_store_config config = configuration();
+        pd_declaration params[N];
+        pd_step_io io[N];
+        pd_model *model;
+        pd_error err;
+        uint32_t job;
+        rig r;
+        config.chunk_elements = 65536;
+        rig_new(&r, &config);
+        job = rig_start(&r, "job", 1, 10, large_sizes, N, k == 0 ? NULL : "clip_global_norm=0.1", rules[k]);
+        for (uint32_t p = 0; p < N; p++) {
+            params[p] = (pd_declaration){ .name = "p", .shape = { 1, { (uint64_t)large_sizes[p] } } };
+            pd_hypers_init(&params[p].hypers, rows[k]);
+            assert_int_equal(pd_hypers_set(&params[p].hypers, "lr", "0.5", NULL), PD_OK);
+            assert_int_equal(pd_hypers_set(&params[p].hypers, "dampening", k == 0 ? "0.1" : "0", NULL), PD_OK);
+            gradient[p] = malloc((size_t)large_sizes[p] * sizeof(float));
+            weights[p] = malloc((size_t)large_sizes[p] * sizeof(float));
+            gradient_of(0, 1, p, gradient[p], large_sizes[p]);
+            memcpy(weights[p], rig_weights(&r, job, p), (size_t)large_sizes[p] * sizeof(float));
+            io[p] = (pd_step_io){ .gradient = gradient[p], .before = weights[p], .after = weights[p] };
+            push_scaled(&r, job, 0, 10, 1, p, large_sizes[p], 1);
+        }
+        rig_work(&r);
+        assert_int_equal(pd_model_new(&model, params, N, 2, &err), PD_OK);
+        assert_int_equal(pd_model_clip(model, k == 0 ? 0 : 0.1, &err), PD_OK);
+        assert_int_equal(pd_model_step(model, io, &err), PD_OK);
+        assert_true(pd_model_norm(model) == info_of(&r)->gradient_norm);
+        for (uint32_t p = 0; p < N; p++) {
+            assert_memory_equal(rig_weights(&r, job, p), weights[p], (size_t)large_sizes[p] * sizeof(float));
+            free(gradient[p]);
+            free(weights[p]);
+        }
+        pd_model_free(model);
+        rig_free(&r);
+    }
+}
+
 /* ---- together ---- */
 
 static void no_step_begins_before_all_gradients_are_there(void **state)
@@ -274,6 +320,31 @@ static void a_large_job_leaves_others_their_turns(void **state)
     assert_true(was_first);
     assert_int_equal(entry(&own, job, 0)->step, 1);
     rig_free(&own);
+}
+
+/* Turns that a step of the large job takes when a batch holds next to nothing. */
+static int count_turns(const char *options)
+{
+    pd_store_config config = configuration();
+    uint32_t job;
+    int turns = 1;
+    rig r;
+
+    config.batch_ns = 1;
+    config.chunk_elements = 65536;
+    rig_new(&r, &config);
+    job = rig_start(&r, "job", 1, 10, large_sizes, N, options, NULL);
+    for (uint32_t p = 0; p < N; p++) push_scaled(&r, job, 0, 10, 1, p, large_sizes[p], 1);
+    while (pd_store_work(r.store, r.now)) turns++;
+    rig_absorb(&r);
+    rig_free(&r);
+    return turns;
+}
+
+static void a_turn_is_bounded(void **state)
+{
+    (void)state;
+    assert_true(count_turns("clip_global_norm=1") >= count_turns(NULL) + 2 * (3 + 1 + 1 + 1));      /* ranges of 65,536 elements, each read twice */
 }
 
 static void a_job_that_is_dropped_in_the_midst_leaves_nothing(void **state)
@@ -523,6 +594,9 @@ static void ranks_must_agree_on_it(void **state)
 
     assert_int_equal(rig_hello(r, "a", 0, 2, 1, 1, "clip_global_norm=0.1", NULL), PD_OK);
     assert_int_equal(rig_hello(r, "a", 1, 2, 2, 2, "clip_global_norm=0.10", NULL), PD_OK);
+    assert_int_equal(rig_hello(r, "b", 0, 2, 1, 3, "clip_global_norm=0", NULL), PD_OK);
+    assert_int_equal(rig_hello(r, "b", 1, 2, 2, 4, "clip_global_norm=-0", NULL), PD_OK);
+    assert_int_equal(rig_hello(r, "b", 1, 2, 2, 4, "clip_global_norm=off", NULL), PD_OK);
     assert_int_equal(rig_hello(r, "a", 1, 2, 2, 2, NULL, NULL), PD_FAILED_PRECONDITION);
     assert_non_null(strstr(r->error.text, "clip_global_norm = 0.1, this worker comes with off"));
 }
@@ -585,8 +659,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(the_norm_is_that_of_all_gradients_together), CASE(training_equals_that_with_gradients_scaled_by_hand), CASE(a_step_within_the_limit_is_as_without_one),
-        CASE(steps_that_exceed_the_limit_are_counted), CASE(bits_do_not_depend_on_threads_batches_chunks_or_arrivals), CASE(no_step_begins_before_all_gradients_are_there),
-        CASE(a_large_job_leaves_others_their_turns), CASE(a_job_that_is_dropped_in_the_midst_leaves_nothing), CASE(two_jobs_do_not_disturb_each_other),
+        CASE(steps_that_exceed_the_limit_are_counted), CASE(bits_do_not_depend_on_threads_batches_chunks_or_arrivals), CASE(the_library_gives_the_same_bits), CASE(no_step_begins_before_all_gradients_are_there),
+        CASE(a_large_job_leaves_others_their_turns), CASE(a_turn_is_bounded), CASE(a_job_that_is_dropped_in_the_midst_leaves_nothing), CASE(two_jobs_do_not_disturb_each_other),
         CASE(absent_gradients_have_no_part_in_the_norm), CASE(a_step_without_any_gradient_closes_and_keeps_the_last_norm), CASE(values_are_neither_counted_nor_scaled),
         CASE(ranged_parameters_count_with_all_their_elements), CASE(one_gradient_that_is_not_finite_skips_the_step_of_all),
         CASE(what_is_applied_though_it_is_not_finite_spreads), CASE(a_step_that_is_refused_is_refused_as_elsewhere), CASE(rows_see_the_scaled_gradient),
