@@ -139,7 +139,8 @@ static void the_bits_are_the_same_in_whatever_order_they_come(void **state)
 
 static void it_is_the_mean_whatever_becomes_of_gradients(void **state)
 {
-    static const char *const options[] = { "aggregate=sum", "aggregate=weighted_mean", "nonfinite_scope=job", "clip_global_norm=1", "nonfinite=reject" };
+    static const char *const options[] = { "aggregate=sum", "aggregate=weighted_mean", "nonfinite_scope=job", "clip_global_norm=1", "nonfinite=reject",
+                                           "aggregate=median", "aggregate=trimmed_mean trim=1", "aggregate=adasum adasum_fold=yes" };
 
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
         rig *r;
@@ -160,6 +161,18 @@ static void it_is_the_mean_whatever_becomes_of_gradients(void **state)
         rig_sleep(r, 100);
         assert_int_equal(r->timed_out, 0);
     }
+}
+
+static void statistics_of_the_model_are_averaged_like_weights(void **state)
+{
+    static const bool states[N] = { false, true };
+    rig *r = *state;
+
+    r->states = states;
+    join_all(r, "aggregate=sum clip_global_norm=1");
+    for (uint32_t rank = WORLD; rank-- > 0;) send_all(r, rank, 0);
+    rig_work(r);
+    assert_mean(r);
 }
 
 static void types_that_come_late_are_published_too(void **state)
@@ -571,7 +584,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(the_mean_is_published_when_all_ranks_have_sent_theirs), CASE(the_bits_are_the_same_in_whatever_order_they_come),
-        CASE(it_is_the_mean_whatever_becomes_of_gradients), CASE(types_that_come_late_are_published_too), CASE(every_rank_is_asked_for_what_it_has_not_sent),
+        CASE(it_is_the_mean_whatever_becomes_of_gradients), CASE(statistics_of_the_model_are_averaged_like_weights), CASE(types_that_come_late_are_published_too), CASE(every_rank_is_asked_for_what_it_has_not_sent),
         CASE(a_gradient_before_there_are_weights_is_refused), CASE(by_default_rank_0_alone_is_asked), CASE(what_is_sent_again_counts_once),
         CASE(who_comes_later_sends_what_is_missing_and_replaces_nothing), CASE(weights_that_are_out_stand_against_another_process),
         CASE(a_rank_that_leaves_before_it_has_sent_its_own_is_reported_and_can_be_replaced), CASE(a_job_that_is_dropped_lets_go_of_them),
