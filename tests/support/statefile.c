@@ -18,7 +18,7 @@ void save_tensor(saved *s, pd_st_dtype dtype, const pd_shape *shape, void *data,
 
 void save_as(saved *s, pd_st_dtype dtype, const pd_shape *shape, const void *data, const char *stem, const char *word)
 {
-    char name[512];
+    char name[256];
     int64_t n;
 
     (void)pd_shape_elements(shape, &n);
