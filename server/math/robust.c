@@ -6,7 +6,7 @@
 #include "dispatch.h"
 
 /* Elements that are sorted side by side: many, or so few that the rows of many vectors stay in the second-level cache. */
-enum { WIDE = 64, NARROW = 16, FEW = 64 };
+enum { WIDE = 64, NARROW = 16, FEW = 1024 };
 
 static int width(int k)
 {
@@ -79,20 +79,30 @@ PD_CLONES static bool average(float *to, int n, const int32_t *rows, int kept, i
     return !bad;
 }
 
+/* Elements [first, first + n) of a source as keys, w of them. */
+static void load_row(int32_t *row, const pd_source *x, int64_t first, int n, int w)
+{
+    float tile[WIDE] = { 0 };
+    const char *from = (const char *)x->at + (size_t)first * pd_dtype_size(x->dtype);
+
+    if (x->dtype == PD_F32 && n == w) {
+        make_keys(row, (const float *)(const void *)from, w);
+        return;
+    }
+    pd_convert(tile, PD_F32, from, x->dtype, n);
+    make_keys(row, tile, w);
+}
+
 bool pd_trimmed_mean(float *to, int64_t n, const pd_source *x, int k, int trim, void *scratch)
 {
     int32_t *rows = scratch;
-    float tile[WIDE] = { 0 };
     int w = width(k);
     bool finite = true;
 
     assert(k >= 1 && trim >= 0 && trim <= pd_median_trim(k));
     for (int64_t first = 0; first < n; first += w) {
         int some = n - first < w ? (int)(n - first) : w;
-        for (int r = 0; r < k; r++) {
-            pd_convert(tile, PD_F32, (const char *)x[r].at + (size_t)first * pd_dtype_size(x[r].dtype), x[r].dtype, some);
-            make_keys(rows + (ptrdiff_t)r * w, tile, w);
-        }
+        for (int r = 0; r < k; r++) load_row(rows + (ptrdiff_t)r * w, &x[r], first, some, w);
         sort_rows(rows, k, w);
         finite &= average(to + first, some, rows + (ptrdiff_t)trim * w, k - 2 * trim, w);
     }

@@ -255,6 +255,37 @@ static void one_vector_is_itself(void **state)
     assert_true(isnan(f->to[5]) && f->to[6] == f->x[0][6]);
 }
 
+static void one_vector_is_read_once(void **state)
+{
+    fixture *f = *state;
+    pd_vectors v;
+    pd_adasum *a;
+
+    fill(f, 1, 700, false);
+    v = cut(f, 1);
+    assert_int_equal(pd_adasum_begin(&a, PD_ADASUM_TREE, &v, f->n, f->to, NULL), PD_OK);
+    pd_adasum_unit(a, 0);
+    pd_adasum_turn(a);
+    assert_int_equal(pd_adasum_units(a), 0);
+    pd_adasum_end(a);
+}
+
+/* So that no batch is long: a unit reads about as much whatever the number of vectors. */
+static void units_are_cut_finer_where_many_vectors_contribute(void **state)
+{
+    fixture *f = *state;
+    pd_vectors v;
+    pd_adasum *a;
+
+    for (int k = 8; k <= 32; k *= 2) {
+        fill(f, k, 1 << 16, false);
+        v = cut(f, 1);
+        assert_int_equal(pd_adasum_begin(&a, PD_ADASUM_VDOT, &v, f->n, f->to, NULL), PD_OK);
+        assert_int_equal(pd_adasum_units(a), k / 8);
+        pd_adasum_end(a);
+    }
+}
+
 static void identical_vectors_give_themselves(void **state)
 {
     fixture *f = *state;
@@ -306,6 +337,19 @@ static void what_has_cancelled_takes_nothing_from_the_others(void **state)
     for (int i = 0; i < 300; i++) f->x[1][i] *= 1 + 1e-8f * (float)(i % 16);    /* and but for rounding */
     assert_true(average(f, PD_ADASUM_TREE));
     for (int i = 0; i < 300; i++) assert_true(fabsf(f->to[i] - f->x[2][i]) < 2e-6f);
+}
+
+/* Of a and what is almost -a little is left, but its direction is still exact: the others lose their part along it. */
+static void what_has_almost_cancelled_still_counts(void **state)
+{
+    fixture *f = *state;
+
+    for (float left = 0.1f; left > 5e-5f; left /= 10) {
+        fill(f, 8, 600, false);
+        for (int r = 1; r < 8; r += 2)
+            for (int i = 0; i < 600; i++) f->x[r][i] = left * f->x[r][i] - f->x[r - 1][i];
+        check_against_twin(f, PD_ADASUM_TREE);
+    }
 }
 
 static void zeros_leave_the_others_to_themselves(void **state)
@@ -533,10 +577,13 @@ int main(void)
         WITH_VECTORS(dot_products_run_over_the_whole_vector),
         WITH_VECTORS(forms_agree_on_two),
         WITH_VECTORS(one_vector_is_itself),
+        WITH_VECTORS(one_vector_is_read_once),
+        WITH_VECTORS(units_are_cut_finer_where_many_vectors_contribute),
         WITH_VECTORS(identical_vectors_give_themselves),
         WITH_VECTORS(orthogonal_vectors_give_their_sum),
         WITH_VECTORS(opposite_vectors_cancel_to_the_bit),
         WITH_VECTORS(what_has_cancelled_takes_nothing_from_the_others),
+        WITH_VECTORS(what_has_almost_cancelled_still_counts),
         WITH_VECTORS(zeros_leave_the_others_to_themselves),
         WITH_VECTORS(zeros_spoil_the_dot_product_form),
         WITH_VECTORS(epsilon_counts_for_the_smallest_norms_alone),
