@@ -130,7 +130,7 @@ static float *read_floats(const local *l, size_t param, const pd_slot_spec *spec
 static void save_codes(saved *s, const pd_slot_spec *spec, const float *values, int64_t n, const char *stem)
 {
     int64_t rows = spec->shape.dim[0];
-    void *memory = malloc((size_t)pd_quantized_room(spec->storage, spec->diagonal_apart, rows, n / rows));
+    void *memory = aligned_alloc(64, ((size_t)pd_quantized_room(spec->storage, spec->diagonal_apart, rows, n / rows) + 63) / 64 * 64);
     pd_quantized q = pd_quantized_at(memory, spec->storage, spec->diagonal_apart, rows, n / rows);
     pd_shape columns = { .rank = spec->shape.rank - 1 };
 
