@@ -43,6 +43,7 @@ static void write_and_read(const pd_hypers *hypers)
     pd_hypers_init(&again, hypers->row);
     for (size_t i = 0; i < n; i++) MUST(pd_hypers_set(&again, list[i].name, pd_hypers_text(hypers, (int)i, text, sizeof text), NULL) == PD_OK);
     same_values(hypers, &again);
+    for (size_t i = 0; i < n; i++) MUST(strcmp(pd_hypers_given_text(hypers, (int)i), pd_hypers_given_text(&again, (int)i)) == 0);
     pd_hypers_free(&again);
 }
 
@@ -95,6 +96,8 @@ static void make_seeds(const char *folder)
         "* sgd lr=linear_warmup(peak=0.1,warmup_steps=6)\n? sgd lr=rsqrt(base=1,warmup_steps=10)",
         "[a-c]* scalable_shampoo block_size=2 graft_type=RMSPROP clip_by_scaled_gradient_norm=none root_delay=ready",
         "* scalable_shampoo best_effort_memory_usage_reduction=yes preconditioning_compute_steps=2 root_delay=1 root_method=tracked",
+        "a* kron scanned_axes=[layers, 'a b,(', ''] b1=0.5\n* kron scanned_axes='layers",
+        "* model_state\n?* model_state lr=1",
         "* scalable_shampoo root_method=eigh matrix_epsilon=0 exponent_override=3 root_retries=2 start_preconditioning_step=0",
     };
     char name[16];
