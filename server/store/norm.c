@@ -9,8 +9,8 @@
 #include "training.h"
 
 enum { PIECES = 1024 };                 /* of one pass: 256 MiB of gradients */
-#define SUM_NS   0.15                   /* of one core, for each element */
-#define SCALE_NS 0.3
+#define SUM_NS   0.3                    /* of one core, for each element */
+#define SCALE_NS 0.6
 #define PIECE_NS 30.0
 
 struct pd_norm {

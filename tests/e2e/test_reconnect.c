@@ -215,17 +215,18 @@ static void *mend_after_the_first(void *arg)
     return NULL;
 }
 
-static void initialise_through(const test_daemon *daemon, const model *m, size_t cut)
+static void initialise_through(const test_daemon *daemon, const model *m, size_t cut, const char *how)
 {
     proxy *p = proxy_start(daemon->port);
     char through[64], job[32];
-    team t = { .url = through, .job = job, .world = 1, .rules = rules, .model = m };
+    const char *const options[] = { how, NULL };
+    team t = { .url = through, .job = job, .world = 1, .options = options, .rules = rules, .model = m };
     float **first = model_buffers(m);
     pthread_t thread;
     worker w;
 
     snprintf(through, sizeof through, "tcp://127.0.0.1:%d", proxy_port(p));
-    snprintf(job, sizeof job, "init-%zu", cut);
+    snprintf(job, sizeof job, "%s-%zu", strchr(how, '=') + 1, cut);
     fill_weights(m, first);
     proxy_cut_after(p, cut, 0);
     assert_int_equal(pthread_create(&thread, NULL, mend_after_the_first, p), 0);
@@ -243,7 +244,10 @@ static void initial_weights_survive_a_cut_anywhere(void **state)
 {
     model *m = model_new(sizes, 3);
 
-    for (size_t cut = 50; cut < 14000; cut += cut < 500 ? 90 : 1531) initialise_through(*state, m, cut);
+    for (size_t cut = 50; cut < 14000; cut += cut < 500 ? 90 : 1531) {
+        initialise_through(*state, m, cut, "initial_weights=lowest");
+        initialise_through(*state, m, cut, "initial_weights=mean");
+    }
     model_free(m);
 }
 

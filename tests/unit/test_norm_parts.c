@@ -271,6 +271,43 @@ static void a_set_for_which_memory_is_short_is_refused_and_taken_later(void **st
     assert_true(*rig_weights(r, r->job, 0) == -1);
 }
 
+/* A step of all parameters, of which the n-th allocation fails at first: it is begun again later, with gradients that are scaled once. */
+static bool step_short_of_memory(float *out, int64_t n)
+{
+    bool failed;
+    uint32_t job;
+    void *own = NULL;
+    rig *r;
+
+    clipped_set_up(&own);
+    r = own;
+    job = clipped_start(r, "clip_global_norm=0.5", "* sgd lr=0.1 momentum=0.5");
+    for (uint32_t p = 0; p < CLIPPED; p++) clipped_push(r, job, 1, p);
+    oom_arm(n);
+    while (pd_store_work(r->store, r->now)) continue;
+    failed = oom_disarm();
+    rig_absorb(r);
+    for (int i = 0; i < 3; i++) {
+        rig_sleep(r, 1);
+        rig_work(r);
+    }
+    for (uint32_t p = 0; p < CLIPPED; out += clipped_sizes[p++]) {
+        assert_int_equal(clipped_entry(r, job, p)->step, 1);
+        memcpy(out, rig_weights(r, job, p), (size_t)clipped_sizes[p] * sizeof *out);
+    }
+    clipped_tear_down(&own);
+    return failed;
+}
+
+static void a_step_for_which_memory_is_short_is_scaled_once(void **state)
+{
+    float expected[374], got[374];
+
+    (void)state;
+    assert_false(step_short_of_memory(expected, INT32_MAX));
+    for (int64_t n = 0; step_short_of_memory(got, n); n++) assert_memory_equal(got, expected, sizeof got);
+}
+
 static void what_clipping_holds_counts_against_the_limit(void **state)
 {
     rig *r = *state;
@@ -303,7 +340,8 @@ int main(void)
         CASE(what_is_applied_though_it_is_not_finite_spreads), CASE(a_step_that_is_refused_is_refused_as_elsewhere),
         CASE(rows_see_the_scaled_gradient), CASE(a_rules_limit_holds_for_its_parameters_alone), CASE(the_jobs_limit_comes_first),
         CASE(a_rule_without_a_limit_holds_nobody_up), CASE(the_key_takes_a_limit_or_none), CASE(ranks_must_agree_on_it),
-        CASE(a_set_for_which_memory_is_short_is_refused_and_taken_later), CASE(what_clipping_holds_counts_against_the_limit),
+        CASE(a_set_for_which_memory_is_short_is_refused_and_taken_later), CASE(a_step_for_which_memory_is_short_is_scaled_once),
+        CASE(what_clipping_holds_counts_against_the_limit),
     };
     return cmocka_run_group_tests_name("norm_parts", tests, NULL, NULL);
 }
