@@ -1,4 +1,5 @@
-/* Plays every recorded average in $PARAMD_GOLDEN/trax_average with the arithmetic library, and refuses what upstream refuses (refused.json). */
+/* Plays every recorded average in $PARAMD_GOLDEN/trax_average with the arithmetic library and through a daemon, and refuses what upstream refuses
+ * (refused.json). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,25 +10,8 @@
 
 #include <cmocka.h>
 
-#include "golden.h"
-#include "replay.h"
-
-static void agrees_with_upstream(void **state)
-{
-    pd_replay_result result;
-    pd_error why;
-
-    pd_replay_file(&result, *state, &(pd_replay_options){ .local = true });
-    why = result.why;
-    if (result.outcome == PD_REPLAY_SKIPPED && result.excused) {
-        pd_replay_result_free(&result);
-        print_message("skipped: %s\n", why.text);
-        return;
-    }
-    if (result.outcome != PD_REPLAY_OK) fail_msg("%s: error %.3g, tolerance %.3g. %s", result.name, result.verdict.error, result.tolerance, why.text);
-    print_message("%d comparisons, largest error %.2e, tolerance %.2e\n", (int)result.verdict.compared, result.verdict.error, result.tolerance);
-    pd_replay_result_free(&result);
-}
+#include "recipe.h"
+#include "replayed.h"
 
 static json_t *refused;
 
@@ -73,7 +57,7 @@ static void refuses_what_upstream_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(refuses_what_upstream_refuses) };
-    int failed = golden_folder("trax_average", agrees_with_upstream, NULL, NULL);
+    int failed = replayed_folder("trax_average", REPLAYED_NO_STATE);
 
     return failed != 0 ? failed : cmocka_run_group_tests(tests, open_refused, close_refused);
 }

@@ -225,18 +225,6 @@ static void dot_products_run_over_the_whole_vector(void **state)
     }
 }
 
-static void forms_agree_on_two(void **state)
-{
-    fixture *f = *state;
-    float *tree = f->scratch[0];
-
-    fill(f, 2, 1000, false);
-    average(f, PD_ADASUM_TREE);
-    memcpy(tree, f->to, 1000 * sizeof *tree);
-    average(f, PD_ADASUM_VDOT);
-    for (int i = 0; i < 1000; i++) assert_true(fabsf(tree[i] - f->to[i]) < 1e-6f);
-}
-
 /* ---- properties ---- */
 
 static void one_vector_is_itself(void **state)
@@ -575,7 +563,6 @@ int main(void)
         WITH_VECTORS(tree_of_any_number_is_the_butterfly),
         WITH_VECTORS(dot_product_form_of_any_number_is_its_formula),
         WITH_VECTORS(dot_products_run_over_the_whole_vector),
-        WITH_VECTORS(forms_agree_on_two),
         WITH_VECTORS(one_vector_is_itself),
         WITH_VECTORS(one_vector_is_read_once),
         WITH_VECTORS(units_are_cut_finer_where_many_vectors_contribute),
