@@ -40,7 +40,10 @@ void pd_sitting_let_go(pd_sitting *s)
 /* A tensor's name. */
 static const char *name_of(const pd_sitting *s, const char *field, char name[64])
 {
-    if (s->routine->numbered) snprintf(name, 64, "%s/%04d", field, s->index);
+    int before = (int)strcspn(field, "*"), stars = (int)strspn(field + before, "*");
+
+    if (stars > 0) snprintf(name, 64, "%.*s%0*d%s", before, field, stars, s->index, field + before + stars);
+    else if (s->routine->numbered) snprintf(name, 64, "%s/%04d", field, s->index);
     else if (s->routine->list == NULL) snprintf(name, 64, "%s", field);
     else snprintf(name, 64, "%03d/%s", s->index, field);
     return name;
@@ -156,6 +159,10 @@ static const pd_routine routines[] = {
     { "meta_shampoo",   "root_newton",             "items", true,  true,  pd_judge_meta_root },
     { "meta_shampoo",   "root_retry_double",       NULL,    true,  false, pd_judge_meta_retry },
     { "trax_average",   "weighted_*",              NULL,    false, false, pd_judge_weighted_mean },
+    { "distributed_kron", "norm_lower_bound",      "in/****", true, false, pd_judge_kron_norm },
+    { "distributed_kron", "single_update",         "cases", true,  false, pd_judge_kron_update },
+    { "distributed_kron", "update_probability",    "",      true,  false, pd_judge_kron_probability },
+    { "distributed_kron", "jax_threefry",          "uniform/*", true, false, pd_judge_jax_threefry },
 };
 
 static bool is_named(const char *name, const pd_routine *r)
@@ -180,13 +187,31 @@ bool pd_replay_is_routine(const pd_trace *trace)
 
 /* ---- cases ---- */
 
+/* NULL: there is no list, but one case, or tensors. */
+static const json_t *list_of(const pd_sitting *s)
+{
+    const char *list = s->routine->list;
+
+    if (list == NULL || strchr(list, '*') != NULL) return NULL;
+    return *list == '\0' ? s->config : json_object_get(s->config, list);
+}
+
+static size_t count_tensors(pd_sitting *s)
+{
+    size_t n = 0;
+
+    for (s->index = 0; n <= MOST_CASES && pd_sitting_has(s, s->routine->list); s->index++) n++;
+    return n;
+}
+
 static int count_cases(pd_sitting *s, size_t *n)
 {
-    const json_t *list = s->routine->list != NULL ? json_object_get(s->config, s->routine->list) : NULL;
+    const char *list = s->routine->list;
 
-    *n = s->routine->list != NULL ? json_array_size(list) : 1;
+    if (list == NULL) *n = 1;
+    else *n = strchr(list, '*') != NULL ? count_tensors(s) : json_array_size(list_of(s));
     if (*n >= 1 && *n <= MOST_CASES) return PD_OK;
-    return pd_fail(s->err, PD_INVALID_ARGUMENT, "config: expected `%s`, a list of 1 to %d", s->routine->list, MOST_CASES);
+    return pd_fail(s->err, PD_INVALID_ARGUMENT, "config: expected `%s`, a list of 1 to %d", list, MOST_CASES);
 }
 
 /* Where tensors are numbered by place the entry has no index. */
@@ -202,7 +227,7 @@ static int begin_case(pd_sitting *s, pd_replay_result *out, size_t i)
 {
     char name[32];
 
-    s->entry = s->routine->list == NULL ? s->config : json_array_get(json_object_get(s->config, s->routine->list), i);
+    s->entry = list_of(s) == NULL ? s->config : json_array_get(list_of(s), i);
     s->index = index_of(s, i);
     if (s->index < 0) return pd_fail(s->err, PD_INVALID_ARGUMENT, "config.%s: entry %d has no index below %d", s->routine->list, (int)i, MOST_CASES);
     snprintf(name, sizeof name, "case %03d", s->index);
@@ -212,25 +237,41 @@ static int begin_case(pd_sitting *s, pd_replay_result *out, size_t i)
     return PD_OK;
 }
 
-int pd_replay_routine(pd_replay_result *out, pd_trace *trace)
+/* A config that is a list is the caller's own: *own. */
+static int take_config(pd_sitting *s, pd_trace *trace, json_t **own)
 {
-    pd_sitting s = { .routine = find_routine(trace), .trace = trace, .err = &out->why };
-    int rc = pd_trace_config(trace, &s.config, &out->why);
+    int rc;
 
-    if (rc == PD_OK) rc = count_cases(&s, &out->n);
-    if (rc != PD_OK) {
-        out->n = 0;
-        return rc;
-    }
-    if (s.routine->own_tolerance) out->tolerance = 1;
+    if (s->routine->list == NULL || *s->routine->list != '\0') return pd_trace_config(trace, &s->config, s->err);
+    rc = pd_trace_json(trace, "config", JSON_ARRAY, own, s->err);
+    s->config = *own;
+    return rc;
+}
+
+static int judge_cases(pd_sitting *s, pd_replay_result *out)
+{
+    int rc = PD_OK;
+
+    if (s->routine->own_tolerance) out->tolerance = 1;
     out->params = calloc(out->n, sizeof *out->params);
     out->verdicts = calloc(out->n, sizeof *out->verdicts);
     if (out->params == NULL || out->verdicts == NULL) return pd_fail(&out->why, PD_NO_MEMORY, "out of memory");
-    for (size_t i = 0; i < out->n; i++) {
-        if ((rc = begin_case(&s, out, i)) != PD_OK) return rc;
-        rc = s.routine->judge(&s);
-        pd_sitting_let_go(&s);
-        if (rc != PD_OK) return rc;
+    for (size_t i = 0; rc == PD_OK && i < out->n; i++) {
+        if ((rc = begin_case(s, out, i)) == PD_OK) rc = s->routine->judge(s);
+        pd_sitting_let_go(s);
     }
-    return PD_OK;
+    return rc;
+}
+
+int pd_replay_routine(pd_replay_result *out, pd_trace *trace)
+{
+    pd_sitting s = { .routine = find_routine(trace), .trace = trace, .err = &out->why };
+    json_t *own = NULL;
+    int rc = take_config(&s, trace, &own);
+
+    if (rc == PD_OK) rc = count_cases(&s, &out->n);
+    if (rc == PD_OK) rc = judge_cases(&s, out);
+    else out->n = 0;
+    json_decref(own);
+    return rc;
 }

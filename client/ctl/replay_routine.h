@@ -1,7 +1,7 @@
 /* replay_routine.h - one recorded case of a routine at work: what the files that judge routines share; for them alone.
  *
  * A case is an entry of a list in the config, or the config itself; its tensors are named INDEX/FIELD with an index of three digits, or FIELD/INDEX
- * with one of four; where the config is the only case and they have no number FIELD alone. A routine is a line of the table in replay_routine.c and a function that computes one case and notes how far each result is from
+ * with one of four, or stars in FIELD are the digits of the index; where the config is the only case and they have no number FIELD alone. A routine is a line of the table in replay_routine.c and a function that computes one case and notes how far each result is from
  * the recorded one. */
 #ifndef PD_REPLAY_ROUTINE_H
 #define PD_REPLAY_ROUTINE_H
@@ -9,7 +9,7 @@
 #include "linalg.h"
 #include "replay.h"
 
-enum { PD_SITTING_HELD = 24 };
+enum { PD_SITTING_HELD = 64 };
 
 typedef struct pd_routine pd_routine;
 
@@ -28,7 +28,8 @@ typedef struct pd_sitting {
 
 struct pd_routine {
     const char *system, *name;          /* as the metadata say: system, case; a name may end in "*": whatever follows */
-    const char *list;                   /* of cases, in the config; NULL: the config is the only one */
+    const char *list;                   /* of cases, in the config; "": the config is that list; with stars: as many as there are tensors of that name; NULL: the config is
+                                           the only one */
     bool        numbered;               /* tensors are FIELD/NNNN, by their place in the list; else NNN/FIELD, and each entry has its index, or FIELD without a list */
     bool        own_tolerance;          /* errors are noted in units of a tolerance that each case has of its own */
     int       (*judge)(pd_sitting *s);  /* one case. Codes as pd_replay_routine */
@@ -76,6 +77,10 @@ int pd_judge_quantized_value(pd_sitting *s);
 int pd_judge_symmetric_matrices(pd_sitting *s);
 int pd_judge_meta_root(pd_sitting *s);             /* replay_meta.c */
 int pd_judge_meta_retry(pd_sitting *s);
+int pd_judge_kron_norm(pd_sitting *s);             /* replay_kron.c */
+int pd_judge_kron_update(pd_sitting *s);
+int pd_judge_kron_probability(pd_sitting *s);
+int pd_judge_jax_threefry(pd_sitting *s);
 int pd_judge_weighted_mean(pd_sitting *s);         /* replay_average.c */
 
 #endif
