@@ -5,9 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "recipe_mask.h"
+
 struct entry;
 typedef int read_config(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err);
-static read_config read_by_name, read_nadam, read_average, read_google, read_meta, read_t5x;
+static read_config read_by_name, read_nadam, read_average, read_google, read_meta, read_t5x, read_kron;
 
 #define TORCH_EXECUTION { "optimizer", "foreach", "differentiable", "fused", "capturable", NULL }
 
@@ -38,6 +40,8 @@ static const struct entry {
       { "batch_axis_name", "num_devices_for_pjit", "replicas", "statistics_partition_spec", "preconditioner_partition_spec", NULL } },
     { "meta_shampoo", NULL, "shampoo", "lr", read_meta, { "use_pytorch_compile", "pytorch_compile_backend", "lr_schedule", NULL } },
     { "t5x_adafactor", NULL, "adafactor", "learning_rate", read_t5x, { "param_axes", "start_step", "grad_dtype", NULL } },
+    { "distributed_kron", NULL, "kron", "learning_rate", read_kron,
+      { "params_partition_specs", "preconditioner_partition_spec", "scanned_layers", "normalize_grads", NULL } },
 };
 
 static bool contains(const char *const *list, const char *word)
@@ -313,6 +317,50 @@ static int read_t5x(pd_hypers *hypers, const struct entry *entry, const json_t *
     return PD_OK;
 }
 
+/* ---- Kron ---- */
+
+/* {"schedule": "anneal", ...} by the name that upstream's function has. */
+static int set_probability(pd_hypers *hypers, const char *name, const json_t *value, pd_error *err)
+{
+    json_t *named = json_copy((json_t *)value);
+    int rc;
+
+    if (named == NULL || json_object_set_new(named, "schedule", json_string("precond_update_prob_schedule")) != 0)
+        rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
+    else rc = set_value(hypers, name, named, err);
+    json_decref(named);
+    return rc;
+}
+
+/* "callable:ndim>=2"; a dictionary is a matter of groups. */
+static int set_mask(pd_hypers *hypers, const json_t *mask, pd_error *err)
+{
+    static const char ndim[] = "callable:ndim>=";
+    const char *text = json_string_value(mask);
+
+    if (json_is_object(mask)) return PD_OK;
+    if (text != NULL && strncmp(text, ndim, strlen(ndim)) == 0) return pd_hypers_set(hypers, "weight_decay_min_ndim", text + strlen(ndim), err);
+    return pd_fail(err, PD_UNIMPLEMENTED, "weight_decay_mask: expected names with true or false, or %sN", ndim);
+}
+
+static int read_kron(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)config, key, value) {
+        const char *schedule = json_string_value(json_object_get(value, "schedule"));
+        int rc;
+        if (json_is_null(value) || contains(entry->execution, key)) continue;
+        if (strcmp(key, "weight_decay_mask") == 0) rc = set_mask(hypers, value, err);
+        else if (strcmp(key, "learning_rate") == 0 && schedule != NULL) rc = PD_OK;
+        else if (schedule != NULL && strcmp(schedule, "anneal") == 0) rc = set_probability(hypers, key, value, err);
+        else rc = set_value(hypers, key, value, err);
+        if (rc != PD_OK) return rc;
+    }
+    return PD_OK;
+}
+
 /* ---- what is declared of the parameters ---- */
 
 static int read_declared(pd_recipe *recipe, const json_t *config, pd_error *err)
@@ -327,15 +375,23 @@ static int read_declared(pd_recipe *recipe, const json_t *config, pd_error *err)
     return PD_OK;
 }
 
-char *pd_recipe_axes(const pd_recipe *recipe, const char *name)
+/* Kron's way to name axes: the leading dimension of some parameters counts layers. */
+static void read_scanned(pd_recipe *recipe, const json_t *scanned)
 {
+    if (json_is_object(scanned) && recipe->axes == NULL) recipe->axes = json_incref((json_t *)scanned);
+}
+
+char *pd_recipe_axes(const pd_recipe *recipe, const char *name, int rank)
+{
+    const json_t *axes = json_object_get(recipe->axes, name);
     char *text = NULL;
     size_t size, i;
     json_t *axis;
     FILE *out = open_memstream(&text, &size);
 
     if (out == NULL) return NULL;
-    json_array_foreach(json_object_get(recipe->axes, name), i, axis) {
+    for (int d = 0; json_is_true(axes) && d < rank; d++) fputs(d == 0 ? "layers" : ",", out);
+    json_array_foreach(axes, i, axis) {
         const char *word = json_string_value(axis);
         fprintf(out, "%s%s", i > 0 ? "," : "", word != NULL ? word : "");
     }
@@ -481,6 +537,7 @@ int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_
     const char *optimizer = json_string_value(json_object_get(config, "optimizer"));
     const struct entry *entry = find_entry(system, optimizer);
     const pd_row *row;
+    json_t *grouped;
     int rc;
 
     memset(out, 0, sizeof *out);
@@ -489,9 +546,13 @@ int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_
         return pd_fail(err, PD_UNIMPLEMENTED, "optimizer %s is not implemented", entry->row);
     }
     out->rate = entry->rate;
-    rc = read_groups(out, entry, row, config, err);
+    if ((grouped = pd_recipe_with_groups(config)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (json_is_true(json_object_get(config, "normalize_grads"))) out->defect = "normalize_grads is of release 0.1.0 alone, which does not clip by the RMS";
+    rc = read_groups(out, entry, row, grouped, err);
+    json_decref(grouped);
     if (rc == PD_OK && entry->read == read_average) rc = read_aggregate(out, config, err);
     if (rc == PD_OK) rc = read_declared(out, config, err);
+    if (rc == PD_OK) read_scanned(out, json_object_get(config, "scanned_layers"));
     return rc == PD_OK && contains(entry->execution, "lr_schedule") ? read_rates(out, json_object_get(config, "lr_schedule"), err) : rc;
 }
 

@@ -9,6 +9,8 @@
 
 #include "ctl.h"
 #include "format.h"
+#include "replay_draws.h"
+#include "replay_updates.h"
 
 /* ---- what both ways of playing judge by ---- */
 
@@ -115,10 +117,17 @@ static int play_local(pd_replay_result *out, const pd_trace *trace, const pd_rec
     if (pd_trace_averages(trace)) return pd_replay_average(trace, recipe, out->verdicts, &out->why);
     rc = with_state && !pd_replay_is_sharded(trace) ? pd_replay_state_new(&state, trace, recipe, &out->why) : PD_OK;
 
-    if (rc == PD_OK) rc = pd_replay_local(trace, recipe, out->verdicts, state, &out->why);
+    if (rc == PD_OK) rc = pd_replay_updates_tolerance(trace, &out->update_tolerance, &out->why);
+    if (rc == PD_OK) rc = pd_replay_local(trace, recipe, out->verdicts, &out->update, state, &out->why);
     if (rc == PD_OK && state != NULL) out->state = pd_replay_state_verdict(state);
     pd_replay_state_free(state);
     return rc;
+}
+
+static int skip(pd_replay_result *out, const char *why)
+{
+    out->excused = true;
+    return pd_fail(&out->why, PD_UNIMPLEMENTED, "%.200s", why);
 }
 
 static int skip_defect(pd_replay_result *out, const char *quirk)
@@ -130,6 +139,7 @@ static int skip_defect(pd_replay_result *out, const char *quirk)
 static int play_run(pd_replay_result *out, pd_trace *trace, const pd_recipe *recipe, const pd_replay_options *options)
 {
     if (options->local) return play_local(out, trace, recipe, options->state);
+    if (pd_replay_draws_wanted(trace)) return skip(out, "its random probes were recorded, and a daemon draws its own: use --local");
     return pd_replay_server(trace, recipe, options->server, options->timeout, out->verdicts, &out->why);
 }
 
@@ -178,6 +188,11 @@ static void name_after_file(pd_replay_result *out, const char *path)
     snprintf(out->system, sizeof out->system, "?");
 }
 
+static bool updates_fail(const pd_replay_result *r)
+{
+    return r->update.compared > 0 && !pd_verdict_holds(&r->update, r->update_tolerance);
+}
+
 static bool state_fails(const pd_replay_result *r)
 {
     return r->state.compared > 0 && !(r->state.error <= r->state.tolerance);
@@ -202,7 +217,7 @@ void pd_replay_file(pd_replay_result *out, const char *path, const pd_replay_opt
     if (rc != PD_OK) return;
     out->why = (pd_error){ 0 };
     for (size_t i = 0; i < out->n; i++) pd_verdict_fold(&out->verdict, &out->verdicts[i]);
-    if (pd_verdict_holds(&out->verdict, out->tolerance) && !state_fails(out)) out->outcome = PD_REPLAY_OK;
+    if (pd_verdict_holds(&out->verdict, out->tolerance) && !updates_fail(out) && !state_fails(out)) out->outcome = PD_REPLAY_OK;
 }
 
 void pd_replay_result_free(pd_replay_result *result)
@@ -236,17 +251,24 @@ static void print_params(const pd_replay_result *r)
     }
 }
 
+static void print_where(const pd_replay_result *r, const pd_verdict *verdict)
+{
+    printf(": %s after step %d", r->params[verdict->param], (int)verdict->step);
+}
+
 static void print_line(const pd_replay_result *r, bool verbose)
 {
     printf("%-16s %-30s %4d %s  ", r->system, r->name, (int)(r->cases ? (int64_t)r->n : r->steps), r->cases ? "cases" : "steps");
     if (r->verdict.compared > 0) printf("error %8.2e  tolerance %8.2e  ", r->verdict.error, r->tolerance);
+    if (r->update.compared > 0) printf("update %8.2e  tolerance %8.2e  ", r->update.error, r->update_tolerance);
     if (r->state.compared > 0) printf("state %8.2e  tolerance %8.2e  ", r->state.error, r->state.tolerance);
     printf("%s", outcome_words[r->outcome]);
     if (r->why.text[0] != '\0') printf(": %s", r->why.text);
     else if (r->outcome == PD_REPLAY_FAILED && r->verdict.compared == 0) printf(": the trace records no weights to compare with");
     else if (r->outcome == PD_REPLAY_FAILED && r->cases) printf(": %s", r->params[r->verdict.param]);
-    else if (r->outcome == PD_REPLAY_FAILED && pd_verdict_holds(&r->verdict, r->tolerance)) printf(": %s", r->state.worst);
-    else if (r->outcome == PD_REPLAY_FAILED) printf(": %s after step %d", r->params[r->verdict.param], (int)r->verdict.step);
+    else if (r->outcome == PD_REPLAY_FAILED && !pd_verdict_holds(&r->verdict, r->tolerance)) print_where(r, &r->verdict);
+    else if (r->outcome == PD_REPLAY_FAILED && updates_fail(r)) print_where(r, &r->update);
+    else if (r->outcome == PD_REPLAY_FAILED) printf(": %s", r->state.worst);
     printf("\n");
     if (verbose && r->outcome != PD_REPLAY_SKIPPED) print_params(r);
     fflush(stdout);
@@ -282,6 +304,8 @@ static json_t *result_json(const pd_replay_result *r, bool verbose)
                                "error", compared ? number_or_null(r->verdict.error) : json_null(),
                                "tolerance", number_or_null(r->tolerance), "outcome", outcome_words[r->outcome]);
 
+    if (r->update.compared > 0)
+        json_object_set_new(object, "update", json_pack("{s:o, s:o}", "error", number_or_null(r->update.error), "tolerance", number_or_null(r->update_tolerance)));
     if (r->state.compared > 0) json_object_set_new(object, "state", state_json(r));
     if (r->cases) json_object_set_new(object, "cases", json_integer((json_int_t)r->n));
     if (r->why.text[0] != '\0') json_object_set_new(object, "why", json_string(r->why.text));

@@ -15,8 +15,9 @@
  * PD_UNIMPLEMENTED: cannot be played this way (why); PD_FAILED_PRECONDITION: an error came where none was recorded, or the reverse;
  * other codes: what the optimizer or the server said. */
 
-/* With the optimizer library in this process. `state`: NULL, or compares recorded state, too. */
-int pd_replay_local(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *verdicts, pd_replay_state *state, pd_error *err);
+/* With the optimizer library in this process, and with the random numbers that were recorded. *updates: over what was recorded of the
+ * steps' own updates. `state`: NULL, or compares recorded state, too. */
+int pd_replay_local(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *verdicts, pd_verdict *updates, pd_replay_state *state, pd_error *err);
 /* A trace of averages (pd_trace_averages) has as many replicas as the recipe's shards and aggregate want. PD_INVALID_ARGUMENT. */
 int pd_replay_check_replicas(const pd_trace *trace, const pd_recipe *recipe, pd_error *err);
 /* Such a trace, with the arithmetic library in this process: what each replica gets of those that hold the same weights. */
@@ -43,10 +44,12 @@ typedef struct pd_replay_result {
     pd_replay_outcome outcome;
     char        system[64], name[128];
     int64_t     steps;
-    bool        excused;        /* skipped, and no build can play it: it records a defect of upstream's, or no run */
+    bool        excused;        /* skipped, and no build can play it so: it records a defect of upstream's, or no run, or a daemon would have to draw what it recorded */
     bool        cases;          /* not a run: numbered cases of a routine, which count as parameters here */
     double      tolerance;      /* 1 where each case has a tolerance of its own: errors are given in units of it then */
     pd_verdict  verdict;        /* over all parameters and steps; compared == 0 where it was not played to the end */
+    pd_verdict  update;         /* the same for recorded updates, */
+    double      update_tolerance;       /* against a tolerance of their own */
     pd_state_verdict state;     /* over all recorded tensors of state; compared == 0 where there are none, or nobody asked */
     pd_error    why;            /* of PD_REPLAY_FAILED (may be PD_OK: the weights differ) and PD_REPLAY_SKIPPED */
     size_t      n;              /* parameters or cases, and what was seen of each: for --verbose */

@@ -2,6 +2,9 @@
 #include <stdlib.h>
 
 #include "replay.h"
+#include "replay_draws.h"
+#include "replay_updates.h"
+#include "row.h"
 
 typedef struct play {
     const pd_trace       *trace;
@@ -10,6 +13,8 @@ typedef struct play {
     size_t                n;                /* parameters of the trace */
     float               **weights, **gradient;
     bool                 *present;          /* there is a gradient in this step */
+    float               **update;           /* what a step adds to the weights; NULL: the row does not tell, or nobody asks */
+    pd_replay_draws      *draws;            /* NULL: none were recorded */
     pd_replay_net        *net;              /* NULL: gradients were recorded */
     double                loss;             /* of the net, before this step */
     double               *recorded;         /* of the largest parameter */
@@ -27,7 +32,10 @@ static void free_play(play *p)
     for (size_t i = 0; i < p->n; i++) {
         if (p->weights != NULL) free(p->weights[i]);
         if (p->gradient != NULL) free(p->gradient[i]);
+        if (p->update != NULL) free(p->update[i]);
     }
+    free(p->update);
+    pd_replay_draws_close(p->draws);
     free(p->weights);
     free(p->gradient);
     free(p->present);
@@ -62,6 +70,17 @@ static int allocate(play *p, pd_error *err)
     return PD_OK;
 }
 
+/* Where updates were recorded. */
+static int allocate_updates(play *p, pd_error *err)
+{
+    if (!pd_replay_updates_wanted(p->trace) || pd_replay_is_sharded(p->trace) || p->recipe->groups[0].row->update_dtype == NULL) return PD_OK;
+    if ((p->update = calloc(p->n + 1, sizeof *p->update)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    for (size_t i = 0; i < p->n; i++) {
+        if ((p->update[i] = new_floats(p->params[i].elements)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    }
+    return PD_OK;
+}
+
 static int declare(play *p, pd_error *err)
 {
     pd_error why = { 0 };
@@ -92,13 +111,17 @@ static int prepare(play *p, const pd_trace *trace, const pd_recipe *recipe, pd_e
     p->rate = pd_hypers_find(recipe->groups[0].row, recipe->rate);
     rc = pd_replay_parts_find(&p->parts, trace, recipe, err);
     if (rc == PD_OK && pd_replay_net_wanted(trace)) rc = pd_replay_net_open(&p->net, trace, err);
+    if (rc == PD_OK && pd_replay_draws_wanted(trace)) rc = pd_replay_draws_open(&p->draws, trace, &p->parts, err);
     if (rc == PD_OK) rc = allocate(p, err);
+    if (rc == PD_OK) rc = allocate_updates(p, err);
     return rc == PD_OK ? declare(p, err) : rc;
 }
 
-static void fill_io(play *p, int64_t step)
+static int fill_io(play *p, int64_t step, pd_error *err)
 {
+    const pd_draws *draws = NULL;
     uint64_t mask = p->rate >= 0 && pd_replay_rate(p->trace, p->recipe, step, &p->hypers[p->rate]) ? (uint64_t)1 << p->rate : 0;
+    int rc;
 
     if (p->net != NULL) p->loss = pd_replay_net_differentiate(p->net, step, p->weights, p->gradient);
     for (size_t i = 0; i < p->n; i++) {
@@ -109,17 +132,35 @@ static void fill_io(play *p, int64_t step)
         const pd_replay_part *part = &p->parts.at[i];
         float *weights = p->weights[part->param] + part->offset;
         p->io[i] = (pd_step_io){ .gradient = p->present[part->param] ? p->gradient[part->param] + part->offset : NULL,
-                                 .before = weights, .after = weights, .hypers = p->hypers, .hypers_mask = mask };
+                                 .before = weights, .after = weights, .hypers = p->hypers, .hypers_mask = mask,
+                                 .update = p->update != NULL ? p->update[part->param] : NULL };
     }
+    if (p->draws == NULL) return PD_OK;
+    rc = pd_replay_draws_at(p->draws, step, &draws, err);
+    for (size_t i = 0; rc == PD_OK && i < p->parts.n; i++) p->io[i].draws = &draws[i];
+    return rc;
 }
 
 static int take_step(play *p, int64_t step, pd_error *err)
 {
     pd_error why = { 0 };
+    int rc;
 
     if (p->model == NULL) return PD_OK;
-    fill_io(p, step);
+    if ((rc = fill_io(p, step, err)) != PD_OK) return rc;
     return pd_replay_judge_step(p->trace, step, pd_model_step(p->model, p->io, &why), &why, err);
+}
+
+static int judge_updates(play *p, int64_t step, pd_verdict *updates, pd_error *err)
+{
+    int rc = PD_OK;
+
+    for (size_t i = 0; rc == PD_OK && p->update != NULL && i < p->n; i++) {
+        bool there;
+        if (!p->present[i] || (rc = pd_replay_update(p->trace, step, i, p->recorded, &there, err)) != PD_OK || !there) continue;
+        pd_verdict_add(updates, i, step, pd_relative_error(p->update[i], p->recorded, p->params[i].elements, 0));
+    }
+    return rc;
 }
 
 static void judge_step(play *p, int64_t step, pd_verdict *verdicts)
@@ -132,12 +173,13 @@ static void judge_step(play *p, int64_t step, pd_verdict *verdicts)
 }
 
 /* One step of the replay, and of its shaken companions where there are some; then what was recorded after it. */
-static int play_step(play *p, play *shaken, int64_t step, pd_verdict *verdicts, pd_replay_state *state, pd_error *err)
+static int play_step(play *p, play *shaken, int64_t step, pd_verdict *verdicts, pd_verdict *updates, pd_replay_state *state, pd_error *err)
 {
     const pd_model *models[PD_REPLAY_SHAKEN] = { NULL };
     int rc = take_step(p, step, err);
 
     if (rc == PD_OK) judge_step(p, step, verdicts);
+    if (rc == PD_OK && p->model != NULL) rc = judge_updates(p, step, updates, err);
     for (int i = 0; rc == PD_OK && i < PD_REPLAY_SHAKEN && shaken[i].shaken > 0; i++) {
         rc = take_step(&shaken[i], step, err);
         models[i] = shaken[i].model;
@@ -145,7 +187,7 @@ static int play_step(play *p, play *shaken, int64_t step, pd_verdict *verdicts, 
     return rc == PD_OK && state != NULL && p->model != NULL ? pd_replay_state_compare(state, p->model, models, step, err) : rc;
 }
 
-int pd_replay_local(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *verdicts, pd_replay_state *state, pd_error *err)
+int pd_replay_local(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *verdicts, pd_verdict *updates, pd_replay_state *state, pd_error *err)
 {
     play p = { 0 }, shaken[PD_REPLAY_SHAKEN] = { 0 };
     bool wanted = state != NULL && pd_replay_state_wants_noise(state);
@@ -157,7 +199,7 @@ int pd_replay_local(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *
         rc = prepare(&shaken[i], trace, recipe, err);
     }
     for (int64_t step = 1; rc == PD_OK && step <= pd_trace_steps(trace); step++) {
-        rc = play_step(&p, shaken, step, verdicts, state, err);
+        rc = play_step(&p, shaken, step, verdicts, updates, state, err);
     }
     free_play(&p);
     for (int i = 0; i < PD_REPLAY_SHAKEN; i++) free_play(&shaken[i]);

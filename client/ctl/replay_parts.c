@@ -38,9 +38,9 @@ static int add_part(search *s, size_t param, bool whole, int64_t offset, const p
         parts->at = more;
         s->room = room;
     }
-    parts->at[parts->n] = (pd_replay_part){ .name = declared_name(s->recipe, group, s->params[param].name, whole, offset), .param = param,
+    parts->at[parts->n] = (pd_replay_part){ .recorded = s->params[param].name, .name = declared_name(s->recipe, group, s->params[param].name, whole, offset), .param = param,
                                             .offset = offset, .shape = *shape, .group = group,
-                                            .axes = pd_recipe_axes(s->recipe, whole ? s->params[param].name : "") };
+                                            .axes = pd_recipe_axes(s->recipe, whole ? s->params[param].name : "", shape->rank) };
     parts->n++;
     return parts->at[parts->n - 1].name != NULL && parts->at[parts->n - 1].axes != NULL ? PD_OK : pd_fail(s->err, PD_NO_MEMORY, "out of memory");
 }

@@ -10,6 +10,7 @@
 
 typedef struct pd_replay_part {
     char    *name;              /* that it is declared under: NAME, a block "NAME@OFFSET"; where the recipe has groups "2/NAME": so a rule can name each */
+    const char *recorded;       /* NAME: the trace's */
     size_t   param;             /* of the trace */
     int64_t  offset;            /* of its first element in that parameter's, among which its elements lie together */
     pd_shape shape;

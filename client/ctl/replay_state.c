@@ -10,6 +10,8 @@
 
 enum { NAME_TEXT = 400, SLOT_TEXT = 64 };
 
+#define COUNTER "update_counter"
+
 /* One recorded tensor of state. */
 typedef struct entry {
     const char *name;               /* in the file; of a quantized value that of its codes */
@@ -19,6 +21,8 @@ typedef struct entry {
     size_t      param;
     char        slot[SLOT_TEXT];
     int         number, block;      /* -1: none */
+    bool        listed;             /* no tensor: one of metadata `update_counter`, */
+    double      value;              /* which has this value */
     bool        compared;
     double      error, noise;
     double      unit;               /* of the last place it is stored in, relatively; 0: float32, or better */
@@ -123,6 +127,7 @@ static double unit_of(const pd_hypers *hypers, const char *slot)
     static const struct { const char *slot, *hyper; } stored[] = {
         { "factor_matrices", "precision_config.factor_matrix_dtype" }, { "inv_factor_matrices", "precision_config.factor_matrix_dtype" },
         { "inv_factor_matrices", "precision_config.inv_factor_matrix_dtype" },
+        { "mu", "mu_dtype" }, { "Q", "precond_dtype" },
         { "filtered_grad", "precision_config.filtered_grad_dtype" }, { "momentum", "precision_config.momentum_dtype" },
         { "grafting_second_moment", "precision_config.grafting_state_dtype" },
     };
@@ -162,6 +167,20 @@ static int add_entry(pd_replay_state *state, const char *name, pd_error *err)
     return PD_OK;
 }
 
+/* A number a step that each parameter counts. */
+static void add_counters(pd_replay_state *state, const json_t *list, size_t params)
+{
+    json_t *value;
+    size_t step;
+
+    json_array_foreach(list, step, value) {
+        for (size_t i = 0; i < params; i++) {
+            state->entries[state->n++] = (entry){ .name = COUNTER, .length = (int)strlen(COUNTER), .step = (int64_t)step + 1, .param = i, .slot = COUNTER,
+                                                  .number = -1, .block = -1, .listed = true, .value = json_number_value(value) };
+        }
+    }
+}
+
 /* Entries of one slot stand together, to have one noise. */
 static int by_slot(const void *a, const void *b)
 {
@@ -179,14 +198,18 @@ static double value_of(const pd_hypers *hypers, const char *name)
 int pd_replay_state_new(pd_replay_state **out, const pd_trace *trace, const pd_recipe *recipe, pd_error *err)
 {
     const pd_hypers *hypers = &recipe->groups[0];
-    pd_replay_state *state = calloc(1, sizeof *state);
-    size_t most = 0;
-    int rc = PD_OK;
+    pd_replay_state *state = NULL;
+    json_t *counters = NULL;
+    size_t most = 0, params;
+    int rc = pd_trace_json(trace, COUNTER, JSON_ARRAY, &counters, err);
 
+    if (rc != PD_OK) return rc;
+    (void)pd_trace_params(trace, &params);
     while (pd_trace_tensor_name(trace, most) != NULL) most++;
-    if (state != NULL) state->entries = calloc(most + 1, sizeof *state->entries);
+    if ((state = calloc(1, sizeof *state)) != NULL) state->entries = calloc(most + 1 + json_array_size(counters) * params, sizeof *state->entries);
     if (state == NULL || state->entries == NULL) {
         free(state);
+        json_decref(counters);
         return pd_fail(err, PD_NO_MEMORY, "out of memory");
     }
     state->trace = trace;
@@ -199,6 +222,8 @@ int pd_replay_state_new(pd_replay_state **out, const pd_trace *trace, const pd_r
         const char *name = pd_trace_tensor_name(trace, i);
         if (strncmp(name, "state/", strlen("state/")) == 0) rc = add_entry(state, name, err);
     }
+    if (rc == PD_OK) add_counters(state, counters, params);
+    json_decref(counters);
     qsort(state->entries, state->n, sizeof *state->entries, by_slot);
     if (rc == PD_OK) *out = state;
     else pd_replay_state_free(state);
@@ -342,7 +367,8 @@ static int compare(const pd_replay_state *state, entry *e, const pd_model *model
     pd_error why = { 0 };
     int rc;
 
-    pd_trace_values(state->trace, e->name, recorded);
+    if (e->listed) recorded[0] = e->value;
+    else pd_trace_values(state->trace, e->name, recorded);
     if (e->quantized && (rc = dequantize(state, e, recorded, n, err)) != PD_OK) return rc;
     rc = pd_model_read_part(model, e->param, e->slot, e->number, e->block, ours, n, &why);
     if (rc == PD_NOT_FOUND && is_count(e, n)) {
@@ -366,7 +392,8 @@ static int compare_entry(const pd_replay_state *state, entry *e, const pd_model 
     double *recorded, *ours;
     int rc;
 
-    (void)pd_trace_tensor(state->trace, e->name, &shape);
+    if (e->listed) shape = (pd_shape){ 0 };
+    else (void)pd_trace_tensor(state->trace, e->name, &shape);
     if (pd_shape_elements(&shape, &n) != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: too large", e->name);
     recorded = calloc((size_t)n + 1, sizeof *recorded);
     ours = calloc((size_t)n + 1, sizeof *ours);

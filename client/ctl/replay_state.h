@@ -4,7 +4,7 @@
  * where it was taken apart, FIELD/diagonal; it is compared as what it stands for, not code by code: a code may flip. A recorded tensor
  * that has no slot must be all zeros: then there is nothing to keep. Inverse factor matrices of a parameter without a gradient in that step, on which
  * Meta's releases differ, are passed over. `step` is what the parameter, or its group, has counted. What overflowed is infinite or NaN by the order of a sum: an entry that is
- * not finite on both sides coincides.
+ * not finite on both sides coincides. Metadata `update_counter`, a list of a number for each step, is what the slot of that name has after it, of every parameter.
  *
  * Tolerance: that of noise_state where the trace has it. Else that of the weights, or 10 times the slot's own noise + 1e-6: how far it moves,
  * relatively and at most over parameters and steps, when the gradients' last bits are turned (other models, "shaken", each in its own way). Roots of statistics

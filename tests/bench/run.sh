@@ -24,6 +24,7 @@ root_stall_p50 | of the step time without roots | <= 1.05 |  | figure_root_stall
 root_stall_p99 | of the step time without roots | <= 1.5  |  | figure_root_stall p99
 accuracy_sgd | test accuracy, 4 workers     | >= 0.875 |      | deploy/quickstart.sh
 roots_parallel | times the speed of one     | >= 1.9   |      | figure_roots_parallel
+replay_distributed_kron | of the traces ok, here; a daemon would draw its own probes | >= 1 | | figure_replay_folder ../shared/golden/distributed_kron
 replay_google_shampoo | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder ../shared/golden/google_shampoo
 replay_meta_shampoo | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder ../shared/golden/meta_shampoo
 replay_torch_optim | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder ../shared/golden/torch_optim

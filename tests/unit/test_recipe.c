@@ -245,6 +245,75 @@ static void a_key_without_a_value_leaves_the_default(void **state)
     pd_recipe_free(&recipe);
 }
 
+static const char masked[] = "{\"learning_rate\": {\"schedule\": \"any\", \"peak\": 1}, \"b1\": 0.5, \"weight_decay\": 0.25, \"mu_dtype\": null, "
+                             "\"preconditioner_update_probability\": {\"schedule\": \"anneal\", \"max_prob\": 0.75, \"min_prob\": 0.5, \"decay\": 1, \"flat_start\": 2}, "
+                             "\"weight_decay_mask\": {\"w\": true, \"b\": false, \"layers\": true}, \"scanned_layers\": {\"w\": false, \"layers\": true}, "
+                             "\"params_partition_specs\": {\"w\": [\"fsdp\"]}, \"preconditioner_partition_spec\": [\"fsdp\"]}";
+
+static void a_mask_of_kron_takes_the_decay_off_some(void **state)
+{
+    pd_recipe recipe;
+
+    (void)state;
+    assert_int_equal(read_as("distributed_kron", &recipe, masked, NULL), PD_OK);
+    assert_true(value_for(&recipe, "w", "weight_decay") == 0.25);
+    assert_true(value_for(&recipe, "b", "weight_decay") == 0);
+    assert_true(value_for(&recipe, "layers", "weight_decay") == 0.25);
+    assert_true(value_for(&recipe, "b", "b1") == 0.5);
+    assert_true(value_for(&recipe, "w", "learning_rate") == 0.0003);      /* left to the trace */
+    pd_recipe_free(&recipe);
+}
+
+static void the_probability_of_kron_is_upstreams_schedule(void **state)
+{
+    double at[PD_MAX_HYPERS];
+    pd_recipe recipe;
+    int i;
+
+    (void)state;
+    assert_int_equal(read_as("distributed_kron", &recipe, masked, NULL), PD_OK);
+    i = pd_hypers_find(recipe.groups[0].row, "preconditioner_update_probability");
+    pd_hypers_at(&recipe.groups[0], 0, at);
+    assert_true(at[i] == 0.75);
+    pd_hypers_at(&recipe.groups[0], 9, at);
+    assert_true(at[i] == 0.5);
+    pd_recipe_free(&recipe);
+}
+
+static void a_scanned_parameter_of_kron_has_layers(void **state)
+{
+    static const struct { const char *name; int rank; const char *axes; } cases[] = {
+        { "layers", 3, "layers,," }, { "layers", 1, "layers" }, { "w", 3, "" }, { "unheard of", 2, "" }, { "layers", 0, "" },
+    };
+    pd_recipe recipe;
+
+    (void)state;
+    assert_int_equal(read_as("distributed_kron", &recipe, masked, NULL), PD_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *axes = pd_recipe_axes(&recipe, cases[i].name, cases[i].rank);
+        assert_string_equal(axes, cases[i].axes);
+        free(axes);
+    }
+    pd_recipe_free(&recipe);
+}
+
+static void a_mask_of_kron_may_be_a_rule_for_dimensions(void **state)
+{
+    pd_recipe recipe;
+    pd_error err;
+
+    (void)state;
+    assert_int_equal(read_as("distributed_kron", &recipe, "{\"weight_decay\": 1, \"weight_decay_mask\": \"callable:ndim>=2\"}", NULL), PD_OK);
+    assert_true(value_for(&recipe, "w", "weight_decay_min_ndim") == 2);
+    pd_recipe_free(&recipe);
+    assert_int_equal(read_as("distributed_kron", &recipe, "{\"weight_decay_mask\": \"callable:odd\"}", &err), PD_UNIMPLEMENTED);
+    assert_non_null(strstr(err.text, "weight_decay_mask"));
+    pd_recipe_free(&recipe);
+    assert_int_equal(read_as("distributed_kron", &recipe, "{\"block_sise\": 2}", &err), PD_UNIMPLEMENTED);
+    assert_non_null(strstr(err.text, "block_sise"));
+    pd_recipe_free(&recipe);
+}
+
 static void a_run_of_nadam_from_before_torch_2_has_its_defect(void **state)
 {
     pd_recipe recipe;
@@ -274,6 +343,10 @@ int main(void)
         cmocka_unit_test(the_rate_of_each_step_may_stand_in_the_configuration),
         cmocka_unit_test(values_that_cannot_be_are_refused_with_their_name),
         cmocka_unit_test(a_key_without_a_value_leaves_the_default),
+        cmocka_unit_test(a_mask_of_kron_takes_the_decay_off_some),
+        cmocka_unit_test(the_probability_of_kron_is_upstreams_schedule),
+        cmocka_unit_test(a_scanned_parameter_of_kron_has_layers),
+        cmocka_unit_test(a_mask_of_kron_may_be_a_rule_for_dimensions),
         cmocka_unit_test(a_run_of_nadam_from_before_torch_2_has_its_defect),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,283 @@
+/* Replays with recorded random numbers, updates and counters: of a small run of kron that the optimizer library itself has made. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "oom.h"
+#include "replay.h"
+#include "tracefile.h"
+
+enum { STEPS = 6, ROWS = 3, COLS = 2, N = ROWS * COLS };
+
+static const char config[] = "{\"learning_rate\": 0.1, \"b1\": 0.5, \"preconditioner_update_probability\": 0.5, \"memory_save_mode\": \"one_diag\", "
+                             "\"merge_small_dims\": false, \"partition_grads_into_blocks\": false}";
+
+/* The run: factors are updated in steps 2, 4 and 6, and balanced in 4. */
+static float W[STEPS + 1][N], G[STEPS + 1][N], probe[STEPS + 1][N], update[STEPS + 1][N], Q0[ROWS];
+
+static pd_model *new_model(void)
+{
+    pd_declaration declaration = { .name = "w", .shape = { 2, { ROWS, COLS } } };
+    pd_model *model = NULL;
+
+    pd_hypers_init(&declaration.hypers, pd_optim_find("kron"));
+    assert_int_equal(pd_hypers_set(&declaration.hypers, "learning_rate", "0.1", NULL), PD_OK);
+    assert_int_equal(pd_hypers_set(&declaration.hypers, "b1", "0.5", NULL), PD_OK);
+    assert_int_equal(pd_hypers_set(&declaration.hypers, "preconditioner_update_probability", "0.5", NULL), PD_OK);
+    assert_int_equal(pd_hypers_set(&declaration.hypers, "memory_save_mode", "one_diag", NULL), PD_OK);
+    assert_int_equal(pd_hypers_set(&declaration.hypers, "merge_small_dims", "no", NULL), PD_OK);
+    assert_int_equal(pd_hypers_set(&declaration.hypers, "partition_grads_into_blocks", "no", NULL), PD_OK);
+    assert_int_equal(pd_model_new(&model, &declaration, 1, 1, NULL), PD_OK);
+    return model;
+}
+
+static int run_kron(void **state)
+{
+    pd_model *model = new_model();
+    double factor[ROWS];
+
+    (void)state;
+    for (int i = 0; i < N; i++) W[0][i] = (float)i - 2;
+    for (int s = 1; s <= STEPS; s++) {
+        pd_draws draws = { probe[s], s == 4 ? 0 : 0.5, N };
+        for (int i = 0; i < N; i++) {
+            G[s][i] = (float)((i * 7 + s * 3) % 11) / 8 - 0.5f;
+            probe[s][i] = (float)((i * 5 + s * 2) % 7) / 2 - 1.25f;
+        }
+        assert_int_equal(pd_model_step(model, &(pd_step_io){ .gradient = G[s], .before = W[s - 1], .after = W[s], .update = update[s], .draws = &draws }, NULL), PD_OK);
+    }
+    assert_int_equal(pd_model_read_part(model, 0, "Q", 0, -1, factor, ROWS, NULL), PD_OK);
+    for (int i = 0; i < ROWS; i++) Q0[i] = (float)factor[i];
+    pd_model_free(model);
+    return 0;
+}
+
+static void add(tracefile *file, const char *what, int step, const float *values)
+{
+    char name[40];
+
+    snprintf(name, sizeof name, "%s/%04d/w", what, step);
+    tracefile_add(file, name, values, N);
+    file->entry[file->n - 1].shape = (pd_shape){ .rank = 2, .dim = { ROWS, COLS } };
+}
+
+static tracefile recorded(void)
+{
+    tracefile file = { 0 };
+
+    tracefile_meta(&file, "system", "distributed_kron");
+    tracefile_meta(&file, "case", "by_hand");
+    tracefile_meta(&file, "steps", "6");
+    tracefile_meta(&file, "config", config);
+    tracefile_meta(&file, "noise", "0");
+    tracefile_meta(&file, "noise_update", "0");
+    tracefile_meta(&file, "noise_state", "0");
+    tracefile_meta(&file, "balanced_steps", "[4]");
+    tracefile_meta(&file, "update_counter", "[1, 0, 1, 0, 1, 0]");
+    add(&file, "param", 0, W[0]);
+    for (int s = 1; s <= STEPS; s++) {
+        add(&file, "param", s, W[s]);
+        add(&file, "grad", s, G[s]);
+        add(&file, "update", s, update[s]);
+        if (s % 2 == 0) add(&file, "probe", s, probe[s]);
+    }
+    tracefile_add(&file, "state/0006/w/Q/0", Q0, ROWS);
+    return file;
+}
+
+static pd_replay_result replayed(const tracefile *file)
+{
+    pd_replay_result result;
+    char path[64];
+
+    tracefile_write(file, path);
+    pd_replay_file(&result, path, &(pd_replay_options){ .local = true, .state = true });
+    unlink(path);
+    return result;
+}
+
+/* `instead` in the place of the tensor of that name. */
+static void replace(tracefile *file, const char *name, const float *instead)
+{
+    for (size_t i = 0; i < file->n; i++)
+        if (strcmp(file->entry[i].name, name) == 0) file->entry[i].at = instead;
+}
+
+static void assert_outcome(const tracefile *file, pd_replay_outcome outcome, const char *part_of_why)
+{
+    pd_replay_result r = replayed(file);
+
+    if (r.outcome != outcome || strstr(r.why.text, part_of_why) == NULL) fail_msg("outcome %d, error %g: \"%s\"", r.outcome, r.verdict.error, r.why.text);
+    pd_replay_result_free(&r);
+}
+
+static void a_run_with_its_own_draws_is_the_same(void **state)
+{
+    tracefile file = recorded();
+    pd_replay_result r = replayed(&file);
+
+    (void)state;
+    assert_int_equal(r.outcome, PD_REPLAY_OK);
+    assert_true(r.verdict.error == 0 && r.verdict.compared == STEPS);
+    assert_true(r.update.error == 0 && r.update.compared == STEPS && r.update_tolerance == 1e-6);
+    assert_true(r.state.error == 0 && r.state.compared == STEPS + 1);
+    pd_replay_result_free(&r);
+}
+
+static void another_probe_makes_another_run(void **state)
+{
+    tracefile file = recorded();
+
+    (void)state;
+    replace(&file, "probe/0002/w", probe[3]);
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+}
+
+/* Which leaves their product alone, and so the weights. */
+static void factors_are_balanced_in_the_steps_recorded_and_in_no_others(void **state)
+{
+    tracefile file = recorded();
+
+    (void)state;
+    tracefile_meta(&file, "balanced_steps", "[]");
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+    tracefile_meta(&file, "balanced_steps", "[4, 6]");
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+    tracefile_meta(&file, "balanced_steps", "4");
+    assert_outcome(&file, PD_REPLAY_FAILED, "balanced_steps");
+}
+
+static void a_probe_of_another_size_is_refused(void **state)
+{
+    tracefile file = recorded();
+
+    (void)state;
+    for (size_t i = 0; i < file.n; i++) {
+        if (strcmp(file.entry[i].name, "probe/0002/w") != 0) continue;
+        file.entry[i].shape = (pd_shape){ .rank = 1, .dim = { N - 1 } };
+        file.entry[i].bytes -= sizeof(float);
+    }
+    assert_outcome(&file, PD_REPLAY_FAILED, "parameter w: expected 6 normal numbers for a step, got 5");
+}
+
+static void an_update_is_judged_beside_the_weights(void **state)
+{
+    tracefile file = recorded();
+    float off[N];
+    pd_replay_result r;
+
+    (void)state;
+    for (int i = 0; i < N; i++) off[i] = update[3][i] * (1 + 3e-6f);
+    replace(&file, "update/0003/w", off);
+    r = replayed(&file);
+    assert_int_equal(r.outcome, PD_REPLAY_FAILED);
+    assert_true(r.verdict.error == 0);
+    assert_true(r.update.error > 2e-6 && r.update.error < 4e-6 && r.update.step == 3);
+    pd_replay_result_free(&r);
+    tracefile_meta(&file, "noise_update", "4e-7");
+    assert_outcome(&file, PD_REPLAY_OK, "");
+    tracefile_meta(&file, "noise_update", "little");
+    assert_outcome(&file, PD_REPLAY_FAILED, "noise_update");
+    tracefile_meta(&file, "noise_update", "-1");
+    assert_outcome(&file, PD_REPLAY_FAILED, "noise_update");
+}
+
+static void an_update_has_the_shape_of_its_parameter(void **state)
+{
+    tracefile file = recorded();
+
+    (void)state;
+    for (size_t i = 0; i < file.n; i++)
+        if (strcmp(file.entry[i].name, "update/0001/w") == 0) file.entry[i].shape = (pd_shape){ .rank = 1, .dim = { N } };
+    assert_outcome(&file, PD_REPLAY_FAILED, "update/0001/w");
+}
+
+static void the_counter_is_state_of_every_step(void **state)
+{
+    tracefile file = recorded();
+    pd_replay_result r;
+
+    (void)state;
+    tracefile_meta(&file, "update_counter", "[1, 0, 1, 0, 1, 1]");
+    r = replayed(&file);
+    assert_int_equal(r.outcome, PD_REPLAY_FAILED);
+    assert_true(r.verdict.error == 0 && r.state.error == 1);
+    assert_string_equal(r.state.worst, "update_counter");
+    pd_replay_result_free(&r);
+    tracefile_meta(&file, "update_counter", "1");
+    assert_outcome(&file, PD_REPLAY_FAILED, "update_counter");
+}
+
+static void a_daemon_that_would_draw_its_own_is_not_asked(void **state)
+{
+    tracefile file = recorded();
+    pd_replay_result r;
+    char path[64];
+
+    (void)state;
+    tracefile_write(&file, path);
+    pd_replay_file(&r, path, &(pd_replay_options){ .server = "tcp://127.0.0.1:1", .timeout = 1 });
+    unlink(path);
+    assert_int_equal(r.outcome, PD_REPLAY_SKIPPED);
+    assert_true(r.excused);
+    assert_non_null(strstr(r.why.text, "random probes"));
+    pd_replay_result_free(&r);
+}
+
+static void what_release_0_1_0_alone_did_is_left_out_and_said(void **state)
+{
+    static const char old[] = "{\"learning_rate\": 0.1, \"normalize_grads\": true}", off[] = "{\"learning_rate\": 0.1, \"normalize_grads\": false}";
+    tracefile file = recorded();
+
+    (void)state;
+    tracefile_meta(&file, "config", old);
+    assert_outcome(&file, PD_REPLAY_SKIPPED, "records a defect: normalize_grads");
+    tracefile_meta(&file, "config", off);
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+}
+
+static void without_memory_it_says_so(void **state)
+{
+    tracefile file = recorded();
+
+    (void)state;
+    for (int64_t n = 0; ; n++) {
+        pd_replay_result r;
+        char path[64];
+        tracefile_write(&file, path);
+        oom_arm(n);
+        pd_replay_file(&r, path, &(pd_replay_options){ .local = true, .state = true });
+        unlink(path);
+        if (!oom_disarm()) {
+            assert_int_equal(r.outcome, PD_REPLAY_OK);
+            pd_replay_result_free(&r);
+            return;
+        }
+        assert_int_equal(r.outcome, PD_REPLAY_FAILED);
+        pd_replay_result_free(&r);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_with_its_own_draws_is_the_same),
+        cmocka_unit_test(another_probe_makes_another_run),
+        cmocka_unit_test(factors_are_balanced_in_the_steps_recorded_and_in_no_others),
+        cmocka_unit_test(a_probe_of_another_size_is_refused),
+        cmocka_unit_test(an_update_is_judged_beside_the_weights),
+        cmocka_unit_test(an_update_has_the_shape_of_its_parameter),
+        cmocka_unit_test(the_counter_is_state_of_every_step),
+        cmocka_unit_test(a_daemon_that_would_draw_its_own_is_not_asked),
+        cmocka_unit_test(what_release_0_1_0_alone_did_is_left_out_and_said),
+        cmocka_unit_test(without_memory_it_says_so),
+    };
+
+    return cmocka_run_group_tests(tests, run_kron, NULL);
+}
