@@ -168,9 +168,10 @@ static void adasum_of_shards_is_a_defect_of_upstreams(void **state)
 
 static void adasum_of_other_than_a_power_of_two_is_refused(void **state)
 {
-    tracefile file = new_file("some", CONFIG("adasum_butterfly", "true", 3, 1));
+    tracefile file = new_file("some", CONFIG("adasum_butterfly", "true", 3, 1)), two = pair(CONFIG("adasum_butterfly", "true", 6, 1), a, b, c);
 
     (void)state;
+    assert_outcome(&two, PD_REPLAY_FAILED, "adasum of 6 replicas");                     /* as the configuration says, whatever the file has */
     for (int rank = 0; rank < 3; rank++) add_replica(&file, rank, a, a);
     assert_outcome(&file, PD_REPLAY_FAILED, "adasum of 3 replicas: expected 1, 2, 4, 8 or another power of two");
     tracefile_meta(&file, "config", CONFIG("adasum_butterfly", "true", 4, 1));          /* the file has three all the same */
@@ -185,6 +186,8 @@ static void shards_divide_the_replicas(void **state)
 
     (void)state;
     assert_outcome(&file, PD_REPLAY_FAILED, "multiple of N_WEIGHTS_SHARDS; got 2 and 3");
+    tracefile_meta(&file, "config", CONFIG("mean", "false", 3, 2));
+    assert_outcome(&file, PD_REPLAY_FAILED, "multiple of N_WEIGHTS_SHARDS; got 3 and 2");
     tracefile_meta(&file, "config", CONFIG("mean", "false", 4, 4));
     assert_outcome(&file, PD_REPLAY_FAILED, "a multiple of 4 replicas, got 2");
     tracefile_meta(&file, "config", CONFIG("mean", "false", 0, 1));
