@@ -158,9 +158,15 @@ PD_INLINE float normal_of(float u)
     return u * sum;
 }
 
-PD_CLONES void pd_random_normal_of(const float *u, float *out, int64_t n)
+PD_CLONES static void all_normal_of(const float *u, float *out, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) out[i] = normal_of(u[i]);
+}
+
+/* What is cloned is static: its dispatch would be exported from the library, whatever its visibility. */
+void pd_random_normal_of(const float *u, float *out, int64_t n)
+{
+    all_normal_of(u, out, n);
 }
 
 /* u: odd multiples of 2^-24, so that neither 0 nor an end of (-1, 1) is among them. */
