@@ -17,6 +17,7 @@ static json_t *value_json(const ProtobufCFieldDescriptor *field, const void *at)
 {
     switch (field->type) {
     case PROTOBUF_C_TYPE_BOOL:    return json_boolean(*(const protobuf_c_boolean *)at);
+    case PROTOBUF_C_TYPE_SINT32:
     case PROTOBUF_C_TYPE_INT32:   return json_integer(*(const int32_t *)at);
     case PROTOBUF_C_TYPE_UINT32:  return json_integer(*(const uint32_t *)at);
     case PROTOBUF_C_TYPE_UINT64:  return json_integer((json_int_t)*(const uint64_t *)at);
@@ -32,6 +33,7 @@ static size_t value_size(const ProtobufCFieldDescriptor *field)
 {
     switch (field->type) {
     case PROTOBUF_C_TYPE_BOOL:    return sizeof(protobuf_c_boolean);
+    case PROTOBUF_C_TYPE_SINT32:
     case PROTOBUF_C_TYPE_INT32:
     case PROTOBUF_C_TYPE_UINT32:  return 4;
     case PROTOBUF_C_TYPE_UINT64:
