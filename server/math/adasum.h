@@ -6,7 +6,8 @@
  *     tree    merge(a, b) = (1 - ab / (2 aa + 1e-30)) a + (1 - ab / (2 bb + 1e-30)) b, applied to vectors 0 and 1, 2 and 3, ...; then to the results of
  *             0 and 1, and so on. Trax exchanges in a butterfly: each replica merges with its partner. As merge(a, b) and merge(b, a) have the
  *             same bits, all replicas of a subtree hold the same, so one tree tells what all of them get, and the mean that Trax takes at the end is one of
- *             equal values: it changes nothing but, where their number times the value rounds, a last place. A number of vectors
+ *             equal values: it changes nothing but, where their number times the value rounds, a last place. (In every recorded run of the butterfly, up to
+ *             eight replicas, all replicas do hold equal values.) A number of vectors
  *             that is not a power of two, which Trax refuses (pd_adasum_is_exact), has the surplus folded in first: vector 2^L + r into vector r.
  *     vdot    sum over r of g_r (1 - (g_r s - g_r g_r) / (k g_r g_r)), s the sum of all. No epsilon: one vector of zeros makes the result NaN (0/0).
  *
