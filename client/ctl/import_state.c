@@ -116,14 +116,16 @@ static int add_entry(import *im, const entry *e)
     return PD_OK;
 }
 
-/* What comes with codes: the tensor whose name has `word` for "quantized". NULL: there is none. */
+/* What comes with codes: the tensor whose name has `word` for the last "quantized". NULL: there is none. */
 static const pd_st_tensor *companion(const import *im, const pd_st_tensor *codes, const char *word)
 {
-    size_t stem = strlen(codes->name) - strlen("quantized");
+    static const char own[] = "quantized";
     const pd_st_tensor *found = NULL;
+    const char *last = NULL;
     char *name = NULL;
 
-    if (strcmp(codes->name + stem, "quantized") != 0 || asprintf(&name, "%.*s%s", (int)stem, codes->name, word) < 0) return NULL;
+    for (const char *at = strstr(codes->name, own); at != NULL; at = strstr(at + 1, own)) last = at;
+    if (last == NULL || asprintf(&name, "%.*s%s%s", (int)(last - codes->name), codes->name, word, last + strlen(own)) < 0) return NULL;
     found = pd_safetensors_find(im->tensors, name);
     free(name);
     return found;

@@ -225,7 +225,19 @@ static void save_filling(saved *s, const local *l, const pd_plan *plan, const ch
         if (!has_slot(plan, fields[f])) save_as(s, PD_ST_F32, &(pd_shape){ 1, { 1 } }, &zero, stem, fields[f]);
 }
 
-typedef enum spelling { OURS, FLAT, PATHS, KEYSTR } spelling;
+typedef enum spelling { OURS, FLAT, PATHS, KEYSTR, DICTS } spelling;
+
+/* "stats/NAME/momentum" as keystr has it of dictionaries in dictionaries: "['stats']['NAME']['momentum']". */
+static void respell(saved *s)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        char path[256], *rest = NULL;
+        size_t used = 0;
+        snprintf(path, sizeof path, "%s", s->name[i]);
+        for (char *word = strtok_r(path, "/", &rest); word != NULL; word = strtok_r(NULL, "/", &rest))
+            used += (size_t)snprintf(s->name[i] + used, sizeof s->name[i] - used, "['%s']", word);
+    }
+}
 
 static void save_slot(saved *s, const local *l, size_t param, const pd_plan *plan, const pd_slot_spec *spec, spelling how)
 {
@@ -342,8 +354,9 @@ static void moves(const char *rule, spelling how)
     assert_true(fd >= 0);
     local_new(&l, rule);
     for (uint64_t step = 1; step <= BEFORE; step++) local_step(&l, step);
-    save_state(s, &l, how);
-    save_counters(s, &l, how);
+    save_state(s, &l, how == DICTS ? PATHS : how);
+    save_counters(s, &l, how == DICTS ? PATHS : how);
+    if (how == DICTS) respell(s);
     write_saved(s, path);
     remote_new(&r, rule, l.weights);
     snprintf(arguments, sizeof arguments, "import-state moved %s", path);
@@ -387,6 +400,7 @@ static void quantized_state_moves_as_codes_with_what_lies_beside_them(void **sta
     (void)state;
     moves("* scalable_shampoo learning_rate=0.05 block_size=8 graft_type=ADAGRAD start_preconditioning_step=3 best_effort_memory_usage_reduction=yes", PATHS);
     moves("* scalable_shampoo learning_rate=0.05 block_size=8 start_preconditioning_step=3 best_effort_memory_usage_reduction=yes memory_reduction_scope=momentum", KEYSTR);
+    moves("* scalable_shampoo learning_rate=0.05 block_size=8 start_preconditioning_step=3 best_effort_memory_usage_reduction=yes", DICTS);
 }
 
 static void adafactors_state_moves_with_a_zero_for_each_field_that_is_not_kept(void **state)

@@ -102,6 +102,7 @@ static void reads_what_keystr_makes_of_them(void **state)
     assert_jax(".stats[\"layers.0.weight\"].momentum.quantized", "layers.0.weight", "momentum", -1);
     assert_jax("['Qs_preconditioners']['layers.0.weight'][1]", "layers.0.weight", "Q", 1);
     assert_jax("[0]['mu']['s']", "s", "mu", -1);
+    assert_jax("['0']['stats']['dense']['kernel']['statistics']['3']['quantized']", "dense/kernel", "statistics", 3);
     assert_jax(".param_states['dense']['bias'].v_row", "dense/bias", "v_row", -1);
 }
 
