@@ -18,8 +18,8 @@
 
 enum { RANGE = 1 << 16, LEAST_RANGE = 1 << 10, MANY = 8 };      /* elements of a unit: fewer where more than MANY ranks contribute */
 #define NS_PER_COPY 0.25                /* to convert an element, of one core */
-#define NS_PER_VALUE 0.4                /* to read a value and put it in order with k - 1 others, of one core: this, */
-#define NS_PER_ROUND 0.06               /* and this for each round of the sort: there are (log2 k)^2 / 2 */
+#define NS_PER_VALUE 0.5                /* to read a value and put it in order with k - 1 others, of one core: this, */
+#define NS_PER_ROUND 0.1                /* and this for each round of the sort: there are (log2 k)^2 / 2 */
 #define WORTH_SHARING_NS 20000          /* waking another thread takes about as long */
 
 /* ---- does it suit? ---- */

@@ -120,3 +120,21 @@ static const uint8_t averaging[] = {
     PD_PUSH_PULL, 0, 3, 255, 2, 0, F32_, 0 | 1 << 3, F32_,  PD_PUSH, 2, 3 | LAST, 0, 0,  PD_PUSH, 0, 3 | LAST, 0, 0,  PD_STATUS, 0,
     PD_HELLO, 1, WORKER(2, 0, 2), PLAIN, 4 | TOGETHER,  PD_DECLARE, 1, 1, 0, 10, 10,  PD_INIT, 1, 0, 2, 0, F32_, 0 | 1 << 3, F32_,  TIME, 0, 200,  PD_DROP, 0, 2 << 3,
 };
+
+#define GATHERS 0x80                    /* in a nonce: the next choice says how */
+#define FOLDED(how) (uint8_t)((how) | 4)
+#define SPILLS(how)                                                                                                                                  \
+    PD_HELLO, 1, WORKER(2, 0, 4), PLAIN, 9,  PD_DECLARE, 1, 1, 0, 3, 3,  CLOSE, 1,         /* eight ranks: the whole budget is reserved */            \
+    PD_HELLO, 0, WORKER(1, 0, 4), PLAIN, 1 | GATHERS, how,  PD_DECLARE, 0, 2, 0, 10, 10, 1, 1, 7,  PD_INIT, 0, 0, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,   \
+    PD_HELLO, 1, WORKER(1, 1, 4), PLAIN, 2 | GATHERS, how,  PD_DECLARE, 1, 2, 0, 10, 10, 1, 1, 7,                                                       \
+    PD_PUSH, 1, 1, 3, 2, 0, F32_, 0 | 1 << 3, F32_,  PD_PUSH, 1, 1, 3, 2, 0, F32_, 1, F32_,  PD_LIST, 1, 2 | 1 << 3,                                   \
+    PD_HELLO, 2, WORKER(1, 2, 4), PLAIN, 3 | GATHERS, how,  PD_DECLARE, 2, 2, 0, 10, 10, 1, 1, 7,  PD_PUSH, 2, 1, 5, 2, 0 | 1 << 3, 2, 1, F32_,  CLOSE, 2,    \
+    PD_HELLO, 2, WORKER(1, 3, 4), PLAIN, 4 | GATHERS, how,  PD_DECLARE, 2, 2, 0, 10, 10, 1, 1, 7,  PD_PUSH, 2, 1 | LAST, 255, 1, 1, F32_,  CLOSE, 2,           \
+    PD_PUSH | 0x80, 0, 1, 7, 3, 0, F32_, 0 | 1 << 3, F32_, 1, F32_,                                                                                    \
+    PD_HELLO, 2, WORKER(1, 2, 4), PLAIN, 5 | GATHERS, how,  PD_DECLARE, 2, 2, 0, 10, 10, 1, 1, 7,  PD_PUSH, 2, 1, 5, 1, 0, 4,                                  \
+    PD_PUSH, 2, 2, 5, 2, 0, F32_, 0 | 1 << 3, F32_,  PD_PUSH, 0, 2, 5, 2, 0, F32_, 1, 1,  TIME, 0, 200
+/* Four ranks of a job that gathers, all of them pressed: what they push is left behind, comes twice, is absent; one is taken over; then the job is dropped. */
+static const uint8_t gathering[] = { SPILLS(2),  CLOSE, 1,  PD_HELLO, 1, WORKER(0, 0, 1), PLAIN, 0,  PD_DROP, 1, 1 << 3 };
+static const uint8_t merging[] = {
+    PD_HELLO, 0, WORKER(3, 0, 3), PLAIN, 1 | GATHERS, 0,  SPILLS(0),  CLOSE, 0,  PD_HELLO, 0, WORKER(3, 0, 3), PLAIN, 1 | GATHERS, FOLDED(0),
+};

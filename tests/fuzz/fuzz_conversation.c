@@ -232,12 +232,30 @@ static size_t add_options(Paramd__Option **list, size_t n, Paramd__Option more[3
     return n;
 }
 
+/* An aggregate that needs all contributions at once. */
+static size_t add_aggregate(Paramd__Option **options, size_t n, Paramd__Option more[2])
+{
+    static const char *const values[] = { "adasum", "adasum_vdot", "median", "trimmed_mean" };
+    uint8_t how = choice();
+
+    paramd__option__init(&more[0]);
+    more[0].name = (char *)"aggregate";
+    more[0].value = (char *)values[how & 3];
+    options[n++] = &more[0];
+    if ((how & 4) == 0) return n;
+    paramd__option__init(&more[1]);
+    more[1].name = (char *)"adasum_fold";
+    more[1].value = (char *)"yes";
+    options[n++] = &more[1];
+    return n;
+}
+
 static void say_hello(peer *p)
 {
     static const char *const names[] = { "nonfinite", "aggregate", "colour", "" }, *const values[] = { "reject", "weighted_mean", "red", "\t" };
     static const char *const rules[] = { "* sgd lr=0.1 momentum=0.9", "b* sgd lr=1", "* nonesuch", "* shampoo precondition_frequency=1000000 grafting_config=SGD communication_dtype=BF16" };
     Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
-    Paramd__Option option = PARAMD__OPTION__INIT, scope = PARAMD__OPTION__INIT, more[3], *options[5] = { &option, &scope };
+    Paramd__Option option = PARAMD__OPTION__INIT, scope = PARAMD__OPTION__INIT, more[3], gathers[2], *options[7] = { &option, &scope };
     uint8_t who = choice(), how = choice();
     char *rule[] = { (char *)rules[how & 3], (char *)rules[how >> 2 & 3] };
 
@@ -257,6 +275,7 @@ static void say_hello(peer *p)
     scope.value = (char *)((who & 0x80) != 0 ? "job" : "parameter");
     if ((who & 0x40) != 0) options[hello.n_options++] = &scope;
     hello.n_options = add_options(options, hello.n_options, more, (unsigned)(hello.nonce >> 4 & 7));
+    if ((hello.nonce & 0x80) != 0) hello.n_options = add_aggregate(options, hello.n_options, gathers);
     p->n_params = 0;
     send_frame(p, PD_HELLO, &hello.base, 0, 0);
 }
@@ -548,7 +567,7 @@ static void make_seeds(const char *folder)
     static const struct { const char *name; const uint8_t *at; size_t n; } seeds[] = {
         { "training", training, sizeof training }, { "closing", closing, sizeof closing }, { "reporting", reporting, sizeof reporting }, { "operating", operating, sizeof operating },
         { "setting", setting, sizeof setting }, { "importing", importing, sizeof importing }, { "updating", updating, sizeof updating }, { "troubles", troubles, sizeof troubles }, { "shards", shards, sizeof shards },
-        { "stating", stating, sizeof stating }, { "averaging", averaging, sizeof averaging },
+        { "gathering", gathering, sizeof gathering }, { "merging", merging, sizeof merging }, { "stating", stating, sizeof stating }, { "averaging", averaging, sizeof averaging },
     };
 
     for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {
