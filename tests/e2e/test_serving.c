@@ -279,29 +279,41 @@ static bool own_orders(worker *w)
     return true;
 }
 
-static void four_orders_at_the_smallest_ingest_budget_finish_with_the_same_bits(void **state)
+enum { BUDGETS = 3 };
+
+/* The same bits whatever memory there is for what comes in. */
+static void run_everywhere(const char *aggregate)
 {
-    enum { N = 3 };
     static const char *const least[] = { "--chunk-bytes=16KiB", "--ingest-bytes=64KiB", NULL };
     static const char *const large_frames[] = { "--chunk-bytes=16KiB", "--max-payload=64KiB", "--ingest-bytes=256KiB", NULL };
     static const int64_t many[12] = { 4096, 5000, 4096, 9000, 100, 4096, 20000, 3, 8192, 4097, 64, 12000 };
-    test_daemon *daemons[N] = { daemon_start(least), daemon_start(large_frames), daemon_start(NULL) };
+    const char *const options[] = { aggregate, NULL };
+    test_daemon *daemons[BUDGETS] = { daemon_start(least), daemon_start(large_frames), daemon_start(NULL) };
     model *m = model_new(many, 12);
-    worker workers[N][TEAM_MOST];
-    team t[N];
-    (void)state;
+    worker workers[BUDGETS][TEAM_MOST];
+    team t[BUDGETS];
 
-    for (int i = 0; i < N; i++) {
-        t[i] = (team){ .url = daemons[i]->url, .job = "orders", .world = 4, .rules = rules, .model = m, .work = own_orders };
+    for (int i = 0; i < BUDGETS; i++) {
+        t[i] = (team){ .url = daemons[i]->url, .job = "orders", .world = 4, .options = options, .rules = rules, .model = m, .work = own_orders };
         team_run(&t[i], workers[i]);
     }
-    for (int i = 0; i < N; i++)
-        for (int r = 0; r < 4; r++) assert_true(model_same(m, workers[i][r].weights, workers[N - 1][0].weights));
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < BUDGETS; i++)
+        for (int r = 0; r < 4; r++) assert_true(model_same(m, workers[i][r].weights, workers[BUDGETS - 1][0].weights));
+    for (int i = 0; i < BUDGETS; i++) {
         team_free(&t[i], workers[i]);
         assert_int_equal(daemon_stop(daemons[i], patient(10)), 0);
     }
     model_free(m);
+}
+
+static void four_orders_at_the_smallest_ingest_budget_finish_with_the_same_bits(void **state)
+{
+    (void)state;
+    run_everywhere("aggregate=mean");
+    run_everywhere("aggregate=adasum");
+    run_everywhere("aggregate=adasum_vdot");
+    run_everywhere("aggregate=median");
+    run_everywhere("aggregate=trimmed_mean");
 }
 
 /* Rank 1 is late, longer than silence is borne; rank 0's share is used up, so that the daemon does not read even its heartbeats. */

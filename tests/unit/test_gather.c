@@ -247,6 +247,7 @@ static void random_ranges(scene *s, uint64_t *seed)
         int64_t a = (int64_t)(rig_random(seed) % (uint64_t)(s->n + 1)), b = (int64_t)(rig_random(seed) % (uint64_t)(s->n + 1));
         s->range[r] = (rig_range){ a < b ? a : b, a < b ? b : a };
         if (r > 1 && rig_random(seed) % 2 == 0) s->range[r] = s->range[r - 2];          /* a shard's next rank */
+        if (s->ranged && rig_random(seed) % 6 == 0) s->range[r].end = s->range[r].start;        /* nothing, and it divides nothing */
         if (!s->ranged || r == 0 || rig_random(seed) % 6 == 0) s->range[r] = (rig_range){ 0, s->n };
     }
 }
@@ -404,6 +405,7 @@ static void a_majority_that_is_not_finite_skips_the_step(void **state)
         fill(&s, h, 5, 130);
         s.g[0][129] = s.g[3][129] = s.g[4][129] = INFINITY;
         assert_int_equal(play_out(&s, &plain, got), PD_SKIPPED);
+        assert_int_equal(play_out(&s, &(play){ .threads = 1, .batch_ns = 50e6, .late = true }, got), PD_SKIPPED);      /* all chunks in one batch */
     }
 }
 

@@ -299,8 +299,8 @@ static void a_job_may_be_dropped_at_any_moment_of_a_round(void **state)
             config.ingest_bytes = moment % 2 == 0 ? WORLD * 4096 : config.ingest_bytes;
             rig_new(&r, &config);
             r.job = rig_start(&r, "job", WORLD, CONN, one, 1, gathering[i], NULL);
-            for (uint32_t rank = 0; rank < (moment < 6 ? 2 : WORLD); rank++) rig_push(&r, r.job, rank, CONN + rank, 1, 0, values, 700);
-            for (int k = 0; k < moment; k++) {
+            for (uint32_t rank = 0; rank < (moment < 20 ? 2 : WORLD); rank++) rig_push(&r, r.job, rank, CONN + rank, 1, 0, values, 700);
+            for (int k = 0; k < moment % 20 / 2; k++) {
                 pd_store_work(r.store, r.now);
                 rig_absorb(&r);
             }
