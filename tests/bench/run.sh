@@ -31,6 +31,7 @@ replay_torch_optim | of the traces ok, here and through a daemon | >= 1 | | figu
 replay_t5x_adafactor | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder ../shared/golden/t5x_adafactor
 replay_trax_average | of the traces ok, here and through a daemon | >= 1 | | figure_replay_folder ../shared/golden/trax_average
 first_order_bandwidth | of the bytes per second of a triad | >= 0.80 | | figure_first_order_bandwidth
+adafactor_bandwidth | of the bytes per second of a triad | >= 0.70 | | figure_adafactor_bandwidth
 adasum_bandwidth | bytes read, of the bytes per second of a triad | >= 0.50 | | figure_adasum_bandwidth
 shampoo_step_128 | of the sgemm peak of all cores | >= 0.55 |  | figure_shampoo_step scalable_shampoo 4096x1024 preconditioning_compute_steps=1000000000 block_size=128
 shampoo_step_1024 | of the sgemm peak of all cores | >= 0.70 |  | figure_shampoo_step scalable_shampoo 4096x1024 preconditioning_compute_steps=1000000000 block_size=1024

@@ -1,0 +1,204 @@
+/* adafactor_move.c - the phases of adafactor that use its moments: lengths of updates, limits, the move. Updates are computed anew where they are
+ * needed, which costs less than to write and read them. */
+#include <string.h>
+
+#include "adafactor_walk.h"
+
+PD_INLINE float larger(float a, float b) { return ((b > a) | (b != b)) ? b : a; }      /* NaN where either is */
+PD_INLINE float smaller(float a, float b) { return ((b < a) | (b != b)) ? b : a; }
+
+static bool is_bfloat16(const pd_unit *unit) { return unit->hyper[PARAM_DTYPE] == DTYPE_BFLOAT16; }
+
+/* ---- phase lengths ---- */
+
+/* Sums of squares of k updates, (g one) many or (g many) one, in 8 lanes. */
+PD_INLINE void add_updates(const float *const *g, const float *one, const float *many, bool one_first, int k, int64_t n, double *sum)
+{
+    doubles lanes[TOGETHER] = { { 0 } };
+    int64_t i;
+
+    for (i = 0; i + 8 <= n; i += 8) {
+        for (int j = 0; j < k; j++) {
+            floats y = one_first ? LOAD(g[j] + i) * one[j] * LOAD(many + i) : LOAD(g[j] + i) * LOAD(many + i) * one[j];
+            lanes[j] += __builtin_convertvector(y, doubles) * __builtin_convertvector(y, doubles);
+        }
+    }
+    for (int j = 0; j < k; j++) {
+        for (int64_t rest = i; rest < n; rest++) {
+            double y = (double)(one_first ? g[j][rest] * one[j] * many[rest] : g[j][rest] * many[rest] * one[j]);
+            lanes[j][rest - i] += y * y;
+        }
+        sum[j] += sum_of(&lanes[j]);
+    }
+}
+
+PD_CLONES static void add_updates_four(const float *const *g, const float *one, const float *many, bool one_first, int64_t n, double *sum)
+{
+    if (one_first) add_updates(g, one, many, true, TOGETHER, n, sum);
+    else add_updates(g, one, many, false, TOGETHER, n, sum);
+}
+
+PD_CLONES static void add_updates_one(const float *const *g, const float *one, const float *many, bool one_first, int64_t n, double *sum)
+{
+    add_updates(g, one, many, one_first, 1, n, sum);
+}
+
+static void add_lengths(const pd_unit *unit, const pd_runs *r, double *squares, int64_t first)
+{
+    const float *many = pd_slot_floats(unit, r->across_is == ROW ? OWN_ROW_FACTORS : OWN_COL_FACTORS) + r->across;
+    const float *ones = pd_slot_floats(unit, r->along_is == ROW ? OWN_ROW_FACTORS : OWN_COL_FACTORS), *g[TOGETHER];
+    double sum[TOGETHER] = { 0 };
+    float one[TOGETHER];
+
+    pd_runs_of(g, r, unit->gradient);
+    for (int j = 0; j < r->k; j++) one[j] = ones[r->along[j]];
+    if (r->k == TOGETHER) add_updates_four(g, one, many, r->along_is == ROW, r->n, sum);
+    else for (int j = 0; j < r->k; j++) add_updates_one(g + j, one + j, many, r->along_is == ROW, r->n, sum + j);
+    for (int j = 0; j < r->k; j++) squares[r->group[j] - first] += sum[j];
+}
+
+void pd_adafactor_lengths(const pd_unit *unit)
+{
+    pd_walk w = pd_walk_of(unit->plan, unit->block);
+    double *squares = pd_squares_of(unit, OF_UPDATE);
+    const int64_t first = w.at[GROUP];
+    bool more = !pd_walk_is_single(&w);
+    pd_runs r;
+
+    while (more) {
+        more = pd_walk_gather(&w, &r);
+        add_lengths(unit, &r, squares, first);
+    }
+    if (!pd_walk_is_single(&w)) return;
+    do {
+        for (int64_t i = 0; i < w.n; i += w.tile) {
+            pd_stretch s = pd_stretch_of(unit, &w, i, w.n - i < w.tile ? w.n - i : w.tile);
+            squares[w.at[GROUP] + i * w.step[GROUP] - first] += pd_stretch_squares(&s);
+        }
+    } while (pd_walk_on(&w));
+}
+
+/* ---- phase limits ---- */
+
+/* The learning rate times the scale of weights of this mean square. */
+static float rate_of(const pd_unit *unit, float mean)
+{
+    const double *h = unit->hyper;
+    const bool coarse = is_bfloat16(unit);
+    float scale, rate = (float)h[LEARNING_RATE];
+
+    if (!pd_adafactor_is_scaled(unit)) return rate;
+    scale = coarse ? pd_rounded(sqrtf(pd_rounded(mean))) : sqrtf(mean);
+    scale = larger(scale, coarse ? pd_rounded((float)h[EPSILON2]) : (float)h[EPSILON2]);
+    if (h[MAX_SCALE] != 0) scale = smaller(scale, coarse ? pd_rounded((float)h[MAX_SCALE]) : (float)h[MAX_SCALE]);
+    return coarse ? pd_rounded(pd_rounded(rate) * scale) : rate * scale;
+}
+
+static float clip_of(const pd_unit *unit, float mean)
+{
+    double threshold = unit->hyper[CLIPPING];
+    return threshold == 0 ? 1.0f : larger(1.0f, sqrtf(mean) / (float)threshold);
+}
+
+void pd_adafactor_limits(const pd_unit *unit)
+{
+    const pd_plan *plan = unit->plan;
+    const pd_over groups = pd_over_groups(plan);
+    const double count = (double)plan->elements / (double)groups.elements;
+    const int64_t room = plan->own[OWN_GROUPS];
+    double *limits = pd_slot_doubles(unit, OWN_LIMITS);
+
+    memset(limits, 0, 2 * (size_t)groups.elements * sizeof *limits);
+    for (size_t b = 0; b < plan->n_blocks; b++) {
+        const double *squares = pd_slot_doubles(unit, OWN_SQUARES) + 2 * (int64_t)b * room;
+        double *to = limits + 2 * pd_over_first(&groups, &plan->blocks[b], plan->shape.rank);
+        for (int64_t i = 0, n = pd_over_size(&groups, &plan->blocks[b], plan->shape.rank); i < n; i++) {
+            to[2 * i + OF_WEIGHTS] += squares[i];
+            to[2 * i + OF_UPDATE] += squares[room + i];
+        }
+    }
+    for (int64_t i = 0; i < groups.elements; i++) {
+        limits[2 * i + OF_WEIGHTS] = rate_of(unit, (float)(limits[2 * i + OF_WEIGHTS] / count));
+        limits[2 * i + OF_UPDATE] = clip_of(unit, (float)(limits[2 * i + OF_UPDATE] / count));
+    }
+}
+
+/* ---- phase move ---- */
+
+typedef struct pull { float rate, clip, beta, gain, keep; bool skip, coarse_m, coarse_w; } pull;
+
+/* What weight decay leaves of the weights, in double and then rounded. */
+static float kept_of(const double *h)
+{
+    double decay = h[WEIGHT_DECAY];
+
+    if (!pd_adafactor_is_none(h[DECAY_EXPONENT]) && h[DECAY_EXPONENT] != 0) decay = (decay != 0 ? decay : 1) * pow(h[LEARNING_RATE], h[DECAY_EXPONENT]);
+    return (float)(1 - decay);
+}
+
+/* The same for a momentum kept in bfloat16, whose decay is a product of that type, and for weights of it. */
+static pull pull_of(const pd_unit *unit)
+{
+    const double *h = unit->hyper;
+    pull f = { .beta = (float)h[BETA1], .gain = (float)(1 - h[BETA1]), .keep = kept_of(h), .skip = unit->hyper[SKIP_NAN] != 0,
+               .coarse_m = h[DTYPE_MOMENTUM] == DTYPE_BFLOAT16, .coarse_w = is_bfloat16(unit) };
+
+    if (f.coarse_m) f.beta = pd_rounded(f.beta);
+    if (f.coarse_w) f.keep = pd_rounded(f.keep);
+    return f;
+}
+
+/* One pass over memory. `coarse`: some of it is rounded to bfloat16. */
+PD_INLINE void pass(const pd_stretch *s, pull f, pd_layout layout, bool momentum, bool coarse)
+{
+    const pd_stretch r = *s;                                   /* what is written changes none of it */
+
+#pragma GCC ivdep                                           /* after may be before itself, never a shifted part of it */
+    for (int64_t i = 0; i < r.n; i++) {
+        float w = r.before[i], u = f.rate * (pd_update_of(&r, layout, i) / f.clip), kept = f.keep * w, next;
+        if (momentum) {
+            float old = r.m[i], rest = f.beta * old;
+            u = (coarse && f.coarse_m ? pd_rounded(rest) : rest) + f.gain * u;
+            r.m[i] = (u != u) & f.skip ? old : u;
+        }
+        next = (coarse && f.coarse_w ? pd_rounded(kept) : kept) - u;
+        next = coarse && f.coarse_w ? pd_rounded(next) : next;
+        r.after[i] = (next != next) & f.skip ? w : next;
+    }
+}
+
+PD_INLINE void move_as(const pd_stretch *s, pull f, pd_layout layout)
+{
+    if (f.coarse_m || f.coarse_w) {
+        if (s->m != NULL) pass(s, f, layout, true, true);
+        else pass(s, f, layout, false, true);
+    } else if (s->m != NULL) {
+        pass(s, f, layout, true, false);
+    } else {
+        pass(s, f, layout, false, false);
+    }
+}
+
+PD_CLONES static void move_across(const pd_stretch *s, pull f) { move_as(s, f, ACROSS); }
+PD_CLONES static void move_along(const pd_stretch *s, pull f)  { move_as(s, f, ALONG); }
+PD_CLONES static void move_single(const pd_stretch *s, pull f) { move_as(s, f, SINGLE); }
+PD_CLONES static void move_whole(const pd_stretch *s, pull f)  { move_as(s, f, WHOLE); }
+
+void pd_adafactor_move(const pd_unit *unit)
+{
+    static void (*const moves[])(const pd_stretch *s, pull f) = { [ACROSS] = move_across, [ALONG] = move_along, [SINGLE] = move_single, [WHOLE] = move_whole };
+    pd_walk w = pd_walk_of(unit->plan, unit->block);
+    const double *limits = pd_slot_doubles(unit, OWN_LIMITS);
+    const int64_t most = w.step[GROUP] != 0 ? 1 : w.n;
+    pull f = pull_of(unit);
+
+    do {
+        for (int64_t i = 0; i < w.n; i += most) {
+            const pd_stretch s = pd_stretch_of(unit, &w, i, most);
+            int64_t group = w.at[GROUP] + i * w.step[GROUP];
+            f.rate = (float)limits[2 * group + OF_WEIGHTS];
+            f.clip = (float)limits[2 * group + OF_UPDATE];
+            moves[s.layout](&s, f);
+        }
+    } while (pd_walk_on(&w));
+}

@@ -1,0 +1,253 @@
+/* adafactor_sums.c - the phases that make adafactor's moments: sums over a block, moments, means of row moments. */
+#include <string.h>
+
+#include "adafactor_walk.h"
+#include "kernels.h"
+
+static bool is_bfloat16(const pd_unit *unit) { return unit->hyper[PARAM_DTYPE] == DTYPE_BFLOAT16; }
+
+/* ---- sums of squares ---- */
+
+static double sum_rounded_squares(const float *x, int64_t n)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < n; i++) sum += (double)pd_rounded(x[i] * x[i]);
+    return sum;
+}
+
+/* A run's weights into the sums of its groups. `first`: the block's first group. */
+static void add_weights(const pd_unit *unit, const pd_walk *w, double *squares, int64_t first)
+{
+    const float *weights = unit->before + w->element;
+
+    for (int64_t i = 0; i < w->n; i += w->tile) {
+        int64_t n = w->n - i < w->tile ? w->n - i : w->tile;
+        squares[w->at[GROUP] + i * w->step[GROUP] - first] += is_bfloat16(unit) ? sum_rounded_squares(weights + i, n) : pd_sum_squares(weights + i, n);
+    }
+}
+
+/* s = x^2 + epsilon of k runs: the sum of each into sum[], in 8 lanes, and their sum, element by element, into `to`. */
+PD_INLINE void add_shifted(double *restrict to, const float *const *x, int k, int64_t n, float epsilon, double *sum)
+{
+    doubles lanes[TOGETHER] = { { 0 } };
+    int64_t i;
+
+    for (i = 0; i + 8 <= n; i += 8) {
+        doubles all = { 0 };
+        for (int j = 0; j < k; j++) {
+            doubles s = __builtin_convertvector(LOAD(x[j] + i) * LOAD(x[j] + i) + epsilon, doubles);
+            lanes[j] += s;
+            all += s;
+        }
+        for (int lane = 0; lane < 8; lane++) to[i + lane] += all[lane];
+    }
+    for (int j = 0; j < k; j++) {
+        for (int64_t rest = i; rest < n; rest++) {
+            double s = (double)(x[j][rest] * x[j][rest] + epsilon);
+            lanes[j][rest - i] += s;
+            to[rest] += s;
+        }
+        sum[j] += sum_of(&lanes[j]);
+    }
+}
+
+PD_CLONES static void add_shifted_four(double *to, const float *const *x, int64_t n, float epsilon, double *sum) { add_shifted(to, x, TOGETHER, n, epsilon, sum); }
+PD_CLONES static void add_shifted_one(double *to, const float *const *x, int64_t n, float epsilon, double *sum)  { add_shifted(to, x, 1, n, epsilon, sum); }
+
+PD_CLONES static void add_squares_four(const float *const *x, int64_t n, double *sum)
+{
+    doubles lanes[TOGETHER] = { { 0 } };
+    int64_t i;
+
+    for (i = 0; i + 8 <= n; i += 8)
+        for (int j = 0; j < TOGETHER; j++) lanes[j] += __builtin_convertvector(LOAD(x[j] + i), doubles) * __builtin_convertvector(LOAD(x[j] + i), doubles);
+    for (int j = 0; j < TOGETHER; j++) {
+        for (int64_t rest = i; rest < n; rest++) lanes[j][rest - i] += (double)x[j][rest] * (double)x[j][rest];
+        sum[j] += sum_of(&lanes[j]);
+    }
+}
+
+/* Weights of runs that have one group each. */
+static void add_weights_of(const pd_unit *unit, const pd_runs *r, double *squares, int64_t first)
+{
+    const float *x[TOGETHER];
+    double sum[TOGETHER] = { 0 };
+
+    pd_runs_of(x, r, unit->before);
+    if (is_bfloat16(unit)) for (int j = 0; j < r->k; j++) sum[j] = sum_rounded_squares(x[j], r->n);
+    else if (r->k == TOGETHER) add_squares_four(x, r->n, sum);
+    else for (int j = 0; j < r->k; j++) sum[j] = pd_sum_squares(x[j], r->n);
+    for (int j = 0; j < r->k; j++) squares[r->group[j] - first] += sum[j];
+}
+
+/* Where a block adds up what belongs to one moment: to[walk's position]. Zero at first. */
+static double *sums_of(const pd_unit *unit, const pd_walk *w, int which)
+{
+    const int64_t *own = unit->plan->own;
+    bool shared = own[OWN_SHARED] >= 0 && (own[OWN_SHARED_IS_ROW] != 0) == (which == ROW);
+    int64_t first = w->at[which];
+    double *at = shared ? pd_slot_doubles(unit, OWN_SHARED) + unit->index * own[OWN_SHARED_SIZE] : pd_slot_doubles(unit, which == ROW ? OWN_ROW_SUMS : OWN_COL_SUMS) + first;
+
+    memset(at, 0, (size_t)pd_over_size(&w->over[which], unit->block, w->rank) * sizeof *at);
+    return at - first;
+}
+
+static void sum_runs(const pd_unit *unit, const pd_runs *r, double *along, double *across)
+{
+    const float epsilon = (float)unit->hyper[EPSILON1], *x[TOGETHER];
+    double sum[TOGETHER] = { 0 };
+
+    pd_runs_of(x, r, unit->gradient);
+    if (r->k == TOGETHER) add_shifted_four(across + r->across, x, r->n, epsilon, sum);
+    else for (int j = 0; j < r->k; j++) add_shifted_one(across + r->across, x + j, r->n, epsilon, sum + j);
+    for (int j = 0; j < r->k; j++) along[r->along[j]] += sum[j];
+}
+
+static void sum_single(const pd_unit *unit, const pd_walk *w, double *row, double *col)
+{
+    const float epsilon = (float)unit->hyper[EPSILON1], *x = unit->gradient + w->element;
+
+    for (int64_t i = 0; i < w->n; i++) {
+        double s = (double)(x[i] * x[i] + epsilon);
+        row[w->at[ROW] + i] += s;
+        col[w->at[COL] + i] += s;
+    }
+}
+
+static void sum_factored(const pd_unit *unit)
+{
+    pd_walk w = pd_walk_of(unit->plan, unit->block);
+    double *sums[] = { [ROW] = sums_of(unit, &w, ROW), [COL] = sums_of(unit, &w, COL) }, *squares = pd_squares_of(unit, OF_WEIGHTS);
+    const int64_t first = w.at[GROUP];
+    bool more = !pd_walk_is_single(&w);
+    pd_runs r;
+
+    while (more) {
+        more = pd_walk_gather(&w, &r);
+        sum_runs(unit, &r, sums[r.along_is], sums[r.across_is]);
+        if (pd_adafactor_is_scaled(unit)) add_weights_of(unit, &r, squares, first);
+    }
+    if (!pd_walk_is_single(&w)) return;
+    do {
+        sum_single(unit, &w, sums[ROW], sums[COL]);
+        if (pd_adafactor_is_scaled(unit)) add_weights(unit, &w, squares, first);
+    } while (pd_walk_on(&w));
+}
+
+/* ---- phase sums ---- */
+
+typedef struct mixture { float keep, gain, epsilon; bool skip; } mixture;
+
+/* t = step - step_offset + 1 is rounded to float32, as are its power and the difference. */
+static mixture mixture_of(const pd_unit *unit)
+{
+    float t = (float)(unit->count - 1 - (int64_t)unit->hyper[STEP_OFFSET]) + 1.0f;
+    float keep = 1.0f - (float)pow((double)t, -(double)(float)unit->hyper[DECAY_RATE]);
+
+    return (mixture){ keep, 1.0f - keep, (float)unit->hyper[EPSILON1], unit->hyper[SKIP_NAN] != 0 };
+}
+
+PD_CLONES static void mix_whole(float *v, const float *g, int64_t n, mixture mix)
+{
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; i++) {
+        float old = v[i], next = mix.keep * old + mix.gain * (g[i] * g[i] + mix.epsilon);
+        v[i] = (next != next) & mix.skip ? old : next;
+    }
+}
+
+/* Its moment is of this element alone, so its update is known at once. */
+static void sum_whole(const pd_unit *unit)
+{
+    pd_walk w = pd_walk_of(unit->plan, unit->block);
+    double *weights = pd_squares_of(unit, OF_WEIGHTS), *update = pd_squares_of(unit, OF_UPDATE);
+    const int64_t first = w.at[GROUP];
+    const mixture mix = mixture_of(unit);
+
+    do {
+        for (int64_t i = 0; i < w.n; i += w.tile) {
+            pd_stretch s = pd_stretch_of(unit, &w, i, w.n - i < w.tile ? w.n - i : w.tile);
+            mix_whole((float *)s.v, s.gradient, s.n, mix);
+            if (unit->hyper[CLIPPING] != 0) update[w.at[GROUP] + i * w.step[GROUP] - first] += pd_stretch_squares(&s);
+        }
+        if (pd_adafactor_is_scaled(unit)) add_weights(unit, &w, weights, first);
+    } while (pd_walk_on(&w));
+}
+
+void pd_adafactor_sums(const pd_unit *unit)
+{
+    memset(pd_squares_of(unit, OF_WEIGHTS), 0, 2 * (size_t)unit->plan->own[OWN_GROUPS] * sizeof(double));
+    if (pd_adafactor_is_factored(unit)) sum_factored(unit);
+    else sum_whole(unit);
+}
+
+/* ---- phase moments ---- */
+
+/* What the blocks found for element i of a moment. */
+static double total_of(const pd_unit *unit, int which, int64_t i)
+{
+    const int64_t *own = unit->plan->own, size = own[OWN_SHARED_SIZE];
+    const double *shared;
+    double sum = 0;
+
+    if (own[OWN_SHARED] < 0 || (own[OWN_SHARED_IS_ROW] != 0) != (which == ROW)) return pd_slot_doubles(unit, which == ROW ? OWN_ROW_SUMS : OWN_COL_SUMS)[i];
+    shared = pd_slot_doubles(unit, OWN_SHARED) + i / size * own[OWN_CHUNKS] * size + i % size;
+    for (int64_t chunk = 0; chunk < own[OWN_CHUNKS]; chunk++) sum += shared[chunk * size];
+    return sum;
+}
+
+/* This unit's share of a moment. The new values, NaN and all, go into the factors: state may keep an old one instead. */
+static void mix_moment(const pd_unit *unit, int which, mixture mix)
+{
+    const pd_over over = pd_over_all_but(unit->plan, which == ROW ? PD_DIM_COLUMN : PD_DIM_ROW);
+    const double count = (double)(unit->plan->elements / over.elements);
+    const int64_t begin = over.elements * unit->index / unit->n_units, end = over.elements * (unit->index + 1) / unit->n_units;
+    float *v = pd_slot_floats(unit, which == ROW ? OWN_V_ROW : OWN_V_COL), *next = pd_slot_floats(unit, which == ROW ? OWN_ROW_FACTORS : OWN_COL_FACTORS);
+
+    for (int64_t i = begin; i < end; i++) {
+        next[i] = mix.keep * v[i] + mix.gain * (float)(total_of(unit, which, i) / count);
+        if (!(isnan(next[i]) && mix.skip)) v[i] = next[i];
+        if (which == COL) next[i] = 1.0f / sqrtf(next[i]);
+    }
+}
+
+void pd_adafactor_moments(const pd_unit *unit)
+{
+    const mixture mix = mixture_of(unit);
+
+    mix_moment(unit, ROW, mix);
+    mix_moment(unit, COL, mix);
+}
+
+/* ---- phase means ---- */
+
+/* v_row's shape as a block of the parameter. */
+static pd_block rows_of(const pd_plan *plan)
+{
+    pd_block block = { 0 };
+
+    for (int d = 0; d < plan->shape.rank; d++) block.size[d] = pd_adafactor_rule(plan, d) == PD_DIM_COLUMN ? 1 : plan->shape.dim[d];
+    return block;
+}
+
+void pd_adafactor_means(const pd_unit *unit)
+{
+    const pd_block block = rows_of(unit->plan);
+    pd_walk w = pd_walk_of(unit->plan, &block);
+    const double count = (double)(w.over[ROW].elements / w.over[BOTH].elements);
+    double *mean = pd_slot_doubles(unit, OWN_ROW_MEANS);
+    float *factor = pd_slot_floats(unit, OWN_ROW_FACTORS);
+
+    memset(mean, 0, (size_t)w.over[BOTH].elements * sizeof *mean);
+    do {
+        for (int64_t i = 0; i < w.n; i++) mean[w.at[BOTH] + i * w.step[BOTH]] += (double)factor[w.at[ROW] + i * w.step[ROW]];
+    } while (pd_walk_on(&w));
+    w = pd_walk_of(unit->plan, &block);
+    do {
+        for (int64_t i = 0; i < w.n; i++) {
+            float *at = &factor[w.at[ROW] + i * w.step[ROW]];
+            *at = 1.0f / sqrtf(*at / (float)(mean[w.at[BOTH] + i * w.step[BOTH]] / count));
+        }
+    } while (pd_walk_on(&w));
+}

@@ -1,0 +1,96 @@
+#include "adafactor_walk.h"
+
+#include "kernels.h"
+
+pd_walk pd_walk_of(const pd_plan *plan, const pd_block *block)
+{
+    int last = plan->shape.rank - 1;
+    pd_walk w = { .block = block, .rank = plan->shape.rank, .n = block->size[last] };
+    int64_t stride = 1;
+
+    w.over[ROW] = pd_over_all_but(plan, PD_DIM_COLUMN);
+    w.over[COL] = pd_over_all_but(plan, PD_DIM_ROW);
+    w.over[GROUP] = pd_over_groups(plan);
+    w.over[BOTH] = pd_over_both(plan);
+    for (int d = last; d >= 0; d--) {
+        w.stride[d] = stride;
+        w.element += stride * block->start[d];
+        stride *= plan->shape.dim[d];
+    }
+    for (int i = 0; i < TENSORS; i++) {
+        w.at[i] = pd_over_first(&w.over[i], block, w.rank);
+        w.step[i] = w.over[i].stride[last];
+    }
+    w.tile = w.step[GROUP] != 0 ? 1 : TILE;
+    return w;
+}
+
+static void advance(pd_walk *w, int d, int64_t by)
+{
+    w->element += by * w->stride[d];
+    for (int i = 0; i < TENSORS; i++) w->at[i] += by * w->over[i].stride[d];
+}
+
+/* To the next run. False: there is none. */
+bool pd_walk_on(pd_walk *w)
+{
+    for (int d = w->rank - 2; d >= 0; d--) {
+        advance(w, d, 1);
+        if (++w->index[d] < w->block->size[d]) return true;
+        advance(w, d, -w->block->size[d]);
+        w->index[d] = 0;
+    }
+    return false;
+}
+
+/* The next ones, of a walk whose runs have one element of some moment. False: these were the last. */
+bool pd_walk_gather(pd_walk *w, pd_runs *r)
+{
+    bool more;
+
+    r->along_is = w->step[ROW] == 0 ? ROW : COL;
+    r->across_is = r->along_is == ROW ? COL : ROW;
+    r->k = 0;
+    r->n = w->n;
+    r->across = w->at[r->across_is];
+    do {
+        r->element[r->k] = w->element;
+        r->group[r->k] = w->at[GROUP];
+        r->along[r->k++] = w->at[r->along_is];
+        more = pd_walk_on(w);
+    } while (more && r->k < TOGETHER && w->at[r->across_is] == r->across);
+    return more;
+}
+
+/* Those from element i of a run on. */
+pd_stretch pd_stretch_of(const pd_unit *unit, const pd_walk *w, int64_t i, int64_t n)
+{
+    const int64_t at = w->element + i, *own = unit->plan->own;
+    pd_stretch s = { .layout = WHOLE, .n = n, .gradient = unit->gradient + at, .before = unit->before + at, .after = unit->after + at };
+
+    if (own[OWN_M] >= 0) s.m = pd_slot_floats(unit, OWN_M) + at;
+    if (!pd_adafactor_is_factored(unit)) {
+        s.v = pd_slot_floats(unit, OWN_V) + at;
+        return s;
+    }
+    s.layout = pd_walk_is_single(w) ? SINGLE : w->step[ROW] == 0 ? ACROSS : ALONG;
+    s.row = pd_slot_floats(unit, OWN_ROW_FACTORS) + w->at[ROW] + i * w->step[ROW];
+    s.col = pd_slot_floats(unit, OWN_COL_FACTORS) + w->at[COL] + i * w->step[COL];
+    return s;
+}
+
+PD_INLINE void find_updates_as(const pd_stretch *s, pd_layout layout, float *restrict y)
+{
+#pragma GCC ivdep
+    for (int64_t i = 0; i < s->n; i++) y[i] = pd_update_of(s, layout, i);
+}
+
+/* s->n is at most TILE. */
+PD_CLONES double pd_stretch_squares(const pd_stretch *s)
+{
+    float y[TILE];
+
+    if (s->layout == WHOLE) find_updates_as(s, WHOLE, y);
+    else find_updates_as(s, SINGLE, y);
+    return pd_sum_squares(y, s->n);
+}

@@ -1,0 +1,92 @@
+/* adafactor_bandwidth: bytes that a step of adafactor on one square, factored parameter moves in a second, over what a triad, a[i] = b[i] + s c[i], moves with
+ * as many threads in the same memory, the two in turn; the median. What is counted: each array as large as the parameter once for each time that the
+ * algorithm has to read or write it. The gradient three times, since the clip needs the root mean square of an update that needs the moments of all of the
+ * gradient: sums, lengths, move. The weights before twice: their scale comes before any of them moves. The weights after once. Six in all; row and column moments
+ * are not counted.
+ *
+ *     figure_adafactor_bandwidth [SIDE]          8192 unless told */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "dispatch.h"
+#include "figure.h"
+#include "optim.h"
+#include "pages.h"
+
+enum { ROUNDS = 9, WARM = 2, STREAMS = 6 };
+
+static float *random_floats(int64_t n, float size)
+{
+    float *at = pd_pages_new((size_t)n * sizeof *at);
+    uint32_t seed = 1;
+
+    if (at == NULL) figure_stop("out of memory");
+    for (int64_t i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        at[i] = size * ((float)(seed >> 8) / 8388608.0f - 1);
+    }
+    return at;
+}
+
+PD_CLONES static void triad_range(float *a, const float *b, const float *c, int64_t n)
+{
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; i++) a[i] = b[i] + 0.5f * c[i];
+}
+
+static double triad_ms(const pd_step_io *io, int64_t n, int threads)
+{
+    double begin = figure_ms();
+
+    (void)threads;                                      /* a build without OpenMP has one */
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t first = 0; first < n; first += PD_RANGE_ELEMENTS)
+        triad_range(io->after + first, io->before + first, io->gradient + first, n - first < PD_RANGE_ELEMENTS ? n - first : PD_RANGE_ELEMENTS);
+    return figure_ms() - begin;
+}
+
+static pd_optim *optim_of(int64_t side)
+{
+    pd_declaration param = { .name = "w", .shape = { 2, { side, side } } };
+    double fact[PD_MAX_FACTS];
+    pd_optim *optim;
+    pd_error err;
+
+    pd_hypers_init(&param.hypers, pd_optim_find("adafactor"));
+    if (pd_hypers_set(&param.hypers, "learning_rate", "0.01", &err) != PD_OK) figure_stop("%s", err.text);
+    pd_optim_survey(param.hypers.row, &param, 1, fact);
+    if (pd_optim_new(&optim, &param, fact, &err) != PD_OK) figure_stop("%s", err.text);
+    return optim;
+}
+
+static double step_ms(pd_optim *optim, const pd_step_io *io, int threads)
+{
+    double begin = figure_ms();
+
+    if (pd_optim_begin(optim, io) != PD_OK || pd_batch_run(&optim, 1, threads) != PD_OK) figure_stop("out of memory");
+    return figure_ms() - begin;
+}
+
+int main(int argc, char **argv)
+{
+    int threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    int64_t side = argc > 1 ? atoll(argv[1]) : 8192, n = side * side;
+    double share[ROUNDS], step[ROUNDS], triad[ROUNDS], median;
+    pd_optim *optim;
+    pd_step_io io;
+
+    figure_kernels(argv);
+    if (side < 128 || side > 65536) figure_stop("usage: %s [SIDE], from 128 to 65536", argv[0]);
+    io = (pd_step_io){ .gradient = random_floats(n, 1e-2f), .before = random_floats(n, 1), .after = random_floats(n, 1) };
+    optim = optim_of(side);
+    for (int i = -WARM; i < ROUNDS; i++) {
+        double s = step_ms(optim, &io, threads), t = triad_ms(&io, n, threads);
+        if (i >= 0) step[i] = s, triad[i] = t, share[i] = STREAMS * t / (3 * s);
+    }
+    pd_optim_free(optim);
+    median = figure_quantile(share, ROUNDS, 0.5);
+    printf("%.3f\t%d threads, %lld x %lld, step %.1f ms, triad %.1f GB/s, %.3f to %.3f\n", median, threads, (long long)side, (long long)side,
+           figure_quantile(step, ROUNDS, 0.5), 3.0 * sizeof(float) * (double)n / figure_quantile(triad, ROUNDS, 0.5) / 1e6, share[0], share[ROUNDS - 1]);
+    return 0;
+}
