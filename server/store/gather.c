@@ -313,8 +313,10 @@ static void note_chunk(pd_job *job, const pd_gather_batch *batch, const pd_gathe
 static int plan_merge(pd_job *job, pd_gather_batch *batch, pd_param *param, double budget_ns)
 {
     pd_gather_unit unit = { 0 };
+    int rc = PD_OK;
 
-    if (param->merge == NULL && pd_merge_begin(&param->merge, &param->round, form_of(param), &param->accumulator, param->shelf[PD_F32]) != PD_OK) return PD_NO_MEMORY;
+    if (param->merge == NULL) rc = pd_merge_begin(&param->merge, &param->round, form_of(param), &param->accumulator, param->shelf[PD_F32]);
+    if (rc != PD_OK) return rc;
     while (!is_full(batch, budget_ns)) {
         if (make_room(batch, 0, job->store->config.threads) != PD_OK) return PD_NO_MEMORY;
         if (!pd_merge_next(param->merge, &unit.adasum, &unit.i)) return PD_OK;

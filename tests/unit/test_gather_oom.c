@@ -44,6 +44,7 @@ static bool second_round(const char *options, bool pressed, float *weights, int6
     while (pd_store_work(r.store, r.now)) continue;
     failed = oom_disarm();
     rig_absorb(&r);
+    assert_true(failed == (r.timed_out > 0));
     for (int i = 0; i < 3 && r.board[r.job][0].step < 2; i++) {
         assert_true(failed);
         assert_int_equal(r.timeout.code, PD_RESOURCE_EXHAUSTED);
