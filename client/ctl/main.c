@@ -24,7 +24,7 @@ static const struct argp_option drain_options[] = {
     { 0 }
 };
 static const struct argp_option params_options[] = {
-    { "verbose", 'v', NULL, 0, "Also show the error that is kept of each root", 0 },
+    { "verbose", 'v', NULL, 0, "Also show axes, remarks, the scalars of the last round and the error that is kept of each root", 0 },
     { 0 }
 };
 static const struct argp_option import_options[] = {

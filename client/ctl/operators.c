@@ -339,6 +339,14 @@ static void add_remark(json_t *remarks, const Paramd__ParamInfo *param)
     json_array_append_new(remarks, json_sprintf("%s: %s%s%s%s", param->name, param->axes[0] != '\0' ? "axes " : "", param->axes, both ? "; " : "", param->note));
 }
 
+/* What its last round returned of the numbers that workers gave. */
+static void add_scalars(json_t *remarks, const Paramd__ParamInfo *param)
+{
+    for (size_t i = 0; i < param->n_scalars; i++)
+        json_array_append_new(remarks, json_sprintf("%s: %s %.6g in step %llu, of weight %.6g", param->name, param->scalars[i]->name, param->scalars[i]->value,
+                                                    (unsigned long long)param->step, param->scalars[i]->weight));
+}
+
 static void add_page(void *arg, const Paramd__ListReply *page)
 {
     pages *out = arg;
@@ -357,7 +365,10 @@ static void add_page(void *arg, const Paramd__ListReply *page)
     }
     for (size_t i = 0; i < page->n_jobs; i++) jobs_row(out->table, page->jobs[i]);
     for (size_t i = 0; i < page->n_params; i++) params_row(out->table, page->params[i]);
-    for (size_t i = 0; out->remarks != NULL && i < page->n_params; i++) add_remark(out->remarks, page->params[i]);
+    for (size_t i = 0; out->remarks != NULL && i < page->n_params; i++) {
+        add_remark(out->remarks, page->params[i]);
+        add_scalars(out->remarks, page->params[i]);
+    }
     for (size_t i = 0; i < page->n_workers; i++) workers_row(out->table, page->workers[i]);
     for (size_t i = 0; i < page->n_roots; i++) roots_row(out->table, page->roots[i]);
 }

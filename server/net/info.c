@@ -146,16 +146,31 @@ typedef struct page {
     entry    at[PD_INFO_PAGE];
     void    *list[PD_INFO_PAGE];
     uint64_t shapes[PD_INFO_PAGE][PD_MAX_RANK];
+    Paramd__Scalar scalars[PD_INFO_PAGE][PD_MAX_SCALARS], *scalar_lists[PD_INFO_PAGE][PD_MAX_SCALARS];
     int32_t  follows[PD_INFO_PAGE][PD_MAX_RANK];
     size_t   n, bytes;
 } page;
+
+static void fill_param_of(page *p, Paramd__ParamInfo *to, const pd_param_info *from)
+{
+    fill_param(to, from, p->shapes[p->n]);
+    to->scalars = p->scalar_lists[p->n];
+    to->n_scalars = from->n_scalars;
+    for (size_t k = 0; k < from->n_scalars; k++) {
+        Paramd__Scalar *scalar = to->scalars[k] = &p->scalars[p->n][k];
+        paramd__scalar__init(scalar);
+        scalar->name = (char *)from->scalars[k].name;
+        scalar->value = from->scalars[k].mean;
+        scalar->weight = from->scalars[k].weight;
+    }
+}
 
 static void fill_entry(page *p, const pd_info *info, size_t i)
 {
     entry *to = &p->at[p->n];
 
     if (info->jobs != NULL) fill_job(&to->job, &info->jobs[i]);
-    else if (info->params != NULL) fill_param(&to->param, &info->params[i], p->shapes[p->n]);
+    else if (info->params != NULL) fill_param_of(p, &to->param, &info->params[i]);
     else if (info->roots != NULL) fill_root(&to->root, &info->roots[i], p->shapes[p->n]);
     else if (info->settings != NULL) fill_setting(&to->setting, &info->settings[i]);
     else if (info->state != NULL) fill_state(&to->state, &info->state[i], p->shapes[p->n], p->follows[p->n]);

@@ -1,5 +1,6 @@
 /* info.c - what operators ask for: status, jobs, parameters, workers, roots, settings; a page of each. */
 #include "norm.h"
+#include "scalars.h"
 #include "training.h"
 
 #include <stdio.h>
@@ -63,6 +64,7 @@ static void fill_param(pd_param_info *info, const pd_job *job, const pd_param *p
     snprintf(info->axes, sizeof info->axes, "%s", param->axes != NULL ? param->axes : "");
     pd_round_missing(&param->round, info->missing, sizeof info->missing);
     pd_roots_of_param(info, param);
+    pd_scalars_of_param(info, param);
     pd_job_values_text(&(pd_job_values){ .at[PD_JOB_KEY_AGGREGATE] = param->how }, PD_JOB_KEY_AGGREGATE, info->aggregate, sizeof info->aggregate);
     info->gather_bytes = pd_gather_bytes(job, param);
 }

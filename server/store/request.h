@@ -253,6 +253,8 @@ typedef struct pd_param_info {
     char     axes[PD_AXES_BYTES];       /* as declared */
     char     aggregate[32];             /* what becomes of its contributions */
     uint64_t gather_bytes;              /* what that may hold of contributions beside one sum; 0: it adds them up as they come */
+    size_t   n_scalars;
+    pd_scalar_mean scalars[PD_MAX_SCALARS];     /* of the last round */
 } pd_param_info;
 
 /* The root of one block and dimension, or whatever one task of the plan recomputes. */

@@ -157,14 +157,23 @@ pd_scalar_means *pd_scalars_close(pd_param *param)
     uint32_t world = param->round.world;
     pd_scalar_means *means;
 
-    if (scalars == NULL || scalars->n == 0) return NULL;
+    if (scalars == NULL) return NULL;
+    scalars->n_last = scalars->n;
+    if (scalars->n == 0) return NULL;
     means = scalars->means;
     means->refs = 1;
     means->n = scalars->n;
     for (uint32_t i = 0; i < scalars->n; i++) means->at[i] = mean_of(scalars, world, (int)i);
     qsort(means->at, means->n, sizeof means->at[0], by_name);
+    memcpy(scalars->last, means->at, means->n * sizeof means->at[0]);
     scalars->means = NULL;
     scalars->n = 0;
     for (uint32_t rank = 0; rank < world; rank++) scalars->rows[rank].mask = 0;
     return means;
+}
+
+void pd_scalars_of_param(pd_param_info *info, const pd_param *param)
+{
+    info->n_scalars = param->scalars != NULL ? param->scalars->n_last : 0;
+    if (info->n_scalars > 0) memcpy(info->scalars, param->scalars->last, info->n_scalars * sizeof info->scalars[0]);
 }

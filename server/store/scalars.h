@@ -19,6 +19,8 @@ typedef struct pd_scalars {
     uint32_t n;                         /* names in this round */
     char     names[PD_MAX_SCALARS][PD_SCALAR_NAME_MAX + 1];
     pd_scalar_means *means;             /* memory for what the round returns */
+    uint32_t n_last;
+    pd_scalar_mean   last[PD_MAX_SCALARS];      /* what the round before returned, for operators */
     pd_scalar_row    rows[];            /* by rank */
 } pd_scalars;
 
@@ -29,6 +31,8 @@ int  pd_scalars_admit(pd_job *job, const pd_request *frame, pd_error *err);
 void pd_scalars_file(pd_job *job, const pd_request *frame);
 /* The round closes: what its scalars became, and none are there for the next. Gives; NULL: nobody gave any. */
 pd_scalar_means *pd_scalars_close(pd_param *param);
+/* For operators: what the last round returned. */
+void pd_scalars_of_param(pd_param_info *info, const pd_param *param);
 void pd_scalars_free(pd_scalars *scalars);      /* accepts NULL */
 
 #endif

@@ -1,5 +1,8 @@
 """Scalars of four workers on the wire, as proto/PROTOCOL.md has them, against NumPy's weighted means."""
+import json
+import os
 import struct
+import subprocess
 import unittest
 
 import numpy as np
@@ -119,6 +122,15 @@ class Scalars(stranger.Stranger):
         self.send(other, 2, scalars(5, loss=7), (0, 0, [1]))
         self.send(two, 2, scalars(), (0, 0, [1]))
         self.assertEqual(told(other.receive()[1]), {"loss": (7, 5)})
+
+    def test_operators_see_them(self):
+        worker, = self.team(("a", (1,)), ("b", (1,)), world=1)
+        header, payload = push(1, (1, 0, [1]))
+        worker.call(PUSH, header + scalars(2, loss=0.5, tokens=64), payload)
+        paramctl = [os.path.join(os.environ["PARAMD_BIN"], "paramctl"), "params", self.id(), "--server", f"tcp://127.0.0.1:{self.port}"]
+        shown = {param["name"]: param["scalars"] for param in json.loads(subprocess.check_output(paramctl + ["--json"]))["params"]}
+        self.assertEqual(shown, {"a": [], "b": [{"name": "loss", "value": 0.5, "weight": 2}, {"name": "tokens", "value": 64, "weight": 2}]})
+        self.assertIn("b: loss 0.5 in step 1, of weight 2\n", subprocess.check_output(paramctl + ["--verbose"], text=True))
 
     def test_what_is_no_scalar_is_refused_and_changes_nothing(self):
         worker, = self.team(("a", (1,)), world=1)

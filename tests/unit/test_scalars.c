@@ -165,6 +165,25 @@ static void a_round_in_which_nobody_gives_any_returns_none(void **state)
     assert_null(entry(r, job, 1)->scalars);
 }
 
+static void operators_see_what_the_last_round_returned(void **state)
+{
+    rig *r = *state;
+    uint32_t job = start(r, 1, NULL);
+    const pd_param_info *info;
+
+    assert_int_equal(rig_ask(r, PD_INFO_PARAMS, "job")->params[1].n_scalars, 0);
+    assert_int_equal(give(r, job, 0, 1, "loss", 3, 2), PD_OK);
+    assert_int_equal(rig_ask(r, PD_INFO_PARAMS, "job")->params[1].n_scalars, 0);
+    rig_work(r);
+    info = &rig_ask(r, PD_INFO_PARAMS, "job")->params[1];
+    assert_int_equal(info->n_scalars, 1);
+    assert_string_equal(info->scalars[0].name, "loss");
+    assert_true(info->scalars[0].mean == 3 && info->scalars[0].weight == 2);
+    assert_int_equal(give_none(r, job, 0, 2), PD_OK);
+    rig_work(r);
+    assert_int_equal(rig_ask(r, PD_INFO_PARAMS, "job")->params[1].n_scalars, 0);
+}
+
 static void a_round_begins_with_nothing_of_the_one_before(void **state)
 {
     rig *r = *state;
@@ -545,6 +564,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(where_nothing_weighs_anything_the_mean_is_nan, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_one_rank_alone_gives_comes_out_as_it_went_in, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_round_in_which_nobody_gives_any_returns_none, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(operators_see_what_the_last_round_returned, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_round_begins_with_nothing_of_the_one_before, set_up, tear_down),
         cmocka_unit_test_setup_teardown(they_belong_to_the_parameter_of_the_first_piece, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bits_do_not_depend_on_the_order_of_arrival, set_up, tear_down),
