@@ -1,0 +1,495 @@
+/* The row adafactor: what it refuses at declaration, what state it keeps, and what its steps have to do with each other. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "oom.h"
+#include "optim.h"
+
+static pd_hypers hypers;
+static pd_error err;
+
+static int set_up(void **state)
+{
+    (void)state;
+    memset(&err, 0, sizeof err);
+    pd_hypers_init(&hypers, pd_optim_find("adafactor"));
+    return pd_hypers_set(&hypers, "learning_rate", "0.1", &err);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    pd_hypers_free(&hypers);
+    return 0;
+}
+
+static void set(const char *name, const char *value)
+{
+    if (pd_hypers_set(&hypers, name, value, &err) != PD_OK) fail_msg("%s", err.text);
+}
+
+static void says(const char *words)
+{
+    if (strstr(err.text, words) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, words);
+}
+
+static pd_declaration parameter(pd_shape shape)
+{
+    return (pd_declaration){ .name = "encoder/kernel", .shape = shape, .hypers = hypers };
+}
+
+static int plan_of(pd_plan *plan, const pd_declaration *declaration)
+{
+    double fact[PD_MAX_FACTS];
+
+    pd_optim_survey(declaration->hypers.row, declaration, 1, fact);
+    return pd_plan_make(plan, declaration, fact, &err);
+}
+
+/* Is it refused, with the parameter's name and these words? */
+static void is_refused(const pd_declaration *declaration, const char *words)
+{
+    pd_plan plan;
+
+    assert_int_equal(plan_of(&plan, declaration), PD_INVALID_ARGUMENT);
+    says("parameter encoder/kernel: ");
+    says(words);
+}
+
+static void is_refused_as_shaped(pd_shape shape, const char *words)
+{
+    pd_declaration declaration = parameter(shape);
+    is_refused(&declaration, words);
+}
+
+static pd_plan planned(const pd_declaration *declaration)
+{
+    pd_plan plan;
+
+    if (plan_of(&plan, declaration) != PD_OK) fail_msg("%s", err.text);
+    return plan;
+}
+
+/* ---- refusals ---- */
+
+static void refuses_rank_three_without_a_rule(void **state)
+{
+    (void)state;
+    is_refused_as_shaped((pd_shape){ 3, { 2, 3, 4 } }, "must have an explicit factorization rule");
+}
+
+static void refuses_rank_three_by_heuristic(void **state)
+{
+    (void)state;
+    set("factor_map", "['.*':HEURISTIC]");
+    is_refused_as_shaped((pd_shape){ 3, { 2, 3, 4 } }, "must have an explicit factorization rule");
+}
+
+static void refuses_a_rule_of_another_rank(void **state)
+{
+    (void)state;
+    set("factor_map", "['.*':(ROW,COLUMN)]");
+    is_refused_as_shaped((pd_shape){ 3, { 2, 3, 4 } }, "incorrect rank");
+}
+
+static void refuses_a_parameter_without_a_rule(void **state)
+{
+    (void)state;
+    set("factor_map", "['decoder':HEURISTIC]");
+    is_refused_as_shaped((pd_shape){ 2, { 3, 4 } }, "factor_map: no rule is found");
+}
+
+static void refuses_a_map_where_nothing_is_factored(void **state)
+{
+    (void)state;
+    set("factored", "no");
+    set("factor_map", "['.*':none]");
+    is_refused_as_shaped((pd_shape){ 2, { 3, 4 } }, "factorization rules have been provided");
+}
+
+static void refuses_to_go_without_a_learning_rate(void **state)
+{
+    (void)state;
+    set("learning_rate", "none");
+    is_refused_as_shaped((pd_shape){ 2, { 3, 4 } }, "no learning rate provided");
+}
+
+static void refuses_a_scale_option_that_is_no_flag(void **state)
+{
+    (void)state;
+    set("multiply_by_parameter_scale", "0.5");
+    is_refused_as_shaped((pd_shape){ 2, { 3, 4 } }, "must be either yes, no or rules");
+    set("multiply_by_parameter_scale", "['.*':0.5]");
+    is_refused_as_shaped((pd_shape){ 2, { 3, 4 } }, "expected yes or no");
+    set("multiply_by_parameter_scale", "['bias':no]");
+    is_refused_as_shaped((pd_shape){ 2, { 3, 4 } }, "no rule is found");
+}
+
+static void takes_any_rank_without_factors(void **state)
+{
+    pd_declaration declaration;
+    pd_plan plan;
+    (void)state;
+    set("factored", "no");
+    declaration = parameter((pd_shape){ 3, { 2, 3, 4 } });
+    plan = planned(&declaration);
+    pd_plan_free(&plan);
+    set("factored", "yes");
+    set("factor_map", "['.*':none]");
+    declaration = parameter((pd_shape){ 3, { 2, 3, 4 } });
+    plan = planned(&declaration);
+    assert_true(pd_plan_state_bytes(&plan) == 24 * 4);
+    pd_plan_free(&plan);
+}
+
+static void refuses_mixed_and_unknown_axes(void **state)
+{
+    pd_declaration declaration;
+    (void)state;
+    set("logical_factor_rules", "standard");
+    declaration = parameter((pd_shape){ 3, { 2, 3, 4 } });
+    declaration.axes = "embed,mlp,relpos_buckets";
+    is_refused(&declaration, "incomplete rule");
+    declaration.axes = "embed,mlp,colour";
+    is_refused(&declaration, "no axis \"colour\"");
+    declaration.axes = "embed,mlp";
+    is_refused(&declaration, "expected 3 names");
+}
+
+static void refuses_a_parameter_without_axes_beside_others_that_have_some(void **state)
+{
+    pd_declaration both[2];
+    double fact[PD_MAX_FACTS];
+    pd_plan plan;
+    (void)state;
+    set("logical_factor_rules", "standard");
+    both[0] = both[1] = parameter((pd_shape){ 2, { 3, 4 } });
+    both[0].axes = "embed,mlp";
+    pd_optim_survey(hypers.row, both, 2, fact);
+    assert_int_equal(pd_plan_make(&plan, &both[1], fact, &err), PD_INVALID_ARGUMENT);
+    says("others of the job name their axes");
+    both[1].shape = (pd_shape){ 0 };
+    assert_int_equal(pd_plan_make(&plan, &both[1], fact, &err), PD_OK);
+    pd_plan_free(&plan);
+}
+
+static void refuses_steps_that_begin_before_their_offset(void **state)
+{
+    pd_declaration declaration;
+    pd_plan plan;
+    (void)state;
+    set("step_offset", "3");
+    declaration = parameter((pd_shape){ 1, { 4 } });
+    declaration.start_step = 2;
+    is_refused(&declaration, "step_offset of adafactor is 3");
+    declaration.start_step = 3;
+    plan = planned(&declaration);
+    pd_plan_free(&plan);
+}
+
+static void refuses_values_outside_their_ranges(void **state)
+{
+    static const struct { const char *name, *value; } cases[] = { { "beta1", "1" }, { "beta1", "-0.5" }, { "decay_rate", "0" } };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pd_hypers own;
+        pd_hypers_init(&own, hypers.row);
+        assert_int_equal(pd_hypers_set(&own, cases[i].name, cases[i].value, &err), PD_OK);
+        assert_int_equal(pd_hypers_check(&own, &err), PD_INVALID_ARGUMENT);
+        says(cases[i].name);
+    }
+    assert_int_equal(pd_hypers_set(&hypers, "clipping_threshold", "-1", &err), PD_OUT_OF_RANGE);
+    assert_int_equal(pd_hypers_set(&hypers, "max_parameter_scale", "-1", &err), PD_OUT_OF_RANGE);
+    assert_int_equal(pd_hypers_set(&hypers, "epsilon1", "-1", &err), PD_OUT_OF_RANGE);
+}
+
+static void refuses_momentum_that_comes_or_goes(void **state)
+{
+    pd_hypers now = hypers;
+    (void)state;
+    assert_int_equal(pd_hypers_set(&now, "beta1", "0.9", &err), PD_OK);
+    assert_int_equal(pd_hypers_check_step(&hypers, &now, &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_hypers_check_step(&now, &hypers, &err), PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_hypers_set(&now, "beta1", "none", &err), PD_OK);
+    assert_int_equal(pd_hypers_set(&now, "learning_rate", "none", &err), PD_OK);
+    assert_int_equal(pd_hypers_check_step(&hypers, &now, &err), PD_INVALID_ARGUMENT);
+}
+
+/* What upstream was seen to refuse, each of which has its test above. */
+static void covers_what_upstream_refuses(void **state)
+{
+    static const char *const covered[] = {
+        "rank 3 without an explicit rule", "rank 3 with HEURISTIC rule", "rule of wrong rank", "no rule matches", "factored=False together with factor_map",
+        "no learning rate at update time", "multiply_by_parameter_scale not bool", "rank 3, factored=False", "rule None (unfactored) for rank 3",
+        "logical axes ROW, COLUMN and NONE mixed", "unknown logical axis",
+    };
+    const char *folder = getenv("PARAMD_GOLDEN");
+    char path[1024];
+    json_t *list, *entry;
+    size_t i;
+    (void)state;
+    snprintf(path, sizeof path, "%s/t5x_adafactor/refused.json", folder != NULL ? folder : "");
+    if ((list = json_load_file(path, 0, NULL)) == NULL) skip();
+    json_array_foreach(list, i, entry) {
+        const char *what = json_string_value(json_object_get(entry, "what"));
+        bool found = false;
+        for (size_t k = 0; k < sizeof covered / sizeof *covered; k++) found |= strcmp(what, covered[k]) == 0;
+        if (!found) fail_msg("no test of: %s", what);
+    }
+    json_decref(list);
+}
+
+/* ---- state ---- */
+
+static void has_slot(const pd_plan *plan, size_t i, const char *name, pd_shape shape)
+{
+    assert_string_equal(plan->slots[i].name, name);
+    assert_true(pd_shape_equal(&plan->slots[i].shape, &shape));
+}
+
+static void moments_lack_what_they_are_averaged_over(void **state)
+{
+    pd_declaration declaration;
+    pd_plan plan;
+    (void)state;
+    set("factor_map", "['.*':(BATCH,ROW,COLUMN,COLUMN)]");
+    declaration = parameter((pd_shape){ 4, { 2, 6, 3, 4 } });
+    plan = planned(&declaration);
+    has_slot(&plan, 0, "v_row", (pd_shape){ 2, { 2, 6 } });
+    has_slot(&plan, 1, "v_col", (pd_shape){ 3, { 2, 3, 4 } });
+    assert_true(pd_plan_state_bytes(&plan) == 4 * (12 + 24));
+    pd_plan_free(&plan);
+}
+
+static void moments_say_which_dimensions_they_follow(void **state)
+{
+    pd_declaration declaration;
+    pd_plan plan;
+    (void)state;
+    set("factor_map", "['.*':(COLUMN,BATCH,ROW,COLUMN)]");
+    declaration = parameter((pd_shape){ 4, { 2, 6, 3, 4 } });
+    plan = planned(&declaration);
+    assert_true(plan.slots[0].follows_known && plan.slots[1].follows_known);
+    assert_true(plan.slots[0].follows[0] == 1 && plan.slots[0].follows[1] == 2);
+    assert_true(plan.slots[1].follows[0] == 0 && plan.slots[1].follows[1] == 1 && plan.slots[1].follows[2] == 3);
+    pd_plan_free(&plan);
+}
+
+static void momentum_is_state_only_where_it_is_asked_for(void **state)
+{
+    pd_declaration declaration;
+    pd_plan plan;
+    (void)state;
+    declaration = parameter((pd_shape){ 1, { 10 } });
+    plan = planned(&declaration);
+    has_slot(&plan, 0, "v", (pd_shape){ 1, { 10 } });
+    assert_true(pd_plan_state_bytes(&plan) == 40);
+    pd_plan_free(&plan);
+    set("beta1", "0");
+    declaration = parameter((pd_shape){ 1, { 10 } });
+    plan = planned(&declaration);
+    has_slot(&plan, 1, "m", (pd_shape){ 1, { 10 } });
+    assert_true(pd_plan_state_bytes(&plan) == 80);
+    pd_plan_free(&plan);
+    set("dtype_momentum", "bfloat16");
+    declaration = parameter((pd_shape){ 1, { 10 } });
+    plan = planned(&declaration);
+    assert_true(pd_plan_state_bytes(&plan) == 60);
+    pd_plan_free(&plan);
+}
+
+static void a_large_matrix_needs_little_besides(void **state)
+{
+    pd_declaration declaration = parameter((pd_shape){ 2, { 8192, 8192 } });
+    pd_plan plan = planned(&declaration);
+    (void)state;
+    assert_true(pd_plan_state_bytes(&plan) == 2 * 4 * 8192);
+    assert_true(pd_plan_step_bytes(&plan) < 4 * 8192ll * 8192 / 32);
+    assert_true(plan.n_blocks >= 32);
+    pd_plan_free(&plan);
+}
+
+static void blocks_cover_each_element_once(void **state)
+{
+    static const pd_shape shapes[] = { { 2, { 5000, 70 } }, { 2, { 70, 5000 } }, { 1, { 200001 } }, { 2, { 3, 4 } }, { 0 }, { 2, { 0, 4 } }, { 2, { 1, 300000 } } };
+    (void)state;
+    set("min_dim_size_to_factor", "1");
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        pd_declaration declaration = parameter(shapes[i]);
+        pd_plan plan = planned(&declaration);
+        int64_t sum = 0;
+        for (size_t b = 0; b < plan.n_blocks; b++) {
+            int64_t elements = 1;
+            for (int d = 0; d < plan.shape.rank; d++) elements *= plan.blocks[b].size[d];
+            assert_true(elements > 0);
+            sum += elements;
+        }
+        assert_true(sum == plan.elements);
+        pd_plan_free(&plan);
+    }
+}
+
+/* ---- notes ---- */
+
+static void says_that_a_rule_is_ignored(void **state)
+{
+    pd_declaration declaration;
+    pd_plan plan;
+    (void)state;
+    set("factor_map", "['.*':(ROW,COLUMN)]");
+    declaration = parameter((pd_shape){ 2, { 3, 4 } });
+    plan = planned(&declaration);
+    assert_string_equal(plan.note, "factorization rule (ROW,COLUMN) is ignored: a parameter of rank at most 2 without BATCH goes by HEURISTIC");
+    pd_plan_free(&plan);
+    set("factor_map", "['.*':(BATCH,COLUMN)]");
+    declaration = parameter((pd_shape){ 2, { 3, 4 } });
+    plan = planned(&declaration);
+    assert_string_equal(plan.note, "");
+    pd_plan_free(&plan);
+}
+
+static void says_that_a_table_of_axes_has_no_effect(void **state)
+{
+    pd_declaration declaration;
+    pd_plan plan;
+    (void)state;
+    set("logical_factor_rules", "standard");
+    declaration = parameter((pd_shape){ 2, { 3, 4 } });
+    plan = planned(&declaration);
+    assert_non_null(strstr(plan.note, "logical_factor_rules has no effect"));
+    pd_plan_free(&plan);
+}
+
+/* ---- steps ---- */
+
+enum { SIDE = 6, ELEMENTS = SIDE * SIDE };
+
+/* The same gradient each time; w is set to 1 first. */
+static void take_steps(pd_shape shape, const float *g, float *w, int64_t n, int steps)
+{
+    pd_declaration declaration = parameter(shape);
+    pd_step_io io = { .gradient = g, .before = w, .after = w };
+    pd_model *model;
+
+    for (int64_t i = 0; i < n; i++) w[i] = 1;
+    if (pd_model_new(&model, &declaration, 1, 1, &err) != PD_OK) fail_msg("%s", err.text);
+    for (int i = 0; i < steps; i++) assert_int_equal(pd_model_step(model, &io, &err), PD_OK);
+    pd_model_free(model);
+}
+
+static void the_first_step_of_a_vector_is_its_signs(void **state)
+{
+    const float g[4] = { 3, -0.01f, 1e-5f, -7 };
+    float w[4];
+    (void)state;
+    take_steps((pd_shape){ 1, { 4 } }, g, w, 4, 1);
+    for (int i = 0; i < 4; i++) assert_true(fabsf(w[i] - (g[i] > 0 ? 0.9f : 1.1f)) < 1e-6f);
+}
+
+static void a_step_does_not_depend_on_the_gradients_size(void **state)
+{
+    float g[ELEMENTS], w[ELEMENTS], again[ELEMENTS];
+    (void)state;
+    set("min_dim_size_to_factor", "2");
+    for (int i = 0; i < ELEMENTS; i++) g[i] = (float)((i * 7) % 11 - 5) / 4;
+    take_steps((pd_shape){ 2, { SIDE, SIDE } }, g, w, ELEMENTS, 3);
+    for (int i = 0; i < ELEMENTS; i++) g[i] *= 1024;
+    take_steps((pd_shape){ 2, { SIDE, SIDE } }, g, again, ELEMENTS, 3);
+    for (int i = 0; i < ELEMENTS; i++) assert_true(fabsf(w[i] - again[i]) < 1e-6f);
+}
+
+static void stacked_layers_step_as_each_would_alone(void **state)
+{
+    float g[2 * ELEMENTS], w[2 * ELEMENTS], alone[ELEMENTS];
+    (void)state;
+    for (int i = 0; i < 2 * ELEMENTS; i++) g[i] = (float)((i * 7) % 11 - 5) / (i < ELEMENTS ? 4 : 400);
+    set("factor_map", "['.*':(BATCH,ROW,COLUMN)]");
+    take_steps((pd_shape){ 3, { 2, SIDE, SIDE } }, g, w, 2 * ELEMENTS, 3);
+    set("factor_map", "");
+    set("min_dim_size_to_factor", "2");
+    for (int layer = 0; layer < 2; layer++) {
+        take_steps((pd_shape){ 2, { SIDE, SIDE } }, g + layer * ELEMENTS, alone, ELEMENTS, 3);
+        assert_memory_equal(alone, w + layer * ELEMENTS, sizeof alone);
+    }
+}
+
+static void weights_of_bfloat16_stay_of_it(void **state)
+{
+    float g[ELEMENTS], w[ELEMENTS];
+    (void)state;
+    set("param_dtype", "bfloat16");
+    set("weight_decay_rate", "0.013");
+    for (int i = 0; i < ELEMENTS; i++) g[i] = (float)((i * 7) % 11 - 5) / 4;
+    take_steps((pd_shape){ 2, { SIDE, SIDE } }, g, w, ELEMENTS, 3);
+    for (int i = 0; i < ELEMENTS; i++) {
+        uint32_t bits;
+        memcpy(&bits, &w[i], sizeof bits);
+        assert_true((bits & 0xffff) == 0);
+    }
+}
+
+static void a_parameter_without_elements_takes_steps(void **state)
+{
+    float none[1] = { 0 };
+    (void)state;
+    set("min_dim_size_to_factor", "0");
+    take_steps((pd_shape){ 2, { 0, 5 } }, none, none, 0, 2);
+    take_steps((pd_shape){ 1, { 0 } }, none, none, 0, 2);
+}
+
+static void the_rule_of_a_group_asks_for_its_norm(void **state)
+{
+    (void)state;
+    assert_true(hypers.row->clip_norm(hypers.value) == 0);
+    set("global_norm_clip_threshold", "2.5");
+    assert_true(hypers.row->clip_norm(hypers.value) == 2.5);
+}
+
+static void without_memory_nothing_is_declared(void **state)
+{
+    pd_declaration declaration;
+    int64_t n;
+    (void)state;
+    set("factor_map", "['(en|de)coder':(BATCH,ROW,COLUMN)]");
+    set("multiply_by_parameter_scale", "['kernel':no]");
+    set("beta1", "0.9");
+    declaration = parameter((pd_shape){ 3, { 2, 300, 300 } });
+    for (n = 0;; n++) {
+        pd_model *model = NULL;
+        bool failed;
+        int rc;
+        oom_arm(n);
+        rc = pd_model_new(&model, &declaration, 1, 1, &err);
+        failed = oom_disarm();
+        if (rc == PD_OK) pd_model_free(model);
+        else assert_int_equal(rc, PD_NO_MEMORY);
+        if (!failed) break;
+    }
+    assert_true(n > 20);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(refuses_rank_three_without_a_rule), CASE(refuses_rank_three_by_heuristic), CASE(refuses_a_rule_of_another_rank),
+        CASE(refuses_a_parameter_without_a_rule), CASE(refuses_a_map_where_nothing_is_factored), CASE(refuses_to_go_without_a_learning_rate),
+        CASE(refuses_a_scale_option_that_is_no_flag), CASE(takes_any_rank_without_factors), CASE(refuses_mixed_and_unknown_axes),
+        CASE(refuses_a_parameter_without_axes_beside_others_that_have_some), CASE(refuses_steps_that_begin_before_their_offset),
+        CASE(refuses_values_outside_their_ranges), CASE(refuses_momentum_that_comes_or_goes), CASE(covers_what_upstream_refuses),
+        CASE(moments_lack_what_they_are_averaged_over), CASE(moments_say_which_dimensions_they_follow), CASE(momentum_is_state_only_where_it_is_asked_for),
+        CASE(a_large_matrix_needs_little_besides), CASE(blocks_cover_each_element_once), CASE(says_that_a_rule_is_ignored),
+        CASE(says_that_a_table_of_axes_has_no_effect), CASE(the_first_step_of_a_vector_is_its_signs), CASE(a_step_does_not_depend_on_the_gradients_size),
+        CASE(stacked_layers_step_as_each_would_alone), CASE(weights_of_bfloat16_stay_of_it), CASE(a_parameter_without_elements_takes_steps),
+        CASE(the_rule_of_a_group_asks_for_its_norm), CASE(without_memory_nothing_is_declared),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,343 @@
+/* Regular expressions from peers, and rules for which dimensions are factored. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "factor_rules.h"
+#include "oom.h"
+#include "pattern.h"
+
+static pd_error err;
+
+static void says(const char *words)
+{
+    if (strstr(err.text, words) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, words);
+}
+
+/* ---- expressions ---- */
+
+static bool finds(const char *pattern, const char *text)
+{
+    bool found;
+
+    if (pd_pattern_find(pattern, &text, 1, &found, &err) != PD_OK) fail_msg("%s: %s", pattern, err.text);
+    return found;
+}
+
+static void an_expression_is_found_anywhere(void **state)
+{
+    (void)state;
+    assert_true(finds("kernel", "encoder/kernel/x"));
+    assert_true(finds("", "a"));
+    assert_true(finds(".*", ""));
+    assert_true(finds("^a$", "a"));
+    assert_false(finds("^a$", "ba"));
+    assert_true(finds("layer_[0-9]+/(?!bias)", "layer_12/kernel"));
+    assert_false(finds("layer_[0-9]+/(?!bias)", "layer_12/bias"));
+}
+
+static void case_counts(void **state)
+{
+    (void)state;
+    assert_false(finds("Kernel", "kernel"));
+    assert_true(finds("(?i)Kernel", "kernel"));
+}
+
+static void a_dot_is_a_character_of_utf8(void **state)
+{
+    (void)state;
+    assert_true(finds("^.$", "\xc3\xa9"));
+    assert_true(finds("\\w$", "\xc3\xa9"));
+    assert_true(finds("b$", "a\xff" "b"));
+}
+
+static void one_of_several_texts_is_enough(void **state)
+{
+    const char *const texts[] = { "a.b", "a/b" };
+    bool found;
+    (void)state;
+    assert_int_equal(pd_pattern_find("a/b", texts, 2, &found, &err), PD_OK);
+    assert_true(found);
+    assert_int_equal(pd_pattern_find("a/b", texts, 1, &found, &err), PD_OK);
+    assert_false(found);
+}
+
+static int error_of(const char *pattern, const char *text)
+{
+    bool found = true;
+    int rc = pd_pattern_find(pattern, &text, 1, &found, &err);
+
+    assert_false(found);
+    return rc;
+}
+
+static void what_is_no_expression_is_refused(void **state)
+{
+    static const char *const patterns[] = { "(", "[a", "a**", "*", "(?P<n", "\\", "a{2,1}", "\\C" };
+    char nested[1000];
+    (void)state;
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        assert_int_equal(error_of(patterns[i], "a"), PD_INVALID_ARGUMENT);
+        says("regular expression");
+    }
+    memset(nested, '(', 499);
+    memset(nested + 499, ')', 500);
+    nested[999] = '\0';
+    assert_int_equal(error_of(nested, "a"), PD_INVALID_ARGUMENT);
+    assert_int_equal(error_of("(((a{1,1000}){1,1000}){1,1000})", "a"), PD_INVALID_ARGUMENT);
+}
+
+static void the_length_of_an_expression_is_bounded(void **state)
+{
+    char pattern[PD_MAX_PATTERN + 2];
+    (void)state;
+    memset(pattern, 'a', PD_MAX_PATTERN + 1);
+    pattern[PD_MAX_PATTERN + 1] = '\0';
+    assert_int_equal(error_of(pattern, "a"), PD_INVALID_ARGUMENT);
+    says("1025 bytes; it may have 1024");
+    assert_false(finds(pattern + 1, "a"));
+}
+
+/* Each would take years, or all memory. */
+static void a_hostile_expression_is_given_up(void **state)
+{
+    static const char *const patterns[] = { "(a+)+$", "(a|a)*$", "(a|aa)+$", "(.*)*(.*)*(.*)*x", "(?:a?){64}a{64}b", "(a*)*\\1b", "((a?)*?)*?b", "(?R)?a+b", "(x+x+)+y|(a+)+b" };
+    char text[256];
+    clock_t begin = clock();
+    (void)state;
+    memset(text, 'a', sizeof text - 2);
+    text[sizeof text - 2] = '!';
+    text[sizeof text - 1] = '\0';
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        bool found;
+        const char *const texts[] = { text };
+        int rc = pd_pattern_find(patterns[i], texts, 1, &found, &err);
+        assert_true(rc == PD_RESOURCE_EXHAUSTED || rc == PD_OK);
+        if (rc != PD_OK) says("takes too long");
+    }
+    assert_int_equal(error_of("(a+)+$", text), PD_RESOURCE_EXHAUSTED);
+    assert_true((double)(clock() - begin) / CLOCKS_PER_SEC < 20);
+}
+
+static void ordinary_expressions_are_searched_for_to_the_end(void **state)
+{
+    char text[251];
+    (void)state;
+    memset(text, 'a', 250);
+    text[250] = '\0';
+    assert_false(finds(".*attention/.*kernel$", text));
+    assert_false(finds("(layers|encoder)/.*_[0-9]+/kernel", text));
+    assert_false(finds("[a-z/]+kernel", text));
+}
+
+static void without_memory_a_search_says_so(void **state)
+{
+    const char *const texts[] = { "encoder/kernel" };
+    int64_t n;
+    (void)state;
+    for (n = 0;; n++) {
+        bool found, failed;
+        int rc;
+        oom_arm(n);
+        rc = pd_pattern_find("(enc|dec)oder/(.*)$", texts, 1, &found, &err);
+        failed = oom_disarm();
+        if (!failed) break;
+        if (rc != PD_OK) assert_int_equal(rc, PD_NO_MEMORY);        /* PCRE2 may do without */
+    }
+    assert_true(n >= 5);
+}
+
+/* ---- rules ---- */
+
+static void a_rule_reads_back(void **state)
+{
+    static const char *const texts[] = { "HEURISTIC", "none", "(BATCH,ROW,COLUMN)", "()", "(NONE)", "(ROW,ROW,ROW,ROW,COLUMN,COLUMN,COLUMN,COLUMN)" };
+    pd_factor_rule rule;
+    char text[96];
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        assert_int_equal(pd_factor_rule_read(&rule, texts[i], &err), PD_OK);
+        assert_string_equal(pd_factor_rule_text(&rule, text, sizeof text), texts[i]);
+    }
+    assert_int_equal(pd_factor_rule_read(&rule, "[ batch , row, col ]", &err), PD_OK);
+    assert_string_equal(pd_factor_rule_text(&rule, text, sizeof text), "(BATCH,ROW,COLUMN)");
+}
+
+static void what_is_no_rule_is_refused(void **state)
+{
+    static const char *const texts[] = { "", "ROW", "(ROW", "ROW)", "(ROW]", "(ROWS)", "(ROW,,ROW)", "(", "(NONE,NONE,NONE,NONE,NONE,NONE,NONE,NONE,NONE)", "heuristics" };
+    pd_factor_rule rule;
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (pd_factor_rule_read(&rule, texts[i], &err) != PD_INVALID_ARGUMENT) fail_msg("%s was taken", texts[i]);
+        says("expected HEURISTIC");
+    }
+}
+
+static void flags_are_words(void **state)
+{
+    bool flag = false;
+    (void)state;
+    assert_int_equal(pd_flag_reader(&flag, "True", &err), PD_OK);
+    assert_true(flag);
+    assert_int_equal(pd_flag_reader(&flag, "no", &err), PD_OK);
+    assert_false(flag);
+    assert_int_equal(pd_flag_reader(&flag, "0.5", &err), PD_INVALID_ARGUMENT);
+}
+
+static bool flag_of(const char *map, const char *name)
+{
+    bool flag;
+
+    if (pd_name_map_find(map, name, pd_flag_reader, &flag, &err) != PD_OK) fail_msg("%s", err.text);
+    return flag;
+}
+
+static void the_first_rule_that_is_found_wins(void **state)
+{
+    (void)state;
+    assert_false(flag_of("['bias|scale':no,'.*':yes]", "layer/bias"));
+    assert_true(flag_of("['bias|scale':no,'.*':yes]", "layer/kernel"));
+    assert_true(flag_of("['.*':yes,'bias':no]", "layer/bias"));
+}
+
+static void names_are_seen_with_either_separator(void **state)
+{
+    (void)state;
+    assert_true(flag_of("['^a/b/c$':yes]", "a.b.c"));
+    assert_true(flag_of("['^a[.]b[.]c$':yes]", "a/b/c"));
+    assert_true(flag_of("['^a/b[.]c$':yes]", "a/b.c"));
+    assert_true(flag_of("['^a/b/c$':yes]", "a/b.c"));
+}
+
+static void a_name_without_a_rule_is_an_error(void **state)
+{
+    bool flag;
+    (void)state;
+    assert_int_equal(pd_name_map_find("['bias':no]", "kernel", pd_flag_reader, &flag, &err), PD_NOT_FOUND);
+    assert_int_equal(pd_name_map_find("[]", "kernel", pd_flag_reader, &flag, &err), PD_NOT_FOUND);
+}
+
+/* ---- axes ---- */
+
+static int rule_of(pd_factor_rule *rule, const char *table, const char *names, int rank)
+{
+    pd_axes axes;
+
+    assert_int_equal(pd_axes_read(&axes, names, rank, &err), PD_OK);
+    return pd_factor_rule_of_axes(rule, table, &axes, &err);
+}
+
+static void axes_make_a_rule(void **state)
+{
+    static const struct { const char *names; int rank; const char *rule; } cases[] = {
+        { "embed,heads,kv", 3, "(ROW,COLUMN,COLUMN)" }, { "layers,embed,stack,heads,kv", 5, "(BATCH,ROW,BATCH,COLUMN,COLUMN)" },
+        { "layers,embed", 2, "(BATCH,NONE)" }, { "relpos_buckets,heads", 2, "(NONE,NONE)" }, { "vocab,embed", 2, "(COLUMN,ROW)" }, { "", 0, "()" },
+    };
+    pd_factor_rule rule;
+    char text[96];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(rule_of(&rule, "standard", cases[i].names, cases[i].rank), PD_OK);
+        assert_string_equal(pd_factor_rule_text(&rule, text, sizeof text), cases[i].rule);
+    }
+}
+
+static void mixed_and_unknown_axes_are_refused(void **state)
+{
+    pd_factor_rule rule;
+    (void)state;
+    assert_int_equal(rule_of(&rule, "standard", "embed,mlp,relpos_buckets", 3), PD_INVALID_ARGUMENT);
+    says("incomplete rule (ROW,COLUMN,NONE)");
+    assert_int_equal(rule_of(&rule, "standard", "embed,colour", 2), PD_INVALID_ARGUMENT);
+    says("no axis \"colour\"");
+    assert_int_equal(rule_of(&rule, "[embed:ROW]", "embed,mlp", 2), PD_INVALID_ARGUMENT);
+}
+
+/* ---- what comes of it ---- */
+
+/* "RC-" for ROW, COLUMN, NONE, and B. */
+static const char *factoring(const char *rule_text, pd_shape shape, int64_t least)
+{
+    static char text[PD_MAX_RANK + 16];
+    pd_factor_rule rule;
+    pd_factoring f;
+
+    assert_int_equal(pd_factor_rule_read(&rule, rule_text, &err), PD_OK);
+    if (pd_factoring_of(&f, &rule, &shape, least, &err) != PD_OK) return "refused";
+    for (int d = 0; d < shape.rank; d++) text[d] = "-RCB"[f.dim[d]];
+    snprintf(text + shape.rank, sizeof text - (size_t)shape.rank, "%s%s", f.factored ? " factored" : "", f.ignored ? " ignored" : "");
+    return text;
+}
+
+static void a_heuristic_makes_the_smaller_side_the_row(void **state)
+{
+    (void)state;
+    assert_string_equal(factoring("HEURISTIC", (pd_shape){ 2, { 24, 16 } }, 8), "CR factored");
+    assert_string_equal(factoring("HEURISTIC", (pd_shape){ 2, { 16, 24 } }, 8), "RC factored");
+    assert_string_equal(factoring("HEURISTIC", (pd_shape){ 2, { 16, 16 } }, 8), "RC factored");
+}
+
+static void a_heuristic_leaves_small_sides_alone(void **state)
+{
+    (void)state;
+    assert_string_equal(factoring("HEURISTIC", (pd_shape){ 2, { 16, 128 } }, 16), "RC factored");
+    assert_string_equal(factoring("HEURISTIC", (pd_shape){ 2, { 16, 128 } }, 17), "--");
+    assert_string_equal(factoring("HEURISTIC", (pd_shape){ 1, { 1000 } }, 8), "-");
+    assert_string_equal(factoring("HEURISTIC", (pd_shape){ 0 }, 0), "");
+    assert_string_equal(factoring("HEURISTIC", (pd_shape){ 2, { 1, 9 } }, 0), "RC factored");
+}
+
+static void a_heuristic_wants_a_rule_beyond_matrices(void **state)
+{
+    (void)state;
+    assert_string_equal(factoring("HEURISTIC", (pd_shape){ 3, { 4, 5, 6 } }, 0), "refused");
+    says("rank above 2 must have an explicit factorization rule");
+    assert_string_equal(factoring("none", (pd_shape){ 3, { 4, 5, 6 } }, 0), "---");
+}
+
+static void a_rule_has_the_rank_of_its_parameter(void **state)
+{
+    (void)state;
+    assert_string_equal(factoring("(ROW,COLUMN)", (pd_shape){ 3, { 4, 5, 6 } }, 0), "refused");
+    says("incorrect rank");
+    assert_string_equal(factoring("(ROW,COLUMN,COLUMN)", (pd_shape){ 2, { 4, 5 } }, 0), "refused");
+}
+
+static void a_rule_without_batch_is_ignored_up_to_matrices(void **state)
+{
+    (void)state;
+    assert_string_equal(factoring("(COLUMN,ROW)", (pd_shape){ 2, { 16, 24 } }, 8), "RC factored ignored");
+    assert_string_equal(factoring("(NONE,NONE)", (pd_shape){ 2, { 16, 24 } }, 8), "RC factored ignored");
+    assert_string_equal(factoring("(ROW)", (pd_shape){ 1, { 16 } }, 8), "- ignored");
+    assert_string_equal(factoring("(BATCH,COLUMN)", (pd_shape){ 2, { 16, 24 } }, 128), "BC factored");
+    assert_string_equal(factoring("(BATCH,NONE)", (pd_shape){ 2, { 16, 24 } }, 8), "B-");
+}
+
+static void an_explicit_rule_takes_any_size(void **state)
+{
+    (void)state;
+    assert_string_equal(factoring("(ROW,NONE,COLUMN)", (pd_shape){ 3, { 2, 1, 3 } }, 128), "R-C factored");
+    assert_string_equal(factoring("(ROW,ROW,ROW)", (pd_shape){ 3, { 2, 1, 3 } }, 128), "RRR factored");
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test(name)
+    const struct CMUnitTest tests[] = {
+        CASE(an_expression_is_found_anywhere), CASE(case_counts), CASE(a_dot_is_a_character_of_utf8), CASE(one_of_several_texts_is_enough),
+        CASE(what_is_no_expression_is_refused), CASE(the_length_of_an_expression_is_bounded), CASE(a_hostile_expression_is_given_up),
+        CASE(ordinary_expressions_are_searched_for_to_the_end), CASE(without_memory_a_search_says_so), CASE(a_rule_reads_back),
+        CASE(what_is_no_rule_is_refused), CASE(flags_are_words), CASE(the_first_rule_that_is_found_wins), CASE(names_are_seen_with_either_separator),
+        CASE(a_name_without_a_rule_is_an_error), CASE(axes_make_a_rule), CASE(mixed_and_unknown_axes_are_refused),
+        CASE(a_heuristic_makes_the_smaller_side_the_row), CASE(a_heuristic_leaves_small_sides_alone), CASE(a_heuristic_wants_a_rule_beyond_matrices),
+        CASE(a_rule_has_the_rank_of_its_parameter), CASE(a_rule_without_batch_is_ignored_up_to_matrices), CASE(an_explicit_rule_takes_any_size),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
