@@ -81,14 +81,34 @@ static void a_slim_frame_keeps_its_weight_and_buffer(void **state)
     (void)state;
     request->u.data.pieces = calloc(3, sizeof(pd_piece));
     request->u.data.n = 3;
+    request->u.data.scalars = calloc(2, sizeof(pd_scalar_value));
+    request->u.data.n_scalars = 2;
     request->u.data.buffer = &buffer;
     request->u.data.weight = 2;
     pd_request_slim(request);
     assert_null(request->u.data.pieces);
-    assert_int_equal(request->u.data.n, 0);
+    assert_null(request->u.data.scalars);
+    assert_int_equal(request->u.data.n + request->u.data.n_scalars, 0);
     assert_ptr_equal(request->u.data.buffer, &buffer);
     assert_true(request->u.data.weight == 2);
     pd_request_free(request);
+}
+
+/* A server that stops may have told of rounds that nobody has looked at. */
+static void what_has_closed_frees_reasons_and_scalars_that_nobody_took(void **state)
+{
+    pd_effect *effect = pd_effect_new(PD_EFF_CLOSED, ticket, 1);
+    pd_scalar_means *kept = calloc(1, sizeof *kept);
+
+    (void)state;
+    kept->refs = 2;
+    effect->u.closed.n = 2;
+    effect->u.closed.at = calloc(2, sizeof *effect->u.closed.at);
+    effect->u.closed.at[0].why = pd_reason_new("too large");
+    effect->u.closed.at[0].scalars = kept;
+    pd_effect_free(effect);
+    assert_int_equal(kept->refs, 1);
+    pd_scalar_means_unref(kept);
 }
 
 static void is_refused_when_memory_is_short(void **state)
@@ -113,6 +133,7 @@ int main(void)
         cmocka_unit_test(answers_without_asking_for_memory),
         cmocka_unit_test(says_nothing_where_nobody_waits),
         cmocka_unit_test(a_slim_frame_keeps_its_weight_and_buffer),
+        cmocka_unit_test(what_has_closed_frees_reasons_and_scalars_that_nobody_took),
         cmocka_unit_test(is_refused_when_memory_is_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
