@@ -436,7 +436,7 @@ static void other_jobs_have_their_turn_between_batches(void **state)
     rig r;
 
     (void)state;
-    config.chunk_elements = 1 << 16;
+    config.chunk_elements = 1 << 18;            /* a chunk takes several batches */
     config.batch_ns = 1e5;
     for (int i = 0; i < GATHERING; i++) {
         uint32_t big, other;
