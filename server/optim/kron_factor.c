@@ -18,16 +18,47 @@ PD_INLINE float larger(float a, float b)
     return b > a || isnan(b) ? b : a;
 }
 
-PD_CLONES static float largest(const float *x, int64_t n)
+/* Each row takes part in the lanes of the ones before. */
+PD_INLINE void largest_in_lanes(float *most, const float *x, int64_t n)
 {
-    float most[16] = { 0 };
     int64_t i = 0;
 
     for (; i + 16 <= n; i += 16)
         for (int k = 0; k < 16; k++) most[k] = larger(most[k], fabsf(x[i + k]));
-    for (; i < n; i++) most[0] = larger(most[0], fabsf(x[i]));
-    for (int k = 1; k < 16; k++) most[0] = larger(most[0], most[k]);
-    return most[0];
+    for (int k = 0; i < n; i++, k++) most[k] = larger(most[k], fabsf(x[i]));
+}
+
+static float largest_lane(const float *most)
+{
+    float size = most[0];
+
+    for (int k = 1; k < 16; k++) size = larger(size, most[k]);
+    return size;
+}
+
+PD_CLONES static float largest(const float *x, int64_t n)
+{
+    float most[16] = { 0 };
+
+    largest_in_lanes(most, x, n);
+    return largest_lane(most);
+}
+
+/* Of the lower half of a square matrix, and of the upper one. */
+PD_CLONES static float largest_below(pd_mat S)
+{
+    float most[16] = { 0 };
+
+    for (int64_t i = 0; i < S.rows; i++) largest_in_lanes(most, S.at + i * S.stride, i + 1);
+    return largest_lane(most);
+}
+
+PD_CLONES static float largest_above(pd_mat S)
+{
+    float most[16] = { 0 };
+
+    for (int64_t i = 0; i < S.rows; i++) largest_in_lanes(most, S.at + i * S.stride + i, S.rows - i);
+    return largest_lane(most);
 }
 
 PD_CLONES static void scale(float *restrict x, float by, int64_t n)
@@ -91,10 +122,9 @@ static int64_t heaviest_row(pd_mat S, float *squares)
 float pd_kron_norm_bound(pd_mat S, float *scratch)
 {
     float *heavy = scratch, *once = scratch + S.rows, *twice = scratch + 2 * S.rows;
-    float most = 0;
+    float most = largest_below(S);
     int64_t j;
 
-    for (int64_t i = 0; i < S.rows; i++) most = larger(most, largest(S.at + i * S.stride, i + 1));
     if (!(most > 0)) return most;
     for (int64_t i = 0; i < S.rows; i++) divide(S.at + i * S.stride, most, i + 1);
     j = heaviest_row(S, once);
@@ -287,13 +317,11 @@ void pd_kron_multiply(const pd_kron_block *block, float *const *Q, float *const 
 }
 
 /* Of the part of a factor that the block uses. */
-static float largest_in_factor(const pd_kron_block *block, int d, const float *Q)
+static float largest_in_factor(const pd_kron_block *block, int d, float *Q)
 {
-    float most = 0;
+    int64_t n = block->full[d];
 
-    if (block->diagonal[d]) return largest(Q, block->full[d]);
-    for (int64_t i = 0; i < block->full[d]; i++) most = larger(most, largest(Q + i * block->side[d] + i, block->full[d] - i));
-    return most;
+    return block->diagonal[d] ? largest(Q, n) : largest_above((pd_mat){ Q, n, n, block->side[d] });
 }
 
 void pd_kron_balance(const pd_kron_block *block, float *const *Q, bool bfloat16)

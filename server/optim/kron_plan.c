@@ -63,9 +63,9 @@ static pd_kron_shape merged_of(const pd_shape *shape, const double *h, bool merg
     return pd_kron_merged(shape, diagonal, merges ? (int64_t)h[MERGED_SIZE] : 0);
 }
 
-static pd_kron_cut cut_of(const pd_kron_shape *merged, const double *h)
+static pd_kron_cut cut_of(const pd_kron_shape *merged, const double *h, bool pads)
 {
-    return pd_kron_cut_of(merged, h[PARTITION] != 0 ? (int64_t)h[BLOCK_SIZE] : 0, h[PAD_BLOCKS] != 0);
+    return pd_kron_cut_of(merged, h[PARTITION] != 0 ? (int64_t)h[BLOCK_SIZE] : 0, pads);
 }
 
 /* A parameter without elements gets no factors. */
@@ -83,7 +83,7 @@ static int make_draft(draft *d, const pd_declaration *declaration, int64_t eleme
     }
     if (elements == 0) return PD_OK;
     d->merged = merged_of(&d->shape, d->h, d->h[MERGE] != 0);
-    d->cut = cut_of(&d->merged, d->h);
+    d->cut = cut_of(&d->merged, d->h, d->h[PAD_BLOCKS] != 0);
     return PD_OK;
 }
 
@@ -114,8 +114,8 @@ static int check_sizes(const draft *d, pd_error *err)
         return pd_fail(err, PD_INVALID_ARGUMENT, "shape %s would be cut into more than %d blocks; use a larger block_size than %.0f",
                        pd_shape_text(&d->merged.shape, text, sizeof text), PD_MAX_BLOCKS, d->h[BLOCK_SIZE]);
     if (probe_of(d) > INT_MAX)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "a block of more than %d elements, with its padding, is not possible; cut shape %s by partition_grads_into_blocks "
-                       "and a smaller block_size, or let fewer dimensions be diagonal", INT_MAX, pd_shape_text(&d->merged.shape, text, sizeof text));
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a block of more than %d elements, with its padding, is not possible: of shape %s; set pad_blocks=no, let fewer "
+                       "dimensions be diagonal, or cut them by partition_grads_into_blocks and block_size", INT_MAX, pd_shape_text(&d->merged.shape, text, sizeof text));
     for (int i = 0; i < d->merged.shape.rank; i++)
         if (!d->merged.diagonal[i] && __builtin_mul_overflow(d->cut.side[i] * d->cut.side[i], blocks * (int64_t)sizeof(double), &bytes))
             return pd_fail(err, PD_INVALID_ARGUMENT, "triangular factors of side %lld are not possible; use a smaller block_size or max_size_triangular",
@@ -126,18 +126,14 @@ static int check_sizes(const draft *d, pd_error *err)
 /* Merging, and padding, can make factors far larger than the weights that they belong to. */
 static void note_size(pd_plan *plan, const draft *d)
 {
-    enum { MANY = 16 };
-    double numbers = numbers_of(&d->merged, &d->cut), least = numbers, weights = (double)plan->elements / (double)d->layers;
+    enum { FEW = 1 << 16, MANY = 16 };
+    double numbers = numbers_of(&d->merged, &d->cut), weights = (double)plan->elements / (double)d->layers;
     pd_kron_shape apart = merged_of(&d->shape, d->h, false);
-    pd_kron_cut cut = cut_of(&apart, d->h);
+    pd_kron_cut cut = cut_of(&apart, d->h, false);
 
-    if (numbers < 1 << 16 || numbers < MANY * weights) return;
-    least = numbers_of(&apart, &cut);
-    if (d->h[MERGE] != 0 && least < numbers)
-        snprintf(plan->note, sizeof plan->note, "its factors hold %.0f numbers for each weight, since small dimensions are merged; with merge_small_dims=no it would be %.2g, and a "
-                 "smaller target_merged_dim_size may help", numbers / weights, least / weights);
-    else
-        snprintf(plan->note, sizeof plan->note, "its factors hold %.0f numbers for each weight; pad_blocks=no or a smaller block_size may help", numbers / weights);
+    if (numbers < FEW || numbers < MANY * weights || numbers <= numbers_of(&apart, &cut)) return;
+    snprintf(plan->note, sizeof plan->note, "its factors hold %.0f numbers for each weight; with merge_small_dims=no pad_blocks=no they would hold %.2g", numbers / weights,
+             numbers_of(&apart, &cut) / weights);
 }
 
 /* ---- slots ---- */

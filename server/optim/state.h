@@ -33,6 +33,13 @@ typedef struct pd_stored {
     pd_quantized codes;
 } pd_stored;
 
+/* Memory that all tasks of a capture share, where they are adopted in the same step: one piece, so that it may lie on huge pages. Counted as pd_basis is. */
+typedef struct pd_room {
+    unsigned refs;
+    int64_t  used;                  /* floats */
+    float   *memory;
+} pd_room;
+
 typedef struct pd_slip pd_slip;
 
 #define PD_NAME_KEPT 161        /* of a parameter's name, for messages */
@@ -101,7 +108,8 @@ struct pd_task {
     double        ms;
     double        hyper[PD_MAX_HYPERS];
     float        *input[PD_MAX_TASK_TENSORS], *output[PD_MAX_TASK_TENSORS];         /* what the view points to */
-    float        *memory;
+    float        *memory;           /* of these */
+    pd_room      *room;             /* that it lies in; NULL: it is the task's own */
 };
 
 /* n floats at a multiple of 64 bytes; free() them. NULL: out of memory. */

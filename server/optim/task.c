@@ -20,20 +20,53 @@ static int64_t lay_out(const pd_plan *plan, const pd_task_spec *spec, const int 
     return floats;
 }
 
-static bool give_memory(pd_task *task, const pd_plan *plan)
+static int64_t floats_of_task(const pd_plan *plan, const pd_task_spec *spec)
+{
+    float *none[PD_MAX_TASK_TENSORS];
+
+    return lay_out(plan, spec, spec->input, spec->n_inputs, NULL, none) + lay_out(plan, spec, spec->output, spec->n_outputs, NULL, none);
+}
+
+/* Room for all tasks of a capture that lasts for the step. NULL: each gets its own memory. */
+static pd_room *room_new(const pd_plan *plan)
+{
+    pd_room *room = plan->root_delay == 0 && plan->n_tasks > 1 ? calloc(1, sizeof *room) : NULL;
+    int64_t floats = 0;
+
+    if (room == NULL) return NULL;
+    for (size_t i = 0; i < plan->n_tasks; i++) floats += floats_of_task(plan, &plan->tasks[i]);
+    room->refs = 1;
+    if ((room->memory = pd_floats_new(floats)) != NULL) return room;
+    free(room);
+    return NULL;
+}
+
+static void room_drop(pd_room *room)
+{
+    if (room == NULL || --room->refs > 0) return;
+    free(room->memory);
+    free(room);
+}
+
+static bool give_memory(pd_task *task, const pd_plan *plan, pd_room *room)
 {
     const pd_task_spec *spec = task->view.spec;
-    int64_t in = lay_out(plan, spec, spec->input, spec->n_inputs, NULL, task->input);
-    int64_t out = lay_out(plan, spec, spec->output, spec->n_outputs, NULL, task->output);
+    int64_t floats = floats_of_task(plan, spec), in;
 
-    if ((task->memory = pd_floats_new(in + out)) == NULL) return false;
-    lay_out(plan, spec, spec->input, spec->n_inputs, task->memory, task->input);
+    if ((task->room = room) != NULL) {
+        task->memory = room->memory + room->used;
+        room->used += floats;
+        room->refs++;
+    } else if ((task->memory = pd_floats_new(floats)) == NULL) {
+        return false;
+    }
+    in = lay_out(plan, spec, spec->input, spec->n_inputs, task->memory, task->input);
     lay_out(plan, spec, spec->output, spec->n_outputs, task->memory + in, task->output);
     return true;
 }
 
 /* NULL: out of memory. */
-static pd_task *task_new(const pd_optim *optim, const pd_task_spec *spec)
+static pd_task *task_new(const pd_optim *optim, const pd_task_spec *spec, pd_room *room)
 {
     pd_task *task = calloc(1, sizeof *task);
 
@@ -46,7 +79,7 @@ static pd_task *task_new(const pd_optim *optim, const pd_task_spec *spec)
     task->view = (pd_task_view){ .plan = &task->basis->plan, .spec = spec, .hyper = task->hyper, .fact = task->basis->fact, .count = optim->count,
                                  .random = task->basis->random, .random_of_all = task->basis->random_of_all, .draws = optim->io.draws,
                                  .input = task->input, .output = task->output };
-    if ((task->slip = calloc(1, sizeof *task->slip)) != NULL && give_memory(task, &optim->basis->plan)) return task;
+    if ((task->slip = calloc(1, sizeof *task->slip)) != NULL && give_memory(task, &optim->basis->plan, room)) return task;
     free(task->slip);
     pd_task_free(task);
     return NULL;
@@ -56,19 +89,22 @@ void pd_task_free(pd_task *task)
 {
     if (task == NULL) return;
     pd_basis_drop(task->basis);
-    free(task->memory);
+    if (task->room == NULL) free(task->memory);
+    room_drop(task->room);
     free(task);
 }
 
 void pd_tasks_prepare(pd_optim *optim)
 {
     const pd_plan *plan = &optim->basis->plan;
+    pd_room *room;
 
     optim->n_work = 0;
     if (plan->n_tasks == 0 || !optim->row->due(plan, optim->hyper, optim->count, optim->slot)) return;
+    room = room_new(plan);
     optim->stats.due += (int64_t)plan->n_tasks;
     for (size_t i = 0; i < plan->n_tasks; i++) {
-        pd_task *task = task_new(optim, &plan->tasks[i]);
+        pd_task *task = task_new(optim, &plan->tasks[i], room);
         if (task != NULL) {
             optim->work[optim->n_work++] = task;
             continue;
@@ -77,6 +113,7 @@ void pd_tasks_prepare(pd_optim *optim)
         optim->roots[i].failed++;
         optim->roots[i].failing = true;
     }
+    room_drop(room);
 }
 
 void pd_tasks_copy(const pd_optim *optim, size_t i)

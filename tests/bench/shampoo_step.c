@@ -5,18 +5,16 @@
  *     figure_shampoo_step OPTIMIZER ROWSxCOLS|FILE [HYPER=VALUE...]        FILE: names and shapes (shapes_file.h)
  *
  * Roots are due in steps 1 + k 10^9, or k 10^9, alone: the hyperparameters are to say so. The steps measured come after them. */
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "figure.h"
-#include "linalg.h"
 #include "optim.h"
-#include "pages.h"
+#include "sgemm.h"
 #include "shapes_file.h"
 
-enum { SIDE = 1024, ROUNDS = 60, LEAST_ROUNDS = 5, WARM = 2, PEAKS = 4, MOST_PARAMS = 4096 };
+enum { ROUNDS = 60, LEAST_ROUNDS = 5, WARM = 2, PEAKS = 4, MOST_PARAMS = 4096 };
 #define ROOTS_AT    1000000001
 #define ENOUGH_MS   20000.0
 
@@ -26,40 +24,6 @@ typedef struct model {
     pd_step_io  io[MOST_PARAMS];
     double      flops;
 } model;
-
-static void fill_random(float *at, int64_t n, float size)
-{
-    uint32_t seed = 1;
-
-    for (int64_t i = 0; i < n; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        at[i] = size * ((float)(seed >> 8) / 8388608.0f - 1);
-    }
-}
-
-static float *random_floats(int64_t n, float size)
-{
-    float *at = pd_pages_new((size_t)n * sizeof *at);
-
-    if (at == NULL) figure_stop("out of memory");
-    fill_random(at, n, size);
-    return at;
-}
-
-/* Floating-point operations a millisecond of all threads together. */
-static double peak(int threads)
-{
-    static float *A, *B, *C;
-    int64_t n = (int64_t)SIDE * SIDE;
-    double begin;
-
-    if (A == NULL) A = random_floats(n, 1), B = random_floats(n, 1), C = random_floats(n * threads, 1);
-    begin = figure_ms();
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-    for (int t = 0; t < threads; t++)
-        pd_gemm(pd_mat_dense(C + n * t, SIDE, SIDE), 0, 1, pd_mat_dense(A, SIDE, SIDE), PD_AS_IS, pd_mat_dense(B, SIDE, SIDE), PD_AS_IS);
-    return 2.0 * SIDE * SIDE * SIDE * threads / (figure_ms() - begin);
-}
 
 static pd_hypers hypers_of(int argc, char **argv)
 {
@@ -86,7 +50,7 @@ static void fill_roots(const pd_optim *optim)
     for (size_t t = 0; t < plan->n_tasks; t++)
         for (int k = 0; k < plan->tasks[t].n_outputs; k++) {
             pd_tensor root = pd_optim_slot(optim, (size_t)plan->tasks[t].output[k]);
-            if (root.at != NULL) fill_random(root.at, root.shape.dim[0] * root.shape.dim[1], 0.1f);
+            if (root.at != NULL) sgemm_fill(root.at, root.shape.dim[0] * root.shape.dim[1], 0.1f);
         }
 }
 
@@ -103,7 +67,7 @@ static void add(model *m, const char *name, const pd_shape *shape, const pd_hype
     pd_optim_set_count(m->optims[m->n], ROOTS_AT);
     fill_roots(m->optims[m->n]);
     n = pd_optim_elements(m->optims[m->n]);
-    m->io[m->n] = (pd_step_io){ .gradient = random_floats(n, 1e-2f), .before = random_floats(n, 1), .after = random_floats(n, 1) };
+    m->io[m->n] = (pd_step_io){ .gradient = sgemm_random(n, 1e-2f), .before = sgemm_random(n, 1), .after = sgemm_random(n, 1) };
     m->flops += pd_optim_plan(m->optims[m->n++])->flops;
 }
 
@@ -153,10 +117,10 @@ int main(int argc, char **argv)
     if (argc < 3) figure_stop("usage: %s OPTIMIZER ROWSxCOLS|FILE [HYPER=VALUE...]", argv[0]);
     hypers = hypers_of(argc, argv);
     read_model(&m, argv[2], &hypers);
-    for (int i = 0; i < WARM; i++) peak(threads), step_ms(&m, threads);
+    for (int i = 0; i < WARM; i++) sgemm_peak(threads), step_ms(&m, threads);
     begin = figure_ms();
     while (rounds < ROUNDS && (rounds < LEAST_ROUNDS || figure_ms() - begin < ENOUGH_MS)) {
-        for (int i = 0; i < PEAKS; i++) most[peaks++] = peak(threads);
+        for (int i = 0; i < PEAKS; i++) most[peaks++] = sgemm_peak(threads);
         ms[rounds++] = step_ms(&m, threads);
     }
     step = figure_quantile(ms, (size_t)rounds, 0.5);

@@ -26,20 +26,27 @@ void shampoo_fill(float *at, int64_t n, float size)
     for (int64_t i = 0; i < n; i++) at[i] = size * ((float)draw() / 1073741824.0f - 1);
 }
 
-pd_hypers shampoo_hypers(const char *row, const char *list)
+void shampoo_take(pd_hypers *hypers, const char *row, const char *list)
 {
-    pd_hypers hypers;
     char text[512], *rest = text, *word;
     pd_error err;
 
-    pd_hypers_init(&hypers, pd_optim_find(row));
+    pd_hypers_init(hypers, pd_optim_find(row));
     snprintf(text, sizeof text, "%s", list);
     while ((word = strsep(&rest, " ")) != NULL) {
         char *value = strchr(word, '=');
         if (value == NULL) continue;
         *value++ = '\0';
-        if (pd_hypers_set(&hypers, word, value, &err) != PD_OK) fail_msg("%s", err.text);
+        if (pd_hypers_set(hypers, word, value, &err) != PD_OK) fail_msg("%s", err.text);
     }
+}
+
+pd_hypers shampoo_hypers(const char *row, const char *list)
+{
+    pd_hypers hypers;
+    pd_error err;
+
+    shampoo_take(&hypers, row, list);
     if (pd_hypers_check(&hypers, &err) != PD_OK) fail_msg("%s", err.text);
     return hypers;
 }

@@ -11,6 +11,8 @@ void     shampoo_fill(float *at, int64_t n, float size);/* uniform on [-size, si
 
 /* The row's defaults but for "name=value name=value ..."; refusals end the test. */
 pd_hypers shampoo_hypers(const char *row, const char *list);
+/* The same at that address, unchecked: schedules and texts belong to it, so pd_hypers_free is wanted. */
+void      shampoo_take(pd_hypers *hypers, const char *row, const char *list);
 pd_model *shampoo_model(const pd_declaration *params, size_t n, int threads);
 
 /* ---- a run of a few steps on one parameter, or more if the caller adds them before it begins ---- */

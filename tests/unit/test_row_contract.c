@@ -507,9 +507,11 @@ static void no_memory_for_a_batch_has_run_nothing(void **state)
     finish(f);
 }
 
+/* Where there is none for all of them together, which two allocations ask for, each gets its own. */
 static void no_memory_for_a_tasks_copies_counts_it_as_failed(void **state)
 {
     fixture *f = *state;
+    int spared = 0;
     bool hit = true;
 
     for (int64_t n = 3; hit; n++) {             /* after the batch's own */
@@ -527,11 +529,13 @@ static void no_memory_for_a_tasks_copies_counts_it_as_failed(void **state)
             assert_int_equal(pd_batch_run(f->optim, 1, 1), PD_OK);
             stats = pd_optim_root_stats(f->optim[0]);
             assert_true(pd_optim_done(f->optim[0]));
-            assert_int_equal(stats.failed, hit ? 1 : 0);
+            assert_true(stats.failed <= hit);
+            spared += hit && stats.failed == 0;
             assert_int_equal(stats.adopted + stats.failed, 6);
         }
         finish(f);
     }
+    assert_int_equal(spared, 2);
 }
 
 static void no_memory_for_state_gives_no_optim(void **state)

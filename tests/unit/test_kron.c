@@ -1,0 +1,557 @@
+/* What the contract promises of kron: same bits with any threads and wherever its work is done, when factors change, delays, scanned layers, memory, and shapes and
+ * gradients at the edge. Its formulas: test_kron_factor.c, test_kron_twin.c; recorded runs of upstream: tests/golden. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kron.h"
+#include "oom.h"
+#include "optim.h"
+#include "shampoos.h"
+
+typedef shampoo_run run;
+
+#define PLAIN "preconditioner_update_probability=1 merge_small_dims=no partition_grads_into_blocks=no "
+#define SHAPE(...) (&(pd_shape){ .rank = sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t), .dim = { __VA_ARGS__ } })
+
+static run run_of(const pd_shape *shape, const char *hypers, int steps) { return shampoo_run_of("kron", shape, hypers, steps); }
+
+static void step_with(run *r, const pd_draws *draws, const double *hypers, uint64_t mask)
+{
+    pd_error err;
+    pd_step_io io = { .gradient = r->gradient[0], .before = r->weights[0], .after = r->weights[0], .draws = draws, .hypers = hypers, .hypers_mask = mask };
+
+    if (pd_model_step(r->model, &io, &err) != PD_OK) fail_msg("%s", err.text);
+}
+
+static void assert_same_runs(run a, run b)
+{
+    shampoo_run_all(&a);
+    shampoo_run_all(&b);
+    assert_true(shampoo_same_bits(&a, &b));
+    shampoo_run_end(&a);
+    shampoo_run_end(&b);
+}
+
+/* ---- bits ---- */
+
+static void the_number_of_threads_does_not_change_a_bit(void **state)
+{
+    static const char *const kinds[] = {
+        "preconditioner_update_probability=1 block_size=32", "preconditioner_update_probability=0.5 block_size=20 root_delay=2 pad_blocks=no",
+        "preconditioner_update_probability=1 root_delay=1 block_size=16 mu_dtype=bfloat16 precond_dtype=bfloat16", "block_size=32 memory_save_mode=one_diag merge_small_dims=no",
+    };
+    static const pd_shape shapes[] = { { 2, { 300, 70 } }, { 3, { 20, 37, 21 } } };
+    (void)state;
+
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (size_t s = 0; s < 2; s++)
+            for (int threads = 2; threads <= 4; threads += 2) {
+                run one = run_of(&shapes[s], kinds[k], 5), other = one;
+                other.threads = threads;
+                assert_same_runs(one, other);
+            }
+}
+
+static void weights_in_place_and_beside_step_alike(void **state)
+{
+    run a = run_of(SHAPE(30, 11), "block_size=8 merge_small_dims=no", 0), b = a;
+    float after[330];
+    (void)state;
+
+    shampoo_run_begin(&a);
+    shampoo_run_begin(&b);
+    for (int t = 0; t < 3; t++) {
+        shampoo_run_draw(&a);
+        memcpy(b.gradient[0], a.gradient[0], sizeof after);
+        shampoo_run_step(&a);
+        assert_int_equal(pd_model_step(b.model, &(pd_step_io){ .gradient = b.gradient[0], .before = b.weights[0], .after = after }, NULL), PD_OK);
+        memcpy(b.weights[0], after, sizeof after);
+        assert_true(shampoo_same_bits(&a, &b));
+    }
+    shampoo_run_end(&a);
+    shampoo_run_end(&b);
+}
+
+/* Number i of the stream of the parameter's name, in the order of stacked and padded blocks. */
+static void the_probe_is_the_parameter_s_stream_in_the_order_of_the_stacked_blocks(void **state)
+{
+    enum { BLOCKS = 6, PADDED = 64 };
+    run a = run_of(SHAPE(20, 11), "preconditioner_update_probability=1 block_size=8 merge_small_dims=no", 0), b = a;
+    float probe[BLOCKS * PADDED];
+    (void)state;
+
+    a.param[0].seed = b.param[0].seed = 77;
+    shampoo_run_begin(&a);
+    shampoo_run_begin(&b);
+    for (int t = 1; t <= 3; t++) {
+        pd_draws draws = { .normal = probe, .uniform = 0.5, .n_normal = BLOCKS * PADDED };
+        shampoo_run_draw(&a);
+        memcpy(b.gradient[0], a.gradient[0], 220 * sizeof(float));
+        pd_random_normal(pd_random_stream(77, "w"), (uint64_t)t, 0, probe, BLOCKS * PADDED);
+        step_with(&a, NULL, NULL, 0);
+        step_with(&b, &draws, NULL, 0);
+        assert_true(shampoo_same_bits(&a, &b));
+    }
+    shampoo_run_end(&a);
+    shampoo_run_end(&b);
+}
+
+static void another_seed_is_another_run(void **state)
+{
+    run a = run_of(SHAPE(9, 8), PLAIN, 3), b = a;
+    (void)state;
+
+    b.param[0].seed = 1;
+    shampoo_run_all(&a);
+    shampoo_run_all(&b);
+    assert_false(shampoo_same_bits(&a, &b));
+    shampoo_run_end(&a);
+    shampoo_run_end(&b);
+}
+
+static void accepted_options_change_nothing(void **state)
+{
+    static const char *const options[] = { "precond_update_precision=float32", "precond_update_precision=bfloat16", "precond_grads_precision=tensorfloat32", "lax_map_batch_size=2",
+                                           "lax_map_scanned_layers=yes" };
+    (void)state;
+
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) assert_true(shampoo_runs_agree("kron", SHAPE(9, 8), "", options[i], 3));
+}
+
+/* ---- when factors change ---- */
+
+static bool factors_are_as_at_first(const run *r, int64_t side)
+{
+    float *Q = shampoo_slot(r, "Q", 0, -1, side * side);
+    bool same = true;
+
+    for (int64_t i = 0; i < side * side; i++) same = same && Q[i] == (i % (side + 1) == 0 ? 1 : 0);
+    free(Q);
+    return same;
+}
+
+/* First step after which they are not. */
+static int first_change(const char *hypers)
+{
+    run r = run_of(SHAPE(5, 4), "", 0);
+    int t = 0;
+
+    shampoo_take(&r.param[0].hypers, "kron", hypers);
+    shampoo_run_begin(&r);
+    do {
+        shampoo_run_draw(&r);
+        shampoo_run_step(&r);
+        t++;
+    } while (t < 20 && factors_are_as_at_first(&r, 5));
+    shampoo_run_end(&r);
+    pd_hypers_free(&r.param[0].hypers);
+    return t;
+}
+
+static void factors_change_every_so_many_steps(void **state)
+{
+    (void)state;
+    assert_int_equal(first_change("merge_small_dims=no partition_grads_into_blocks=no"), 1);
+    assert_int_equal(first_change(PLAIN "preconditioner_update_probability=0.3"), 4);
+    assert_int_equal(first_change(PLAIN "preconditioner_update_probability=table(0.1,0.1,0.3)"), 4);
+    assert_int_equal(first_change(PLAIN "preconditioner_update_probability=precond_update_prob_schedule(max_prob=0.2)"), 5);
+}
+
+static void a_delay_counts_from_the_step_of_the_momentum(void **state)
+{
+    (void)state;
+    assert_int_equal(first_change(PLAIN "preconditioner_update_probability=0.3 root_delay=1"), 5);
+    assert_int_equal(first_change(PLAIN "preconditioner_update_probability=0.3 root_delay=4"), 8);
+    assert_int_equal(first_change(PLAIN "preconditioner_update_probability=0.3 root_delay=ready"), 5);
+}
+
+/* Q3 = M2 M1: with a rate of 0 in the first step M1 is the identity, and Q3 is M2. */
+static void late_updates_multiply_what_others_have_made_of_the_factors(void **state)
+{
+    enum { SIDE = 5, STEPS = 3 };
+    run a = run_of(SHAPE(SIDE, 4), PLAIN "b1=0 root_delay=1", 0), b = a;
+    double none[PD_MAX_HYPERS] = { 0 };
+    float *M1 = NULL, *M2, *Q;
+    (void)state;
+
+    shampoo_run_begin(&a);
+    shampoo_run_begin(&b);
+    for (int t = 1; t <= STEPS; t++) {
+        shampoo_run_draw(&a);
+        memcpy(b.gradient[0], a.gradient[0], SIDE * 4 * sizeof(float));
+        step_with(&a, NULL, NULL, 0);
+        step_with(&b, NULL, none, t == 1 ? (uint64_t)1 << FACTOR_RATE : 0);
+        if (t == 2) M1 = shampoo_slot(&a, "Q", 0, -1, SIDE * SIDE);
+    }
+    M2 = shampoo_slot(&b, "Q", 0, -1, SIDE * SIDE);
+    Q = shampoo_slot(&a, "Q", 0, -1, SIDE * SIDE);
+    for (int i = 0; i < SIDE; i++)
+        for (int j = 0; j < SIDE; j++) {
+            double sum = 0;
+            for (int k = 0; k < SIDE; k++) sum += (double)M2[i * SIDE + k] * (double)M1[k * SIDE + j];
+            assert_true(fabs((double)Q[i * SIDE + j] - sum) < 1e-6);
+        }
+    free(M1);
+    free(M2);
+    free(Q);
+    shampoo_run_end(&a);
+    shampoo_run_end(&b);
+}
+
+/* Factors of a (6, 5) after one step without an update of their own, the second three times as large as the first. */
+static void size_after_balancing(double uniform, double *first, double *second)
+{
+    run r = run_of(SHAPE(6, 5), PLAIN, 0);
+    float probe[30], *Q0, *Q1;
+    pd_draws draws = { .normal = probe, .uniform = 0.5, .n_normal = 30 };
+
+    shampoo_run_begin(&r);
+    shampoo_run_draw(&r);
+    shampoo_fill(probe, 30, 1);
+    for (int t = 0; t < 5; t++) step_with(&r, &draws, NULL, 0);
+    draws.uniform = uniform;
+    step_with(&r, &draws, (double[PD_MAX_HYPERS]){ 0 }, (uint64_t)1 << FACTOR_RATE);
+    Q0 = shampoo_slot(&r, "Q", 0, -1, 36);
+    Q1 = shampoo_slot(&r, "Q", 1, -1, 25);
+    *first = *second = 0;
+    for (int i = 0; i < 36; i++) *first = fmax(*first, fabs((double)Q0[i]));
+    for (int i = 0; i < 25; i++) *second = fmax(*second, fabs((double)Q1[i]));
+    free(Q0);
+    free(Q1);
+    shampoo_run_end(&r);
+}
+
+static void factors_are_balanced_where_the_draw_is_at_most_a_hundredth(void **state)
+{
+    double first, second, plain;
+    (void)state;
+
+    size_after_balancing(0.5, &first, &second);
+    plain = first / second;
+    assert_true(fabs(plain - 1) > 1e-3);
+    size_after_balancing(0.01, &first, &second);
+    assert_true(fabs(first / second - 1) < 1e-5);
+    size_after_balancing(0.0101, &first, &second);
+    assert_true(first / second == plain);
+}
+
+/* ---- momentum, rate, decay ---- */
+
+/* In the first step the debiased momentum is the gradient itself, whatever b1 is. */
+static void the_first_step_does_not_know_the_momentum(void **state)
+{
+    run a = run_of(SHAPE(5, 4), "b1=0.95", 1), b = run_of(SHAPE(5, 4), "b1=0", 1);
+    (void)state;
+
+    shampoo_run_all(&a);
+    shampoo_run_all(&b);
+    for (int i = 0; i < 20; i++) assert_true(fabsf(a.weights[0][i] - b.weights[0][i]) < 1e-6f);
+    shampoo_run_end(&a);
+    shampoo_run_end(&b);
+}
+
+/* Without factors of its own to change, a constant gradient and its momentum, which counts from a later step on: 1 - 0.5^4 of what it should divide by. */
+static void a_job_that_starts_later_counts_on(void **state)
+{
+    run a = run_of(SHAPE(3), "b1=0.5 preconditioner_lr=0 learning_rate=1", 0), b = a;
+    (void)state;
+
+    b.param[0].start_step = 3;
+    shampoo_run_begin(&a);
+    shampoo_run_begin(&b);
+    for (int i = 0; i < 3; i++) a.gradient[0][i] = b.gradient[0][i] = 0.25f * (float)(i + 1), a.weights[0][i] = b.weights[0][i] = 0;
+    shampoo_run_step(&a);
+    shampoo_run_step(&b);
+    for (int i = 0; i < 3; i++) {
+        assert_true(a.weights[0][i] == -0.25f * (float)(i + 1));
+        assert_true(fabsf(b.weights[0][i] * 0.9375f - a.weights[0][i] * 0.5f) < 1e-7f);
+    }
+    shampoo_run_end(&a);
+    shampoo_run_end(&b);
+}
+
+/* The weight of one parameter after a step without a gradient to speak of. */
+static float decayed(const pd_shape *shape, const char *hypers)
+{
+    run r = run_of(shape, hypers, 0);
+    float weight;
+
+    shampoo_run_begin(&r);
+    r.weights[0][0] = 2;
+    shampoo_run_step(&r);
+    weight = r.weights[0][0];
+    shampoo_run_end(&r);
+    return weight;
+}
+
+static void weights_decay_where_there_are_dimensions_enough(void **state)
+{
+    (void)state;
+    assert_true(decayed(SHAPE(3, 2), "learning_rate=0.5 weight_decay=0.25") == 1.75f);
+    assert_true(decayed(SHAPE(3, 2), "learning_rate=0.5 weight_decay=0.25 weight_decay_min_ndim=2") == 1.75f);
+    assert_true(decayed(SHAPE(6), "learning_rate=0.5 weight_decay=0.25") == 1.75f);
+    assert_true(decayed(SHAPE(6), "learning_rate=0.5 weight_decay=0.25 weight_decay_min_ndim=2") == 2);
+    assert_true(decayed(SHAPE(3, 2), "learning_rate=0.5 weight_decay=0.25 scale_by_kron_only=yes") == 2);
+}
+
+static void the_bare_update_is_that_of_rate_one_without_decay(void **state)
+{
+    (void)state;
+    assert_true(shampoo_runs_agree("kron", SHAPE(9, 8), "learning_rate=1", "scale_by_kron_only=yes learning_rate=0.1 weight_decay=0.3", 3));
+}
+
+static void the_update_is_what_was_added(void **state)
+{
+    run r = run_of(SHAPE(9, 8), "weight_decay=0.1 learning_rate=0.1", 0);
+    float before[72];
+    (void)state;
+
+    r.update[0] = calloc(72, sizeof(float));
+    shampoo_run_begin(&r);
+    shampoo_run_draw(&r);
+    memcpy(before, r.weights[0], sizeof before);
+    shampoo_run_step(&r);
+    for (int i = 0; i < 72; i++) assert_true(before[i] + r.update[0][i] == r.weights[0][i]);
+    shampoo_run_end(&r);
+}
+
+/* sqrt(mean(u^2)) <= 1.1, however large the gradient, over all layers together. */
+static void the_root_mean_square_of_an_update_is_clipped(void **state)
+{
+    run r = run_of(SHAPE(2, 9, 8), PLAIN "scale_by_kron_only=yes preconditioner_init_scale=100", 0);
+    double squares = 0;
+    (void)state;
+
+    r.param[0].axes = "layers,,";
+    r.update[0] = calloc(144, sizeof(float));
+    shampoo_run_begin(&r);
+    shampoo_run_draw(&r);
+    shampoo_run_step(&r);
+    for (int i = 0; i < 144; i++) squares += (double)r.update[0][i] * (double)r.update[0][i];
+    assert_true(fabs(sqrt(squares / 144) - 1.1) < 1e-5);
+    shampoo_run_end(&r);
+}
+
+/* ---- blocks and layers ---- */
+
+static void padding_is_not_inert_unless_it_is_left_out(void **state)
+{
+    (void)state;
+    assert_false(shampoo_runs_agree("kron", SHAPE(9, 7), "merge_small_dims=no block_size=16", "merge_small_dims=no partition_grads_into_blocks=no", 2));
+    assert_true(shampoo_runs_agree("kron", SHAPE(9, 7), "merge_small_dims=no block_size=16 pad_blocks=no", "merge_small_dims=no partition_grads_into_blocks=no", 2));
+    assert_true(shampoo_runs_agree("kron", SHAPE(16, 8), "merge_small_dims=no block_size=8 pad_blocks=no", "merge_small_dims=no block_size=8", 2));
+}
+
+static void a_layer_has_factors_of_its_own(void **state)
+{
+    run r = run_of(SHAPE(2, 5, 4), PLAIN, 0);
+    float *first, *second;
+    (void)state;
+
+    r.param[0].axes = "layers,embed,mlp";
+    shampoo_run_begin(&r);
+    shampoo_run_draw(&r);
+    for (int i = 0; i < 20; i++) r.gradient[0][i] = 0;          /* of the first layer */
+    shampoo_run_step(&r);
+    first = shampoo_slot(&r, "Q", 0, 0, 25);
+    second = shampoo_slot(&r, "Q", 0, 1, 25);
+    assert_true(memcmp(first, second, 25 * sizeof(float)) != 0);
+    for (int i = 0; i < 5; i++) assert_true(first[i * 6] > 1);         /* those without a gradient grow */
+    free(first);
+    free(second);
+    shampoo_run_end(&r);
+}
+
+static void where_the_factors_of_layers_are_updated_does_not_change_a_bit(void **state)
+{
+    static const char *const kinds[] = { "preconditioner_update_probability=1 block_size=8", "preconditioner_update_probability=0.5 block_size=8 merge_small_dims=no pad_blocks=no precond_dtype=bfloat16",
+                                         PLAIN "memory_save_mode=one_diag" };
+    (void)state;
+
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        char text[256];
+        run pool = run_of(SHAPE(3, 2, 11, 9), kinds[k], 4), here;
+        snprintf(text, sizeof text, "%s lax_map_scanned_layers=yes", kinds[k]);
+        here = run_of(SHAPE(3, 2, 11, 9), text, 4);
+        pool.param[0].axes = here.param[0].axes = "layers,stack,embed,mlp";
+        here.threads = 3;
+        assert_same_runs(pool, here);
+    }
+}
+
+static void factors_begin_with_their_share_of_the_initial_scale(void **state)
+{
+    run r = run_of(SHAPE(4, 1, 3), PLAIN "preconditioner_init_scale=27", 0);
+    float *Q;
+    (void)state;
+
+    shampoo_run_begin(&r);
+    Q = shampoo_slot(&r, "Q", 0, -1, 16);
+    for (int i = 0; i < 16; i++) assert_true(Q[i] == (i % 5 == 0 ? 3 : 0));
+    free(Q);
+    Q = shampoo_slot(&r, "Q", 1, -1, 1);
+    assert_true(Q[0] == 3);
+    free(Q);
+    shampoo_run_end(&r);
+}
+
+/* ---- shapes and gradients at the edge ---- */
+
+static void every_shape_steps(void **state)
+{
+    static const pd_shape shapes[] = { { 0, { 0 } }, { 1, { 1 } }, { 1, { 17 } }, { 2, { 1, 9 } }, { 2, { 9, 1 } }, { 3, { 1, 1, 1 } }, { 5, { 2, 3, 1, 4, 2 } },
+                                       { 8, { 2, 1, 2, 1, 2, 1, 2, 2 } }, { 2, { 0, 4 } }, { 1, { 0 } }, { 3, { 5, 0, INT64_MAX / 100 } } };
+    static const char *const kinds[] = { "", "block_size=3 merge_small_dims=no", "block_size=3 pad_blocks=no min_ndim_triangular=0", PLAIN "memory_save_mode=one_diag",
+                                         "b1=0 mu_dtype=bfloat16 precond_dtype=bfloat16" };
+    (void)state;
+
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+            run r = run_of(&shapes[s], kinds[k], 3);
+            float before = 0;
+            shampoo_run_begin(&r);
+            before = r.weights[0][0];
+            for (int t = 0; t < 3; t++) {
+                shampoo_run_draw(&r);
+                shampoo_run_step(&r);
+            }
+            assert_true(shampoo_all_finite(r.weights[0], shampoo_elements(&r.param[0])));
+            if (shampoo_elements(&r.param[0]) > 0) assert_true(r.weights[0][0] != before);
+            shampoo_run_end(&r);
+        }
+}
+
+static void gradients_of_any_size_move_weights_by_finite_steps(void **state)
+{
+    (void)state;
+    for (int power = -60; power <= 60; power += 20) {
+        run r = run_of(SHAPE(6, 5), PLAIN "learning_rate=1", 0);
+        double moved = 0;
+        shampoo_run_begin(&r);
+        for (int i = 0; i < 30; i++) r.weights[0][i] = 0;
+        for (int t = 0; t < 200; t++) {
+            shampoo_run_draw(&r);
+            for (int i = 0; i < 30; i++) r.gradient[0][i] *= ldexpf(1, power);
+            shampoo_run_step(&r);
+        }
+        for (int i = 0; i < 30; i++) moved += (double)r.weights[0][i] * (double)r.weights[0][i];
+        if (!(isfinite(moved) && moved > 0)) fail_msg("gradients of 2^%d move by %g", power, moved);
+        shampoo_run_end(&r);
+    }
+}
+
+static void under_zeros_weights_rest_and_factors_grow_unless_they_are_told_not_to(void **state)
+{
+    (void)state;
+    for (int skips = 0; skips < 2; skips++) {
+        run r = run_of(SHAPE(5, 4), skips ? PLAIN "skip_zero_updates=yes" : PLAIN, 0);
+        float before[20];
+        shampoo_run_begin(&r);
+        memcpy(before, r.weights[0], sizeof before);
+        for (int t = 0; t < 5; t++) shampoo_run_step(&r);
+        assert_memory_equal(before, r.weights[0], sizeof before);
+        assert_int_equal(factors_are_as_at_first(&r, 5), skips);
+        shampoo_run_end(&r);
+    }
+}
+
+static void the_counter_runs_on_where_an_update_is_skipped(void **state)
+{
+    run r = run_of(SHAPE(5, 4), PLAIN "preconditioner_update_probability=0.5 skip_zero_updates=yes", 0);
+    (void)state;
+
+    shampoo_run_begin(&r);
+    for (int t = 1; t <= 5; t++) {
+        float *counter;
+        shampoo_run_step(&r);
+        counter = shampoo_slot(&r, "update_counter", -1, -1, 1);
+        assert_true(counter[0] == (float)(t % 2));
+        free(counter);
+    }
+    shampoo_run_end(&r);
+}
+
+/* An update beyond float32's squares is none: its root mean square is infinite, as upstream's. */
+static void an_update_whose_squares_overflow_moves_nothing(void **state)
+{
+    run r = run_of(SHAPE(3), "preconditioner_lr=0 preconditioner_init_scale=1e15", 0);
+    float before[3];
+    (void)state;
+
+    shampoo_run_begin(&r);
+    memcpy(before, r.weights[0], sizeof before);
+    for (int i = 0; i < 3; i++) r.gradient[0][i] = 1;
+    shampoo_run_step(&r);                               /* u = 1e30 */
+    assert_memory_equal(before, r.weights[0], sizeof before);
+    shampoo_run_end(&r);
+}
+
+static void nan_reaches_the_weights_and_no_factor(void **state)
+{
+    static const char *const kinds[] = { PLAIN, PLAIN "lax_map_scanned_layers=yes" };
+    (void)state;
+
+    for (size_t k = 0; k < 2; k++) {
+        run r = run_of(SHAPE(2, 5, 4), kinds[k], 0);
+        float *Q;
+        r.param[0].axes = "layers,,";
+        shampoo_run_begin(&r);
+        shampoo_run_draw(&r);
+        r.gradient[0][3] = NAN;
+        shampoo_run_step(&r);
+        assert_true(isnan(r.weights[0][0]));
+        Q = shampoo_slot(&r, "Q", 0, -1, 50);
+        assert_true(shampoo_all_finite(Q, 50));
+        free(Q);
+        shampoo_run_end(&r);
+    }
+}
+
+/* ---- memory ---- */
+
+static void an_update_without_memory_leaves_the_factors(void **state)
+{
+    bool hit = true;
+    (void)state;
+
+    for (int64_t n = 0; hit; n++) {
+        run r = run_of(SHAPE(12, 5), "merge_small_dims=no block_size=8", 0);
+        pd_error err;
+        int rc;
+        shampoo_run_begin(&r);
+        shampoo_run_draw(&r);
+        oom_arm(n);
+        rc = pd_model_step(r.model, &(pd_step_io){ .gradient = r.gradient[0], .before = r.weights[0], .after = r.weights[0] }, &err);
+        hit = oom_disarm();
+        assert_true(rc == PD_OK || (rc == PD_NO_MEMORY && n <= 1));
+        assert_true(shampoo_all_finite(r.weights[0], 60));
+        shampoo_run_end(&r);
+    }
+}
+
+int main(void)
+{
+#define CASE(f) cmocka_unit_test(f)
+    const struct CMUnitTest tests[] = {
+        CASE(the_number_of_threads_does_not_change_a_bit), CASE(weights_in_place_and_beside_step_alike),
+        CASE(the_probe_is_the_parameter_s_stream_in_the_order_of_the_stacked_blocks), CASE(another_seed_is_another_run),
+        CASE(accepted_options_change_nothing), CASE(factors_change_every_so_many_steps), CASE(a_delay_counts_from_the_step_of_the_momentum),
+        CASE(late_updates_multiply_what_others_have_made_of_the_factors), CASE(factors_are_balanced_where_the_draw_is_at_most_a_hundredth),
+        CASE(the_first_step_does_not_know_the_momentum), CASE(a_job_that_starts_later_counts_on),
+        CASE(weights_decay_where_there_are_dimensions_enough), CASE(the_bare_update_is_that_of_rate_one_without_decay),
+        CASE(the_update_is_what_was_added), CASE(the_root_mean_square_of_an_update_is_clipped), CASE(padding_is_not_inert_unless_it_is_left_out),
+        CASE(a_layer_has_factors_of_its_own), CASE(where_the_factors_of_layers_are_updated_does_not_change_a_bit),
+        CASE(factors_begin_with_their_share_of_the_initial_scale), CASE(every_shape_steps), CASE(gradients_of_any_size_move_weights_by_finite_steps),
+        CASE(under_zeros_weights_rest_and_factors_grow_unless_they_are_told_not_to), CASE(the_counter_runs_on_where_an_update_is_skipped),
+        CASE(an_update_whose_squares_overflow_moves_nothing), CASE(nan_reaches_the_weights_and_no_factor),
+        CASE(an_update_without_memory_leaves_the_factors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

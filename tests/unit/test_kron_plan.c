@@ -1,0 +1,238 @@
+/* What a declaration for kron becomes before it has state: slots, blocks, notes, forecasts; and what is refused. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kron.h"
+#include "oom.h"
+#include "shampoos.h"
+
+#define SHAPE(...) (&(pd_shape){ .rank = sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t), .dim = { __VA_ARGS__ } })
+
+static pd_plan plan_of(const pd_shape *shape, const char *hypers, const char *axes)
+{
+    pd_declaration param = { .name = "w", .shape = *shape, .axes = axes };
+    pd_error err;
+    pd_plan plan;
+
+    shampoo_take(&param.hypers, "kron", hypers);
+    if (pd_plan_make(&plan, &param, (double[PD_MAX_FACTS]){ 0 }, &err) != PD_OK) fail_msg("%s", err.text);
+    pd_hypers_free(&param.hypers);
+    return plan;
+}
+
+static bool has_slot(const pd_plan *plan, const char *name)
+{
+    for (size_t i = 0; i < plan->n_slots; i++)
+        if (strcmp(plan->slots[i].name, name) == 0) return true;
+    return false;
+}
+
+static void without_momentum_there_is_no_buffer(void **state)
+{
+    pd_plan with = plan_of(SHAPE(5, 4), "", NULL), without = plan_of(SHAPE(5, 4), "b1=0", NULL);
+    (void)state;
+
+    assert_true(has_slot(&with, "mu"));
+    assert_false(has_slot(&without, "mu"));
+    pd_plan_free(&with);
+    pd_plan_free(&without);
+}
+
+static int scanned(const char *axes, const char *hypers)
+{
+    pd_plan plan = plan_of(SHAPE(4, 3, 2), hypers, axes);
+    int n = (int)plan.own[KRON_SCANNED];
+
+    pd_plan_free(&plan);
+    return n;
+}
+
+static void leading_axes_of_certain_names_are_scanned(void **state)
+{
+    (void)state;
+    assert_int_equal(scanned(NULL, ""), 0);
+    assert_int_equal(scanned("embed,layers,mlp", ""), 0);
+    assert_int_equal(scanned("layers,embed,mlp", ""), 1);
+    assert_int_equal(scanned("layers,stack,mlp", ""), 2);
+    assert_int_equal(scanned("layers,embed,mlp", "scanned_axes=none"), 0);
+    assert_int_equal(scanned("blocks,heads,mlp", "scanned_axes=heads,blocks"), 2);
+    assert_int_equal(scanned("heads,mlp,blocks", "scanned_axes=[heads,blocks]"), 1);
+    assert_int_equal(scanned(",heads,mlp", "scanned_axes=heads,"), 0);
+}
+
+static void assert_declaration_refused(const pd_shape *shape, const char *axes, const char *hypers, const char *text)
+{
+    pd_declaration param = { .name = "w", .shape = *shape, .hypers = shampoo_hypers("kron", hypers), .axes = axes };
+    pd_error err = { 0 };
+    pd_plan plan;
+
+    assert_int_equal(pd_plan_make(&plan, &param, (double[PD_MAX_FACTS]){ 0 }, &err), PD_INVALID_ARGUMENT);
+    if (strstr(err.text, text) == NULL || strncmp(err.text, "parameter w:", 12) != 0) fail_msg("%s", err.text);
+}
+
+static void declarations_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    assert_declaration_refused(SHAPE(7), "layers", "", "all dimensions are scanned");
+    assert_declaration_refused(SHAPE(7, 3), "layers", "", "expected 2 names");
+    assert_declaration_refused(SHAPE(100000, 100000), NULL, "block_size=8 max_size_triangular=200000", "more than 262144 blocks");
+    assert_declaration_refused(SHAPE(100000, 100000), NULL, "memory_save_mode=all_diag", "a block of more than");
+    assert_declaration_refused(SHAPE(70000, 70000), NULL, "partition_grads_into_blocks=no max_size_triangular=200000", "a block of more than");
+    assert_declaration_refused(SHAPE(3, 3, 64, 64), NULL, "merge_small_dims=no", "pad_blocks=no");
+}
+
+static void slots_are_stacks_of_factors_by_layer_and_block(void **state)
+{
+    pd_plan plan = plan_of(SHAPE(3, 20, 11), "block_size=8 merge_small_dims=no memory_save_mode=one_diag precond_dtype=bfloat16", "layers,,");
+    const pd_slot_spec *Q = &plan.slots[plan.own[KRON_Q]];
+    (void)state;
+
+    assert_int_equal(plan.n_blocks, 3 * 2);                             /* the largest dimension is diagonal, and is not cut */
+    assert_int_equal(plan.n_tasks, 3 * 2);
+    assert_true(pd_shape_equal(&Q[0].shape, SHAPE(6, 24)) && pd_shape_equal(&Q[1].shape, SHAPE(6, 8, 8)));
+    assert_true(Q[0].storage == PD_STORE_BF16 && Q[1].storage == PD_STORE_BF16 && !Q[0].identity && Q[1].identity);
+    assert_true(plan.blocks[3].start[0] == 1 && plan.blocks[3].start[2] == 8 && plan.blocks[3].size[2] == 3 && plan.blocks[3].size[1] == 20);
+    assert_true(Q[0].follows_known && Q[0].follows[0] == -1 && Q[0].follows[1] == 1 && Q[1].follows[1] == 2 && Q[1].follows[2] == -1);
+    assert_int_equal(pd_plan_state_bytes(&plan), 4 * (660 + 1) + 2 * 6 * (24 + 64));
+    pd_plan_free(&plan);
+}
+
+static void a_factor_of_a_merged_dimension_follows_none(void **state)
+{
+    pd_plan plan = plan_of(SHAPE(4, 6, 5), "partition_grads_into_blocks=no", "layers,,");
+    const pd_slot_spec *Q = &plan.slots[plan.own[KRON_Q]];
+    (void)state;
+
+    assert_true(pd_shape_equal(&Q->shape, SHAPE(4, 30, 30)));
+    assert_true(Q->follows[0] == 0 && Q->follows[1] == -1 && Q->follows[2] == -1);
+    pd_plan_free(&plan);
+}
+
+static bool notes(const pd_shape *shape, const char *hypers, const char *part)
+{
+    pd_plan plan = plan_of(shape, hypers, NULL);
+    bool found = *part == '\0' ? plan.note[0] == '\0' : strstr(plan.note, part) != NULL;
+
+    pd_plan_free(&plan);
+    return found;
+}
+
+static void factors_far_larger_than_their_weights_are_noted(void **state)
+{
+    (void)state;
+    assert_true(notes(SHAPE(256, 128), "", "hold 256 numbers for each weight; with merge_small_dims=no pad_blocks=no they would hold 2.5"));
+    assert_true(notes(SHAPE(256, 128), "merge_small_dims=no", ""));
+    assert_true(notes(SHAPE(768, 3072), "", ""));
+    assert_true(notes(SHAPE(5, 7), "merge_small_dims=no", "hold 3745 numbers"));
+    assert_true(notes(SHAPE(5, 7), "merge_small_dims=no pad_blocks=no", ""));
+    assert_true(notes(SHAPE(10), "", ""));
+}
+
+static void out_of_memory_is_told_and_leaves_nothing(void **state)
+{
+    pd_declaration param = { .name = "w", .shape = { 3, { 2, 9, 6 } }, .axes = "layers,," };
+    int64_t n;
+    (void)state;
+
+    shampoo_take(&param.hypers, "kron", "block_size=4 scanned_axes=layers,x mu_dtype=bfloat16 precond_dtype=bfloat16");
+    for (n = 0;; n++) {
+        pd_model *model = NULL;
+        int rc;
+        oom_arm(n);
+        rc = pd_model_new(&model, &param, 1, 1, NULL);
+        if (!oom_disarm()) {
+            assert_int_equal(rc, PD_OK);
+            pd_model_free(model);
+            break;
+        }
+        assert_int_equal(rc, PD_NO_MEMORY);
+    }
+    assert_true(n > 10);
+    pd_hypers_free(&param.hypers);
+}
+
+static void assert_refused(const char *name, const char *value, const char *part_of_text)
+{
+    pd_hypers hypers;
+    pd_error err = { 0 };
+    int rc;
+
+    pd_hypers_init(&hypers, pd_optim_find("kron"));
+    rc = pd_hypers_set(&hypers, name, value, &err);
+    if (rc == PD_OK) rc = pd_hypers_check(&hypers, &err);
+    assert_true(rc == PD_OUT_OF_RANGE || rc == PD_INVALID_ARGUMENT);
+    if (strstr(err.text, name) == NULL || strstr(err.text, part_of_text) == NULL) fail_msg("%s", err.text);
+    pd_hypers_free(&hypers);
+}
+
+static void values_out_of_range_are_refused_by_name(void **state)
+{
+    (void)state;
+    assert_refused("b1", "1", "below 1");
+    assert_refused("b1", "linear(init=0,end=0.9,steps=5)", "cannot change from 0");
+    assert_refused("weight_decay", "-1", "-1");
+    assert_refused("preconditioner_update_probability", "1.5", "anneal");
+    assert_refused("preconditioner_update_probability", "precond_update_prob_schedule(max_prob=2)", "max_prob");
+    assert_refused("preconditioner_init_scale", "0", "above 0");
+    assert_refused("block_size", "0", "1");
+    assert_refused("target_merged_dim_size", "0", "1");
+    assert_refused("memory_save_mode", "two_diag", "one_diag");
+    assert_refused("root_delay", "2", "updates every 1 steps");
+}
+
+static void a_delay_is_at_most_the_shortest_interval(void **state)
+{
+    (void)state;
+    shampoo_hypers("kron", "root_delay=1");
+    shampoo_hypers("kron", "preconditioner_update_probability=0.3 root_delay=4");
+    for (int bad = 0; bad < 2; bad++) {
+        pd_hypers hypers = shampoo_hypers("kron", "preconditioner_update_probability=0.05 root_delay=20");
+        pd_error err = { 0 };
+        assert_int_equal(pd_hypers_set(&hypers, "preconditioner_update_probability", bad ? "table(0.05,0.06,0.05)" : "table(0.05,0.04)", &err), PD_OK);
+        assert_int_equal(pd_hypers_check(&hypers, &err), bad ? PD_INVALID_ARGUMENT : PD_OK);
+        pd_hypers_free(&hypers);
+    }
+}
+
+static void what_deviates_is_warned_of(void **state)
+{
+    pd_hypers plain = shampoo_hypers("kron", ""), skips = shampoo_hypers("kron", "skip_zero_updates=yes");
+    (void)state;
+
+    assert_null(plain.row->warning(&plain));
+    assert_non_null(strstr(skips.row->warning(&skips), "skip_zero_updates"));
+}
+
+static void a_forecast_goes_by_the_probability_alone(void **state)
+{
+    pd_hypers hypers = shampoo_hypers("kron", "preconditioner_update_probability=0.3"), anneal = shampoo_hypers("kron", "");
+    pd_plan plan = plan_of(SHAPE(5, 4), "", NULL);
+    (void)state;
+
+    for (int64_t count = 1; count < 20; count++) {
+        assert_int_equal(hypers.row->due(&plan, hypers.value, count, NULL), count % 4 == 0);
+        assert_true(anneal.row->due(&plan, anneal.value, count, NULL));
+    }
+    assert_true(anneal.row->due(&plan, anneal.value, 34 * 1000, NULL));
+    assert_false(anneal.row->due(&plan, anneal.value, 34 * 1000 + 1, NULL));
+    pd_plan_free(&plan);
+}
+
+int main(void)
+{
+#define CASE(f) cmocka_unit_test(f)
+    const struct CMUnitTest tests[] = {
+        CASE(without_momentum_there_is_no_buffer), CASE(leading_axes_of_certain_names_are_scanned), CASE(declarations_that_cannot_be_are_refused),
+        CASE(slots_are_stacks_of_factors_by_layer_and_block), CASE(a_factor_of_a_merged_dimension_follows_none),
+        CASE(factors_far_larger_than_their_weights_are_noted), CASE(out_of_memory_is_told_and_leaves_nothing),
+        CASE(values_out_of_range_are_refused_by_name), CASE(a_delay_is_at_most_the_shortest_interval), CASE(what_deviates_is_warned_of),
+        CASE(a_forecast_goes_by_the_probability_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
