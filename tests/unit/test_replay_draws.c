@@ -20,10 +20,12 @@ static const char config[] = "{\"learning_rate\": 0.1, \"b1\": 0.5, \"preconditi
 
 /* The run: factors are updated in steps 2, 4 and 6, and balanced in 4. */
 static float W[STEPS + 1][N], G[STEPS + 1][N], probe[STEPS + 1][N], update[STEPS + 1][N], Q0[ROWS];
+/* And a parameter of another name, as large, with the same gradients and other probes. */
+static float other_W[STEPS + 1][N], other_probe[STEPS + 1][N];
 
 static pd_model *new_model(void)
 {
-    pd_declaration declaration = { .name = "w", .shape = { 2, { ROWS, COLS } } };
+    pd_declaration declaration = { .name = "w", .shape = { 2, { ROWS, COLS } } }, both[2];
     pd_model *model = NULL;
 
     pd_hypers_init(&declaration.hypers, pd_optim_find("kron"));
@@ -33,7 +35,9 @@ static pd_model *new_model(void)
     assert_int_equal(pd_hypers_set(&declaration.hypers, "memory_save_mode", "one_diag", NULL), PD_OK);
     assert_int_equal(pd_hypers_set(&declaration.hypers, "merge_small_dims", "no", NULL), PD_OK);
     assert_int_equal(pd_hypers_set(&declaration.hypers, "partition_grads_into_blocks", "no", NULL), PD_OK);
-    assert_int_equal(pd_model_new(&model, &declaration, 1, 1, NULL), PD_OK);
+    both[0] = both[1] = declaration;
+    both[1].name = "x";
+    assert_int_equal(pd_model_new(&model, both, 2, 1, NULL), PD_OK);
     return model;
 }
 
@@ -43,14 +47,17 @@ static int run_kron(void **state)
     double factor[ROWS];
 
     (void)state;
-    for (int i = 0; i < N; i++) W[0][i] = (float)i - 2;
+    for (int i = 0; i < N; i++) W[0][i] = other_W[0][i] = (float)i - 2;
     for (int s = 1; s <= STEPS; s++) {
-        pd_draws draws = { probe[s], s == 4 ? 0 : 0.5, N };
+        pd_draws draws = { probe[s], s == 4 ? 0 : 0.5, N }, others = { other_probe[s], draws.uniform, N };
+        pd_step_io io[2] = { { .gradient = G[s], .before = W[s - 1], .after = W[s], .update = update[s], .draws = &draws },
+                             { .gradient = G[s], .before = other_W[s - 1], .after = other_W[s], .draws = &others } };
         for (int i = 0; i < N; i++) {
             G[s][i] = (float)((i * 7 + s * 3) % 11) / 8 - 0.5f;
             probe[s][i] = (float)((i * 5 + s * 2) % 7) / 2 - 1.25f;
+            other_probe[s][i] = (float)((i * 2 + s * 3) % 5) - 1.75f;
         }
-        assert_int_equal(pd_model_step(model, &(pd_step_io){ .gradient = G[s], .before = W[s - 1], .after = W[s], .update = update[s], .draws = &draws }, NULL), PD_OK);
+        assert_int_equal(pd_model_step(model, io, NULL), PD_OK);
     }
     assert_int_equal(pd_model_read_part(model, 0, "Q", 0, -1, factor, ROWS, NULL), PD_OK);
     for (int i = 0; i < ROWS; i++) Q0[i] = (float)factor[i];
@@ -58,14 +65,16 @@ static int run_kron(void **state)
     return 0;
 }
 
-static void add(tracefile *file, const char *what, int step, const float *values)
+static void add_of(tracefile *file, const char *what, int step, const char *param, const float *values)
 {
     char name[40];
 
-    snprintf(name, sizeof name, "%s/%04d/w", what, step);
+    snprintf(name, sizeof name, "%s/%04d/%s", what, step, param);
     tracefile_add(file, name, values, N);
     file->entry[file->n - 1].shape = (pd_shape){ .rank = 2, .dim = { ROWS, COLS } };
 }
+
+static void add(tracefile *file, const char *what, int step, const float *values) { add_of(file, what, step, "w", values); }
 
 static tracefile recorded(void)
 {
@@ -81,11 +90,15 @@ static tracefile recorded(void)
     tracefile_meta(&file, "balanced_steps", "[4]");
     tracefile_meta(&file, "update_counter", "[1, 0, 1, 0, 1, 0]");
     add(&file, "param", 0, W[0]);
+    add_of(&file, "param", 0, "x", other_W[0]);
     for (int s = 1; s <= STEPS; s++) {
         add(&file, "param", s, W[s]);
         add(&file, "grad", s, G[s]);
         add(&file, "update", s, update[s]);
+        add_of(&file, "param", s, "x", other_W[s]);
+        add_of(&file, "grad", s, "x", G[s]);
         if (s % 2 == 0) add(&file, "probe", s, probe[s]);
+        if (s % 2 == 0) add_of(&file, "probe", s, "x", other_probe[s]);
     }
     tracefile_add(&file, "state/0006/w/Q/0", Q0, ROWS);
     return file;
@@ -124,9 +137,9 @@ static void a_run_with_its_own_draws_is_the_same(void **state)
 
     (void)state;
     assert_int_equal(r.outcome, PD_REPLAY_OK);
-    assert_true(r.verdict.error == 0 && r.verdict.compared == STEPS);
+    assert_true(r.verdict.error == 0 && r.verdict.compared == 2 * STEPS);
     assert_true(r.update.error == 0 && r.update.compared == STEPS && r.update_tolerance == 1e-6);
-    assert_true(r.state.error == 0 && r.state.compared == STEPS + 1);
+    assert_true(r.state.error == 0 && r.state.compared == 2 * STEPS + 1);
     pd_replay_result_free(&r);
 }
 
@@ -182,6 +195,8 @@ static void an_update_is_judged_beside_the_weights(void **state)
     pd_replay_result_free(&r);
     tracefile_meta(&file, "noise_update", "4e-7");
     assert_outcome(&file, PD_REPLAY_OK, "");
+    tracefile_meta(&file, "noise_update", "1e-7");
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
     tracefile_meta(&file, "noise_update", "little");
     assert_outcome(&file, PD_REPLAY_FAILED, "noise_update");
     tracefile_meta(&file, "noise_update", "-1");

@@ -210,7 +210,7 @@ static const char two_probabilities[] = "[0.5, {\"min_prob\": 0.5, \"decay\": 1,
 
 static void updated_steps_are_judged_one_and_all(void **state)
 {
-    static const int32_t later[3] = { 2, 4, 8 }, fewer[3] = { 2, 6, 8 };
+    static const int32_t later[3] = { 2, 4, 8 }, fewer[3] = { 2, 6, 8 }, early[3] = { 2, 4, 5 };
     tracefile file = probability_file(two_probabilities);
 
     (void)state;
@@ -219,6 +219,8 @@ static void updated_steps_are_judged_one_and_all(void **state)
     file.entry[0].at = later;
     assert_fails(&file, "");
     file.entry[0].at = fewer;
+    assert_fails(&file, "");
+    file.entry[0].at = early;
     assert_fails(&file, "");
 }
 
