@@ -38,7 +38,7 @@ static reading *reading_of(const command *c, const pd_param *param) { return &c-
 /* The first step that has not begun. */
 static uint64_t next_step(const pd_param *param)
 {
-    return param->step + (param->stage == PD_STEPPING || param->stage == PD_PARKED ? 2 : 1);
+    return param->step + (param->stage >= PD_BEGUN ? 2 : 1);
 }
 
 /* ---- which parameters ---- */

@@ -442,6 +442,42 @@ static void a_group_that_steps_in_many_batches_stands_or_falls_as_one(void **sta
     }
 }
 
+/* A value is set when so many batches have run of a step whose parameters begin one by one. */
+static void a_value_holds_from_the_step_that_the_answer_tells_also_while_a_group_begins(void **state)
+{
+    (void)state;
+    for (int batches = 0; batches < 3 * PARAMS; batches++) {
+        static const pd_row *rows[] = { &counting_row, NULL };
+        pd_store_config config = rig_config();
+        float first[SIZE], moved;
+        uint32_t job;
+        rig r;
+
+        config.rows = rows;
+        config.batch_ns = 1;
+        rig_new(&r, &config);
+        job = start(&r, "nonfinite_scope=job", "* counting lr=1");
+        r.lazy_tasks = true;
+        memcpy(first, rig_weights(&r, job, 0), sizeof first);
+        for (uint32_t p = 0; p < PARAMS; p++) {
+            rig_frame *frame = rig_frame_new(&r, PD_REQ_PUSH, job, 0, 10, 1);
+            rig_piece(frame, p, PD_F32, 0, SIZE, (float[SIZE]){ 1, 1, 1 });
+            assert_int_equal(rig_send(&r, frame), PD_OK);
+        }
+        for (int b = 0; b < batches; b++) pd_store_work(r.store, r.now);
+        rig_absorb(&r);
+        assert_int_equal(rig_set(&r, "job", "p0", "lr=2", 0), PD_OK);
+        rig_work(&r);
+        while (r.n_tasks > 0) {
+            rig_finish_task(&r, 0);
+            rig_work(&r);
+        }
+        moved = first[0] - rig_weights(&r, job, 0)[0];
+        assert_float_equal(moved, rig_ask(&r, PD_INFO_SETTINGS, "job")->settings[0].from == 1 ? 2 : 1, 0.1);
+        rig_free(&r);
+    }
+}
+
 static void a_job_may_be_dropped_while_its_bound_steps_are_under_way(void **state)
 {
     rig *r = *state;
@@ -482,6 +518,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(refusals_are_said_once_and_then_at_powers_of_two, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_job_may_be_dropped_while_its_bound_steps_are_under_way, set_up, tear_down),
         cmocka_unit_test(a_group_that_steps_in_many_batches_stands_or_falls_as_one),
+        cmocka_unit_test(a_value_holds_from_the_step_that_the_answer_tells_also_while_a_group_begins),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
