@@ -167,6 +167,7 @@ static const char *type_name(const ProtobufCFieldDescriptor *field)
 {
     switch (field->type) {
     case PROTOBUF_C_TYPE_INT32:   return "int32";
+    case PROTOBUF_C_TYPE_SINT32:  return "sint32";
     case PROTOBUF_C_TYPE_UINT32:  return "uint32";
     case PROTOBUF_C_TYPE_UINT64:  return "uint64";
     case PROTOBUF_C_TYPE_FIXED64: return "fixed64";
