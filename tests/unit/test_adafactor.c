@@ -317,6 +317,18 @@ static void a_large_matrix_needs_little_besides(void **state)
     pd_plan_free(&plan);
 }
 
+static void sums_of_few_long_rows_are_not_kept_by_the_block(void **state)
+{
+    pd_declaration declaration;
+    pd_plan plan;
+    (void)state;
+    set("min_dim_size_to_factor", "2");
+    declaration = parameter((pd_shape){ 2, { 40, 70000 } });
+    plan = planned(&declaration);
+    assert_true(pd_plan_step_bytes(&plan) < 4 * 40ll * 70000 / 2);
+    pd_plan_free(&plan);
+}
+
 static void blocks_cover_each_element_once(void **state)
 {
     static const pd_shape shapes[] = { { 2, { 5000, 70 } }, { 2, { 70, 5000 } }, { 1, { 200001 } }, { 2, { 3, 4 } }, { 0 }, { 2, { 0, 4 } }, { 2, { 1, 300000 } } };
@@ -486,7 +498,7 @@ int main(void)
         CASE(refuses_a_parameter_without_axes_beside_others_that_have_some), CASE(refuses_steps_that_begin_before_their_offset),
         CASE(refuses_values_outside_their_ranges), CASE(refuses_momentum_that_comes_or_goes), CASE(covers_what_upstream_refuses),
         CASE(moments_lack_what_they_are_averaged_over), CASE(moments_say_which_dimensions_they_follow), CASE(momentum_is_state_only_where_it_is_asked_for),
-        CASE(a_large_matrix_needs_little_besides), CASE(blocks_cover_each_element_once), CASE(says_that_a_rule_is_ignored),
+        CASE(a_large_matrix_needs_little_besides), CASE(sums_of_few_long_rows_are_not_kept_by_the_block), CASE(blocks_cover_each_element_once), CASE(says_that_a_rule_is_ignored),
         CASE(says_that_a_table_of_axes_has_no_effect), CASE(the_first_step_of_a_vector_is_its_signs), CASE(a_step_does_not_depend_on_the_gradients_size),
         CASE(stacked_layers_step_as_each_would_alone), CASE(weights_of_bfloat16_stay_of_it), CASE(a_parameter_without_elements_takes_steps),
         CASE(the_rule_of_a_group_asks_for_its_norm), CASE(without_memory_nothing_is_declared),

@@ -314,6 +314,55 @@ static void a_mask_of_kron_may_be_a_rule_for_dimensions(void **state)
     pd_recipe_free(&recipe);
 }
 
+static const char *text_for(const pd_recipe *recipe, const char *hyper)
+{
+    return pd_hypers_given_text(&recipe->groups[0], pd_hypers_find(recipe->groups[0].row, hyper));
+}
+
+static void rules_of_adafactor_become_text(void **state)
+{
+    static const char config[] = "{\"learning_rate\": 0.5, \"factor_map\": [[\"it's (a|b)\", [\"BATCH\", \"ROW\"]], [\"x\", \"HEURISTIC\"], [\"\", null]], "
+                                 "\"multiply_by_parameter_scale\": [[\"bias\", false], [\".*\", true]], \"logical_factor_rules\": {\"embed\": \"row\"}}";
+    pd_recipe recipe;
+
+    (void)state;
+    assert_int_equal(read_as("t5x_adafactor", &recipe, config, NULL), PD_OK);
+    assert_string_equal(text_for(&recipe, "factor_map"), "['it''s (a|b)':(BATCH,ROW),'x':HEURISTIC,'':none]");
+    assert_string_equal(text_for(&recipe, "multiply_by_parameter_scale"), "['bias':no,'.*':yes]");
+    assert_string_equal(text_for(&recipe, "logical_factor_rules"), "['embed':row]");
+    pd_recipe_free(&recipe);
+}
+
+static void null_of_adafactor_is_none(void **state)
+{
+    pd_recipe recipe;
+
+    (void)state;
+    assert_int_equal(read_as("t5x_adafactor", &recipe, "{\"learning_rate\": 1, \"clipping_threshold\": null, \"factor_map\": null}", NULL), PD_OK);
+    assert_true(value_for(&recipe, "w", "clipping_threshold") == 0);
+    assert_true(value_for(&recipe, "w", "factor_map") == 0);
+    pd_recipe_free(&recipe);
+}
+
+static void axes_and_the_first_step_are_declared(void **state)
+{
+    pd_recipe recipe;
+    char *axes, *none;
+
+    (void)state;
+    assert_int_equal(read_as("t5x_adafactor", &recipe, "{\"learning_rate\": 1, \"start_step\": 7, \"param_axes\": {\"w\": [\"embed\", \"mlp\"]}}", NULL), PD_OK);
+    assert_int_equal(recipe.start_step, 7);
+    axes = pd_recipe_axes(&recipe, "w", 2);
+    none = pd_recipe_axes(&recipe, "b", 2);
+    assert_string_equal(axes, "embed,mlp");
+    assert_string_equal(none, "");
+    free(axes);
+    free(none);
+    pd_recipe_free(&recipe);
+    assert_int_equal(read_as("t5x_adafactor", &recipe, "{\"learning_rate\": 1, \"start_step\": -1}", NULL), PD_INVALID_ARGUMENT);
+    pd_recipe_free(&recipe);
+}
+
 static void a_run_of_nadam_from_before_torch_2_has_its_defect(void **state)
 {
     pd_recipe recipe;
@@ -347,6 +396,9 @@ int main(void)
         cmocka_unit_test(the_probability_of_kron_is_upstreams_schedule),
         cmocka_unit_test(a_scanned_parameter_of_kron_has_layers),
         cmocka_unit_test(a_mask_of_kron_may_be_a_rule_for_dimensions),
+        cmocka_unit_test(rules_of_adafactor_become_text),
+        cmocka_unit_test(null_of_adafactor_is_none),
+        cmocka_unit_test(axes_and_the_first_step_are_declared),
         cmocka_unit_test(a_run_of_nadam_from_before_torch_2_has_its_defect),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
