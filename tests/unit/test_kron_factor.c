@@ -321,6 +321,17 @@ static void the_bound_of_a_diagonal_matrix_is_its_largest_element(void **state)
     assert_true(pd_kron_norm_bound(pd_mat_dense(f->q[0], 20, 20), f->scratch) == 12);
 }
 
+/* Four rows of four twos, whose norm is 8, and one of a single four: all have a sum of squares of 16. */
+static void of_equally_heavy_rows_the_bound_takes_the_first(void **state)
+{
+    fixture *f = *state;
+
+    memset(f->q[0], 0, sizeof f->q[0]);
+    for (int i = 0; i < 16; i++) f->q[0][i / 4 * 5 + i % 4] = 2;
+    f->q[0][24] = 4;
+    assert_true(fabsf(pd_kron_norm_bound(pd_mat_dense(f->q[0], 5, 5), f->scratch) - 8) < 1e-5f);
+}
+
 static void the_bound_of_zeros_is_zero_and_of_nan_is_nan(void **state)
 {
     fixture *f = *state;
@@ -403,7 +414,7 @@ int main(void)
         CASE(factors_become_what_the_twin_says), CASE(what_lies_behind_a_factor_in_memory_stays),
         CASE(preconditioning_is_the_twin_s_even_where_only_a_corner_of_the_factors_is_used), CASE(a_matrix_is_preconditioned_where_it_lies),
         CASE(the_bound_of_a_rank_one_matrix_is_its_norm_at_any_size), CASE(the_bound_of_a_diagonal_matrix_is_its_largest_element),
-        CASE(the_bound_of_zeros_is_zero_and_of_nan_is_nan), CASE(balancing_makes_factors_equally_large_and_keeps_their_product),
+        CASE(of_equally_heavy_rows_the_bound_takes_the_first), CASE(the_bound_of_zeros_is_zero_and_of_nan_is_nan), CASE(balancing_makes_factors_equally_large_and_keeps_their_product),
         CASE(bfloat16_factors_hold_bfloat16_numbers_after_each_deed), CASE(bfloat16_rounds_the_multiplier_before_it_multiplies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
