@@ -159,11 +159,11 @@ PD_INLINE void pass(const pd_stretch *s, pull f, pd_layout layout, bool momentum
         if (momentum) {
             float old = r.m[i], rest = f.beta * old;
             u = (coarse && f.coarse_m ? pd_rounded(rest) : rest) + f.gain * u;
-            r.m[i] = (u != u) & f.skip ? old : u;
+            r.m[i] = ((u != u) & f.skip) ? old : u;
         }
         next = (coarse && f.coarse_w ? pd_rounded(kept) : kept) - u;
         next = coarse && f.coarse_w ? pd_rounded(next) : next;
-        r.after[i] = (next != next) & f.skip ? w : next;
+        r.after[i] = ((next != next) & f.skip) ? w : next;
     }
 }
 

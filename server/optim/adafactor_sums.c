@@ -153,7 +153,7 @@ PD_CLONES static void mix_whole(float *v, const float *g, int64_t n, mixture mix
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; i++) {
         float old = v[i], next = mix.keep * old + mix.gain * (g[i] * g[i] + mix.epsilon);
-        v[i] = (next != next) & mix.skip ? old : next;
+        v[i] = ((next != next) & mix.skip) ? old : next;
     }
 }
 
