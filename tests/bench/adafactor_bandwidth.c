@@ -9,42 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "dispatch.h"
 #include "figure.h"
 #include "optim.h"
-#include "pages.h"
+#include "triad.h"
 
 enum { ROUNDS = 9, WARM = 2, STREAMS = 6 };
-
-static float *random_floats(int64_t n, float size)
-{
-    float *at = pd_pages_new((size_t)n * sizeof *at);
-    uint32_t seed = 1;
-
-    if (at == NULL) figure_stop("out of memory");
-    for (int64_t i = 0; i < n; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        at[i] = size * ((float)(seed >> 8) / 8388608.0f - 1);
-    }
-    return at;
-}
-
-PD_CLONES static void triad_range(float *a, const float *b, const float *c, int64_t n)
-{
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; i++) a[i] = b[i] + 0.5f * c[i];
-}
-
-static double triad_ms(const pd_step_io *io, int64_t n, int threads)
-{
-    double begin = figure_ms();
-
-    (void)threads;                                      /* a build without OpenMP has one */
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t first = 0; first < n; first += PD_RANGE_ELEMENTS)
-        triad_range(io->after + first, io->before + first, io->gradient + first, n - first < PD_RANGE_ELEMENTS ? n - first : PD_RANGE_ELEMENTS);
-    return figure_ms() - begin;
-}
 
 static pd_optim *optim_of(int64_t side)
 {
@@ -78,10 +47,10 @@ int main(int argc, char **argv)
 
     figure_kernels(argv);
     if (side < 128 || side > 65536) figure_stop("usage: %s [SIDE], from 128 to 65536", argv[0]);
-    io = (pd_step_io){ .gradient = random_floats(n, 1e-2f), .before = random_floats(n, 1), .after = random_floats(n, 1) };
+    io = (pd_step_io){ .gradient = triad_floats(n, 1e-2f), .before = triad_floats(n, 1), .after = triad_floats(n, 1) };
     optim = optim_of(side);
     for (int i = -WARM; i < ROUNDS; i++) {
-        double s = step_ms(optim, &io, threads), t = triad_ms(&io, n, threads);
+        double s = step_ms(optim, &io, threads), t = triad_ms(io.after, io.before, io.gradient, n, threads);
         if (i >= 0) step[i] = s, triad[i] = t, share[i] = STREAMS * t / (3 * s);
     }
     pd_optim_free(optim);

@@ -8,11 +8,11 @@
 #include <unistd.h>
 
 #include "adasum.h"
-#include "dispatch.h"
 #include "figure.h"
 #include "pages.h"
+#include "triad.h"
 
-enum { ROUNDS = 9, WARM = 2, MOST = 64, RANGE = 1 << 16, CHUNK = 1 << 20 };
+enum { ROUNDS = 9, WARM = 2, MOST = 64, CHUNK = 1 << 20 };
 
 /* What is averaged, in chunks as frames bring them. */
 typedef struct load {
@@ -58,23 +58,13 @@ static void fill(load *l)
     l->vectors = (pd_vectors){ l->k, runs, l->ends, l->at };
 }
 
-PD_CLONES static void triad_range(float *a, const float *b, const float *c, int64_t n)
-{
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; i++) a[i] = b[i] + 0.5f * c[i];
-}
-
 /* Over the same memory: two contributions, or what there is of one. */
-static double triad_ms(const load *l, double *bytes)
+static double compare_ms(const load *l, double *bytes)
 {
-    const float *b = (const float *)l->x[0], *c = (const float *)l->x[1];
     int64_t n = l->n * (int64_t)pd_dtype_size(l->dtype) / (int64_t)sizeof(float);
-    double begin = figure_ms();
 
-#pragma omp parallel for num_threads(l->threads) schedule(static)
-    for (int64_t first = 0; first < n; first += RANGE) triad_range(l->to + first, b + first, c + first, n - first < RANGE ? n - first : RANGE);
     *bytes = 3.0 * sizeof(float) * (double)n;
-    return figure_ms() - begin;
+    return triad_ms(l->to, (const float *)l->x[0], (const float *)l->x[1], n, l->threads);
 }
 
 static double adasum_ms(const load *l, double pass[8])
@@ -116,7 +106,7 @@ int main(int argc, char **argv)
     l.n = (mebibytes << 20) / (int64_t)pd_dtype_size(l.dtype);
     fill(&l);
     for (int i = -WARM; i < ROUNDS; i++) {
-        double a = adasum_ms(&l, pass), t = triad_ms(&l, &triad_bytes);
+        double a = adasum_ms(&l, pass), t = compare_ms(&l, &triad_bytes);
         if (i >= 0) ms[i] = a, triad[i] = t, share[i] = (bytes_read(&l) / a) / (triad_bytes / t);
     }
     fprintf(stderr, "last passes: %.1f and %.1f ms\n", pass[0], pass[1]);

@@ -8,10 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "dispatch.h"
 #include "figure.h"
 #include "optim.h"
-#include "pages.h"
+#include "triad.h"
 
 enum { ROUNDS = 9, WARM = 2 };
 
@@ -22,36 +21,6 @@ static const struct { const char *row, *hyper, *value; int read_again; } cases[]
     { "nadam", NULL, NULL, 0 }, { "radam", NULL, NULL, 0 }, { "adamax", NULL, NULL, 0 }, { "adadelta", NULL, NULL, 0 }, { "rprop", NULL, NULL, 0 },
     { "asgd", "t0", "0", 0 }, { "lamb", NULL, NULL, 3 }, { "lion", NULL, NULL, 0 },
 };
-
-static float *random_floats(int64_t n, float size)
-{
-    float *at = pd_pages_new((size_t)n * sizeof *at);
-    uint32_t seed = 1;
-
-    if (at == NULL) figure_stop("out of memory");
-    for (int64_t i = 0; i < n; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        at[i] = size * ((float)(seed >> 8) / 8388608.0f - 1);
-    }
-    return at;
-}
-
-PD_CLONES static void triad_range(float *a, const float *b, const float *c, int64_t n)
-{
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; i++) a[i] = b[i] + 0.5f * c[i];
-}
-
-static double triad_ms(const pd_step_io *io, int64_t n, int threads)
-{
-    double begin = figure_ms();
-
-    (void)threads;                                      /* a build without OpenMP has one */
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t first = 0; first < n; first += PD_RANGE_ELEMENTS)
-        triad_range(io->after + first, io->before + first, io->gradient + first, n - first < PD_RANGE_ELEMENTS ? n - first : PD_RANGE_ELEMENTS);
-    return figure_ms() - begin;
-}
 
 static pd_optim *optim_of(size_t k, int64_t n)
 {
@@ -91,7 +60,7 @@ static double share_of(size_t k, const pd_step_io *io, int64_t n, int threads, d
     double share[ROUNDS], step[ROUNDS], triad[ROUNDS], streamed = streams(optim, cases[k].read_again);
 
     for (int i = -WARM; i < ROUNDS; i++) {
-        double s = step_ms(optim, io, threads), t = triad_ms(io, n, threads);
+        double s = step_ms(optim, io, threads), t = triad_ms(io->after, io->before, io->gradient, n, threads);
         if (i >= 0) step[i] = s, triad[i] = t, share[i] = streamed * t / (3 * s);
     }
     pd_optim_free(optim);
@@ -112,7 +81,7 @@ int main(int argc, char **argv)
 
     figure_kernels(argv);
     if (n <= 0) figure_stop("usage: %s [MEBI_ELEMENTS]", argv[0]);
-    io = (pd_step_io){ .gradient = random_floats(n, 1e-2f), .before = random_floats(n, 1), .after = random_floats(n, 1) };
+    io = (pd_step_io){ .gradient = triad_floats(n, 1e-2f), .before = triad_floats(n, 1), .after = triad_floats(n, 1) };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         double share = share_of(k, &io, n, threads, &triad_gb);
         size_t used = strlen(note);
