@@ -41,6 +41,8 @@ gpt2_step    | of the sgemm peak of all cores | >= 0.60 |      | figure_shampoo_
 fsdp_exact   | largest difference           | <= 0     |      | figure_fsdp_exact
 state_memory | of what the mathematics needs | <= 1.02 |       | figure_state_memory
 steps_to_sgd_scalable_shampoo | of the steps of SGD | <= 0.65 | slow | figure_steps_to scalable_shampoo
+steps_to_sgd_kron | of the steps of SGD              | <= 0.65  | slow | figure_steps_to kron
+steps_to_sgd_adafactor | of the steps of SGD         | <= 1.0   | slow | figure_steps_to adafactor
 '
 
 trim() { local text=$1; text=${text#"${text%%[![:space:]]*}"}; printf '%s' "${text%"${text##*[![:space:]]}"}"; }

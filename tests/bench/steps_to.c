@@ -32,9 +32,9 @@ static const contender contenders[] = {
     { "scalable_shampoo", "scalable_shampoo block_size=128 preconditioning_compute_steps=20 root_method=eigh",
       { { "learning_rate", { "0.02", "0.05", "0.1" } }, { "beta1", { "0.9", "0.95" } }, { "beta2", { "0.99", "0.999" } } } },
     { "kron", "kron merge_small_dims=no partition_grads_into_blocks=no preconditioner_update_probability=0.2",
-      { { "learning_rate", { "0.001", "0.003", "0.01" } }, { "b1", { "0.9", "0.95" } }, { "preconditioner_lr", { "0.1", "0.3" } } } },
+      { { "learning_rate", { "0.0003", "0.001", "0.003" } }, { "b1", { "0.9", "0.95" } }, { "preconditioner_lr", { "0.1", "0.3" } } } },
     { "adafactor", "adafactor",
-      { { "learning_rate", { "0.02", "0.05", "0.1" } }, { "beta1", { "0", "0.9" } }, { "min_dim_size_to_factor", { "128", "1024" } } } },
+      { { "learning_rate", { "0.01", "0.02", "0.04" } }, { "beta1", { "0", "0.9" } }, { "decay_rate", { "0.8", "0.95" } } } },
 };
 
 typedef struct arguments {

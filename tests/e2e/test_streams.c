@@ -16,7 +16,7 @@ enum { WORLD = 3, N = 500, KEY = 7, FIRST = 3 };
 static const int64_t elements[] = { 4 };
 
 /* By rank. */
-typedef struct draws { float shared[WORLD][N], own[WORLD][N], shared_normal[WORLD][N], own_normal[WORLD][N], parts[WORLD][N]; uint64_t seed; } draws;
+typedef struct draws { float shared[WORLD][N], own[WORLD][N], shared_normal[WORLD][N], own_normal[WORLD][N], parts[WORLD][N]; uint64_t seed[WORLD]; } draws;
 
 static bool draw(worker *w)
 {
@@ -33,7 +33,7 @@ static bool draw(worker *w)
         if (n > N - at) n = N - at;
         pd_client_uniform(w->client, PD_STREAM_SHARED, KEY, FIRST + at, d->parts[r] + at, n);
     }
-    d->seed = pd_client_welcome(w->client)->seed;
+    d->seed[r] = pd_client_welcome(w->client)->seed;
     return true;
 }
 
@@ -120,10 +120,10 @@ static float uniform_of(uint64_t seed, uint64_t stream, uint64_t i)
 static void another_client_can_make_the_same(void **state)
 {
     (void)state;
-    assert_true(one.seed == UINT64_C(12345678901234567890));
+    assert_true(one.seed[0] == UINT64_C(12345678901234567890));
     for (uint64_t i = 0; i < N; i++) {
-        assert_true(one.shared[0][i] == uniform_of(one.seed, 0, FIRST + i));
-        for (uint64_t r = 0; r < WORLD; r++) assert_true(one.own[r][i] == uniform_of(one.seed, 1 + r, FIRST + i));
+        assert_true(one.shared[0][i] == uniform_of(one.seed[0], 0, FIRST + i));
+        for (uint64_t r = 0; r < WORLD; r++) assert_true(one.own[r][i] == uniform_of(one.seed[0], 1 + r, FIRST + i));
     }
 }
 
