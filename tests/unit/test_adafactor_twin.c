@@ -12,7 +12,7 @@
 #include "paramd/optim.h"
 
 enum { NONE, ROW, COLUMN, BATCH };
-enum { STEPS = 4, CASES = 400 };
+enum { STEPS = 4, CASES = 200 };
 static const char *const words[] = { "NONE", "ROW", "COLUMN", "BATCH" };
 
 typedef struct config {
