@@ -32,6 +32,10 @@ static const struct preset {
 } presets[] = {
     { "sgd", { "lr=0.1", "momentum=0.9" } },
     { "scalable_shampoo", { "learning_rate=0.05", "beta2=0.99", "block_size=128", "preconditioning_compute_steps=20", "root_method=eigh" } },
+    { "kron",
+      { "learning_rate=0.001", "merge_small_dims=no", "partition_grads_into_blocks=no", "preconditioner_update_probability=0.2",
+        "preconditioner_lr=0.3" } },
+    { "adafactor", { "learning_rate=0.04", "beta1=0.9", "decay_rate=0.95" } },
 };
 
 static long number(struct argp_state *state, const char *text, long least, long most)

@@ -71,6 +71,21 @@ static void second_order_gets_what_suits_the_model(void **state)
     assert_string_equal(set.rate_name, "learning_rate");
 }
 
+static void every_preset_has_a_rate_that_the_user_may_replace(void **state)
+{
+    static char *const names[] = { "scalable_shampoo", "kron", "adafactor" };
+
+    (void)state;
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+        settings set = PARSED("--optimizer", names[n]);
+
+        assert_string_equal(set.rate_name, "learning_rate");
+        assert_true(set.rate > 0.0);
+        set = PARSED("--optimizer", names[n], "learning_rate=7");
+        assert_float_equal(set.rate, 7.0, 1e-12);
+    }
+}
+
 static void a_hyperparameter_whose_name_ends_like_a_preset_does_not_replace_it(void **state)
 {
     settings set = PARSED("my_momentum=1");
@@ -94,6 +109,7 @@ int main(void)
         cmocka_unit_test(hyperparameters_may_come_before_the_optimizer),
         cmocka_unit_test(the_learning_rate_bears_the_upstreams_name),
         cmocka_unit_test(second_order_gets_what_suits_the_model),
+        cmocka_unit_test(every_preset_has_a_rate_that_the_user_may_replace),
         cmocka_unit_test(a_hyperparameter_whose_name_ends_like_a_preset_does_not_replace_it),
         cmocka_unit_test(the_training_loss_is_looked_at_only_when_asked_for),
     };
