@@ -30,6 +30,16 @@ int compare_median(const compare_side *side, plot_points *median)
     return rc;
 }
 
+enum { WORDS_HEIGHT = 18 };
+
+/* Curves end so far above the bottom that a line of words for each side fits below them. */
+static void leave_room_for_words(plot *p, int n)
+{
+    double words = WORDS_HEIGHT * (n + 0.5), height = p->bottom - p->top;
+
+    p->y0 *= pow(p->y1 / p->y0, -words / (height - words));
+}
+
 /* Steps and losses of all seeds. */
 static void fit(plot *p, const compare_side *side, int n)
 {
@@ -55,9 +65,9 @@ static void draw_level(const plot *p, const compare_side *side, int n, double le
         if (side[k].reached <= 0.0) continue;
         plot_dashes(p, x, plot_y(p, level), x, p->bottom, strong[k]);
         snprintf(words, sizeof words, "step %.0f", side[k].reached);
-        plot_text(p, x - 6, p->bottom - 8 - 18 * k, "end", 13, strong[k], words);         /* a line of its own: steps may be close */
+        plot_text(p, x - 6, p->bottom - 8 - WORDS_HEIGHT * k, "end", 13, strong[k], words);         /* a line of its own: steps may be close */
     }
-    snprintf(words, sizeof words, "%s's level after its last epoch", side[0].name);
+    snprintf(words, sizeof words, "where %s ends", side[0].name);
     plot_text(p, PLOT_LEFT + 8, plot_y(p, level) + 16, "start", 12, PLOT_FAINT, words);
 }
 
@@ -66,12 +76,13 @@ int compare_write(const compare_side *side, int n, double level, const char *pat
     plot_points median = { 0 };
     plot p;
     int  column = (PLOT_RIGHT - PLOT_LEFT) / (n + 1);
-    int  rc = plot_open(&p, path, 500, title, subtitle, err);
+    int  rc = plot_open(&p, path, 560, title, subtitle, err);
 
     if (rc != PD_OK) return rc;
     p.top = 110;
-    p.bottom = 440;
+    p.bottom = 500;
     fit(&p, side, n);
+    if (level > 0.0) leave_room_for_words(&p, n);
     plot_y_axis(&p, "training loss (log scale)", "");
     for (int k = 0; k < n; k++)
         for (int s = 0; s < side[k].n_seeds; s++) plot_line(&p, &side[k].seed[s], 0, pale[k], 1.0);

@@ -82,7 +82,7 @@ static void shows_every_seed_and_two_medians_within_the_picture(void **state)
         double x, y;
         int    used;
         for (points += 8; sscanf(points, "%lf,%lf%n", &x, &y, &used) == 2; points += used)
-            assert_true(x >= 74 && x <= 846.05 && y >= 100 && y <= 441);
+            assert_true(x >= 74 && x <= 846.05 && y >= 100 && y <= 501);
     }
     empty(side);
 }
@@ -175,6 +175,26 @@ static void four_sides_have_colours_and_lines_of_their_own(void **state)
     for (int k = 0; k < COMPARE_MOST_SIDES; k++) plot_free(&side[k].seed[0]);
 }
 
+static void no_curve_runs_through_the_words_about_steps(void **state)
+{
+    compare_side side[COMPARE_MOST_SIDES];
+    double highest;
+    const char *points;
+    (void)state;
+    for (int k = 0; k < COMPARE_MOST_SIDES; k++) {
+        fill(&side[k], "one", 1, 0.2 / (k * k + 1));
+        side[k].reached = 300 + k;
+    }
+    points = draw_some(side, COMPARE_MOST_SIDES, 0.25);
+    highest = height_of(">step 303</text>") - 13;
+    while ((points = strstr(points, "points=\"")) != NULL) {
+        double x, y;
+        int    used;
+        for (points += 8; sscanf(points, "%lf,%lf%n", &x, &y, &used) == 2; points += used) assert_true(y < highest);
+    }
+    for (int k = 0; k < COMPARE_MOST_SIDES; k++) plot_free(&side[k].seed[0]);
+}
+
 static void says_when_the_file_cannot_be_written(void **state)
 {
     compare_side side[2] = { { .name = "a" }, { .name = "b" } };
@@ -194,6 +214,7 @@ int main(void)
         CASE(a_run_that_diverged_shortens_the_median_only),
         CASE(the_level_and_the_steps_to_it_are_written_where_they_are),
         CASE(four_sides_have_colours_and_lines_of_their_own),
+        CASE(no_curve_runs_through_the_words_about_steps),
         CASE(says_when_the_file_cannot_be_written),
     };
     return cmocka_run_group_tests_name("compare", tests, NULL, NULL);
