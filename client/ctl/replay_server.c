@@ -35,7 +35,7 @@ typedef struct worker {
     bool         started, refused;  /* refused: the job or its parameters, as it should be */
     int          rank, rc;
     pd_error     err;
-    uint64_t     sent;              /* contributions with a gradient */
+    uint64_t     sent;              /* chunks of gradients, as the daemon counts contributions */
     pd_client   *client;
     float      **weights, **gradient;
     bool        *present;           /* there is a gradient in this round */
@@ -147,6 +147,16 @@ static int join_job(worker *w)
     return rc;
 }
 
+/* Chunks that a part's gradient travels in: what it shares with the daemon's grid. */
+static uint64_t chunks_of(const worker *w, const pd_replay_part *part)
+{
+    const pd_client_param decl = declaration_of(w, part);
+    int64_t chunk = (int64_t)pd_client_welcome(w->client)->chunk_elements, end = decl.end;
+
+    if (!decl.ranged) pd_shape_elements(&decl.shape, &end);
+    return end > decl.start ? (uint64_t)((end - 1) / chunk - decl.start / chunk + 1) : 0;
+}
+
 static void fill_items(worker *w, int64_t round)
 {
     const stage *s = w->stage;
@@ -161,7 +171,7 @@ static void fill_items(worker *w, int64_t round)
         bool present = w->present[part->param];
         w->io[i] = (pd_item){ .param = i, .gradient = present ? w->gradient[part->param] + part->offset : NULL,
                               .weights = w->weights[part->param] + part->offset };
-        w->sent += present;
+        if (present) w->sent += chunks_of(w, part);
     }
 }
 

@@ -228,6 +228,37 @@ static void adasum_goes_through_the_daemon(void **state)
     assert_both(&file, PD_REPLAY_FAILED, "adasum of 3 replicas");
 }
 
+/* A parameter of several chunks, and shards that end in the midst of one. */
+static void what_was_sent_is_counted_in_chunks(void **state)
+{
+    enum { N = 1500, RANKS = 3 };           /* a chunk has 1024 elements */
+    static const char *const flags[] = { "--chunk-bytes=4KiB", NULL };
+    test_daemon *whole = server;
+    float ones[N];
+
+    (void)state;
+    server = daemon_start(flags);
+    for (size_t i = 0; i < N; i++) ones[i] = 1;
+    for (int shards = 1; shards <= RANKS; shards += 2) {
+        tracefile file = { 0 };
+        char config[100], name[32];
+        tracefile_meta(&file, "system", "trax_average");
+        tracefile_meta(&file, "case", "chunks");
+        tracefile_meta(&file, "steps", "1");
+        snprintf(config, sizeof config, "{\"variant\": \"mean\", \"n_devices\": %d, \"N_WEIGHTS_SHARDS\": %d}", RANKS, shards);
+        tracefile_meta(&file, "config", config);
+        for (int r = 0; r < RANKS; r++) {
+            snprintf(name, sizeof name, "grad/0001/r%02d/w", r);
+            tracefile_add(&file, name, ones, N);
+            snprintf(name, sizeof name, "average/0001/r%02d/w", r);
+            tracefile_add(&file, name, ones, N);
+        }
+        assert_both(&file, PD_REPLAY_OK, "");
+    }
+    assert_int_equal(daemon_stop(server, patient(10)), 0);
+    server = whole;
+}
+
 static int start_server(void **state)
 {
     (void)state;
@@ -253,6 +284,7 @@ int main(void)
         cmocka_unit_test(blocks_of_shards_are_parameters_of_their_own),
         cmocka_unit_test(replicas_average_with_those_that_hold_their_shard_of_the_weights),
         cmocka_unit_test(adasum_goes_through_the_daemon),
+        cmocka_unit_test(what_was_sent_is_counted_in_chunks),
     };
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }
