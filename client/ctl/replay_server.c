@@ -127,13 +127,13 @@ static int join_job(worker *w)
     const char *aggregate = s->recipe->aggregate != NULL ? s->recipe->aggregate : "mean";
     bool hard = pd_trace_averages(s->trace) || pd_trace_nonfinite(s->trace) || pd_trace_has_errors(s->trace);  /* a step then fails or not for all parameters */
     char how[64], start[64];
-    const char *options[] = { how, "adasum_fold=yes", start, hard ? "nonfinite=apply" : NULL, "nonfinite_scope=job", NULL };       /* up to the first NULL */
+    const char *options[] = { how, start, hard ? "nonfinite=apply" : NULL, "nonfinite_scope=job", NULL };       /* up to the first NULL */
     pd_client_options open = { .urls = s->url, .job = s->job, .rank = w->rank, .world_size = s->world_size, .options = options,
                                .rules = (const char *const *)s->rules, .label = "paramctl replay", .deadline = fmax(s->timeout, 60) };
     pd_error why = { 0 };
     int rc;
 
-    snprintf(how, sizeof how, "aggregate=%s", aggregate);               /* numbers that Trax refuses are refused by now: nothing is folded in */
+    snprintf(how, sizeof how, "aggregate=%s", aggregate);
     snprintf(start, sizeof start, "start_step=%lld", (long long)s->recipe->start_step);
     rc = pd_client_open(&w->client, &open, &why);
     if (rc == PD_OK) rc = declare(w, &why);

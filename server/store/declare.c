@@ -94,9 +94,42 @@ static int check_total(const pd_job *job, uint64_t more, pd_error *err)
     uint64_t limit = store->config.max_total_bytes;
 
     if (store->committed <= limit && more <= limit - store->committed) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: weights, sums, optimizer state, roots and snapshots need %llu bytes; of %llu "
-                   "allowed for all jobs, %llu are in use (limits.max_total_bytes)", job->name, (unsigned long long)more,
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: weights, sums, contributions gathered, optimizer state, roots and snapshots need %llu bytes; of "
+                   "%llu allowed for all jobs, %llu are in use (limits.max_total_bytes)", job->name, (unsigned long long)more,
                    (unsigned long long)limit, (unsigned long long)store->committed);
+}
+
+static uint64_t plus(uint64_t bytes, uint64_t more)
+{
+    return __builtin_add_overflow(bytes, more, &bytes) ? UINT64_MAX : bytes;
+}
+
+/* What the ranks that have declared ranges may leave behind, all together. */
+static uint64_t bytes_of_ranges(const pd_job *job)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < job->n_params; i++)
+        if (job->params[i].ranged) bytes = plus(bytes, pd_gather_bytes(job, &job->params[i]));
+    return bytes;
+}
+
+/* There is room for the rank's ranges, and for `more`. */
+static int check_ranges(const pd_job *job, uint32_t rank, uint64_t more, pd_error *err)
+{
+    int rc = check_ingest(job, rank, err);
+
+    return rc != PD_OK ? rc : check_total(job, plus(more, bytes_of_ranges(job) - job->gathered), err);
+}
+
+/* After ranges were taken, or given back. */
+static void count_ranges(pd_job *job)
+{
+    uint64_t bytes = bytes_of_ranges(job), more = bytes - job->gathered;
+
+    job->gathered = bytes;
+    job->committed += more;
+    job->store->committed += more;
 }
 
 /* ---- planning ---- */
@@ -106,15 +139,10 @@ typedef struct pd_planning {
     double        (*facts)[PD_MAX_FACTS];       /* by rule */
 } pd_planning;
 
-static uint64_t plus(uint64_t bytes, uint64_t more)
-{
-    return __builtin_add_overflow(bytes, more, &bytes) ? UINT64_MAX : bytes;
-}
-
 /* What a parameter needs, without making any of it. */
 typedef struct need {
     uint64_t weights;                   /* with the sum, and snapshots */
-    uint64_t gathered;                  /* contributions that must be there all at once: of all ranks */
+    uint64_t gathered;                  /* contributions that must be there all at once: of all ranks; where these have ranges, counted as they come */
     uint64_t state;
     uint64_t roots;                     /* private copies of the root tasks that may be out together */
     uint64_t step;                      /* temporaries of a step; it may be parked with them */
@@ -247,6 +275,7 @@ static int add_param(pd_job *job, const pd_param_decl *decl, pd_error *err)
 {
     pd_param *param = pd_job_param(job, decl->name);
     size_t n = strlen(decl->name);
+    int rc;
 
     if (param != NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s is declared twice", decl->name);
     param = &job->params[job->n_params];
@@ -261,6 +290,7 @@ static int add_param(pd_job *job, const pd_param_decl *decl, pd_error *err)
     param->shelf[PD_F32] = pd_shelf_join(&job->store->shelves, (size_t)param->elements * sizeof(float));
     if (param->shelf[PD_F32] == NULL || param->hh.tbl == NULL)
         return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
+    if (!param->ranged && (rc = pd_gather_check_whole(job, param, err)) != PD_OK) return rc;
     return join_spills(job, param, err);
 }
 
@@ -317,7 +347,7 @@ void pd_job_forget_set(pd_job *job)
     job->groups = NULL;
     job->norm = NULL;
     job->n_params = 0;
-    job->reserved = job->committed = 0;
+    job->reserved = job->committed = job->gathered = 0;
 }
 
 static int build_set(pd_job *job, const pd_request *request, pd_planning *planning, pd_error *err)
@@ -333,10 +363,11 @@ static int build_set(pd_job *job, const pd_request *request, pd_planning *planni
     if ((rc = count_bytes(job, planning, &bytes, err)) != PD_OK) return rc;
     if ((rc = lay_chunks(job, err)) != PD_OK) return rc;
     if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
-    if ((rc = check_ingest(job, request->rank, err)) != PD_OK) return rc;
+    if ((rc = check_ranges(job, request->rank, bytes, err)) != PD_OK) return rc;
     if ((rc = make_optims(job, planning, err)) != PD_OK) return rc;
     job->committed = bytes;
     job->store->committed += bytes;
+    count_ranges(job);
     reserve(job, request->rank);
     return PD_OK;
 }
@@ -396,7 +427,8 @@ static int declare_again(pd_job *job, const pd_request *request, pd_error *err)
             return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.256s: job %.100s has it, this rank does not declare it; every rank "
                            "declares the same", job->params[i].name, job->name);
     if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
-    if ((rc = check_ingest(job, request->rank, err)) != PD_OK) pd_ranges_give_back(job, request->rank);
+    if ((rc = check_ranges(job, request->rank, 0, err)) != PD_OK) pd_ranges_give_back(job, request->rank);
+    else count_ranges(job);
     return rc;
 }
 
@@ -532,8 +564,12 @@ void pd_job_declare(pd_job *job, pd_request *request, uint64_t now_ns)
     if (rc == PD_OK && declared == NULL) rc = pd_fail(&err, PD_NO_MEMORY, "job %.100s: out of memory", job->name);
     if (rc == PD_OK) rc = first ? declare_first(job, request, &err) : declare_again(job, request, &err);
     if (rc == PD_OK && ((rc = copy_notes(job, request, declared, &err)) != PD_OK || (rc = add_types(job, request, &err)) != PD_OK)) {
-        if (first) pd_job_forget_set(job);
-        else pd_ranges_give_back(job, request->rank);
+        if (first) {
+            pd_job_forget_set(job);
+        } else {
+            pd_ranges_give_back(job, request->rank);
+            count_ranges(job);
+        }
     }
     if (rc != PD_OK) {
         pd_declared_free(declared, request->u.declare.n);

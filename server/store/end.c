@@ -138,8 +138,9 @@ void pd_job_tick(pd_job *job, uint64_t now_ns)
         pd_store_touch(job->store, job, now_ns);
     }
     if (job->linger_ns == 0 || now_ns < job->linger_ns) return;
-    pd_fail(&err, PD_ABORTED, "job %.100s has ended: its last worker has been gone for %llu s (job_linger)", job->name,
-            (unsigned long long)(job->values.at[PD_JOB_KEY_JOB_LINGER] / second));
+    if (job->n_params == 0) pd_fail(&err, PD_ABORTED, "job %.100s has ended: its last worker has gone, and none had declared parameters", job->name);
+    else pd_fail(&err, PD_ABORTED, "job %.100s has ended: its last worker has been gone for %llu s (job_linger)", job->name,
+                 (unsigned long long)(job->values.at[PD_JOB_KEY_JOB_LINGER] / second));
     pd_store_drop(job->store, job, &err);
 }
 

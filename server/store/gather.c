@@ -33,13 +33,17 @@ int pd_gather_check(const pd_job_values *values, uint32_t world, pd_error *err)
 {
     uint64_t trim = values->at[PD_JOB_KEY_TRIM];
 
-    if (wants_power_of_two(values) && !pd_is_power_of_two(world))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "aggregate = adasum merges workers in pairs and wants a power of two of them, not %u: set adasum_fold = yes (the "
-                       "surplus is merged into the first ones before), take aggregate = adasum_vdot (any number), or another number of workers", world);
     if (values->at[PD_JOB_KEY_AGGREGATE] == PD_TRIMMED_MEAN && (trim >= world || 2 * trim >= world))
         return pd_fail(err, PD_INVALID_ARGUMENT, "aggregate = trimmed_mean leaves out the trim = %llu smallest and as many largest of %u contributions, and nothing "
                        "is left: trim is less than half of the workers (aggregate = median leaves the middle)", (unsigned long long)trim, world);
     return PD_OK;
+}
+
+int pd_gather_check_whole(const pd_job *job, const pd_param *param, pd_error *err)
+{
+    if (param->how != PD_ADASUM || !wants_power_of_two(&job->values) || pd_is_power_of_two(job->world)) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: aggregate = adasum merges workers in pairs and wants a power of two of them, not %u: set adasum_fold = yes "
+                   "(the surplus is merged into the first ones before), take aggregate = adasum_vdot (any number), or another number of workers", param->name, job->world);
 }
 
 int pd_gather_check_ranges(const pd_job *job, const pd_param *param, pd_error *err)
@@ -60,14 +64,33 @@ int pd_gather_check_ranges(const pd_job *job, const pd_param *param, pd_error *e
 
 static pd_adasum_form form_of(const pd_param *param) { return param->how == PD_ADASUM ? PD_ADASUM_TREE : PD_ADASUM_VDOT; }
 
+/* Contributions to chunks, of all ranks together; and ranks that share one, at most. */
+typedef struct crowd { uint64_t slots; uint32_t most; } crowd;
+
+static crowd crowd_of(const pd_job *job, const pd_param *param)
+{
+    uint64_t chunk = job->store->config.chunk_elements, chunks = ((uint64_t)param->elements + chunk - 1) / chunk;
+    crowd all = { 0, 0 };
+
+    if (!param->ranged) return (crowd){ chunks * job->world, job->world };
+    for (uint32_t c = 0; c < param->round.n_chunks; c++) {
+        uint32_t ranks = pd_round_count_ranks(&param->round, &param->round.chunks[c]);
+        all.slots += ranks;
+        if (ranks > all.most) all.most = ranks;
+    }
+    return all;
+}
+
 uint64_t pd_gather_bytes(const pd_job *job, const pd_param *param)
 {
-    uint64_t elements = (uint64_t)param->elements, chunk = job->store->config.chunk_elements, chunks = (elements + chunk - 1) / chunk, bytes, more = 0;
+    uint64_t elements = (uint64_t)param->elements, chunk = job->store->config.chunk_elements, bytes, more = 0;
+    crowd all = { 0, 0 };
 
     if (!pd_gathers(param->how)) return 0;
-    if (pd_is_adasum(param->how)) more = pd_merge_bytes(form_of(param), param->elements, chunks, job->world);
+    all = crowd_of(job, param);
+    if (pd_is_adasum(param->how) && all.most > 0) more = pd_merge_bytes(form_of(param), param->elements, all.slots, all.most);
     if (elements < chunk) chunk = elements;
-    if (__builtin_mul_overflow(chunks * chunk * sizeof(float), job->world, &bytes) || __builtin_add_overflow(bytes, more, &bytes)) return UINT64_MAX;
+    if (__builtin_mul_overflow(chunk * sizeof(float), all.slots, &bytes) || __builtin_add_overflow(bytes, more, &bytes)) return UINT64_MAX;
     return bytes;
 }
 

@@ -52,9 +52,11 @@ void pd_gather_batch_free(pd_gather_batch *batch);      /* what it points to */
 
 /* The world suits the aggregate: PD_INVALID_ARGUMENT. */
 int  pd_gather_check(const pd_job_values *values, uint32_t world, pd_error *err);
-/* So do the ranges that all ranks have declared: Adasum's tree wants a power of two of ranks for every element. PD_FAILED_PRECONDITION. */
+/* A parameter that every rank contributes whole does: Adasum's tree wants a power of two of them. PD_INVALID_ARGUMENT. */
+int  pd_gather_check_whole(const struct pd_job *job, const struct pd_param *param, pd_error *err);
+/* So do the ranges that all ranks have declared: a power of two of ranks for every element. PD_FAILED_PRECONDITION. */
 int  pd_gather_check_ranges(const struct pd_job *job, const struct pd_param *param, pd_error *err);
-/* Bytes that the parameter may need of it beside its accumulator; 0 where it sums. */
+/* Bytes that the parameter may need of it beside its accumulator; 0 where it sums. Of a ranged one: with the ranges that are known. */
 uint64_t pd_gather_bytes(const struct pd_job *job, const struct pd_param *param);
 
 /* Of a parameter that gathers: a contribution to the chunk was filed. */

@@ -193,12 +193,13 @@ pd_rank *pd_job_speaker(pd_job *job, const pd_request *request, pd_error *err)
     return rank;
 }
 
+/* A job without parameters has nothing to keep: who was refused comes again with other options. */
 static void gone(pd_job *job, pd_rank *rank, pd_rank_state state, uint64_t now_ns)
 {
     rank->state = state;
     rank->since_ns = now_ns;
     rank->declared = false;
-    if (count_connected(job) == 0) job->linger_ns = now_ns + job->values.at[PD_JOB_KEY_JOB_LINGER];
+    if (count_connected(job) == 0) job->linger_ns = now_ns + (job->n_params > 0 ? job->values.at[PD_JOB_KEY_JOB_LINGER] : 0);
 }
 
 void pd_job_lost(pd_job *job, const pd_request *request, uint64_t now_ns)

@@ -44,7 +44,8 @@ typedef struct pd_job {
     pd_range   *ranges;                 /* of all ranged parameters, behind one another */
     uint64_t    reserved;               /* sum of the ranks' reserves */
     uint32_t    n_settings;             /* by operators: setting.h */
-    uint64_t    committed;              /* bytes counted against max_total_bytes */
+    uint64_t    committed;              /* bytes counted against max_total_bytes; */
+    uint64_t    gathered;               /* of them: for what ranks with ranges may leave behind */
 
     pd_request *inbox, *inbox_last;     /* frames that need arithmetic before they are taken: Init, and Push under nonfinite = reject */
     pd_chunk   *complete, *partial;     /* chunks to sum: every rank has been heard of; ranks in order have */

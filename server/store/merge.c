@@ -219,7 +219,7 @@ bool pd_merge_turn(pd_merge *merge)
 
 bool pd_merge_finite(const pd_merge *merge) { return merge->finite; }
 
-uint64_t pd_merge_bytes(pd_adasum_form form, int64_t elements, uint64_t chunks, uint32_t world)
+uint64_t pd_merge_bytes(pd_adasum_form form, int64_t elements, uint64_t slots, uint32_t most)
 {
-    return (uint64_t)pd_adasum_scratch_vectors(form, (int)world) * (uint64_t)elements * sizeof(float) + chunks * world * sizeof(pd_source);
+    return (uint64_t)pd_adasum_scratch_vectors(form, (int)most) * (uint64_t)elements * sizeof(float) + slots * sizeof(pd_source);
 }

@@ -38,6 +38,15 @@ uint32_t pd_round_count_chunks(const pd_round *round, uint32_t rank)
     return span.end - span.first;
 }
 
+uint32_t pd_round_count_ranks(const pd_round *round, const pd_chunk *chunk)
+{
+    uint32_t n = 0;
+
+    for (uint32_t rank = 0; rank < round->world; rank++)
+        n += (round->ranges == NULL || round->ranges[rank].known) && chunk->slots[rank].state != PD_SLOT_OUTSIDE;
+    return n;
+}
+
 pd_run pd_round_stretch(const pd_round *round, int64_t first, int64_t end)
 {
     for (uint32_t rank = 0; round->ranges != NULL && rank < round->world; rank++) {

@@ -90,6 +90,8 @@ pd_range pd_round_range(const pd_round *round, uint32_t rank);
 pd_run pd_round_run(const pd_round *round, const pd_chunk *chunk, uint32_t rank);
 /* How many chunks the rank's range touches. */
 uint32_t pd_round_count_chunks(const pd_round *round, uint32_t rank);
+/* How many ranks' known ranges touch the chunk. */
+uint32_t pd_round_count_ranks(const pd_round *round, const pd_chunk *chunk);
 /* Elements from `first` on, at most up to `end`, that the same ranks contribute: up to where the next range begins or ends; and whether the rank does. */
 pd_run pd_round_stretch(const pd_round *round, int64_t first, int64_t end);
 bool pd_round_covers(const pd_round *round, uint32_t rank, pd_run stretch);

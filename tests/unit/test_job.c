@@ -270,6 +270,24 @@ static void a_job_lingers_after_its_last_worker_and_then_ends(void **state)
     assert_int_equal(push_one(r, job, 1, 11, 1), PD_ABORTED);
 }
 
+/* Who was refused at Declare, or never came so far, finds nothing in the way of other options. */
+static void a_job_without_parameters_ends_with_its_last_worker(void **state)
+{
+    rig *r = *state;
+
+    assert_int_equal(rig_hello(r, "a", 0, 3, 10, 10, "aggregate=adasum", "* sgd lr=1"), PD_OK);
+    assert_int_equal(rig_hello(r, "a", 1, 3, 11, 11, "aggregate=adasum", "* sgd lr=1"), PD_OK);
+    tell(r, PD_REQ_LOST, r->job, 0, 10);
+    rig_sleep(r, 0);
+    assert_int_equal(r->gone, 0);
+    tell(r, PD_REQ_LOST, r->job, 1, 11);
+    rig_sleep(r, 0);
+    assert_int_equal(r->gone, 1);
+    assert_non_null(strstr(r->goodbye.text, "none had declared parameters"));
+    assert_int_equal(rig_hello(r, "a", 0, 3, 10, 10, "aggregate=adasum adasum_fold=yes", "* sgd lr=1"), PD_OK);
+    assert_true(r->created);
+}
+
 static void a_worker_that_comes_back_in_time_keeps_the_job(void **state)
 {
     rig *r = *state;
@@ -386,6 +404,7 @@ int main(void)
         TEST(a_new_process_takes_a_rank_over_and_fences_the_old_one),
         TEST(a_worker_that_has_left_is_not_lost),
         TEST(a_job_lingers_after_its_last_worker_and_then_ends),
+        TEST(a_job_without_parameters_ends_with_its_last_worker),
         TEST(a_worker_that_comes_back_in_time_keeps_the_job),
         TEST(an_operator_drops_a_job_at_once),
         TEST(a_job_may_be_dropped_with_work_left_to_do),

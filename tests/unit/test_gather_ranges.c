@@ -1,0 +1,234 @@
+/* Adasum and other aggregates of weights in shards: how many contribute is known when the last rank has declared; who is refused then, what is counted. */
+#include "rig.h"
+#include "training.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { CONN = 10, CHUNK = 64, N = 300 };
+static const char *const name[] = { "w" };
+
+static int declare(rig *r, uint32_t rank, int64_t n, int64_t start, int64_t end)
+{
+    pd_shape shape = { 1, { n } };
+    rig_range range = { start, end };
+    int rc;
+
+    r->ranges = &range;
+    rc = rig_declare(r, r->job, rank, CONN + rank, name, &shape, NULL, 1, PD_F32);
+    r->ranges = NULL;
+    return rc;
+}
+
+static void join(rig *r, uint32_t world, const char *options, const char *rules)
+{
+    for (uint32_t rank = 0; rank < world; rank++)
+        assert_int_equal(rig_hello(r, "job", rank, world, CONN + rank, CONN + rank, options, rules), PD_OK);
+}
+
+static void begin(rig *r, uint32_t world, const char *options)
+{
+    pd_store_config config = rig_config();
+
+    rig_new(r, &config);
+    join(r, world, options, "* sgd lr=1");
+}
+
+/* ---- who may contribute ---- */
+
+static void a_whole_parameter_wants_a_power_of_two_of_ranks(void **state)
+{
+    static const struct { uint32_t world; const char *options; int rc; const char *word; } cases[] = {
+        { 3, "aggregate=adasum", PD_INVALID_ARGUMENT, "adasum_fold = yes" },
+        { 12, "aggregate=adasum", PD_INVALID_ARGUMENT, "adasum_vdot" },
+        { 1, "aggregate=adasum", PD_OK, NULL },
+        { 8, "aggregate=adasum", PD_OK, NULL },
+        { 3, "aggregate=adasum adasum_fold=yes", PD_OK, NULL },
+        { 3, "aggregate=adasum_vdot", PD_OK, NULL },
+        { 3, "adasum_fold=no", PD_OK, NULL },
+    };
+    rig r;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        begin(&r, cases[i].world, cases[i].options);
+        assert_int_equal(declare(&r, 0, N, -1, 0), cases[i].rc);
+        if (cases[i].word != NULL && strstr(r.error.text, cases[i].word) == NULL) fail_msg("case %zu: %s", i, r.error.text);
+        rig_free(&r);
+    }
+}
+
+static void a_set_that_was_refused_leaves_nothing_behind(void **state)
+{
+    rig r;
+
+    (void)state;
+    begin(&r, 3, "aggregate=adasum");
+    assert_int_equal(declare(&r, 0, N, -1, 0), PD_INVALID_ARGUMENT);
+    assert_int_equal(rig_ask(&r, PD_INFO_JOBS, NULL)->jobs[0].params, 0);
+    assert_int_equal(r.store->committed, 0);
+    assert_int_equal(declare(&r, 0, N, 0, 100), PD_OK);         /* each element by one rank: its own tree */
+    assert_int_equal(declare(&r, 1, N, 100, 200), PD_OK);
+    assert_int_equal(declare(&r, 2, N, 200, N), PD_OK);
+    rig_free(&r);
+}
+
+static void values_are_averaged_over_any_number_of_ranks(void **state)
+{
+    pd_store_config config = rig_config();
+    rig r;
+
+    (void)state;
+    rig_new(&r, &config);
+    join(&r, 3, "aggregate=adasum", "* model_state");
+    assert_int_equal(declare(&r, 0, N, -1, 0), PD_OK);
+    rig_free(&r);
+}
+
+/* Rank r has third r mod 3 of the elements. Gradients of a pair are orthogonal in the first third, which gives their sum, equal in the second, which gives
+ * either, and opposite in the third, which gives nothing. */
+static void six_ranks_with_weights_in_three_shards_merge_in_pairs(void **state)
+{
+    enum { THIRD = N / 3 };
+    static const float expected[3] = { 2, 2, 0 };
+    float x[N];
+    rig r;
+
+    (void)state;
+    begin(&r, 6, "aggregate=adasum");
+    for (uint32_t rank = 0; rank < 6; rank++) assert_int_equal(declare(&r, rank, N, rank % 3 * THIRD, (rank % 3 + 1) * THIRD), PD_OK);
+    for (int step = 0; step <= 1; step++) {
+        for (uint32_t rank = 0; rank < 6; rank++) {
+            int64_t start = rank % 3 * THIRD, end = start + THIRD;
+            for (int64_t i = 0; i < N; i++) {
+                bool mine = rank % 3 != 0 || i % 2 == (rank == 0);
+                x[i] = step == 0 ? 0 : rank == 5 ? -2.0f : mine ? 2.0f : 0;
+            }
+            for (int64_t first = start, n; first < end; first += n) {
+                rig_frame *frame = rig_frame_new(&r, step == 0 ? PD_REQ_INIT : PD_REQ_PUSH, r.job, rank, CONN + rank, (uint64_t)step);
+                n = pd_range_piece(start, end, CHUNK, (uint64_t)first);
+                rig_piece(frame, 0, PD_F32, first, n, x + first);
+                assert_int_equal(rig_send(&r, frame), PD_OK);
+            }
+        }
+        rig_work(&r);
+    }
+    assert_int_equal(r.board[r.job][0].step, 1);
+    for (int64_t i = 0; i < N; i++) assert_true(rig_weights(&r, r.job, 0)[i] == -expected[i / THIRD]);
+    rig_free(&r);
+}
+
+static void who_waits_for_a_last_rank_that_is_refused_finds_it_in_the_log(void **state)
+{
+    rig r;
+
+    (void)state;
+    for (int gap = 0; gap < 2; gap++) {
+        begin(&r, 3, "aggregate=adasum");
+        assert_int_equal(declare(&r, 0, N, 0, 100), PD_OK);
+        assert_int_equal(declare(&r, 2, N, 100, 200), PD_OK);
+        assert_int_equal(r.warnings, 0);
+        assert_int_equal(declare(&r, 1, N, gap ? 200 : 100, gap ? 299 : 300), gap ? PD_FAILED_PRECONDITION : PD_OK);
+        assert_int_equal(r.warnings, gap);
+        if (gap) assert_non_null(strstr(r.warning, "job job: rank 1, the last to declare, is refused, and the others wait for it: parameter w: no rank has"));
+        assert_string_equal(rig_ask(&r, PD_INFO_JOBS, NULL)->jobs[0].state, gap ? "gathering" : "running");
+        rig_free(&r);
+    }
+    begin(&r, 3, "aggregate=adasum");
+    for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(declare(&r, rank, N, 0, N), PD_OK);
+    assert_int_equal(declare(&r, 2, N, 10, 20), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(r.warning, "rank 2, the last to declare, is refused, and the others wait for it: parameter w: 3 ranks contribute elements 10 to 20"));
+    rig_free(&r);
+}
+
+/* ---- what they may leave behind ---- */
+
+static uint64_t gather_bytes(rig *r) { return rig_ask(r, PD_INFO_PARAMS, "job")->params[0].gather_bytes; }
+
+/* A chunk of memory for each chunk that a range touches; nothing for ranks that have not declared yet, nor for a range of nothing. */
+static void params_say_what_ranges_may_hold(void **state)
+{
+    static const char *const options[] = { "aggregate=adasum", "aggregate=adasum_vdot", "aggregate=median" };
+    static const uint64_t chunk = CHUNK * sizeof(float);
+    rig r;
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        uint64_t source = i < 2 ? sizeof(pd_source) : 0;
+        begin(&r, 4, options[i]);
+        assert_int_equal(declare(&r, 3, N, 0, CHUNK), PD_OK);
+        assert_int_equal(gather_bytes(&r), chunk + source);
+        assert_int_equal(declare(&r, 0, N, 1, CHUNK + 1), PD_OK);
+        assert_int_equal(gather_bytes(&r), 3 * (chunk + source));
+        assert_int_equal(declare(&r, 1, N, 7, 7), PD_OK);
+        assert_int_equal(gather_bytes(&r), 3 * (chunk + source));
+        rig_free(&r);
+    }
+}
+
+/* Only where more than eight ranks share elements does their tree want memory of its own. */
+static void a_tree_of_shards_is_as_large_as_the_ranks_that_share_one(void **state)
+{
+    uint64_t chunks = (N + CHUNK - 1) / CHUNK;
+    rig r;
+
+    (void)state;
+    for (int apart = 0; apart < 2; apart++) {
+        uint64_t slots;
+        begin(&r, 16, "aggregate=adasum");
+        for (uint32_t rank = 0; rank < 16; rank++)
+            assert_int_equal(declare(&r, rank, N, apart && rank >= 8 ? 2 * CHUNK : 0, apart && rank < 8 ? 2 * CHUNK : N), PD_OK);
+        slots = apart ? 8 * chunks : 16 * chunks;
+        assert_int_equal(gather_bytes(&r), slots * (CHUNK * sizeof(float) + sizeof(pd_source)) + (apart ? 0 : N * sizeof(float)));
+        rig_free(&r);
+    }
+}
+
+/* Eight shards fit where eight contributions of everything do not, and one rank that has all of it does not fit beside the others. */
+static void shards_are_counted_as_what_they_are(void **state)
+{
+    enum { LARGE = 100 * CHUNK, SHARD = LARGE / 8 };
+    pd_store_config config = rig_config();
+    uint64_t before, seven;
+    rig r;
+
+    (void)state;
+    config.max_total_bytes = LARGE * sizeof(float) * 7;
+    rig_new(&r, &config);
+    join(&r, 8, "aggregate=median", "* sgd lr=1");
+    before = r.store->committed;
+    for (uint32_t rank = 0; rank < 7; rank++) assert_int_equal(declare(&r, rank, LARGE, rank * SHARD, (rank + 1) * SHARD), PD_OK);
+    seven = r.store->committed;
+    r.store->config.max_total_bytes = seven + LARGE * sizeof(float) / 2;
+    assert_int_equal(declare(&r, 7, LARGE, 0, LARGE), PD_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(r.error.text, "contributions gathered"));
+    assert_int_equal(r.store->committed, seven);
+    assert_int_equal(declare(&r, 7, LARGE, 7 * SHARD, LARGE), PD_OK);
+    assert_true(r.store->committed > seven);
+    seven = r.store->committed;
+    assert_int_equal(declare(&r, 7, LARGE, 7 * SHARD, LARGE), PD_OK);           /* again: nothing more */
+    assert_int_equal(r.store->committed, seven);
+    pd_store_drop(r.store, pd_store_find(r.store, "job"), &(pd_error){ .code = PD_ABORTED });
+    rig_absorb(&r);
+    assert_int_equal(r.store->committed, before);
+    rig_free(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_whole_parameter_wants_a_power_of_two_of_ranks),
+        cmocka_unit_test(a_set_that_was_refused_leaves_nothing_behind),
+        cmocka_unit_test(values_are_averaged_over_any_number_of_ranks),
+        cmocka_unit_test(six_ranks_with_weights_in_three_shards_merge_in_pairs),
+        cmocka_unit_test(who_waits_for_a_last_rank_that_is_refused_finds_it_in_the_log),
+        cmocka_unit_test(params_say_what_ranges_may_hold),
+        cmocka_unit_test(a_tree_of_shards_is_as_large_as_the_ranks_that_share_one),
+        cmocka_unit_test(shards_are_counted_as_what_they_are),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
