@@ -1,6 +1,7 @@
 /* Memory that runs out while a job gathers: those who wait are told, nothing is lost, and it goes on with the same bits when there is memory again. */
 #include "oom.h"
 #include "rig.h"
+#include "training.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -86,6 +87,84 @@ static bool spills_short_of_memory(const char *options, float *weights, int64_t 
     return failed;
 }
 
+/* ---- many ranks, of which some have a part of the parameter: a tree for each of two sections, with memory of its own in between ---- */
+
+enum { MANY = 18, PART = 100 };
+
+static int64_t end_of(uint32_t rank) { return rank % 2 == 0 ? N : PART; }
+
+static void give(rig *r, pd_request_kind kind, uint32_t rank, uint64_t step)
+{
+    float values[N];
+
+    rig_noise(rank + 100 * step, values, N);
+    for (int64_t first = 0, n; first < end_of(rank); first += n) {
+        rig_frame *frame = rig_frame_new(r, kind, r->job, rank, CONN + rank, step);
+        n = pd_range_piece(0, end_of(rank), (uint64_t)r->chunk, (uint64_t)first);
+        rig_piece(frame, 0, PD_F32, first, n, values + first);
+        assert_int_equal(rig_send(r, frame), PD_OK);
+    }
+    if (kind == PD_REQ_INIT) rig_work(r);
+}
+
+static void start_ranged(rig *r, const char *options, bool pressed)
+{
+    static const char *const name[] = { "w" };
+    static const pd_shape shape = { 1, { N } };
+    pd_store_config config = rig_config();
+
+    if (pressed) config.ingest_bytes = MANY * 4096;
+    config.batch_ns = 1;
+    rig_new(r, &config);
+    for (uint32_t rank = 0; rank < MANY; rank++) {
+        rig_range range = { 0, end_of(rank) };
+        assert_int_equal(rig_hello(r, "job", rank, MANY, CONN + rank, CONN + rank, options, "* sgd lr=1"), PD_OK);
+        r->ranges = &range;
+        assert_int_equal(rig_declare(r, r->job, rank, CONN + rank, name, &shape, NULL, 1, PD_F32), PD_OK);
+        r->ranges = NULL;
+    }
+    for (uint32_t rank = 0; rank < MANY; rank++) give(r, PD_REQ_INIT, rank, 0);
+}
+
+/* The n-th allocation of a round's work fails. Gives whether there was one. */
+static bool ranged_round(const char *options, bool pressed, float *weights, int64_t n)
+{
+    uint64_t committed;
+    bool failed;
+    rig r;
+
+    start_ranged(&r, options, pressed);
+    committed = r.store->committed;
+    for (uint32_t rank = 0; rank < MANY; rank++) give(&r, PD_REQ_PUSH, rank, 1);
+    oom_arm(n);
+    while (pd_store_work(r.store, r.now)) continue;
+    failed = oom_disarm();
+    rig_absorb(&r);
+    for (int i = 0; i < 3 && r.board[r.job][0].step < 1; i++) {
+        assert_int_equal(r.timeout.code, PD_RESOURCE_EXHAUSTED);
+        rig_sleep(&r, 1.0);
+        rig_work(&r);
+    }
+    assert_int_equal(r.board[r.job][0].step, 1);
+    assert_int_equal(r.buffers_out, 0);
+    assert_int_equal(r.store->committed, committed);
+    memcpy(weights, rig_weights(&r, r.job, 0), N * sizeof *weights);
+    rig_free(&r);
+    return failed;
+}
+
+static void sections_of_many_ranks_are_merged_later_with_the_same_bits(void **state)
+{
+    static const char *const how[] = { "aggregate=adasum adasum_fold=yes", "aggregate=adasum_vdot", "aggregate=median", "aggregate=trimmed_mean trim=3" };
+    float expected[N], got[N];
+
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        assert_false(ranged_round(how[i / 2], false, expected, INT32_MAX));
+        for (int64_t n = 0; ranged_round(how[i / 2], i % 2 == 1, got, n); n++) assert_memory_equal(got, expected, sizeof got);
+    }
+}
+
 static void rounds_are_closed_later_with_the_same_bits(void **state)
 {
     float expected[N], got[N];
@@ -113,6 +192,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rounds_are_closed_later_with_the_same_bits),
         cmocka_unit_test(what_cannot_be_spilled_yet_stands),
+        cmocka_unit_test(sections_of_many_ranks_are_merged_later_with_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
