@@ -359,7 +359,8 @@ static void what_one_rank_alone_gives_comes_out_as_it_went_in(void **state)
 /* Shard s of S is the range of ranks s, s + S, ...: what they get is what a job of their own would give, bit for bit. */
 static void shards_are_never_mixed(void **state)
 {
-    static const struct { uint32_t world, shards; } cases[] = { { 4, 2 }, { 8, 2 }, { 8, 4 }, { 12, 3 }, { 6, 2 }, { 6, 3 }, { 4, 4 } };
+    static const struct { uint32_t world, shards; } cases[] = { { 4, 2 }, { 8, 2 }, { 8, 4 }, { 12, 3 }, { 6, 2 }, { 6, 3 }, { 4, 4 },
+                                                                       { 20, 2 } };     /* trees that want memory of their own, side by side */
     static scene whole, own;
     float got[MOST_ELEMENTS], expected[MOST_ELEMENTS];
     enum { SHARD = 70 };
@@ -395,6 +396,23 @@ static void a_minority_that_is_not_finite_does_not_spoil_a_robust_aggregate(void
     }
 }
 
+static void a_shard_that_is_not_finite_skips_the_step(void **state)
+{
+    static scene s;
+    float got[MOST_ELEMENTS];
+
+    (void)state;
+    for (int i = 0; i < 2 * HOWS; i++) {
+        fill(&s, (how)(i / 2), 4, 140);
+        s.ranged = true;
+        for (uint32_t r = 0; r < 4; r++) {
+            s.range[r] = (rig_range){ r % 2 * 70, (r % 2 + 1) * 70 };
+            if (r % 2 == (uint32_t)i % 2) s.g[r][r % 2 * 70 + 3] = INFINITY;
+        }
+        assert_int_equal(play_out(&s, &plain, got), PD_SKIPPED);
+    }
+}
+
 static void a_majority_that_is_not_finite_skips_the_step(void **state)
 {
     static scene s;
@@ -417,6 +435,7 @@ int main(void)
         cmocka_unit_test(what_one_rank_alone_gives_comes_out_as_it_went_in),
         cmocka_unit_test(shards_are_never_mixed),
         cmocka_unit_test(a_minority_that_is_not_finite_does_not_spoil_a_robust_aggregate),
+        cmocka_unit_test(a_shard_that_is_not_finite_skips_the_step),
         cmocka_unit_test(a_majority_that_is_not_finite_skips_the_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

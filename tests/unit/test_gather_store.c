@@ -2,6 +2,7 @@
 #include "optim.h"
 #include "rig.h"
 #include "row.h"
+#include "training.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -419,7 +420,60 @@ static void a_round_without_gradients_is_no_step(void **state)
     }
 }
 
+/* Also in a late unit of a chunk that is cut into several. */
+static void what_is_not_finite_shows_wherever_it_is(void **state)
+{
+    enum { LARGE = 200000 };
+    static const int64_t one[] = { LARGE };
+    static const int64_t where[] = { 0, 70000, LARGE - 1 };
+    static float values[LARGE];
+    pd_store_config config = rig_config();
+    rig r;
+
+    (void)state;
+    config.chunk_elements = 1 << 18;
+    for (int i = 0; i < 3 * GATHERING; i++) {
+        rig_new(&r, &config);
+        r.job = rig_start(&r, "job", WORLD, CONN, one, 1, gathering[i / 3], NULL);
+        values[where[i % 3]] = INFINITY;
+        for (uint32_t rank = 0; rank < WORLD; rank++) rig_push(&r, r.job, rank, CONN + rank, 1, 0, values, LARGE);
+        values[where[i % 3]] = 0;
+        rig_work(&r);
+        assert_int_equal(r.board[r.job][0].outcome, PD_SKIPPED);
+        rig_free(&r);
+    }
+}
+
 /* ---- turns ---- */
+
+/* Rank 1 is pressed by values that wait for rank 0, rank 2 holds a gradient and is not: there is nothing to leave behind, and no turn is taken for it. */
+static void who_is_pressed_by_other_parameters_keeps_nobody_busy(void **state)
+{
+    enum { VALUES = 40 * CHUNK };
+    static const char *const names[] = { "gradients", "values" };
+    static const pd_shape shapes[] = { { 1, { N } }, { 1, { VALUES } } };
+    static const bool states[] = { false, true };
+    static float values[VALUES];
+    pd_store_config config = rig_config();
+    rig r;
+
+    (void)state;
+    config.ingest_bytes = WORLD * 2 * 4096;
+    rig_new(&r, &config);
+    r.states = states;
+    for (uint32_t rank = 0; rank < WORLD; rank++) {
+        assert_int_equal(rig_hello(&r, "job", rank, WORLD, CONN + rank, CONN + rank, "aggregate=median", "* sgd lr=1"), PD_OK);
+        assert_int_equal(rig_declare(&r, r.job, rank, CONN + rank, names, shapes, NULL, 2, PD_F32), PD_OK);
+    }
+    rig_init(&r, r.job, CONN, 0, values, N);
+    rig_init(&r, r.job, CONN, 1, values, VALUES);
+    rig_push(&r, r.job, 2, CONN + 2, 1, 0, values, CHUNK);
+    rig_push(&r, r.job, 1, CONN + 1, 1, 1, values, VALUES);
+    assert_true(pd_rank_is_pressed(pd_store_job(r.store, r.job), &pd_store_job(r.store, r.job)->ranks[1]));
+    assert_false(pd_rank_is_pressed(pd_store_job(r.store, r.job), &pd_store_job(r.store, r.job)->ranks[2]));
+    for (int turns = 0; pd_store_work(r.store, r.now); turns++) assert_true(turns < 10);
+    rig_free(&r);
+}
 
 /* A large parameter takes many batches, and a small job beside it is served between them. */
 static void other_jobs_have_their_turn_between_batches(void **state)
@@ -504,6 +558,8 @@ int main(void)
         cmocka_unit_test(initial_weights_are_their_mean_whatever_becomes_of_gradients),
         cmocka_unit_test(the_aggregate_is_clipped),
         cmocka_unit_test(a_round_without_gradients_is_no_step),
+        cmocka_unit_test(what_is_not_finite_shows_wherever_it_is),
+        cmocka_unit_test(who_is_pressed_by_other_parameters_keeps_nobody_busy),
         cmocka_unit_test(other_jobs_have_their_turn_between_batches),
         cmocka_unit_test(values_are_averaged),
     };
