@@ -69,7 +69,7 @@ static int parse_flag(const char *text, double *value)
 
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         for (int flag = 0; flag < 2; flag++)
-            if (strcmp(text, words[i][flag]) == 0) {
+            if (strcasecmp(text, words[i][flag]) == 0) {
                 *value = flag;
                 return PD_OK;
             }
@@ -104,7 +104,7 @@ static int parse_choice(const char *text, const char *choices, double *value)
 /* The word that stands for a number's least value. */
 static bool is_the_word(const pd_hyper *hyper, const char *text)
 {
-    return hyper->choices != NULL && strcmp(text, hyper->choices) == 0;
+    return hyper->choices != NULL && strcasecmp(text, hyper->choices) == 0;
 }
 
 static int parse(const pd_hyper *hyper, const char *text, double *value)
@@ -150,13 +150,27 @@ static const char *wanted(const pd_hyper *hyper, char *text, size_t size)
     return "";
 }
 
+/* The one whose help says that it is upstream's of that name, "(upstream: scanned_layers)". NULL: none does. */
+static const pd_hyper *instead_of(const pd_row *row, const char *name)
+{
+    char words[96];
+
+    snprintf(words, sizeof words, "(upstream: %.64s)", name);
+    for (const pd_hyper *hyper = row->hypers; hyper->name != NULL; hyper++)
+        if (strstr(hyper->help, words) != NULL) return hyper;
+    return NULL;
+}
+
 /* Names those that fit, whole; a rule's text and what it is about come before it. */
 static int no_such_hyper(const pd_row *row, const char *name, pd_error *err)
 {
     static const char more[] = ", ...";
+    const pd_hyper *instead = instead_of(row, name);
     char list[180] = "none";
     size_t used = 0;
 
+    if (instead != NULL)
+        return pd_fail(err, PD_NOT_FOUND, "%s has no hyperparameter %.64s; set %s: %s", row->name, name, instead->name, instead->help);
     for (int i = 0; row->hypers[i].name != NULL; i++) {
         bool fits = used + strlen(", ") + strlen(row->hypers[i].name) + sizeof more <= sizeof list;
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", fits && i > 0 ? ", " : "", fits ? row->hypers[i].name : more);

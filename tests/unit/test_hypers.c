@@ -24,7 +24,7 @@ static const pd_hyper hypers_of_a_row[] = {
     [ROOT1] = { "root[1]", PD_INT, 0, 0, 9, NULL, "a list of any length", false },
     [ROOT2] = { "root[2]", PD_INT, 0, 0, 9, NULL, "a list of any length", false },
     [GRAFT_BETA] = { "graft.beta", PD_REAL, 0.5, 0, 1, NULL, "belongs to graft", true },
-    [MODE] = { "mode", PD_CHOICE, 0, 0, 0, "slow|fast", "a word", true },
+    [MODE] = { "mode", PD_CHOICE, 0, 0, 0, "slow|fast", "a word (upstream: pace)", true },
     { .name = NULL },
 };
 
@@ -60,6 +60,13 @@ static void begins_with_the_presets(void **state)
 {
     (void)state;
     assert_true(h.row == &row && h.value[RATE] == 0.5 && h.value[SIZE] == 128 && h.value[FAST] == 1 && h.value[GRAFT] == 1);
+}
+
+static void tells_what_upstreams_name_is_called_here(void **state)
+{
+    (void)state;
+    assert_int_equal(set("pace", "fast"), PD_NOT_FOUND);
+    assert_string_equal(err.text, "row has no hyperparameter pace; set mode: a word (upstream: pace)");
 }
 
 static void reads_reals(void **state)
@@ -111,6 +118,16 @@ static void reads_choices_whatever_their_case(void **state)
     assert_true(h.value[GRAFT] == 2);
     assert_int_equal(set("graft", "NONE"), PD_OK);
     assert_true(h.value[GRAFT] == 0);
+}
+
+/* As configurations in Python have them: use_nesterov=True. */
+static void reads_flags_whatever_their_case(void **state)
+{
+    (void)state;
+    assert_int_equal(set("fast", "False"), PD_OK);
+    assert_true(h.value[FAST] == 0);
+    assert_int_equal(set("fast", "True"), PD_OK);
+    assert_true(h.value[FAST] == 1);
 }
 
 static void reads_a_list_with_and_without_brackets(void **state)
@@ -237,6 +254,8 @@ static void reads_and_writes_the_word_for_the_least_value(void **state)
 {
     char text[64];
     (void)state;
+    assert_int_equal(set("lag", "Ready"), PD_OK);
+    assert_true(h.value[LAG] == -1);
     assert_int_equal(set("lag", "ready"), PD_OK);
     assert_true(h.value[LAG] == -1);
     assert_string_equal(pd_hypers_text(&h, LAG, text, sizeof text), "ready");
@@ -514,6 +533,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(begins_with_the_presets), CASE(reads_reals), CASE(reads_whole_numbers), CASE(reads_flags_in_three_manners),
         CASE(reads_choices_by_their_whole_name), CASE(refuses_what_is_not_a_number), CASE(reads_choices_whatever_their_case),
+        CASE(reads_flags_whatever_their_case), CASE(tells_what_upstreams_name_is_called_here),
         CASE(reads_a_list_with_and_without_brackets), CASE(a_list_wants_all_its_numbers),
         CASE(a_list_that_spreads_takes_one_number_for_all_and_leaves_the_rest_as_preset), CASE(a_list_that_fails_in_its_midst_sets_nothing),
         CASE(a_choice_takes_what_belongs_to_it), CASE(refuses_what_is_out_of_range),
