@@ -285,7 +285,8 @@ static void params_row(pd_table *table, const Paramd__ParamInfo *param)
     number_cell(table, "%.2e", param->root_error);
     if (param->gather_bytes > 0) pd_table_cell(table, "%s (holds %s)", param->aggregate, pd_bytes_text(text, param->gather_bytes));
     else pd_table_cell(table, "%s", param->aggregate);
-    pd_table_cell(table, "%s", !param->initialised ? "initial weights" : param->missing[0] != '\0' ? param->missing : "-");
+    if (param->initialised) pd_table_cell(table, "%s", param->missing[0] != '\0' ? param->missing : "-");
+    else pd_table_cell(table, "initial weights%s%s", param->missing[0] != '\0' ? " of " : "", param->missing);
 }
 
 static void workers_row(pd_table *table, const Paramd__WorkerInfo *worker)

@@ -545,6 +545,13 @@ static void note_declared(pd_job *job, pd_rank *rank)
         pd_say(&job->store->outbox, PD_SAY_INFO, "job %s: all %u ranks have declared %u parameters", job->name, job->world, job->n_params);
 }
 
+/* A worker that ends here may leave no other trace of why. */
+static void note_refusal(pd_job *job, pd_rank *rank, uint32_t number, const pd_error *err)
+{
+    if (pd_is_power_of_two(++rank->refused_sets))
+        pd_say(&job->store->outbox, PD_SAY_WARNING, "job %.60s: rank %u: what %.60s declares is refused: %.240s", job->name, number, rank->label, err->text);
+}
+
 /* Initial weights of others may have waited to hear what this rank has. */
 static void look_at_open(pd_job *job, uint64_t now_ns)
 {
@@ -573,6 +580,7 @@ void pd_job_declare(pd_job *job, pd_request *request, uint64_t now_ns)
     }
     if (rc != PD_OK) {
         pd_declared_free(declared, request->u.declare.n);
+        if (rank != NULL) note_refusal(job, rank, request->rank, &err);
         pd_store_refuse(job->store, request, &err);
         return;
     }

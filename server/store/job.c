@@ -165,6 +165,7 @@ void pd_job_join(pd_job *job, pd_request *hello, bool created)
         rank->barrier_base = job->barrier;
         pd_request_free(rank->barrier);
         rank->barrier = NULL;
+        rank->refused_sets = 0;
     }
     job->linger_ns = 0;
     welcome(job, hello, created);

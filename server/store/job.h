@@ -18,6 +18,7 @@ typedef struct pd_rank {
     uint64_t    since_ns;               /* LOST, LEFT: when */
     bool        declared;               /* on this connection */
     bool        sealed;                 /* some process at this rank has declared: its ranges stand */
+    uint64_t    refused_sets;           /* declarations of this process that were refused */
     uint64_t    reserve;                /* its largest frame; before it has declared, of what is known of it. 0 before the first Declare */
     uint64_t    held;                   /* bytes of its frames that are not summed yet */
     uint64_t    initialiser;            /* nonce of the process whose initial weights came last, where these are averaged */

@@ -277,6 +277,25 @@ static pd_client *train_with_roots(const char *job, int steps)
     return client;
 }
 
+/* Their mean is waited for: rank 1 has not come. */
+static void who_is_missed_by_initial_weights_is_named(void **state)
+{
+    static const char *const settings[] = { "initial_weights=mean", NULL };
+    pd_client_options options = { .urls = server.url, .job = "early", .world_size = 2, .options = settings, .deadline = 1 };
+    pd_client_param param = { .name = "w", .shape = { .rank = 1, .dim = { 2 } } };
+    float at[2] = { 1, 2 };
+    void *weights[] = { at };
+    pd_client *client;
+    (void)state;
+    assert_int_equal(pd_client_open(&client, &options, NULL), PD_OK);
+    assert_int_equal(pd_client_declare(client, &param, 1, NULL), PD_OK);
+    assert_int_equal(pd_client_init(client, weights, NULL), PD_DEADLINE_EXCEEDED);
+    assert_int_equal(paramctl("params early"), 0);
+    assert_says("initial weights of 1\n");
+    pd_client_close(client);
+    assert_int_equal(paramctl("drop early"), 0);
+}
+
 static void roots_are_listed_with_error_age_and_cost(void **state)
 {
     pd_client *client = train_with_roots("rooted", 6);
@@ -545,6 +564,7 @@ int main(void)
         cmocka_unit_test(a_replay_through_the_daemon_is_ok_where_weights_are_alike),
         cmocka_unit_test(a_job_shows_its_parameters_and_workers),
         cmocka_unit_test(parameters_show_their_aggregate_and_what_it_holds),
+        cmocka_unit_test(who_is_missed_by_initial_weights_is_named),
         cmocka_unit_test(roots_are_listed_with_error_age_and_cost),
         cmocka_unit_test(parameters_show_the_errors_that_are_kept_of_their_roots),
         cmocka_unit_test(a_dropped_job_is_gone_and_its_worker_hears_of_it),

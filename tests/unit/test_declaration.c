@@ -112,6 +112,20 @@ static void the_store_refuses_bad_axes_and_makes_nothing(void **state)
     rig_free(&r);
 }
 
+static void the_log_says_what_is_refused_and_whose_it_was(void **state)
+{
+    static const char *const axes[] = { "embed", NULL, NULL };
+    rig r;
+    (void)state;
+    begin_with(&r, rows, NULL, "* talking");
+    r.axes = axes;
+    for (int i = 0; i < 5; i++) assert_int_equal(declare(&r, 1), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(r.warning, "job job: rank 1: what "));
+    assert_non_null(strstr(r.warning, "is refused: parameter a: axes: expected a name for each of 2 dimensions"));
+    assert_int_equal(r.warnings, 3);                    /* the first, the second and the fourth */
+    rig_free(&r);
+}
+
 static void ranks_declare_the_same_axes(void **state)
 {
     static const char *const ours[] = { "embed,mlp", NULL, NULL }, *const theirs[] = { "mlp,embed", NULL, NULL }, *const more[] = { "embed,mlp", "mlp", NULL };
@@ -394,7 +408,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_is_told_axes_and_the_jobs_seed), cmocka_unit_test(axes_are_a_name_or_nothing_for_each_dimension),
         cmocka_unit_test(an_axis_of_other_letters_is_refused_by_its_place), cmocka_unit_test(the_store_refuses_bad_axes_and_makes_nothing),
-        cmocka_unit_test(ranks_declare_the_same_axes), cmocka_unit_test(every_rank_and_every_operator_hears_the_notes),
+        cmocka_unit_test(the_log_says_what_is_refused_and_whose_it_was), cmocka_unit_test(ranks_declare_the_same_axes), cmocka_unit_test(every_rank_and_every_operator_hears_the_notes),
         cmocka_unit_test(the_log_says_each_note_once), cmocka_unit_test(the_log_of_very_many_notes_is_short),
         cmocka_unit_test(without_memory_a_declaration_with_axes_and_notes_changes_nothing),
         cmocka_unit_test(model_state_is_the_mean_of_what_ranks_push), cmocka_unit_test(model_state_is_weighted_as_the_job_weighs),
