@@ -9,6 +9,7 @@
 #include "training.h"
 
 #include "convert.h"
+#include "kernels.h"
 
 #include <stdlib.h>
 
@@ -136,9 +137,16 @@ static void land(pd_job *job, const pd_piece *piece, uint32_t rank)
     else param->initialiser = job->ranks[rank].nonce;
 }
 
+/* They are taken as they are, but whoever wonders where a loss of NaN comes from shall not have to search for long. */
+static void note_not_finite(const pd_job *job, const pd_param *param, const char *why)
+{
+    pd_say(&job->store->outbox, PD_SAY_WARNING, "job %.60s: the initial weights of %.160s are not finite: %s", job->name, param->name, why);
+}
+
 bool pd_job_publish_landed(pd_job *job, pd_param *param, pd_closed *closed)
 {
     if (is_repeated(param) || param->unlanded > 0) return false;
+    if (!pd_all_finite(param->next->at[PD_F32], PD_F32, param->elements)) note_not_finite(job, param, "so they came");
     pd_params_convert(&param, 1, job->store->config.threads);
     pd_param_publish(param, param->next, (pd_outcome)0, closed);
     param->next = NULL;
@@ -219,5 +227,6 @@ int pd_job_take_mean(const pd_job *job, pd_param *param)
     param->next->version = param->step;
     param->accumulator = param->next->at[PD_F32];           /* from the same shelf */
     param->next->at[PD_F32] = mean;
+    if (!param->round.finite) note_not_finite(job, param, "those of a rank are not, or their sum is not");
     return PD_OK;
 }

@@ -2,6 +2,7 @@
 #include "convert.h"
 #include "rig.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -229,6 +230,28 @@ static void initial_weights_sent_again_count_once(void **state)
     assert_memory_equal(rig_weights(r, r->job, 0), stepped, sizeof stepped);
 }
 
+static void the_log_says_where_initial_weights_are_not_finite(void **state)
+{
+    static const char *const options[] = { "initial_weights=lowest", "initial_weights=mean" }, *const why[] = { "so they came", "those of a rank are not" };
+    rig *r = *state;
+    float values[200];
+
+    rig_noise(3, values, 200);
+    for (int i = 0; i < 2; i++) {
+        if (i > 0) tear_down(state), set_up(state);
+        r = *state;
+        assert_int_equal(rig_hello(r, "job", 0, 1, 1, 10, options[i], NULL), PD_OK);
+        declare_one(r, 0, "w", (pd_shape){ 1, { 200 } }, PD_F32);
+        values[150] = i == 0 ? INFINITY : NAN;
+        assert_int_equal(rig_init(r, r->job, 10, 0, values, 200), PD_OK);
+        rig_work(r);
+        assert_int_equal(r->warnings, 1);
+        assert_non_null(strstr(r->warning, "job job: the initial weights of w are not finite: "));
+        assert_non_null(strstr(r->warning, why[i]));
+        assert_memory_equal(rig_weights(r, r->job, 0), values, sizeof values);
+    }
+}
+
 static void another_process_does_not_initialise_again(void **state)
 {
     rig *r = *state;
@@ -349,7 +372,7 @@ int main(void)
         TEST(refuses_another_set_from_another_rank),
         TEST(init_may_come_in_any_order_and_again_until_it_is_complete),
         TEST(initial_weights_sent_again_count_once),
-        TEST(another_process_does_not_initialise_again),
+        TEST(the_log_says_where_initial_weights_are_not_finite), TEST(another_process_does_not_initialise_again),
         TEST(a_crashed_initialiser_is_asked_again),
         TEST(only_rank_0_initialises_and_nobody_pushes_before),
         TEST(publishes_every_type_that_a_rank_pulls),
