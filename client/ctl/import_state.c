@@ -345,12 +345,12 @@ static bool is_stacked_alike(const pd_shape *a, const pd_shape *b)
     return i <= 1 || k <= 1;
 }
 
-/* The shape to send it under. */
+/* The shape to send it under. What writes arrays may turn a scalar's () into (1,), as numpy.ascontiguousarray does: one element is one element. */
 static const pd_shape *shape_of(const entry *e)
 {
     bool whole = e->key.block == e->slot->block && elements_of(e->tensor) == e->slot->elements;
 
-    return whole && (e->key.param == PD_KEY_ALL || (e->key.stacked && is_stacked_alike(&e->tensor->shape, &e->slot->shape))) ? &e->slot->shape : &e->tensor->shape;
+    return whole && (e->key.param == PD_KEY_ALL || e->slot->elements == 1 || (e->key.stacked && is_stacked_alike(&e->tensor->shape, &e->slot->shape))) ? &e->slot->shape : &e->tensor->shape;
 }
 
 static int send_pieces(import *im, const entry *e, const source *from, pd_error *err)

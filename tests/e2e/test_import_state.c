@@ -458,11 +458,11 @@ static void what_is_unknown_or_missing_is_listed_and_nothing_is_loaded(void **st
 }
 
 /* Imports a file with this one tensor beside nothing else, in part: what paramctl says. */
-static void import_one(const remote *r, pd_st_dtype dtype, pd_shape shape, const char *name, const void *beside, char *output, size_t size)
+static int import_one(const remote *r, pd_st_dtype dtype, pd_shape shape, const char *name, const void *beside, char *output, size_t size)
 {
     static const uint8_t zeros[4096];
     char path[] = "/tmp/paramd_import_XXXXXX", arguments[256];
-    int fd = mkstemp(path);
+    int fd = mkstemp(path), status;
     saved *s = calloc(1, sizeof *s);
 
     assert_true(fd >= 0);
@@ -470,17 +470,18 @@ static void import_one(const remote *r, pd_st_dtype dtype, pd_shape shape, const
     if (beside != NULL) save_as(s, PD_ST_F32, &(pd_shape){ 1, { 5 } }, zeros, beside, "");
     write_saved(s, path);
     snprintf(arguments, sizeof arguments, "import-state --partial moved %s", path);
-    assert_int_equal(paramctl(r->daemon, arguments, output, size), 1);
+    status = paramctl(r->daemon, arguments, output, size);
     free(s);
     close(fd);
     unlink(path);
+    return status;
 }
 
 static void assert_unknown(const remote *r, pd_st_dtype dtype, pd_shape shape, const char *name, const char *beside)
 {
     char output[4096], says[256];
 
-    import_one(r, dtype, shape, name, beside, output, sizeof output);
+    assert_int_equal(import_one(r, dtype, shape, name, beside, output, sizeof output), 1);
     snprintf(says, sizeof says, "unknown  %s", name);
     if (strstr(output, says) == NULL) fail_msg("%s: %s", name, output);
 }
@@ -500,7 +501,7 @@ static void what_is_not_as_upstream_has_it_is_unknown(void **state)
     assert_unknown(&r, PD_ST_I32, (pd_shape){ 2, { 20, 12 } }, "stats/layers.0.weight/momentum/quantized", NULL);
     assert_unknown(&r, PD_ST_F32, (pd_shape){ 1, { 2 } }, "stats/layers.0.weight/training_metrics/inverse_pth_root_errors", NULL);
     assert_unknown(&r, PD_ST_I32, (pd_shape){ 1, { 2 } }, "count", NULL);
-    import_one(&r, PD_ST_F32, (pd_shape){ 3, { 2, 8, 8 } }, "stats/global_stats/statistics", NULL, output, sizeof output);
+    assert_int_equal(import_one(&r, PD_ST_F32, (pd_shape){ 3, { 2, 8, 8 } }, "stats/global_stats/statistics", NULL, output, sizeof output), 1);
     assert_non_null(strstr(output, "unknown  stats/global_stats/statistics: the stacked matrices of upstream's sharded mode"));
     remote_free(&r);
     local_free(&l);
@@ -544,8 +545,24 @@ static void factors_that_are_stacked_otherwise_are_refused(void **state)
     (void)state;
     local_new(&l, rule);
     remote_new(&r, rule, l.weights);
-    import_one(&r, PD_ST_F32, (pd_shape){ 3, { 8, 6, 8 } }, "Qs_preconditioners/layers.0.weight/0", NULL, output, sizeof output);
+    assert_int_equal(import_one(&r, PD_ST_F32, (pd_shape){ 3, { 8, 6, 8 } }, "Qs_preconditioners/layers.0.weight/0", NULL, output, sizeof output), 1);
     if (strstr(output, "Q") == NULL || strstr(output, "imported 1") != NULL) fail_msg("%s", output);
+    remote_free(&r);
+    local_free(&l);
+}
+
+static void one_number_comes_as_a_scalar_or_as_a_list_of_one(void **state)
+{
+    static const char rule[] = "* nadam lr=0.01";
+    local l = { 0 };
+    remote r = { 0 };
+    char output[4096];
+
+    (void)state;
+    local_new(&l, rule);
+    remote_new(&r, rule, l.weights);
+    for (int rank = 0; rank < 2; rank++)
+        if (import_one(&r, PD_ST_F32, (pd_shape){ rank, { rank } }, "layers.0.bias.mu_product", NULL, output, sizeof output) != 0) fail_msg("%s", output);
     remote_free(&r);
     local_free(&l);
 }
@@ -562,6 +579,7 @@ int main(void)
         cmocka_unit_test(what_is_not_as_upstream_has_it_is_unknown),
         cmocka_unit_test(counters_that_differ_are_not_loaded),
         cmocka_unit_test(factors_that_are_stacked_otherwise_are_refused),
+        cmocka_unit_test(one_number_comes_as_a_scalar_or_as_a_list_of_one),
         cmocka_unit_test(what_is_unknown_or_missing_is_listed_and_nothing_is_loaded),
     };
 
