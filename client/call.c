@@ -91,6 +91,17 @@ static int know_texts(pd_known *known, const pd_client_param *param, pd_error *e
     return no_memory(err);
 }
 
+static int know_shape(const pd_client_param *param, int64_t *elements, pd_error *err)
+{
+    char shape[192];
+
+    if (param->shape.rank < 0 || param->shape.rank > PD_MAX_RANK)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: expected rank 0 to %d, got %d", param->name, PD_MAX_RANK, param->shape.rank);
+    if (pd_shape_elements(&param->shape, elements) == PD_OK) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: expected dimensions from 0 and fewer than 2^60 elements, got shape %s", param->name,
+                   pd_shape_text(&param->shape, shape, sizeof shape));
+}
+
 static int know(pd_known *known, const pd_client_param *param, pd_error *err)
 {
     size_t length = param->name != NULL ? strlen(param->name) : 0;
@@ -99,8 +110,7 @@ static int know(pd_known *known, const pd_client_param *param, pd_error *err)
 
     if (length == 0 || length > 256)
         return pd_fail(err, PD_INVALID_ARGUMENT, "a parameter's name has %zu bytes: expected 1 to 256", length);
-    if (pd_shape_elements(&param->shape, &elements) != PD_OK)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: its shape is out of range (rank 0 to %d, dimensions from 0)", param->name, PD_MAX_RANK);
+    if (know_shape(param, &elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if (param->axes != NULL && pd_axes_check(param->axes, param->shape.rank, &why) != PD_OK)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: axes: %.300s", param->name, why.text);
     if (know_range(known, param, elements, err) != PD_OK) return PD_INVALID_ARGUMENT;

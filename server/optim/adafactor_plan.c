@@ -41,7 +41,7 @@ static int rule_of_axes(pd_factor_rule *rule, const pd_declaration *declaration,
 
     if (rc != PD_OK) return rc;
     if (axes.n != declaration->shape.rank)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "logical_factor_rules: no rule is found for it: others of the job name their axes, it does not");
+        return pd_fail(err, PD_INVALID_ARGUMENT, "logical_factor_rules: no rule is found for it: others of the job name their axes, it does not; give it axes, too");
     return in_hyper("logical_factor_rules", pd_factor_rule_of_axes(rule, text_of(declaration, LOGICAL_RULES), &axes, &why), &why, err);
 }
 

@@ -86,7 +86,7 @@ static int find_first(const pd_pairs *pairs, const char *const *names, pd_value_
         if (rc != PD_OK) return rc;
         if (found) return parse(value, pairs->at[i].value, err);
     }
-    return pd_fail(err, PD_NOT_FOUND, "no rule is found for it");
+    return pd_fail(err, PD_NOT_FOUND, "no rule is found for it: none of the expressions is found in its name; a last one of '.*' would hold for the rest");
 }
 
 int pd_name_map_find(const char *map, const char *name, pd_value_reader *parse, void *value, pd_error *err)
@@ -156,7 +156,7 @@ static int by_heuristic(pd_factoring *out, const pd_shape *shape, int64_t least,
 
     if (shape->rank > 2)
         return pd_fail(err, PD_INVALID_ARGUMENT, "a parameter of rank above 2 must have an explicit factorization rule: its shape is %s; give one in factor_map, "
-                       "name its axes, or use factored=no", pd_shape_text(shape, text, sizeof text));
+                       "or name its axes and set logical_factor_rules, or use factored=no", pd_shape_text(shape, text, sizeof text));
     if (shape->rank == 2) factor_matrix(out, shape, least);
     return PD_OK;
 }
@@ -169,8 +169,8 @@ int pd_factoring_of(pd_factoring *out, const pd_factor_rule *rule, const pd_shap
     if (rule->way == PD_FACTOR_NONE) return PD_OK;
     if (rule->way == PD_FACTOR_HEURISTIC) return by_heuristic(out, shape, least, err);
     if (rule->n != shape->rank)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "factorization rule %s has incorrect rank for its shape %s", pd_factor_rule_text(rule, text, sizeof text),
-                       pd_shape_text(shape, shown, sizeof shown));
+        return pd_fail(err, PD_INVALID_ARGUMENT, "factorization rule %s has incorrect rank for its shape %s: expected one for each of %d dimensions, got %d; a rule for it "
+                       "alone can stand before this one", pd_factor_rule_text(rule, text, sizeof text), pd_shape_text(shape, shown, sizeof shown), shape->rank, rule->n);
     out->ignored = shape->rank <= 2 && !has(rule, PD_DIM_BATCH);
     if (out->ignored) return by_heuristic(out, shape, least, err);
     memcpy(out->dim, rule->dim, sizeof out->dim);

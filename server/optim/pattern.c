@@ -72,7 +72,7 @@ static int compile(search *s, const char *pattern, pd_error *err)
     (void)pcre2_get_error_message(code, words, sizeof words);
     if (code == PCRE2_ERROR_PATTERN_STRING_TOO_LONG)
         return pd_fail(err, PD_INVALID_ARGUMENT, "the regular expression \"%.64s...\" has %zu bytes; it may have %d", pattern, strlen(pattern), PD_MAX_PATTERN);
-    return pd_fail(err, PD_INVALID_ARGUMENT, "the regular expression \"%.128s\" is none: %s at byte %zu", pattern, (const char *)words, at);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "\"%.128s\" is not a regular expression: %s at byte %zu", pattern, (const char *)words, at);
 }
 
 /* The limit counts anew from each start. */

@@ -87,7 +87,7 @@ static int check_values(const pd_param *param, const pd_request *frame, pd_error
         names += i < 0;
     }
     if (names <= PD_MAX_SCALARS) return PD_OK;
-    return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: with this push of rank %u the ranks would have given scalars of %zu names for step %llu: a round takes at most %d", param->name,
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: with this push of rank %u the ranks would have given scalars of %zu names for step %llu: a round takes at most %d; give fewer, or under names that ranks share", param->name,
                    frame->rank, names, (unsigned long long)frame->u.data.step, PD_MAX_SCALARS);
 }
 

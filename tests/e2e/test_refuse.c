@@ -129,6 +129,15 @@ static void a_shape_that_differs_from_what_another_rank_declared_is_named(void *
     pd_client_close(b);
 }
 
+static void a_shape_that_no_tensor_has_is_told_as_it_came(void **state)
+{
+    const pd_client_param vast[] = { { .name = "vast", .shape = { 3, { 1 << 30, 1 << 30, 1 << 30 } } } }, deep[] = { { .name = "deep", .shape = { .rank = 9 } } };
+
+    expect_declare_refused(*state, "vast", NULL, vast, 1, PD_INVALID_ARGUMENT, "parameter vast: expected dimensions from 0 and fewer than 2^60 elements, got shape "
+                           "(1073741824, 1073741824, 1073741824)");
+    expect_declare_refused(*state, "deep", NULL, deep, 1, PD_INVALID_ARGUMENT, "parameter deep: expected rank 0 to 8, got 9");
+}
+
 /* The wake-up of the second call may come while the first connection is being closed; left unread, it would end every attempt to connect. */
 static void a_handle_can_be_mended_however_quickly_it_asks_again(void **state)
 {
@@ -294,6 +303,7 @@ int main(void)
         cmocka_unit_test(an_option_that_does_not_exist_is_named),
         cmocka_unit_test(a_value_that_is_none_of_an_options_is_named),
         cmocka_unit_test(a_shape_that_differs_from_what_another_rank_declared_is_named),
+        cmocka_unit_test(a_shape_that_no_tensor_has_is_told_as_it_came),
         cmocka_unit_test(a_handle_can_be_mended_however_quickly_it_asks_again),
         cmocka_unit_test(a_parameter_that_another_rank_did_not_declare_is_named),
         cmocka_unit_test(an_unknown_optimizer_a_bad_hyperparameter_and_a_name_twice_are_refused),

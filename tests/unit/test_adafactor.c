@@ -97,14 +97,27 @@ static void refuses_a_rule_of_another_rank(void **state)
 {
     (void)state;
     set("factor_map", "['.*':(ROW,COLUMN)]");
-    is_refused_as_shaped((pd_shape){ 3, { 2, 3, 4 } }, "incorrect rank");
+    is_refused_as_shaped((pd_shape){ 3, { 2, 3, 4 } }, "incorrect rank for its shape (2, 3, 4): expected one for each of 3 dimensions, got 2; a rule for it alone can stand before");
+}
+
+static void names_every_way_out_for_a_rank_above_two(void **state)
+{
+    (void)state;
+    is_refused_as_shaped((pd_shape){ 3, { 2, 3, 4 } }, "give one in factor_map, or name its axes and set logical_factor_rules, or use factored=no");
+}
+
+static void quotes_what_is_not_a_regular_expression(void **state)
+{
+    (void)state;
+    set("factor_map", "['(a':HEURISTIC]");
+    is_refused_as_shaped((pd_shape){ 2, { 3, 4 } }, "factor_map: \"(a\" is not a regular expression: missing closing parenthesis at byte 2");
 }
 
 static void refuses_a_parameter_without_a_rule(void **state)
 {
     (void)state;
     set("factor_map", "['decoder':HEURISTIC]");
-    is_refused_as_shaped((pd_shape){ 2, { 3, 4 } }, "factor_map: no rule is found");
+    is_refused_as_shaped((pd_shape){ 2, { 3, 4 } }, "factor_map: no rule is found for it: none of the expressions is found in its name; a last one of '.*'");
 }
 
 static void refuses_a_map_where_nothing_is_factored(void **state)
@@ -492,7 +505,7 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(refuses_rank_three_without_a_rule), CASE(refuses_rank_three_by_heuristic), CASE(refuses_a_rule_of_another_rank),
+        CASE(refuses_rank_three_without_a_rule), CASE(refuses_rank_three_by_heuristic), CASE(refuses_a_rule_of_another_rank), CASE(names_every_way_out_for_a_rank_above_two), CASE(quotes_what_is_not_a_regular_expression),
         CASE(refuses_a_parameter_without_a_rule), CASE(refuses_a_map_where_nothing_is_factored), CASE(refuses_to_go_without_a_learning_rate),
         CASE(refuses_a_scale_option_that_is_no_flag), CASE(takes_any_rank_without_factors), CASE(refuses_mixed_and_unknown_axes),
         CASE(refuses_a_parameter_without_axes_beside_others_that_have_some), CASE(refuses_steps_that_begin_before_their_offset),
