@@ -18,6 +18,9 @@
 
 /* ---- the table ---- */
 
+#define TEXT_OF(number) AS_TEXT(number)
+#define AS_TEXT(number) #number
+
 static const pd_key keys[] = {
     { "server", "listen", PD_KEY_TEXT, AT(listen), "127.0.0.1:7070", .help =
         "addresses to listen on, separated by commas: host:port, [IPv6]:port, *:port; port 0 takes a free one" },
@@ -39,7 +42,7 @@ static const pd_key keys[] = {
         "weights, sums of gradients, optimizer state and snapshots of all jobs; auto: 80 % of the memory this process may use" },
     { "limits", "ingest_bytes", PD_KEY_BYTES, AT(ingest_bytes), "256MiB", 64 * KIB, 1024 * TIB, .help =
         "gradients of all workers that may be in flight; each worker owns at least one frame of it" },
-    { "limits", "chunk_bytes", PD_KEY_BYTES, AT(chunk_bytes), "4MiB", 4 * KIB, 1024 * MIB, .help =
+    { "limits", "chunk_bytes", PD_KEY_BYTES, AT(chunk_bytes), TEXT_OF(PD_CHUNK_MIB) "MiB", 4 * KIB, 1024 * MIB, .help =
         "larger parameters travel in chunks of so many bytes of float32, a multiple of 64" },
     { "limits", "max_payload", PD_KEY_BYTES, AT(max_payload), "auto", 4 * KIB, 4096 * MIB, true, .help = "payload of one frame; auto: chunk_bytes" },
     { "limits", "max_pieces", PD_KEY_COUNT, AT(max_pieces), "1024", 1, 2048, .help = "tensors, or chunks of them, in one frame" },

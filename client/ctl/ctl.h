@@ -10,6 +10,7 @@
 enum { PD_EXIT_OK = 0, PD_EXIT_REFUSED = 1, PD_EXIT_USAGE = 2, PD_EXIT_UNREACHABLE = 3 };
 
 #define PD_CTL_RULES 64                /* as many as a Hello may have */
+#define PD_CTL_OPTIONS 64
 
 /* The command line. */
 typedef struct pd_ctl {
@@ -19,8 +20,12 @@ typedef struct pd_ctl {
     double      within;             /* drain: seconds that open rounds may take */
     int64_t     from;               /* set: the step from which it holds; 0: the next */
     int64_t     workers, tensors, floats, rounds;   /* bench */
+    int64_t     world;              /* plan: workers of the job */
+    int64_t     threads;            /* plan: the daemon's step_threads */
     char       *rules[PD_CTL_RULES];            /* plan */
     size_t      n_rules;
+    char       *options[PD_CTL_OPTIONS];        /* plan: "key=value" of the job */
+    size_t      n_options;
     char      **args;               /* what stands after the options */
     int         n_args;
 } pd_ctl;

@@ -137,6 +137,14 @@ static int match_rules(pd_forecast *f, pd_rule **rule, pd_error *err)
 
 /* ---- facts ---- */
 
+/* As the daemon makes it. */
+static pd_declaration declaration_of(const pd_forecast *f, const pd_rule *rule, const pd_shape_entry *entry)
+{
+    return (pd_declaration){ .name = entry->name, .shape = entry->shape, .axes = entry->axes, .hypers = rule->hypers, .group = (int)(rule - f->rules),
+                             .world = (int)f->job.world, .seed = f->job.values.at[PD_JOB_KEY_SEED],
+                             .start_step = (int64_t)f->job.values.at[PD_JOB_KEY_START_STEP] };
+}
+
 static int survey(pd_forecast *f, pd_rule *const *rule, pd_error *err)
 {
     pd_declaration *declarations = malloc((f->shapes->n + 1) * sizeof *declarations);
@@ -147,8 +155,7 @@ static int survey(pd_forecast *f, pd_rule *const *rule, pd_error *err)
         return out_of_memory(err);
     }
     for (size_t i = 0; i < f->shapes->n; i++)
-        declarations[i] = (pd_declaration){ .name = f->shapes->entries[i].name, .shape = f->shapes->entries[i].shape, .hypers = rule[i]->hypers,
-                                            .axes = f->shapes->entries[i].axes };
+        declarations[i] = declaration_of(f, rule[i], &f->shapes->entries[i]);
     for (size_t r = 0; r < f->n_rules; r++) pd_optim_survey(f->rules[r].hypers.row, declarations, f->shapes->n, f->fact[r]);
     free(declarations);
     return PD_OK;
@@ -158,7 +165,7 @@ static int survey(pd_forecast *f, pd_rule *const *rule, pd_error *err)
 
 static int make_plan(const pd_forecast *f, pd_kind *kind, const pd_shape_entry *entry, pd_error *err)
 {
-    pd_declaration declaration = { .name = entry->name, .shape = entry->shape, .axes = entry->axes, .hypers = kind->rule->hypers };
+    pd_declaration declaration = declaration_of(f, kind->rule, entry);
     pd_error why;
     int rc = pd_plan_make(&kind->plan, &declaration, f->fact[kind->rule - f->rules], &why);
 
@@ -213,9 +220,12 @@ static int find_digests(const pd_forecast *f, pd_rule *const *rule, uint64_t *di
     return PD_OK;
 }
 
-static int measure(pd_kind *kind)
+static int measure(const pd_forecast *f, pd_kind *kind)
 {
-    if (pd_plan_thread_bytes(&kind->plan, &kind->thread_bytes) != PD_OK) return PD_NO_MEMORY;
+    static const bool pulled[4] = { [PD_F32] = true };
+
+    if (pd_plan_thread_bytes(&kind->plan, &kind->thread_bytes) != PD_OK || pd_need_of(&kind->need, &f->job, kind->how, &kind->plan, false, pulled) != PD_OK)
+        return PD_NO_MEMORY;
     kind->state_bytes = pd_plan_state_bytes(&kind->plan);
     kind->step_bytes = pd_plan_step_bytes(&kind->plan);
     kind->task_bytes = pd_plan_task_bytes(&kind->plan);
@@ -237,6 +247,7 @@ static void add_kind(pd_forecast_sum *sum, const pd_kind *kind)
     sum->blocks = plus(sum->blocks, times(n, (int64_t)kind->plan.n_blocks));
     sum->tasks = plus(sum->tasks, times(n, (int64_t)kind->plan.n_tasks));
     if (kind->thread_bytes > sum->thread_bytes) sum->thread_bytes = kind->thread_bytes;
+    pd_need_add(&sum->need, &kind->need, (uint64_t)n);
     sum->flops += (double)n * kind->plan.flops;
     sum->task_flops += (double)n * kind->task_flops;
     if (interval > 0) sum->task_flops_per_step += (double)n * kind->task_flops / (double)interval;
@@ -254,9 +265,11 @@ static int make_plans(pd_forecast *f, pd_error *err)
         pd_kind *kind = f->kind[i];
         if (bytes_of(kind) > bytes_of(f->kind[f->largest])) f->largest = i;
         if (kind->plan.elements > 0) continue;       /* made for an earlier one */
-        int rc = make_plan(f, kind, &f->shapes->entries[i], err);
+        kind->how = pd_aggregation_of(&f->job.values, kind->rule->hypers.row);
+        int rc = pd_sizing_check_param(&f->job, kind->how, f->shapes->entries[i].name, err);
+        if (rc == PD_OK) rc = make_plan(f, kind, &f->shapes->entries[i], err);
         if (rc != PD_OK) return rc;
-        if (measure(kind) != PD_OK) return out_of_memory(err);
+        if (measure(f, kind) != PD_OK) return out_of_memory(err);
         add_kind(&f->of_rule[kind->rule - f->rules], kind);
         add_kind(&f->all, kind);
         if (bytes_of(kind) > bytes_of(f->kind[f->largest])) f->largest = i;
@@ -264,19 +277,29 @@ static int make_plans(pd_forecast *f, pd_error *err)
     return PD_OK;
 }
 
-int pd_forecast_make(pd_forecast *out, const pd_shapes *shapes, char *const *rules, size_t n_rules, const pd_row *const *rows, pd_error *err)
+pd_sizing pd_forecast_job(void)
+{
+    pd_sizing job = { .world = 1, .chunk_elements = PD_CHUNK_MIB * 1048576 / sizeof(float), .threads = 1 };
+
+    pd_job_values_init(&job.values);
+    return job;
+}
+
+int pd_forecast_make(pd_forecast *out, const pd_sizing *job, const pd_shapes *shapes, char *const *rules, size_t n_rules, const pd_row *const *rows, pd_error *err)
 {
     pd_rule **rule = malloc((shapes->n + 1) * sizeof *rule);
     uint64_t *digest = malloc((shapes->n + 1) * sizeof *digest);
     int rc = rule == NULL || digest == NULL ? out_of_memory(err) : PD_OK;
 
-    *out = (pd_forecast){ .shapes = shapes };
+    *out = (pd_forecast){ .shapes = shapes, .job = *job };
+    if (rc == PD_OK) rc = pd_sizing_check(job, err);
     if (rc == PD_OK) rc = pd_rules_parse(&out->rules, &out->n_rules, rules, n_rules, rows, err);
     if (rc == PD_OK) rc = match_rules(out, rule, err);
     if (rc == PD_OK) rc = survey(out, rule, err);
     if (rc == PD_OK) rc = find_digests(out, rule, digest, err);
     if (rc == PD_OK) rc = find_kinds(out, rule, digest, err);
     if (rc == PD_OK) rc = make_plans(out, err);
+    if (rc == PD_OK) pd_need_complete(&out->all.need, job, out->rules, out->n_rules);
     free(rule);
     free(digest);
     if (rc != PD_OK) pd_forecast_free(out);

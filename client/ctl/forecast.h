@@ -1,10 +1,12 @@
-/* forecast.h - what will a model cost? The plans of all its parameters, made as a job would make them and without any state. Pure. */
+/* forecast.h - what will a model cost? The plans of all its parameters, made as a job would make them and without any state, and the memory that the
+ * daemon will count for them, by its own functions. Pure. */
 #ifndef PD_FORECAST_H
 #define PD_FORECAST_H
 
 #include <jansson.h>
 #include <stdio.h>
 
+#include "need.h"
 #include "optim.h"
 #include "rule.h"
 #include "shapes_file.h"
@@ -18,7 +20,9 @@ typedef struct pd_kind {
     const char    *axes;                /* NULL: none; belongs to the shapes */
     int64_t        elements, params;
     pd_plan        plan;
-    int64_t        state_bytes;         /* of one of them, as everything below */
+    pd_aggregation how;                 /* what contributions to one of them become */
+    pd_need        need;                /* of one of them, as everything below */
+    int64_t        state_bytes;
     int64_t        step_bytes;          /* temporary slots and float32 forms while a step is under way; beside the state */
     int64_t        thread_bytes;        /* what each thread that works at a step needs beside */
     int64_t        task_bytes;          /* copies and results of all tasks of one capture */
@@ -32,6 +36,7 @@ typedef struct pd_kind {
 typedef struct pd_forecast_sum {
     int64_t params, elements, weight_bytes, state_bytes, step_bytes, task_bytes, blocks, tasks;
     int64_t thread_bytes;               /* the largest of the kinds */
+    pd_need need;                       /* what the daemon counts against its limits.max_total_bytes; of all together */
     double  flops;                      /* of one step: products of matrices, beyond passes over memory */
     double  task_flops;                 /* of one capture of everything */
     double  task_flops_per_step;        /* the same spread over the steps from one capture to the next, of the first three */
@@ -39,6 +44,7 @@ typedef struct pd_forecast_sum {
 
 typedef struct pd_forecast {
     const pd_shapes *shapes;            /* borrowed */
+    pd_sizing        job;
     pd_rule         *rules;             size_t n_rules;
     pd_forecast_sum *of_rule;           /* by rule */
     double         (*fact)[PD_MAX_FACTS];       /* by rule */
@@ -48,9 +54,12 @@ typedef struct pd_forecast {
     size_t           largest;           /* the parameter with most bytes of weights and state */
 } pd_forecast;
 
+/* A job with the presets and one worker, on a daemon with the presets and one thread. */
+pd_sizing pd_forecast_job(void);
 /* Fills *out; pd_forecast_free it. `rules` as a worker's Hello has them, none: "* sgd"; `rows`: the optimizers there are, ending with NULL.
- * PD_INVALID_ARGUMENT: a rule or a parameter that a job would be refused for; the text names it. PD_NO_MEMORY. After an error it is empty. */
-int  pd_forecast_make(pd_forecast *out, const pd_shapes *shapes, char *const *rules, size_t n_rules, const pd_row *const *rows, pd_error *err);
+ * PD_INVALID_ARGUMENT: a rule, a parameter or a number of workers that a job would be refused for; the text names it. PD_NO_MEMORY. After an error it is empty. */
+int  pd_forecast_make(pd_forecast *out, const pd_sizing *job, const pd_shapes *shapes, char *const *rules, size_t n_rules, const pd_row *const *rows,
+                      pd_error *err);
 void pd_forecast_free(pd_forecast *forecast);           /* accepts an empty one */
 
 /* Steps from one capture to the next, where the first three are evenly spaced; 0: they are not, or there are fewer. */

@@ -1,5 +1,6 @@
 #include "format.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -61,7 +62,7 @@ char *pd_flops_text(char text[PD_CELL], double flops)
 
 /* ---- tables ---- */
 
-#define MAX_COLUMNS 16
+#define MAX_COLUMNS 20
 
 struct pd_table {
     size_t columns;
@@ -123,6 +124,7 @@ pd_table *pd_table_new(const char *titles)
     if (table == NULL) return NULL;
     table->columns = 1;
     for (const char *at = titles; *at != '\0'; at++) table->columns += *at == '|';
+    assert(table->columns <= MAX_COLUMNS);
     for (size_t i = 0; i < table->columns; i++) {
         size_t length = strcspn(titles, "|");
         table->right[i] = *titles == '>';

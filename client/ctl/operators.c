@@ -181,6 +181,7 @@ static void jobs_row(pd_table *table, const Paramd__JobInfo *job)
     pd_table_cell(table, "%s", pd_count_text(text, job->elements));
     pd_table_cell(table, "%s", pd_bytes_text(text, job->weight_bytes));
     pd_table_cell(table, "%s", pd_bytes_text(text, job->state_bytes));
+    pd_table_cell(table, "%s", pd_bytes_text(text, job->committed_bytes));
     if (job->step_least == job->step_most) pd_table_cell(table, "%" PRIu64, job->step_least);
     else pd_table_cell(table, "%" PRIu64 "-%" PRIu64, job->step_least, job->step_most);
     pd_table_cell(table, "%s", pd_count_text(text, job->contributions));
@@ -197,7 +198,7 @@ static void jobs_row(pd_table *table, const Paramd__JobInfo *job)
 
 static pd_table *jobs_table(void)
 {
-    return pd_table_new("JOB|STATE|>WORKERS|>PARAMS|>ELEMENTS|>WEIGHTS|>OPTIMIZER STATE|>STEP|>CONTRIBUTIONS|>SKIPPED|>REFUSED STEPS|>REFUSED|>NORM|>CLIPPED|>ROOTS|>FAILED ROOTS");
+    return pd_table_new("JOB|STATE|>WORKERS|>PARAMS|>ELEMENTS|>WEIGHTS|>OPTIMIZER STATE|>MEMORY|>STEP|>CONTRIBUTIONS|>SKIPPED|>REFUSED STEPS|>REFUSED|>NORM|>CLIPPED|>ROOTS|>FAILED ROOTS");
 }
 
 static void print_status(const Paramd__StatusReply *s)

@@ -326,6 +326,20 @@ static void state_line(pd_table *table, const pd_kind *kind, size_t n)
     else pd_table_line(table, "  %s: state %s", optimizer, each);
 }
 
+/* What the aggregate holds, where it needs contributions all at once. */
+static void gather_line(pd_table *table, const pd_kind *kind, size_t n)
+{
+    char each[PD_CELL], all[PD_CELL], how[32];
+    uint64_t bytes;
+
+    if (kind->need.gathered == 0) return;
+    if (__builtin_mul_overflow(kind->need.gathered, n, &bytes)) bytes = UINT64_MAX;
+    pd_aggregation_text(kind->how, how, sizeof how);
+    pd_bytes_text(each, kind->need.gathered);
+    if (n > 1) pd_table_line(table, "  %s: holds %s each, %s of all %zu", how, each, pd_bytes_text(all, bytes), n);
+    else pd_table_line(table, "  %s: holds %s", how, each);
+}
+
 /* Names; returns how many parameters there are. */
 static size_t heading(pd_table *table, const pd_forecast *f, const line *at, size_t n)
 {
@@ -365,6 +379,7 @@ static int add_entry(pd_table *table, const pd_forecast *f, const line *at, size
     if (room != NULL && pd_group_slots(&slots, plan, verbose) == PD_OK && pd_group_tasks(&tasks, plan, verbose) == PD_OK) {
         size_t params = heading(table, f, at, n);
         state_line(table, at->kind, params);
+        gather_line(table, at->kind, params);
         body(table, at->kind, &slots, &tasks, room);
         rc = PD_OK;
     }
@@ -430,6 +445,25 @@ static void print_tasks(const pd_forecast_sum *sum, FILE *out)
     fprintf(out, "\n             %s of copies and results while they are under way\n", pd_bytes_text(a, (uint64_t)sum->task_bytes));
 }
 
+/* What the daemon will count, by purpose. */
+static void print_memory(const pd_forecast *f, FILE *out)
+{
+    const pd_need *need = &f->all.need;
+    const struct { uint64_t bytes; const char *purpose; } parts[] = {
+        { need->weights, "weights, published and to come" }, { need->sums, "sums of gradients" },
+        { need->gathered, "contributions of all workers at once" }, { need->state, "optimizer state" },
+        { need->roots, "roots under way, copies and results" }, { need->step, "temporaries of steps" },
+        { need->job, "scratch of threads and of clipping" }, { need->records, "records of rounds and plans" },
+    };
+    char text[PD_CELL];
+
+    fprintf(out, "memory       %s in the daemon: ", pd_bytes_text(text, pd_need_sum(need)));
+    fprintf(out, "%u worker%s, aggregate = %s\n", f->job.world, f->job.world > 1 ? "s" : "",
+            pd_job_values_text(&f->job.values, PD_JOB_KEY_AGGREGATE, text, sizeof text));
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (parts[i].bytes > 0) fprintf(out, "             %9s  %s\n", pd_bytes_text(text, parts[i].bytes), parts[i].purpose);
+}
+
 static void print_sums(const pd_forecast *f, FILE *out)
 {
     const pd_forecast_sum *sum = &f->all;
@@ -446,6 +480,7 @@ static void print_sums(const pd_forecast *f, FILE *out)
     fprintf(out, "largest      %s: %s of weights, %s of state\n", f->shapes->entries[f->largest].name,
             pd_bytes_text(a, (uint64_t)largest->elements * sizeof(float)), pd_bytes_text(b, (uint64_t)largest->state_bytes));
     print_facts(f, out);
+    print_memory(f, out);
 }
 
 int pd_forecast_print(const pd_forecast *f, bool verbose, FILE *out, pd_error *err)
@@ -468,15 +503,34 @@ int pd_forecast_print(const pd_forecast *f, bool verbose, FILE *out, pd_error *e
 
 /* ---- the command ---- */
 
+/* The job that the command line describes. */
+static int read_job(pd_sizing *job, const pd_ctl *ctl, pd_error *err)
+{
+    int rc = PD_OK;
+
+    *job = pd_forecast_job();
+    job->world = (uint32_t)ctl->world;
+    job->threads = (int)ctl->threads;
+    for (size_t i = 0; i < ctl->n_options && rc == PD_OK; i++) {
+        const char *option = ctl->options[i], *value = strchr(option, '=') + 1;
+        char *name = strndup(option, (size_t)(value - option) - 1);
+        rc = name == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory") : pd_job_values_set(&job->values, name, value, err);
+        free(name);
+    }
+    return rc;
+}
+
 int pd_ctl_plan(const pd_ctl *ctl)
 {
+    pd_sizing job;
     pd_shapes shapes = { 0 };
     pd_forecast forecast = { 0 };
     pd_error err = { 0 };
     int status = PD_EXIT_OK;
-    int rc = pd_shapes_read(&shapes, ctl->args[0], &err);
+    int rc = read_job(&job, ctl, &err);
 
-    if (rc == PD_OK) rc = pd_forecast_make(&forecast, &shapes, ctl->rules, ctl->n_rules, pd_rows, &err);
+    if (rc == PD_OK) rc = pd_shapes_read(&shapes, ctl->args[0], &err);
+    if (rc == PD_OK) rc = pd_forecast_make(&forecast, &job, &shapes, ctl->rules, ctl->n_rules, pd_rows, &err);
     if (rc == PD_OK && !ctl->json) rc = pd_forecast_print(&forecast, ctl->verbose, stdout, &err);
     if (rc != PD_OK) status = pd_ctl_fail(ctl, &err);
     else if (ctl->json) status = pd_ctl_print_json(pd_forecast_json(&forecast));

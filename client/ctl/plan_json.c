@@ -54,10 +54,14 @@ static json_t *due_json(const pd_kind *kind)
     return object;
 }
 
+/* JSON's integers have a sign. */
+static json_t *bytes_json(uint64_t bytes) { return json_integer(bytes > INT64_MAX ? INT64_MAX : (json_int_t)bytes); }
+
 /* What parameters of a kind have: a plan is told once, however many layers share it. */
 static json_t *kind_json(const pd_forecast *f, const pd_kind *kind)
 {
     const pd_plan *plan = &kind->plan;
+    char text[32];
     json_t *blocks = json_array(), *slots = json_array(), *tasks = json_array(), *object;
 
     for (size_t b = 0; b < plan->n_blocks; b++) json_array_append_new(blocks, block_json(&plan->blocks[b], plan->shape.rank));
@@ -70,6 +74,8 @@ static json_t *kind_json(const pd_forecast *f, const pd_kind *kind)
     json_object_update_new(object, json_pack("{s:I, s:I, s:I, s:I, s:f, s:f}", "state_bytes", (json_int_t)kind->state_bytes,
                            "step_bytes", (json_int_t)kind->step_bytes, "thread_bytes", (json_int_t)kind->thread_bytes,
                            "task_bytes", (json_int_t)kind->task_bytes, "flops", plan->flops, "task_flops", kind->task_flops));
+    json_object_set_new(object, "aggregate", json_string(pd_aggregation_text(kind->how, text, sizeof text)));
+    json_object_set_new(object, "gather_bytes", bytes_json(kind->need.gathered));
     if (plan->n_tasks > 0) json_object_set_new(object, "due", due_json(kind));
     if (kind->axes != NULL) json_object_set_new(object, "axes", json_string(kind->axes));
     if (plan->note[0] != '\0') json_object_set_new(object, "note", json_string(plan->note));
@@ -81,13 +87,34 @@ static json_t *param_json(const pd_forecast *f, size_t i)
     return json_pack("{s:s, s:i}", "name", f->shapes->entries[i].name, "kind", (int)(f->kind[i] - f->kinds));
 }
 
+/* What the daemon counts, by purpose. */
+static json_t *need_json(const pd_need *need)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "weights", bytes_json(need->weights), "sums", bytes_json(need->sums),
+                     "gathered", bytes_json(need->gathered), "state", bytes_json(need->state), "roots", bytes_json(need->roots),
+                     "temporaries", bytes_json(need->step), "records", bytes_json(need->records), "job", bytes_json(need->job), "all", bytes_json(pd_need_sum(need)));
+}
+
 static json_t *sum_json(const pd_forecast_sum *sum)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "params", (json_int_t)sum->params,
+    json_t *object = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "params", (json_int_t)sum->params,
                      "elements", (json_int_t)sum->elements, "weight_bytes", (json_int_t)sum->weight_bytes, "state_bytes", (json_int_t)sum->state_bytes,
                      "step_bytes", (json_int_t)sum->step_bytes, "thread_bytes", (json_int_t)sum->thread_bytes,
                      "task_bytes", (json_int_t)sum->task_bytes, "blocks", (json_int_t)sum->blocks, "tasks", (json_int_t)sum->tasks,
                      "flops", sum->flops, "task_flops", sum->task_flops, "task_flops_per_step", sum->task_flops_per_step);
+
+    json_object_set_new(object, "memory", need_json(&sum->need));
+    return object;
+}
+
+static json_t *job_json(const pd_forecast *f)
+{
+    json_t *options = json_object();
+    char text[32];
+
+    for (int k = 0; k < PD_JOB_KEYS; k++)
+        json_object_set_new(options, pd_job_keys[k].name, json_string(pd_job_values_text(&f->job.values, (enum pd_job_key_index)k, text, sizeof text)));
+    return json_pack("{s:I, s:o, s:i}", "workers", (json_int_t)f->job.world, "options", options, "step_threads", f->job.threads);
 }
 
 static json_t *rule_json(const pd_forecast *f, size_t r)
@@ -108,6 +135,6 @@ json_t *pd_forecast_json(const pd_forecast *f)
     for (size_t i = 0; i < f->shapes->n; i++) json_array_append_new(params, param_json(f, i));
     for (size_t k = 0; k < f->n_kinds; k++) json_array_append_new(kinds, kind_json(f, &f->kinds[k]));
     for (size_t r = 0; r < f->n_rules; r++) json_array_append_new(rules, rule_json(f, r));
-    return json_pack("{s:o, s:o, s:o, s:o, s:s, s:I}", "params", params, "kinds", kinds, "rules", rules, "total", sum_json(&f->all),
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:s, s:I}", "params", params, "kinds", kinds, "rules", rules, "total", sum_json(&f->all), "job", job_json(f),
                      "largest", f->shapes->entries[f->largest].name, "left_out", (json_int_t)f->shapes->left_out);
 }

@@ -20,6 +20,7 @@ static void fill_job(Paramd__JobInfo *to, const pd_job_info *from)
     to->elements = from->elements;
     to->weight_bytes = from->weight_bytes;
     to->state_bytes = from->state_bytes;
+    to->committed_bytes = from->committed_bytes;
     to->held_bytes = from->held_bytes;
     to->step_least = from->step_least;
     to->step_most = from->step_most;

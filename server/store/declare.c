@@ -1,6 +1,7 @@
 /* declare.c - the set of parameters: the first rank's is planned as a whole, the others must declare the same. */
 #include "training.h"
 
+#include "need.h"
 #include "norm.h"
 #include "plan.h"
 #include "together.h"
@@ -139,42 +140,6 @@ typedef struct pd_planning {
     double        (*facts)[PD_MAX_FACTS];       /* by rule */
 } pd_planning;
 
-/* What a parameter needs, without making any of it. */
-typedef struct need {
-    uint64_t weights;                   /* with the sum, and snapshots */
-    uint64_t gathered;                  /* contributions that must be there all at once: of all ranks; where these have ranges, counted as they come */
-    uint64_t state;
-    uint64_t roots;                     /* private copies of the root tasks that may be out together */
-    uint64_t step;                      /* temporaries of a step; it may be parked with them */
-    uint64_t thread;                    /* of each thread of a batch: the largest of the parameters' counts */
-} need;
-
-static uint64_t sum_of(const need *n) { return plus(plus(n->weights, n->gathered), plus(n->state, plus(n->roots, n->step))); }
-
-/* Where roots are used later than in their step, those of the next interval may be captured before these are done. */
-static uint64_t root_bytes(const pd_plan *plan)
-{
-    uint64_t once = (uint64_t)pd_plan_task_bytes(plan);
-
-    return plan->root_delay != 0 ? plus(once, once) : once;
-}
-
-static int need_of_plan(const pd_declaration *decl, const double *fact, need *n, pd_error *err)
-{
-    pd_plan plan;
-    int64_t thread;
-    int rc;
-
-    if ((rc = pd_plan_make(&plan, decl, fact, err)) != PD_OK) return rc;
-    rc = pd_plan_thread_bytes(&plan, &thread);
-    n->state = plus((uint64_t)pd_plan_state_bytes(&plan), (uint64_t)pd_plan_own_bytes(&plan));
-    n->roots = root_bytes(&plan);
-    n->step = (uint64_t)pd_plan_step_bytes(&plan);
-    n->thread = (uint64_t)thread;
-    pd_plan_free(&plan);
-    return rc == PD_OK ? PD_OK : pd_fail(err, rc, "parameter %.160s: out of memory for its plan", decl->name);
-}
-
 static size_t rule_index(const pd_job *job, const pd_param *param) { return (size_t)(param->rule - job->rules); }
 
 static int survey(const pd_job *job, pd_planning *planning, pd_error *err)
@@ -193,50 +158,49 @@ static int survey(const pd_job *job, pd_planning *planning, pd_error *err)
     return PD_OK;
 }
 
-static uint64_t chunks_of(const pd_job *job, const pd_param *param)
-{
-    return ((uint64_t)param->elements + job->store->config.chunk_elements - 1) / job->store->config.chunk_elements;
-}
-
-/* Element types are known by now. */
-static uint64_t need_of_weights(const pd_job *job, const pd_param *param)
-{
-    bool pulled[4];
-
-    for (int t = 0; t < 4; t++) pulled[t] = param->shelf[t] != NULL;
-    return pd_param_bytes(param->elements, pulled) + chunks_of(job, param) * (sizeof(pd_chunk) + job->world * sizeof(pd_slot)) +
-           (param->ranged ? job->world * sizeof(pd_range) : 0);
-}
-
 /* Does it fit with what is in use, and with `before`, the job's parameters before it? */
-static int check_need(const pd_job *job, const pd_param *param, const need *n, uint64_t before, pd_error *err)
+static int check_need(const pd_job *job, const pd_param *param, const pd_need *n, uint64_t before, pd_error *err)
 {
     const pd_store *store = job->store;
-    uint64_t limit = store->config.max_total_bytes, used = plus(store->committed, before);
+    uint64_t limit = store->config.max_total_bytes, used = store->committed + before, sum = pd_need_sum(n);
 
-    if (used <= limit && sum_of(n) <= limit - used) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.50s: parameter %.100s needs %llu bytes (weights, sum and snapshots %llu, contributions gathered "
+    if (used <= limit && sum <= limit - used) return PD_OK;
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.50s: parameter %.100s needs %llu bytes (weights and snapshots %llu, sum %llu, contributions gathered "
                    "%llu, optimizer state %llu, roots under way %llu, temporaries %llu); of %llu allowed for all jobs, %llu are taken by other jobs and by the parameters before it "
-                   "(limits.max_total_bytes)", job->name, param->name, (unsigned long long)sum_of(n), (unsigned long long)n->weights, (unsigned long long)n->gathered,
-                   (unsigned long long)n->state, (unsigned long long)n->roots, (unsigned long long)n->step, (unsigned long long)limit,
+                   "(limits.max_total_bytes)", job->name, param->name, (unsigned long long)sum, (unsigned long long)n->weights, (unsigned long long)n->sums,
+                   (unsigned long long)n->gathered, (unsigned long long)n->state, (unsigned long long)n->roots, (unsigned long long)n->step, (unsigned long long)limit,
                    (unsigned long long)used);
+}
+
+/* Without making any of it. */
+static int need_of_param(const pd_job *job, const pd_sizing *sizing, const pd_planning *planning, uint32_t i, pd_need *n, pd_error *err)
+{
+    const pd_param *param = &job->params[i];
+    bool pulled[4];
+    pd_plan plan;
+    int rc;
+
+    for (int t = 0; t < 4; t++) pulled[t] = param->shelf[t] != NULL;
+    if ((rc = pd_plan_make(&plan, &planning->decls[i], planning->facts[rule_index(job, param)], err)) != PD_OK) return rc;
+    rc = pd_need_of(n, sizing, param->how, &plan, param->ranged, pulled);
+    pd_plan_free(&plan);
+    return rc == PD_OK ? PD_OK : pd_fail(err, rc, "parameter %.160s: out of memory for its plan", param->name);
 }
 
 static int count_bytes(const pd_job *job, const pd_planning *planning, uint64_t *bytes, pd_error *err)
 {
-    uint64_t thread = 0, threads = (uint64_t)job->store->config.threads;
+    const pd_store_config *config = &job->store->config;
+    const pd_sizing sizing = { job->values, job->world, config->chunk_elements, config->threads };
+    pd_need all = { 0 }, n;
+    int rc;
 
     for (uint32_t i = 0; i < job->n_params; i++) {
-        const pd_param *param = &job->params[i];
-        need n = { .weights = need_of_weights(job, param), .gathered = pd_gather_bytes(job, param) };
-        int rc = need_of_plan(&planning->decls[i], planning->facts[rule_index(job, param)], &n, err);
-        if (rc == PD_OK) rc = check_need(job, param, &n, *bytes, err);
-        if (rc != PD_OK) return rc;
-        *bytes += sum_of(&n);
-        if (n.thread > thread) thread = n.thread;
+        if ((rc = need_of_param(job, &sizing, planning, i, &n, err)) != PD_OK) return rc;
+        if ((rc = check_need(job, &job->params[i], &n, pd_need_sum(&all), err)) != PD_OK) return rc;
+        pd_need_add(&all, &n, 1);
     }
-    if (__builtin_mul_overflow(thread, threads, &thread)) thread = UINT64_MAX;
-    *bytes = plus(*bytes, plus(thread, pd_norm_bytes(job)));
+    pd_need_complete(&all, &sizing, job->rules, job->n_rules);
+    *bytes = pd_need_sum(&all);
     return check_total(job, *bytes, err);
 }
 
@@ -252,14 +216,6 @@ static int make_optims(pd_job *job, const pd_planning *planning, pd_error *err)
 }
 
 /* ---- the first set ---- */
-
-/* Values are averaged whatever becomes of gradients. */
-static pd_aggregation aggregation_of(const pd_job *job, const pd_row *row)
-{
-    pd_aggregation how = (pd_aggregation)job->values.at[PD_JOB_KEY_AGGREGATE];
-
-    return row->takes_values && how != PD_WEIGHTED_MEAN ? PD_MEAN : how;
-}
 
 /* Memory for what it gathers comes chunk by chunk. */
 static int join_spills(pd_job *job, pd_param *param, pd_error *err)
@@ -283,15 +239,20 @@ static int add_param(pd_job *job, const pd_param_decl *decl, pd_error *err)
                          .rule = pd_declaration_rule(job, decl), .step = pd_job_start_step(job) };
     job->n_params++;
     pd_shape_elements(&decl->shape, &param->elements);
-    param->how = aggregation_of(job, param->rule->hypers.row);
+    param->how = pd_aggregation_of(&job->values, param->rule->hypers.row);
     if ((param->name = strdup(decl->name)) == NULL || (decl->axes != NULL && (param->axes = strdup(decl->axes)) == NULL))
         return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
     HASH_ADD_KEYPTR_BYHASHVALUE(hh, job->names, param->name, n, pd_store_hash(job->store, decl->name, n), param);
     param->shelf[PD_F32] = pd_shelf_join(&job->store->shelves, (size_t)param->elements * sizeof(float));
     if (param->shelf[PD_F32] == NULL || param->hh.tbl == NULL)
         return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
-    if (!param->ranged && (rc = pd_gather_check_whole(job, param, err)) != PD_OK) return rc;
+    if (!param->ranged && (rc = pd_gather_check_whole(&job->values, job->world, param->how, param->name, err)) != PD_OK) return rc;
     return join_spills(job, param, err);
+}
+
+static uint64_t chunks_of(const pd_job *job, const pd_param *param)
+{
+    return ((uint64_t)param->elements + job->store->config.chunk_elements - 1) / job->store->config.chunk_elements;
 }
 
 /* Chunks, slots and ranges of all parameters in three arrays. */

@@ -39,11 +39,11 @@ int pd_gather_check(const pd_job_values *values, uint32_t world, pd_error *err)
     return PD_OK;
 }
 
-int pd_gather_check_whole(const pd_job *job, const pd_param *param, pd_error *err)
+int pd_gather_check_whole(const pd_job_values *values, uint32_t world, pd_aggregation how, const char *name, pd_error *err)
 {
-    if (param->how != PD_ADASUM || !wants_power_of_two(&job->values) || pd_is_power_of_two(job->world)) return PD_OK;
+    if (how != PD_ADASUM || !wants_power_of_two(values) || pd_is_power_of_two(world)) return PD_OK;
     return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: aggregate = adasum merges workers in pairs and wants a power of two of them, not %u: set adasum_fold = yes "
-                   "(the surplus is merged into the first ones before), take aggregate = adasum_vdot (any number), or another number of workers", param->name, job->world);
+                   "(the surplus is merged into the first ones before), take aggregate = adasum_vdot (any number), or another number of workers", name, world);
 }
 
 int pd_gather_check_ranges(const pd_job *job, const pd_param *param, pd_error *err)
@@ -62,17 +62,20 @@ int pd_gather_check_ranges(const pd_job *job, const pd_param *param, pd_error *e
     return PD_OK;
 }
 
-static pd_adasum_form form_of(const pd_param *param) { return param->how == PD_ADASUM ? PD_ADASUM_TREE : PD_ADASUM_VDOT; }
+static pd_adasum_form form_of(pd_aggregation how) { return how == PD_ADASUM ? PD_ADASUM_TREE : PD_ADASUM_VDOT; }
 
-/* Contributions to chunks, of all ranks together; and ranks that share one, at most. */
-typedef struct crowd { uint64_t slots; uint32_t most; } crowd;
-
-static crowd crowd_of(const pd_job *job, const pd_param *param)
+pd_crowd pd_crowd_whole(int64_t elements, uint64_t chunk_elements, uint32_t world)
 {
-    uint64_t chunk = job->store->config.chunk_elements, chunks = ((uint64_t)param->elements + chunk - 1) / chunk;
-    crowd all = { 0, 0 };
+    uint64_t chunks = ((uint64_t)elements + chunk_elements - 1) / chunk_elements, slots;
 
-    if (!param->ranged) return (crowd){ chunks * job->world, job->world };
+    return (pd_crowd){ __builtin_mul_overflow(chunks, world, &slots) ? UINT64_MAX : slots, world };
+}
+
+static pd_crowd crowd_of(const pd_job *job, const pd_param *param)
+{
+    pd_crowd all = { 0, 0 };
+
+    if (!param->ranged) return pd_crowd_whole(param->elements, job->store->config.chunk_elements, job->world);
     for (uint32_t c = 0; c < param->round.n_chunks; c++) {
         uint32_t ranks = pd_round_count_ranks(&param->round, &param->round.chunks[c]);
         all.slots += ranks;
@@ -81,17 +84,19 @@ static crowd crowd_of(const pd_job *job, const pd_param *param)
     return all;
 }
 
+uint64_t pd_crowd_bytes(pd_crowd crowd, pd_aggregation how, int64_t elements, uint64_t chunk_elements)
+{
+    uint64_t n = (uint64_t)elements, chunk = n < chunk_elements ? n : chunk_elements, bytes, more = 0;
+
+    if (!pd_gathers(how)) return 0;
+    if (pd_is_adasum(how) && crowd.most > 0) more = pd_merge_bytes(form_of(how), elements, crowd.slots, crowd.most);
+    if (__builtin_mul_overflow(chunk * sizeof(float), crowd.slots, &bytes) || __builtin_add_overflow(bytes, more, &bytes)) return UINT64_MAX;
+    return bytes;
+}
+
 uint64_t pd_gather_bytes(const pd_job *job, const pd_param *param)
 {
-    uint64_t elements = (uint64_t)param->elements, chunk = job->store->config.chunk_elements, bytes, more = 0;
-    crowd all = { 0, 0 };
-
-    if (!pd_gathers(param->how)) return 0;
-    all = crowd_of(job, param);
-    if (pd_is_adasum(param->how) && all.most > 0) more = pd_merge_bytes(form_of(param), param->elements, all.slots, all.most);
-    if (elements < chunk) chunk = elements;
-    if (__builtin_mul_overflow(chunk * sizeof(float), all.slots, &bytes) || __builtin_add_overflow(bytes, more, &bytes)) return UINT64_MAX;
-    return bytes;
+    return pd_gathers(param->how) ? pd_crowd_bytes(crowd_of(job, param), param->how, param->elements, job->store->config.chunk_elements) : 0;
 }
 
 /* ---- lists ---- */
@@ -338,7 +343,7 @@ static int plan_merge(pd_job *job, pd_gather_batch *batch, pd_param *param, doub
     pd_gather_unit unit = { 0 };
     int rc = PD_OK;
 
-    if (param->merge == NULL) rc = pd_merge_begin(&param->merge, &param->round, form_of(param), &param->accumulator, param->shelf[PD_F32]);
+    if (param->merge == NULL) rc = pd_merge_begin(&param->merge, &param->round, form_of(param->how), &param->accumulator, param->shelf[PD_F32]);
     if (rc != PD_OK) return rc;
     while (!is_full(batch, budget_ns)) {
         if (make_room(batch, 0, job->store->config.threads) != PD_OK) return PD_NO_MEMORY;

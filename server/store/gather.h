@@ -53,10 +53,16 @@ void pd_gather_batch_free(pd_gather_batch *batch);      /* what it points to */
 /* The world suits the aggregate: PD_INVALID_ARGUMENT. */
 int  pd_gather_check(const pd_job_values *values, uint32_t world, pd_error *err);
 /* A parameter that every rank contributes whole does: Adasum's tree wants a power of two of them. PD_INVALID_ARGUMENT. */
-int  pd_gather_check_whole(const struct pd_job *job, const struct pd_param *param, pd_error *err);
+int  pd_gather_check_whole(const pd_job_values *values, uint32_t world, pd_aggregation how, const char *name, pd_error *err);
 /* So do the ranges that all ranks have declared: a power of two of ranks for every element. PD_FAILED_PRECONDITION. */
 int  pd_gather_check_ranges(const struct pd_job *job, const struct pd_param *param, pd_error *err);
-/* Bytes that the parameter may need of it beside its accumulator; 0 where it sums. Of a ranged one: with the ranges that are known. */
+/* Who contributes to a parameter: slots of all its chunks, and ranks that share a chunk, at most. */
+typedef struct pd_crowd { uint64_t slots; uint32_t most; } pd_crowd;
+/* All ranks, everything. */
+pd_crowd pd_crowd_whole(int64_t elements, uint64_t chunk_elements, uint32_t world);
+/* Bytes that a parameter may need of it beside its accumulator; 0 where it sums, UINT64_MAX where that does not fit. */
+uint64_t pd_crowd_bytes(pd_crowd crowd, pd_aggregation how, int64_t elements, uint64_t chunk_elements);
+/* The same; of a ranged one with the ranges that are known. */
 uint64_t pd_gather_bytes(const struct pd_job *job, const struct pd_param *param);
 
 /* Of a parameter that gathers: a contribution to the chunk was filed. */

@@ -35,6 +35,7 @@ static void fill_job(pd_job_info *info, const pd_job *job)
         info->held_bytes += job->ranks[r].held;
     }
     info->params = job->n_params;
+    info->committed_bytes = job->committed;
     fill_steps(info, job);
     info->contributions = job->contributions;
     info->steps = job->steps;
@@ -65,7 +66,7 @@ static void fill_param(pd_param_info *info, const pd_job *job, const pd_param *p
     pd_round_missing(&param->round, info->missing, sizeof info->missing);
     pd_roots_of_param(info, param);
     pd_scalars_of_param(info, param);
-    pd_job_values_text(&(pd_job_values){ .at[PD_JOB_KEY_AGGREGATE] = param->how }, PD_JOB_KEY_AGGREGATE, info->aggregate, sizeof info->aggregate);
+    pd_aggregation_text(param->how, info->aggregate, sizeof info->aggregate);
     info->gather_bytes = pd_gather_bytes(job, param);
 }
 

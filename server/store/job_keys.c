@@ -183,6 +183,11 @@ char *pd_job_values_text(const pd_job_values *values, enum pd_job_key_index key,
     return text;
 }
 
+char *pd_aggregation_text(pd_aggregation how, char *text, size_t size)
+{
+    return pd_job_values_text(&(pd_job_values){ .at[PD_JOB_KEY_AGGREGATE] = how }, PD_JOB_KEY_AGGREGATE, text, size);
+}
+
 int pd_job_key_check(const char *name, const char *value, pd_error *err)
 {
     pd_job_values scratch;

@@ -24,6 +24,9 @@ int  pd_job_values_set(pd_job_values *values, const char *name, const char *valu
 /* A value as text that pd_job_values_set takes. Returns `text`; 32 bytes are enough. */
 char *pd_job_values_text(const pd_job_values *values, enum pd_job_key_index key, char *text, size_t size);
 
+/* The choice of `aggregate`. Returns `text`. */
+char *pd_aggregation_text(pd_aggregation how, char *text, size_t size);
+
 /* A PD_JOB_LIMIT; 0: none. */
 double pd_job_values_limit(const pd_job_values *values, enum pd_job_key_index key);
 

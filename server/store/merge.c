@@ -221,5 +221,9 @@ bool pd_merge_finite(const pd_merge *merge) { return merge->finite; }
 
 uint64_t pd_merge_bytes(pd_adasum_form form, int64_t elements, uint64_t slots, uint32_t most)
 {
-    return (uint64_t)pd_adasum_scratch_vectors(form, (int)most) * (uint64_t)elements * sizeof(float) + slots * sizeof(pd_source);
+    uint64_t vectors = (uint64_t)pd_adasum_scratch_vectors(form, (int)most), bytes, sources;
+
+    if (__builtin_mul_overflow(vectors * sizeof(float), (uint64_t)elements, &bytes) || __builtin_mul_overflow(slots, sizeof(pd_source), &sources) ||
+        __builtin_add_overflow(bytes, sources, &bytes)) return UINT64_MAX;
+    return bytes;
 }

@@ -26,7 +26,7 @@ bool pd_merge_turn(pd_merge *merge);
 /* Then: all of it is finite. */
 bool pd_merge_finite(const pd_merge *merge);
 
-/* Bytes that a merge of a parameter takes beside contributions, of which there are `slots` to all chunks and at most `most` to one, and *accumulator. */
+/* Bytes that a merge of a parameter takes beside contributions, of which there are `slots` to all chunks and at most `most` to one, and *accumulator. UINT64_MAX: more. */
 uint64_t pd_merge_bytes(pd_adasum_form form, int64_t elements, uint64_t slots, uint32_t most);
 
 #endif

@@ -29,20 +29,22 @@ struct pd_norm {
 
 /* ---- who is scaled together ---- */
 
-static double limit_of(const pd_job *job, size_t scope)
+static double limit_of(const pd_job_values *values, const pd_rule *rules, size_t scope)
 {
-    const pd_hypers *hypers = scope > 0 ? &job->rules[scope - 1].hypers : NULL;
+    const pd_hypers *hypers = scope > 0 ? &rules[scope - 1].hypers : NULL;
 
-    if (scope == 0) return pd_job_values_limit(&job->values, PD_JOB_KEY_CLIP_GLOBAL_NORM);
+    if (scope == 0) return pd_job_values_limit(values, PD_JOB_KEY_CLIP_GLOBAL_NORM);
     return hypers->row->clip_norm != NULL ? hypers->row->clip_norm(hypers->value) : 0;
 }
 
 /* Of the scopes from `scope` on the first that has a limit; 1 + n_rules: none has. */
-static size_t next_scope(const pd_job *job, size_t scope)
+static size_t find_scope(const pd_job_values *values, const pd_rule *rules, size_t n_rules, size_t scope)
 {
-    while (scope <= job->n_rules && !(limit_of(job, scope) > 0)) scope++;
+    while (scope <= n_rules && !(limit_of(values, rules, scope) > 0)) scope++;
     return scope;
 }
+
+static size_t next_scope(const pd_job *job, size_t scope) { return find_scope(&job->values, job->rules, job->n_rules, scope); }
 
 static bool has_part(const pd_job *job, size_t scope, const pd_param *param)
 {
@@ -60,7 +62,10 @@ int pd_norm_make(pd_job *job)
     return PD_OK;
 }
 
-uint64_t pd_norm_bytes(const pd_job *job) { return pd_job_clips(job) ? sizeof *job->norm : 0; }
+uint64_t pd_norm_bytes(const pd_job_values *values, const pd_rule *rules, size_t n_rules)
+{
+    return find_scope(values, rules, n_rules, 0) <= n_rules ? sizeof(pd_norm) : 0;
+}
 
 bool pd_norm_runs(const pd_job *job) { return job->norm != NULL && job->norm->runs; }
 
@@ -128,7 +133,7 @@ static size_t gather(const pd_job *job, double budget_ns, double *cost_ns)
 static void end_sum(const pd_job *job)
 {
     pd_norm *norm = job->norm;
-    double limit = limit_of(job, norm->scope);
+    double limit = limit_of(&job->values, job->rules, norm->scope);
 
     if (norm->seen && !norm->known) norm->last = sqrt(norm->squares);
     norm->known = norm->known || norm->seen;

@@ -17,7 +17,8 @@ typedef struct pd_norm pd_norm;
 bool     pd_job_clips(const pd_job *job);
 /* Memory for a job that clips: job->norm. PD_NO_MEMORY. pd_job_forget_set frees it. */
 int      pd_norm_make(pd_job *job);
-uint64_t pd_norm_bytes(const pd_job *job);
+/* What that takes of a job with these values and rules. */
+uint64_t pd_norm_bytes(const pd_job_values *values, const pd_rule *rules, size_t n_rules);
 
 /* All rounds are gathered: outcomes are known. */
 void     pd_norm_begin(pd_job *job);

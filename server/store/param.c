@@ -27,12 +27,12 @@ void pd_param_clear(pd_param *param)
     free(param->name);
 }
 
-uint64_t pd_param_bytes(int64_t elements, const bool pulled[4])
+uint64_t pd_weight_bytes(int64_t elements, const bool pulled[4])
 {
-    uint64_t n = (uint64_t)elements, bytes = n * sizeof(float);         /* the sum */
+    uint64_t bytes = 0;
 
     for (int t = PD_F32; t <= PD_BF16; t++)
-        if (t == PD_F32 || pulled[t]) bytes += 2 * n * pd_dtype_size((pd_dtype)t);      /* the weights, and those to come */
+        if (t == PD_F32 || pulled[t]) bytes += 2 * (uint64_t)elements * pd_dtype_size((pd_dtype)t);     /* the weights, and those to come */
     return bytes;
 }
 

@@ -88,8 +88,8 @@ static inline pd_aggregation pd_param_how(const pd_param *param) { return param-
 /* Frees what the parameter owns, not the struct: it stands in the job's array. No contribution may be held, no task be out. */
 void pd_param_clear(pd_param *param);
 
-/* Bytes that a parameter with these element types needs besides its optimizer's state: weights, sum, and the snapshot to come. */
-uint64_t pd_param_bytes(int64_t elements, const bool pulled[4]);
+/* Bytes of the weights and of the snapshot to come, with these element types; float32 there always is. */
+uint64_t pd_weight_bytes(int64_t elements, const bool pulled[4]);
 /* Also publish this element type from now on. A published snapshot is immutable: where there is one, *again is a copy that has
  * the type, to be published in its place, else NULL. PD_NO_MEMORY: nothing has changed. */
 int pd_param_pull(pd_param *param, pd_shelves *all, pd_dtype dtype, pd_snapshot **again);

@@ -228,7 +228,7 @@ typedef struct pd_job_info {
     char     name[PD_NAME_MAX + 1];
     char     state[16];                 /* gathering, running, lingering */
     uint32_t world_size, connected;
-    uint64_t params, elements, weight_bytes, state_bytes, held_bytes;
+    uint64_t params, elements, weight_bytes, state_bytes, held_bytes, committed_bytes;
     uint64_t step_least, step_most;     /* over the parameters */
     uint64_t contributions;             /* gradients taken, counted by chunk: a parameter of three chunks counts three a rank and step */
     uint64_t steps, skipped, refused_steps;     /* rounds that stepped, that were skipped, whose step the optimizer refused */

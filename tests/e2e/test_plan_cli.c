@@ -61,12 +61,40 @@ static void a_plan_tells_what_a_model_costs_without_a_daemon(void **state)
         "parameters   6 of 76,416 elements\n"
         "weights      298 KiB\n"
         "state        298 KiB, 1.00 of the weights\n"
-        "largest      embed.weight: 250 KiB of weights, 250 KiB of state\n";
+        "largest      embed.weight: 250 KiB of weights, 250 KiB of state\n"
+        "memory       1.2 MiB in the daemon: 1 worker, aggregate = mean\n"
+        "               597 KiB  weights, published and to come\n"
+        "               298 KiB  sums of gradients\n"
+        "               298 KiB  optimizer state\n";
 
     (void)state;
     assert_int_equal(plan("# a small model\nembed.weight 1000 64\nlayers.0.weight 64 64\nlayers.0.bias 64\nlayers.1.weight 64 64\nlayers.1.bias 64\nout.weight 64 64\n",
                           "--rule '*.bias sgd lr=0.1' --rule '* sgd momentum=0.9'"), 0);
+    strstr(output, "optimizer state\n")[strlen("optimizer state\n")] = '\0';     /* the size of records is that of structs */
     assert_string_equal(output, expected);
+}
+
+static void who_plans_a_median_of_a_large_model_learns_what_it_holds(void **state)
+{
+    (void)state;
+    assert_int_equal(plan("w 65536 106496\nb 4096\n", "--workers 16 --option aggregate=median --rule '* adamw lr=1e-3'"), 0);
+    assert_says("\n  adamw: state 52.0 GiB\n  median: holds 416 GiB\n");
+    assert_says("memory       546 GiB in the daemon: 16 workers, aggregate = median\n");
+    assert_says("               416 GiB  contributions of all workers at once\n");
+}
+
+static void what_no_job_may_have_is_no_option(void **state)
+{
+    char options[65 * 24] = "";
+
+    (void)state;
+    assert_int_equal(plan("w 3\n", "--option median"), 2);
+    assert_says("--option median: expected KEY=VALUE");
+    assert_int_equal(plan("w 3\n", "--workers some"), 2);
+    assert_int_equal(plan("w 3\n", "--threads 0"), 2);
+    for (int i = 0; i < 65; i++) strcat(options, "--option seed=1 ");
+    assert_int_equal(plan("w 3\n", options), 2);
+    assert_says("more than 64 options");
 }
 
 static void a_plan_in_json_is_for_machines(void **state)
@@ -105,6 +133,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_tells_what_a_model_costs_without_a_daemon),
+        cmocka_unit_test(who_plans_a_median_of_a_large_model_learns_what_it_holds),
+        cmocka_unit_test(what_no_job_may_have_is_no_option),
         cmocka_unit_test(a_plan_in_json_is_for_machines),
         cmocka_unit_test(a_plan_says_which_line_is_bad),
         cmocka_unit_test(more_rules_than_a_job_may_have_are_refused),

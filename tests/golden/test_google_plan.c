@@ -47,6 +47,7 @@ static void statistics_and_exponents_are_upstreams(void **state)
     (void)state;
     json_array_foreach(entries, i, table) {
         pd_shape_entry entry;
+        const pd_sizing job = pd_forecast_job();
         const pd_shapes shapes = { (pd_shape_entry *)(uintptr_t)entry_from(table, &entry), 1, 0 };
         char rule[200], *rules[] = { rule };
         pd_forecast f;
@@ -55,7 +56,7 @@ static void statistics_and_exponents_are_upstreams(void **state)
         snprintf(rule, sizeof rule, "* scalable_shampoo block_size=%lld best_effort_shape_interpretation=%s skip_preconditioning_dim_size_gt=1000000000",
                  (long long)json_integer_value(json_object_get(table, "block_size")),
                  json_is_true(json_object_get(table, "best_effort_shape_interpretation")) ? "yes" : "no");
-        if (pd_forecast_make(&f, &shapes, rules, 1, pd_rows, &err) != PD_OK) fail_msg("%s: %s", rule, err.text);
+        if (pd_forecast_make(&f, &job, &shapes, rules, 1, pd_rows, &err) != PD_OK) fail_msg("%s: %s", rule, err.text);
         assert_statistics(&f.kind[0]->plan, table);
         with_tasks += f.all.tasks > 0;
         pd_forecast_free(&f);

@@ -74,7 +74,8 @@ int make_forecast(model *m, char *const *rules, size_t n, pd_error *err)
     varied_row.plan = varied_plan;
     varied_row.due = varied_due;
     m->shapes.entries = m->entry;
-    return pd_forecast_make(&m->forecast, &m->shapes, rules, n, forecast_rows, err);
+    if (m->job.world == 0) m->job = pd_forecast_job();
+    return pd_forecast_make(&m->forecast, &m->job, &m->shapes, rules, n, forecast_rows, err);
 }
 
 const pd_forecast *forecast(model *m, const char *first, const char *second)

@@ -11,6 +11,7 @@
 typedef struct model {
     pd_shapes      shapes;
     pd_shape_entry entry[64];
+    pd_sizing      job;                 /* zeroed: pd_forecast_job's */
     pd_forecast    forecast;
 } model;
 

@@ -50,6 +50,58 @@ static void sums_are_those_of_the_state_a_job_would_make(void **state)
     pd_forecast_free(&m.forecast);
 }
 
+/* 35 elements in chunks of 16: three of each worker. */
+static void what_an_aggregate_holds_is_counted(void **state)
+{
+    static const struct { const char *aggregate; uint32_t world; uint64_t bytes; } cases[] = {
+        { "mean", 4, 0 }, { "weighted_mean", 4, 0 }, { "sum", 4, 0 }, { "median", 4, 4 * 3 * 16 * 4 }, { "trimmed_mean", 3, 3 * 3 * 16 * 4 },
+        { "median", 1, 3 * 16 * 4 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        model m = small_model();
+        m.job = pd_forecast_job();
+        m.job.world = cases[i].world;
+        m.job.chunk_elements = 16;
+        assert_int_equal(pd_job_values_set(&m.job.values, "aggregate", cases[i].aggregate, NULL), PD_OK);
+        const pd_need *need = &forecast(&m, "* sgd", NULL)->all.need;
+        assert_int_equal(need->gathered, cases[i].bytes);
+        assert_int_equal(need->weights, 2 * 35 * 4);
+        assert_int_equal(need->sums, 35 * 4);
+        pd_forecast_free(&m.forecast);
+    }
+}
+
+static void scratch_counts_for_each_thread(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 5; threads += 4) {
+        model m = small_model();
+        m.job = pd_forecast_job();
+        m.job.threads = threads;
+        const pd_forecast *f = forecast(&m, "* coupled block_size=4", NULL);
+        assert_int_equal(f->all.need.job, threads * f->all.thread_bytes);
+        assert_true(f->all.thread_bytes > 0);
+        pd_forecast_free(&m.forecast);
+    }
+}
+
+static void a_number_of_workers_that_does_not_suit_is_refused(void **state)
+{
+    model m = small_model();
+    pd_error err;
+
+    (void)state;
+    m.job = pd_forecast_job();
+    m.job.world = 2;
+    assert_int_equal(pd_job_values_set(&m.job.values, "aggregate", "trimmed_mean", NULL), PD_OK);
+    assert_int_equal(make_forecast(&m, NULL, 0, &err), PD_INVALID_ARGUMENT);
+    m.job.world = PD_MAX_WORLD + 1;
+    assert_int_equal(make_forecast(&m, NULL, 0, &err), PD_INVALID_ARGUMENT);
+    assert_string_equal(err.text, "a job has 1 to 4096 workers, not 4097");
+}
+
 static void sums_that_do_not_fit_are_the_largest(void **state)
 {
     model m = { 0 };
@@ -59,6 +111,7 @@ static void sums_that_do_not_fit_are_the_largest(void **state)
     assert_true(forecast(&m, "* sgd momentum=0.9", NULL)->all.state_bytes == INT64_MAX);
     assert_true(m.forecast.all.weight_bytes == INT64_MAX);
     assert_tells(&m.forecast, false, "state 8.0 EiB");
+    assert_true(pd_need_sum(&m.forecast.all.need) == UINT64_MAX);
     pd_forecast_free(&m.forecast);
 }
 
@@ -349,6 +402,9 @@ static void out_of_memory_leaves_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_an_aggregate_holds_is_counted),
+        cmocka_unit_test(scratch_counts_for_each_thread),
+        cmocka_unit_test(a_number_of_workers_that_does_not_suit_is_refused),
         cmocka_unit_test(sums_that_do_not_fit_are_the_largest),
         cmocka_unit_test(sums_are_those_of_the_state_a_job_would_make),
         cmocka_unit_test(the_largest_has_most_weights_and_state),

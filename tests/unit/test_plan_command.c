@@ -220,13 +220,14 @@ static void gpt2_small_has_nine_kinds_of_124_million_elements(void **state)
 {
     char path[512], rule[] = "* coupled block_size=128";
     char *rules[] = { rule };
+    const pd_sizing job = pd_forecast_job();
     pd_shapes shapes;
     pd_forecast f;
 
     (void)state;
     snprintf(path, sizeof path, "%.*s/../support/gpt2_small.shapes", (int)(strrchr(__FILE__, '/') - __FILE__), __FILE__);
     assert_int_equal(pd_shapes_read(&shapes, path, NULL), PD_OK);
-    assert_int_equal(pd_forecast_make(&f, &shapes, rules, 1, forecast_rows, NULL), PD_OK);
+    assert_int_equal(pd_forecast_make(&f, &job, &shapes, rules, 1, forecast_rows, NULL), PD_OK);
     assert_int_equal(f.all.params, 148);
     assert_int_equal(f.all.elements, 124439808);
     assert_int_equal(f.n_kinds, 9);

@@ -1,0 +1,89 @@
+#include "need.h"
+
+#include "gather.h"
+#include "norm.h"
+#include "param.h"
+
+static uint64_t plus(uint64_t bytes, uint64_t more) { return __builtin_add_overflow(bytes, more, &bytes) ? UINT64_MAX : bytes; }
+static uint64_t times(uint64_t bytes, uint64_t n)   { return __builtin_mul_overflow(bytes, n, &bytes) ? UINT64_MAX : bytes; }
+
+/* A plan says INT64_MAX where a sum does not fit. */
+static uint64_t known(int64_t bytes) { return bytes == INT64_MAX ? UINT64_MAX : (uint64_t)bytes; }
+
+int pd_sizing_check(const pd_sizing *job, pd_error *err)
+{
+    if (job->world == 0 || job->world > PD_MAX_WORLD)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a job has 1 to %d workers, not %u", PD_MAX_WORLD, job->world);
+    return pd_gather_check(&job->values, job->world, err);
+}
+
+int pd_sizing_check_param(const pd_sizing *job, pd_aggregation how, const char *name, pd_error *err)
+{
+    return pd_gather_check_whole(&job->values, job->world, how, name, err);
+}
+
+/* Values are averaged whatever becomes of gradients. */
+pd_aggregation pd_aggregation_of(const pd_job_values *values, const pd_row *row)
+{
+    pd_aggregation how = (pd_aggregation)values->at[PD_JOB_KEY_AGGREGATE];
+
+    return row->takes_values && how != PD_WEIGHTED_MEAN ? PD_MEAN : how;
+}
+
+/* Where roots are used later than in their step, those of the next interval may be captured before these are done. */
+static uint64_t root_bytes(const pd_plan *plan)
+{
+    uint64_t once = known(pd_plan_task_bytes(plan));
+
+    return plan->root_delay != 0 ? plus(once, once) : once;
+}
+
+static uint64_t record_bytes(const pd_sizing *job, const pd_plan *plan, bool ranged)
+{
+    uint64_t chunks = ((uint64_t)plan->elements + job->chunk_elements - 1) / job->chunk_elements;
+
+    return plus(times(chunks, sizeof(pd_chunk) + job->world * sizeof(pd_slot)),
+                (ranged ? job->world * sizeof(pd_range) : 0) + (uint64_t)pd_plan_own_bytes(plan));
+}
+
+static uint64_t gather_bytes(const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged)
+{
+    return ranged ? 0 : pd_crowd_bytes(pd_crowd_whole(elements, job->chunk_elements, job->world), how, elements, job->chunk_elements);
+}
+
+int pd_need_of(pd_need *out, const pd_sizing *job, pd_aggregation how, const pd_plan *plan, bool ranged, const bool pulled[4])
+{
+    int64_t thread;
+    int rc = pd_plan_thread_bytes(plan, &thread);
+
+    if (rc != PD_OK) return rc;
+    *out = (pd_need){ .weights = pd_weight_bytes(plan->elements, pulled), .sums = times((uint64_t)plan->elements, sizeof(float)),
+                      .gathered = gather_bytes(job, how, plan->elements, ranged), .state = known(pd_plan_state_bytes(plan)),
+                      .roots = root_bytes(plan), .step = known(pd_plan_step_bytes(plan)), .records = record_bytes(job, plan, ranged),
+                      .thread = known(thread) };
+    return PD_OK;
+}
+
+void pd_need_add(pd_need *all, const pd_need *one, uint64_t n)
+{
+    all->weights = plus(all->weights, times(one->weights, n));
+    all->sums = plus(all->sums, times(one->sums, n));
+    all->gathered = plus(all->gathered, times(one->gathered, n));
+    all->state = plus(all->state, times(one->state, n));
+    all->roots = plus(all->roots, times(one->roots, n));
+    all->step = plus(all->step, times(one->step, n));
+    all->records = plus(all->records, times(one->records, n));
+    if (one->thread > all->thread) all->thread = one->thread;
+}
+
+void pd_need_complete(pd_need *all, const pd_sizing *job, const pd_rule *rules, size_t n_rules)
+{
+    all->job = plus(times(all->thread, (uint64_t)job->threads), pd_norm_bytes(&job->values, rules, n_rules));
+}
+
+uint64_t pd_need_sum(const pd_need *n)
+{
+    uint64_t rounds = plus(plus(n->weights, n->sums), plus(n->gathered, n->records)), steps = plus(plus(n->state, n->roots), plus(n->step, n->job));
+
+    return plus(rounds, steps);
+}

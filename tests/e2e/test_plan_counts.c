@@ -1,0 +1,248 @@
+/* paramctl plan beside a real daemon: the memory that it forecasts is what the daemon counts once the same job has declared, and it refuses what the daemon refuses. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "daemon.h"
+#include "job_keys.h"
+#include "paramd/client.h"
+
+enum { WORKERS = 4, THREADS = 3, PARAMS = 4 };
+
+/* One in several chunks, one that is scanned, a vector, and values that are averaged. */
+static const pd_client_param params[PARAMS] = {
+    { .name = "embed", .shape = { 2, { 2100, 1001 } } },
+    { .name = "layers.weight", .shape = { 3, { 3, 96, 40 } } },
+    { .name = "head.bias", .shape = { 1, { 1001 } } },
+    { .name = "norm.running_mean", .shape = { 1, { 40 } } },
+};
+static const char shapes[] = "embed 2100 1001\nlayers.weight 3 96 40\nhead.bias 1001\nnorm.running_mean 40\n";
+
+static test_daemon *server;
+static char shapes_path[] = "/tmp/paramd_counts_XXXXXX";
+static char output[1 << 20];            /* of the last command, both streams */
+
+/* Runs `paramctl WORDS`; gives its exit status. */
+static int paramctl(const char *words)
+{
+    char line[4096];
+    FILE *pipe;
+
+    snprintf(line, sizeof line, "%s/paramctl --server %s %s 2>&1", getenv("PARAMD_BIN"), server->url, words);
+    assert_non_null(pipe = popen(line, "r"));
+    output[fread(output, 1, sizeof output - 1, pipe)] = '\0';
+    int status = pclose(pipe);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static json_t *asked(const char *words)
+{
+    json_error_t why;
+    json_t *answer;
+
+    if (paramctl(words) != 0 || (answer = json_loads(output, 0, &why)) == NULL) fail_msg("paramctl %s: %s", words, output);
+    return answer;
+}
+
+static int64_t integer(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+
+    if (!json_is_integer(value)) fail_msg("there is no number %s", key);
+    return (int64_t)json_integer_value(value);
+}
+
+/* What paramctl plan says, with a rule and options "a=1 b=2". */
+static json_t *planned(const char *rule, const char *options, int workers)
+{
+    char words[2048], copy[256], *rest;
+    size_t at = (size_t)snprintf(words, sizeof words, "plan --json --workers %d --threads %d --rule '*running_mean model_state' --rule \"%s\"", workers, THREADS, rule);
+
+    snprintf(copy, sizeof copy, "%s", options);
+    for (char *option = strtok_r(copy, " ", &rest); option != NULL; option = strtok_r(NULL, " ", &rest))
+        at += (size_t)snprintf(words + at, sizeof words - at, " --option %s", option);
+    snprintf(words + at, sizeof words - at, " %s", shapes_path);
+    return asked(words);
+}
+
+/* The first worker of a job; NULL: the daemon refuses it, and *err says why. */
+static pd_client *declared(const char *rule, const char *options, int workers, pd_error *err)
+{
+    const char *rules[] = { "*running_mean model_state", rule, NULL }, *list[9] = { NULL };
+    char copy[256], *rest;
+    size_t n = 0;
+    pd_client *client;
+
+    snprintf(copy, sizeof copy, "%s", options);
+    for (char *option = strtok_r(copy, " ", &rest); option != NULL; option = strtok_r(NULL, " ", &rest)) list[n++] = option;
+    if (pd_client_open(&client, &(pd_client_options){ .urls = server->url, .job = "counted", .world_size = workers, .rules = rules, .options = list,
+                                                      .deadline = patient(20) }, err) != PD_OK) return NULL;
+    if (pd_client_declare(client, params, PARAMS, err) == PD_OK) return client;
+    pd_client_close(client);
+    return NULL;
+}
+
+static void assert_same(int64_t forecast, int64_t counted, const char *what, const char *rule, const char *options)
+{
+    if (forecast != counted) fail_msg("%s of \"%s\" with %s: forecast %lld, the daemon counts %lld", what, rule, options, (long long)forecast, (long long)counted);
+}
+
+/* Of each parameter: what the aggregate holds, and state. */
+static void compare_params(const json_t *plan, const char *rule, const char *options)
+{
+    json_t *counted = asked("params --json counted");
+    size_t i;
+    json_t *param;
+
+    assert_int_equal(json_array_size(json_object_get(counted, "params")), PARAMS);
+    json_array_foreach(json_object_get(counted, "params"), i, param) {
+        const json_t *kind = json_array_get(json_object_get(plan, "kinds"), (size_t)integer(json_array_get(json_object_get(plan, "params"), i), "kind"));
+        assert_same(integer(kind, "gather_bytes"), integer(param, "gather_bytes"), "gather_bytes", rule, options);
+        assert_same(integer(kind, "state_bytes"), integer(param, "state_bytes"), "state_bytes", rule, options);
+        assert_string_equal(json_string_value(json_object_get(kind, "aggregate")), json_string_value(json_object_get(param, "aggregate")));
+    }
+    json_decref(counted);
+}
+
+static void compare(const char *rule, const char *options)
+{
+    json_t *plan = planned(rule, options, WORKERS), *jobs;
+    pd_error err = { 0 };
+    pd_client *client = declared(rule, options, WORKERS, &err);
+
+    if (client == NULL) fail_msg("%s %s: %s", rule, options, err.text);
+    jobs = asked("jobs --json");
+    assert_int_equal(json_array_size(json_object_get(jobs, "jobs")), 1);
+    assert_same(integer(json_object_get(json_object_get(plan, "total"), "memory"), "all"), integer(json_array_get(json_object_get(jobs, "jobs"), 0), "committed_bytes"),
+                "all", rule, options);
+    compare_params(plan, rule, options);
+    json_decref(jobs);
+    json_decref(plan);
+    pd_client_close(client);
+    assert_int_equal(paramctl("drop counted"), 0);
+}
+
+/* ---- tests ---- */
+
+static void a_forecast_is_what_the_daemon_counts_for_every_aggregate(void **state)
+{
+    const char *at = pd_job_keys[PD_JOB_KEY_AGGREGATE].choices;
+    char option[64];
+
+    (void)state;
+    for (;;) {
+        size_t n = strcspn(at, "|");
+        snprintf(option, sizeof option, "aggregate=%.*s", (int)n, at);
+        compare("* sgd lr=1 momentum=0.9", option);
+        if (at[n] == '\0') return;
+        at += n + 1;
+    }
+}
+
+static void a_forecast_is_what_the_daemon_counts_for_every_optimizer(void **state)
+{
+    json_t *list = asked("optimizers --json"), *entry;
+    char rule[128];
+    size_t i, n = 0;
+
+    (void)state;
+    json_array_foreach(json_object_get(list, "optimizers"), i, entry) {
+        const char *name = json_string_value(json_object_get(entry, "name"));
+        const char *more = strcmp(name, "adafactor") == 0 ? " learning_rate=0.1 factor_map=['layers.*':(BATCH,ROW,COLUMN),'.*':HEURISTIC]" : "";     /* what it has no default for */
+        snprintf(rule, sizeof rule, "* %s%s", name, more);
+        compare(rule, "aggregate=median");
+        n++;
+    }
+    assert_true(n >= 15);
+    json_decref(list);
+}
+
+static void a_forecast_counts_late_roots_blocks_and_stored_slots_as_the_daemon_does(void **state)
+{
+    (void)state;
+    compare("* scalable_shampoo block_size=64 best_effort_memory_usage_reduction=yes preconditioning_compute_steps=10 root_delay=10", "aggregate=adasum");
+    compare("* shampoo max_preconditioner_dim=100 precondition_frequency=5 root_delay=3 grafting_config=Adam(beta2=0.999)", "aggregate=mean");
+    compare("* kron block_size=50 partition_grads_into_blocks=yes root_delay=1", "aggregate=trimmed_mean");
+}
+
+static void a_forecast_counts_clipping_as_the_daemon_does(void **state)
+{
+    (void)state;
+    compare("* sgd lr=1", "clip_global_norm=1 nonfinite_scope=job");
+    compare("* adafactor learning_rate=0.1 global_norm_clip_threshold=1 factor_map=['layers.*':(BATCH,ROW,COLUMN),'.*':HEURISTIC]", "initial_weights=mean");
+}
+
+static void what_the_daemon_refuses_a_forecast_refuses_in_its_words(void **state)
+{
+    static const struct { int workers; const char *rule, *options, *words; } cases[] = {
+        { 6, "* sgd lr=1", "aggregate=adasum", "aggregate = adasum merges workers in pairs" },
+        { 2, "* sgd lr=1", "aggregate=trimmed_mean", "trim is less than half of the workers" },
+        { 2, "* sgd lr=1", "aggregate=mode", "aggregate = mode: expected one of mean|" },
+        { 2, "* sgd lr=1", "average=mean", "average is no key of a job; there are: aggregate" },
+        { 3, "* shampoo num_trainers_per_group=2", "aggregate=mean", "Must divide the number of workers, 3." },
+        { 3, "* adafactor learning_rate=0.1 step_offset=5 factor_map=['layers.*':(BATCH,ROW,COLUMN),'.*':HEURISTIC]", "start_step=4", "step_offset" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char words[1024];
+        pd_error err = { 0 };
+        snprintf(words, sizeof words, "plan --workers %d --rule '*running_mean model_state' --rule \"%s\" --option %s %s", cases[i].workers, cases[i].rule, cases[i].options,
+                 shapes_path);
+        assert_int_equal(paramctl(words), 1);
+        if (strstr(output, cases[i].words) == NULL) fail_msg("%s does not say \"%s\":\n%s", words, cases[i].words, output);
+        assert_null(declared(cases[i].rule, cases[i].options, cases[i].workers, &err));
+        if (strstr(err.text, cases[i].words) == NULL) fail_msg("the daemon does not say \"%s\": %s", cases[i].words, err.text);
+        paramctl("drop counted");
+    }
+}
+
+/* ---- setting up ---- */
+
+static int begin(void **state)
+{
+    static const char *const flags[] = { "--threads-step-threads=3", "--job-job-linger=1h", NULL };
+    int fd = mkstemp(shapes_path);
+
+    (void)state;
+    if (fd < 0 || write(fd, shapes, strlen(shapes)) != (ssize_t)strlen(shapes)) return 1;
+    close(fd);
+    server = daemon_start(flags);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    unlink(shapes_path);
+    return daemon_stop(server, patient(10)) != 0;
+}
+
+/* What a test that failed has left does not concern the next. */
+static int fresh(void **state)
+{
+    (void)state;
+    paramctl("drop counted");
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_forecast_is_what_the_daemon_counts_for_every_aggregate, fresh),
+        cmocka_unit_test_setup(a_forecast_is_what_the_daemon_counts_for_every_optimizer, fresh),
+        cmocka_unit_test_setup(a_forecast_counts_late_roots_blocks_and_stored_slots_as_the_daemon_does, fresh),
+        cmocka_unit_test_setup(a_forecast_counts_clipping_as_the_daemon_does, fresh),
+        cmocka_unit_test_setup(what_the_daemon_refuses_a_forecast_refuses_in_its_words, fresh),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}
