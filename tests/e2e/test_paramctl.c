@@ -370,12 +370,8 @@ static const float w0[2] = { 1, 2 }, g1[2] = { 2, 4 }, w1[2] = { 0, 0 };
 
 static tracefile small_trace(void)
 {
-    tracefile file = { 0 };
+    tracefile file = tracefile_of("torch_optim", "small", "1", "{\"optimizer\": \"SGD\", \"lr\": 0.5}");
 
-    tracefile_meta(&file, "system", "torch_optim");
-    tracefile_meta(&file, "case", "small");
-    tracefile_meta(&file, "steps", "1");
-    tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": 0.5}");
     tracefile_add(&file, "param/0000/w", w0, 2);
     tracefile_add(&file, "grad/0001/w", g1, 2);
     tracefile_add(&file, "param/0001/w", w1, 2);
@@ -430,13 +426,9 @@ static void a_replay_applies_gradients_that_are_not_finite(void **state)
 static void averages_are_taken_by_as_many_workers_as_replicas(void **state)
 {
     static const float mean[2] = { 1.5f, 3 }, off[2] = { 1.5f, 3.01f };
-    tracefile file = { 0 };
+    tracefile file = tracefile_of("trax_average", "mean_2", "1", "{\"variant\": \"mean\", \"adasum\": false, \"N_WEIGHTS_SHARDS\": 1, \"n_devices\": 2}");
 
     (void)state;
-    tracefile_meta(&file, "system", "trax_average");
-    tracefile_meta(&file, "case", "mean_2");
-    tracefile_meta(&file, "steps", "1");
-    tracefile_meta(&file, "config", "{\"variant\": \"mean\", \"adasum\": false, \"N_WEIGHTS_SHARDS\": 1, \"n_devices\": 2}");
     tracefile_add(&file, "grad/0001/r00/w", w0, 2);
     tracefile_add(&file, "grad/0001/r01/w", g1, 2);
     tracefile_add(&file, "average/0001/r00/w", mean, 2);
@@ -468,13 +460,9 @@ static void cases_of_a_routine_are_judged_in_this_process_alone(void **state)
 {
     static const float x[2] = { 127, -2.5f }, bucket[1] = { 1 }, value[2] = { 127, -2 };
     static const int8_t codes[2] = { 127, -2 };
-    tracefile file = { 0 };
+    tracefile file = tracefile_of("google_shampoo", "quantized_value", "0", "{\"cases\": [{\"index\": 0, \"dtype\": \"int8\"}]}");
 
     (void)state;
-    tracefile_meta(&file, "system", "google_shampoo");
-    tracefile_meta(&file, "case", "quantized_value");
-    tracefile_meta(&file, "steps", "0");
-    tracefile_meta(&file, "config", "{\"cases\": [{\"index\": 0, \"dtype\": \"int8\"}]}");
     tracefile_add(&file, "000/input", x, 2);
     tracefile_add_typed(&file, "000/value/quantized", PD_ST_I8, codes, 2);
     tracefile_add(&file, "000/value/bucket_size", bucket, 1);

@@ -19,12 +19,8 @@ static const float w0[2] = { 1, 2 }, g1[2] = { 2, 4 }, w1[2] = { 0, 0 };
 
 static tracefile small_trace(void)
 {
-    tracefile file = { 0 };
+    tracefile file = tracefile_of("torch_optim", "small", "1", "{\"optimizer\": \"SGD\", \"lr\": 0.5}");
 
-    tracefile_meta(&file, "system", "torch_optim");
-    tracefile_meta(&file, "case", "small");
-    tracefile_meta(&file, "steps", "1");
-    tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": 0.5}");
     tracefile_add(&file, "param/0000/w", w0, 2);
     tracefile_add(&file, "grad/0001/w", g1, 2);
     tracefile_add(&file, "param/0001/w", w1, 2);
@@ -113,14 +109,10 @@ static void an_error_that_was_not_recorded_fails(void **state)
 static void a_refused_declaration_agrees_where_upstream_could_not_take_a_step(void **state)
 {
     static const float one = 1, half = .5f;
-    tracefile file = { 0 };
+    tracefile file = tracefile_of("meta_shampoo", "scalar", "1", "{\"lr\": 0.5, \"use_merge_dims\": false}");
 
     (void)state;
-    tracefile_meta(&file, "system", "meta_shampoo");
-    tracefile_meta(&file, "case", "scalar");
-    tracefile_meta(&file, "steps", "1");
     tracefile_meta(&file, "quirk", "scalars fail");
-    tracefile_meta(&file, "config", "{\"lr\": 0.5, \"use_merge_dims\": false}");
     tracefile_meta(&file, "errors", "[{\"step\": 1}]");
     tracefile_add(&file, "param/0000/s", &one, 0);
     tracefile_add(&file, "grad/0001/s", &one, 0);
@@ -133,13 +125,9 @@ static void a_refused_declaration_agrees_where_upstream_could_not_take_a_step(vo
 static void a_refused_declaration_fails_where_upstream_took_a_step(void **state)
 {
     static const float one = 1;
-    tracefile file = { 0 };
+    tracefile file = tracefile_of("meta_shampoo", "scalar", "2", "{\"lr\": 0.5, \"use_merge_dims\": false}");
 
     (void)state;
-    tracefile_meta(&file, "system", "meta_shampoo");
-    tracefile_meta(&file, "case", "scalar");
-    tracefile_meta(&file, "steps", "2");
-    tracefile_meta(&file, "config", "{\"lr\": 0.5, \"use_merge_dims\": false}");
     tracefile_meta(&file, "errors", "[{\"step\": 1}]");
     tracefile_add(&file, "param/0000/s", &one, 0);
     tracefile_add(&file, "param/0001/s", &one, 0);
@@ -180,13 +168,9 @@ static void blocks_of_shards_are_parameters_of_their_own(void **state)
 /* One parameter of two elements, one trial; what each replica gives and gets. */
 static tracefile averages(const char *config, int replicas, const float gradient[][2], const float average[][2])
 {
-    tracefile file = { 0 };
+    tracefile file = tracefile_of("trax_average", "averages", "1", config);
     char name[80];
 
-    tracefile_meta(&file, "system", "trax_average");
-    tracefile_meta(&file, "case", "averages");
-    tracefile_meta(&file, "steps", "1");
-    tracefile_meta(&file, "config", config);
     for (int r = 0; r < replicas; r++) {
         snprintf(name, sizeof name, "grad/0001/r%02d/w", r);
         tracefile_add(&file, name, gradient[r], 2);

@@ -120,8 +120,7 @@ static void a_job_that_clips_moves_no_further_than_its_limit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_worker_gets_the_mean_of_all_workers_weights),
-        cmocka_unit_test(a_job_that_clips_moves_no_further_than_its_limit),
+        cmocka_unit_test(every_worker_gets_the_mean_of_all_workers_weights), cmocka_unit_test(a_job_that_clips_moves_no_further_than_its_limit),
         cmocka_unit_test(workers_of_a_job_that_starts_later_take_its_steps_from_there),
     };
     return cmocka_run_group_tests(tests, start_daemon, stop_daemon);

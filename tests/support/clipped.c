@@ -34,22 +34,10 @@ pd_store_config clipped_configuration(void)
 
 int clipped_set_up(void **state)
 {
-    rig *r = calloc(1, sizeof *r);
     pd_store_config config = clipped_configuration();
 
-    rig_new(r, &config);
-    *state = r;
-    return 0;
+    return rig_set_up_with(state, &config);
 }
-
-int clipped_tear_down(void **state)
-{
-    rig_free(*state);
-    free(*state);
-    return 0;
-}
-
-const rig_entry *clipped_entry(const rig *r, uint32_t job, uint32_t param) { return &r->board[job % RIG_JOBS][param]; }
 
 const pd_job_info *clipped_info(rig *r) { return &rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0]; }
 

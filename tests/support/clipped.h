@@ -9,11 +9,10 @@ extern const int64_t clipped_sizes[CLIPPED];
 
 /* With the rows of limited_row.h and counting_row.h, sgd, adam and both Shampoos. */
 pd_store_config clipped_configuration(void);
+/* Ended by rig_tear_down. */
 int clipped_set_up(void **state);
-int clipped_tear_down(void **state);
 /* The job "job". */
 uint32_t clipped_start(rig *r, const char *options, const char *rules);
-const rig_entry *clipped_entry(const rig *r, uint32_t job, uint32_t param);
 /* Of the rig's first job. */
 const pd_job_info *clipped_info(rig *r);
 

@@ -59,3 +59,13 @@ const pd_row counting_row = {
     .refusal = refuse,
     .counts_by_group = true,
 };
+
+const pd_row *const *counting_rows(void)
+{
+    static const pd_row *rows[4];
+
+    rows[0] = &counting_row;
+    rows[1] = pd_optim_find("sgd");
+    rows[2] = pd_optim_find("adam");
+    return rows;
+}

@@ -14,4 +14,7 @@
 
 extern const pd_row counting_row;
 
+/* Rows of a store: counting_row, sgd, adam. */
+const pd_row *const *counting_rows(void);
+
 #endif

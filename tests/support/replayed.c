@@ -7,12 +7,68 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "daemon.h"
 #include "golden.h"
-#include "replay.h"
+#include "oom.h"
+
+/* ---- one file ---- */
+
+pd_replay_result replayed_by(const tracefile *file, const pd_replay_options *options)
+{
+    pd_replay_result result;
+    char path[64];
+
+    tracefile_write(file, path);
+    pd_replay_file(&result, path, options);
+    unlink(path);
+    return result;
+}
+
+pd_replay_result replayed(const tracefile *file) { return replayed_by(file, &(pd_replay_options){ .local = true, .state = true }); }
+
+void assert_outcome(const tracefile *file, pd_replay_outcome outcome, const char *part_of_why)
+{
+    pd_replay_result r = replayed(file);
+
+    if (r.outcome != outcome)
+        fail_msg("outcome %d, error %g, of state %g: \"%s\"", r.outcome, r.verdict.error, r.state.error, r.why.text);
+    if (strstr(r.why.text, part_of_why) == NULL) fail_msg("\"%s\" does not say \"%s\"", r.why.text, part_of_why);
+    assert_true(outcome != PD_REPLAY_OK || r.verdict.compared > 0);
+    pd_replay_result_free(&r);
+}
+
+void assert_outcome_with(const tracefile *file, const char *key, const char *value, pd_replay_outcome outcome, const char *part_of_why)
+{
+    tracefile changed = *file;
+
+    tracefile_meta(&changed, key, value);
+    assert_outcome(&changed, outcome, part_of_why);
+}
+
+void assert_fails_without_memory(const tracefile *file)
+{
+    bool failed = true;
+    char path[64];
+    int64_t n;
+
+    tracefile_write(file, path);
+    for (n = 0; failed; n++) {
+        pd_replay_result r;
+        oom_arm(n);
+        pd_replay_file(&r, path, &(pd_replay_options){ .local = true, .state = true });
+        failed = oom_disarm();
+        assert_int_equal(r.outcome, failed ? PD_REPLAY_FAILED : PD_REPLAY_OK);
+        pd_replay_result_free(&r);
+    }
+    unlink(path);
+    assert_true(n > 10);
+}
+
+/* ---- a folder ---- */
 
 static test_daemon *server;
 static replayed_state state_wanted;

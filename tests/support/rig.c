@@ -527,11 +527,16 @@ int rig_set(rig *r, const char *job, const char *pattern, const char *options, u
     return rig_apply(r, rig_set_request(r, job, pattern, options, from_step));
 }
 
-const float *rig_weights(rig *r, uint32_t job, uint32_t param)
+const rig_entry *rig_board(const rig *r, uint32_t job, uint32_t param)
 {
     assert_non_null(r->board[job % RIG_JOBS]);
-    assert_non_null(r->board[job % RIG_JOBS][param].snapshot);
-    return r->board[job % RIG_JOBS][param].snapshot->at[PD_F32];
+    return &r->board[job % RIG_JOBS][param];
+}
+
+const float *rig_weights(rig *r, uint32_t job, uint32_t param)
+{
+    assert_non_null(rig_board(r, job, param)->snapshot);
+    return rig_board(r, job, param)->snapshot->at[PD_F32];
 }
 
 void rig_free(rig *r)
@@ -548,4 +553,29 @@ void rig_free(rig *r)
     pd_set_result_free(r->set);
     pd_store_free(r->store);
     memset(r, 0, sizeof *r);
+}
+
+/* ---- as a test's set-up ---- */
+
+int rig_set_up_with(void **state, const pd_store_config *config)
+{
+    rig *r = must(calloc(1, sizeof *r));
+
+    rig_new(r, config);
+    *state = r;
+    return 0;
+}
+
+int rig_set_up(void **state)
+{
+    pd_store_config config = rig_config();
+
+    return rig_set_up_with(state, &config);
+}
+
+int rig_tear_down(void **state)
+{
+    rig_free(*state);
+    free(*state);
+    return 0;
 }

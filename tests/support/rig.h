@@ -59,6 +59,10 @@ typedef struct rig {
 pd_store_config rig_config(void);
 void rig_new(rig *r, const pd_store_config *config);         /* the rig's frames follow config->chunk_elements */
 void rig_free(rig *r);
+/* The same as a test's set-up and tear-down: *state is the rig. rig_set_up takes rig_config(); a set_up with a configuration of its own calls the second. */
+int  rig_set_up(void **state);
+int  rig_set_up_with(void **state, const pd_store_config *config);
+int  rig_tear_down(void **state);
 
 /* Applies a request and keeps what comes of it; gives the request's answer code (PD_OK where there was no error). */
 int  rig_apply(rig *r, pd_request *request);
@@ -108,6 +112,8 @@ pd_info *rig_ask(rig *r, pd_info_what what, const char *job);       /* borrowed 
 pd_request *rig_set_request(rig *r, const char *job, const char *pattern, const char *options, uint64_t from_step);
 int  rig_set(rig *r, const char *job, const char *pattern, const char *options, uint64_t from_step);
 
+/* What the board knows of a parameter. */
+const rig_entry *rig_board(const rig *r, uint32_t job, uint32_t param);
 /* Published weights as float32, borrowed until the next publication. */
 const float *rig_weights(rig *r, uint32_t job, uint32_t param);
 

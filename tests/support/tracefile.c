@@ -23,6 +23,12 @@ void tracefile_add(tracefile *file, const char *name, const float *values, int64
     tracefile_add_typed(file, name, PD_ST_F32, values, n);
 }
 
+void tracefile_add_matrix(tracefile *file, const char *name, const float *values, int64_t rows, int64_t cols)
+{
+    tracefile_add(file, name, values, rows * cols);
+    file->entry[file->n - 1].shape = (pd_shape){ .rank = 2, .dim = { rows, cols } };
+}
+
 void tracefile_meta(tracefile *file, const char *key, const char *value)
 {
     size_t i = 0;
@@ -31,6 +37,17 @@ void tracefile_meta(tracefile *file, const char *key, const char *value)
     if (i == file->n_meta) file->n_meta++;
     assert(file->n_meta <= 16);
     file->meta[i] = (pd_st_meta){ key, value };
+}
+
+tracefile tracefile_of(const char *system, const char *name, const char *steps, const char *config)
+{
+    tracefile file = { 0 };
+
+    tracefile_meta(&file, "system", system);
+    tracefile_meta(&file, "case", name);
+    tracefile_meta(&file, "steps", steps);
+    tracefile_meta(&file, "config", config);
+    return file;
 }
 
 static const void *data_of(const tracefile *file, const char *name, size_t *bytes)
@@ -63,4 +80,15 @@ void tracefile_write(const tracefile *file, char path[64])
     }
     if (fclose(out) != 0) abort();
     free(header);
+}
+
+pd_trace *tracefile_open(const tracefile *file)
+{
+    pd_trace *trace;
+    char path[64];
+
+    tracefile_write(file, path);
+    if (pd_trace_open(&trace, path, NULL) != PD_OK || pd_trace_check(trace, NULL) != PD_OK) abort();
+    unlink(path);
+    return trace;
 }

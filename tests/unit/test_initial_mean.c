@@ -15,23 +15,6 @@ static const int64_t sizes[N] = { SIZE, 5 };
 static const char *const names[N] = { "p0", "p1" };
 static const pd_shape shapes[N] = { { 1, { SIZE } }, { 1, { 5 } } };
 
-static int set_up(void **state)
-{
-    rig *r = calloc(1, sizeof *r);
-    pd_store_config config = rig_config();
-
-    rig_new(r, &config);
-    *state = r;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    rig_free(*state);
-    free(*state);
-    return 0;
-}
-
 /* Connections are 10 + rank; another process at a rank is `again` further. */
 static void join(rig *r, uint32_t rank, uint64_t again, const char *options, pd_dtype pull)
 {
@@ -122,7 +105,7 @@ static void the_bits_are_the_same_in_whatever_order_they_come(void **state)
     for (int trial = 0; trial < 40; trial++) {
         uint32_t piece[WORLD * 5];
         rig *r;
-        if (trial > 0) tear_down(state), set_up(state);
+        if (trial > 0) rig_tear_down(state), rig_set_up(state);
         r = *state;
         join_all(r, NULL);
         for (uint32_t i = 0; i < WORLD * 5; i++) piece[i] = i;
@@ -144,7 +127,7 @@ static void it_is_the_mean_whatever_becomes_of_gradients(void **state)
 
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
         rig *r;
-        if (i > 0) tear_down(state), set_up(state);
+        if (i > 0) rig_tear_down(state), rig_set_up(state);
         r = *state;
         join_all(r, options[i]);
         for (uint32_t rank = WORLD; rank-- > 0;) send_all(r, rank, 0);
@@ -427,7 +410,7 @@ static void a_rank_may_declare_its_range_when_others_have_sent_theirs(void **sta
 
     for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
         rig *r;
-        if (i > 0) tear_down(state), set_up(state);
+        if (i > 0) rig_tear_down(state), rig_set_up(state);
         r = *state;
         for (uint32_t k = 0; k < WORLD; k++) {
             assert_null(published(r, 0));
@@ -578,7 +561,7 @@ static void while_draining_the_first_step_is_not_begun(void **state)
     assert_int_equal(rig_push(r, r->job, 0, 10, 1, 1, (float[5]){ 0 }, 5), PD_UNAVAILABLE);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
 
 int main(void)
 {

@@ -14,19 +14,9 @@ static const int64_t sizes[] = { 8 };
 static int set_up(void **state)
 {
     pd_store_config config = rig_config();
-    rig *r = calloc(1, sizeof *r);
 
     config.max_jobs = 2;
-    rig_new(r, &config);
-    *state = r;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    rig_free(*state);
-    free(*state);
-    return 0;
+    return rig_set_up_with(state, &config);
 }
 
 static int push_one(rig *r, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step)
@@ -392,7 +382,7 @@ static void a_new_process_joins_the_next_barrier_of_the_others(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, rig_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(the_first_hello_creates_the_job),
         TEST(limits_the_number_of_jobs),

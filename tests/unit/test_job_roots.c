@@ -46,20 +46,10 @@ static const pd_row *const rows[] = { &coupled_row, &square_row, NULL };
 static int set_up(void **state)
 {
     pd_store_config config = rig_config();
-    rig *r = calloc(1, sizeof *r);
 
     config.rows = rows;
     config.max_total_bytes = 1 << 20;
-    rig_new(r, &config);
-    *state = r;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    rig_free(*state);
-    free(*state);
-    return 0;
+    return rig_set_up_with(state, &config);
 }
 
 /* One worker's step of one parameter; every gradient is `value`. */
@@ -393,7 +383,7 @@ static void what_other_jobs_hold_is_not_to_be_had(void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, rig_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(a_root_that_fails_is_said_at_powers_of_two), CASE(a_root_that_is_good_again_is_said_once),
         CASE(many_roots_that_fail_together_take_few_lines), CASE(ready_roots_are_said_to_give_reproducibility_up),

@@ -13,23 +13,6 @@ enum { WORLD = 3, PARAMS = 3, CHUNK = 64, LONG = 2 * CHUNK + 5 };
 
 static const int64_t sizes[PARAMS] = { LONG, 7, 9 };       /* the first has three chunks */
 
-static int set_up(void **state)
-{
-    rig *r = calloc(1, sizeof *r);
-    pd_store_config config = rig_config();
-
-    rig_new(r, &config);
-    *state = r;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    rig_free(*state);
-    free(*state);
-    return 0;
-}
-
 static uint32_t start(rig *r, uint32_t world, const char *options) { return rig_start(r, "job", world, 10, sizes, PARAMS, options, NULL); }
 
 static int push(rig *r, uint32_t job, uint32_t rank, uint64_t step, uint32_t param)
@@ -50,13 +33,11 @@ static rig_frame *last_frame(rig *r, uint32_t job, uint32_t rank, uint64_t step)
 
 static int end_step(rig *r, uint32_t job, uint32_t rank, uint64_t step) { return rig_send(r, last_frame(r, job, rank, step)); }
 
-static const rig_entry *entry(const rig *r, uint32_t job, uint32_t param) { return &r->board[job % RIG_JOBS][param]; }
-
 static void assert_closed(rig *r, uint32_t job, uint32_t param, uint64_t step, pd_outcome outcome)
 {
     rig_work(r);
-    assert_int_equal(entry(r, job, param)->step, step);
-    assert_int_equal(entry(r, job, param)->outcome, outcome);
+    assert_int_equal(rig_board(r, job, param)->step, step);
+    assert_int_equal(rig_board(r, job, param)->outcome, outcome);
 }
 
 static void what_a_rank_has_sent_nothing_of_is_absent_when_it_ends_its_step(void **state)
@@ -166,7 +147,7 @@ static void a_refused_push_is_no_silence(void **state)
     rig_work(r);
     assert_int_equal(r->error.code, PD_FAILED_PRECONDITION);
     assert_non_null(strstr(r->error.text, "p1: rank 0 cannot end step 1: its push of this parameter was refused; push it again"));
-    for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(entry(r, job, p)->step, 0);
+    for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(rig_board(r, job, p)->step, 0);
     assert_int_equal(push(r, job, 0, 1, 1), PD_OK);
     assert_int_equal(end_step(r, job, 0, 1), PD_OK);
     assert_closed(r, job, 1, 1, PD_STEPPED);
@@ -250,7 +231,7 @@ static void train(float weights[PARAMS][LONG], uint64_t given, uint64_t order, b
     job = start(&r, WORLD, NULL);
     for (uint64_t number = 1; number <= STEPS; number++) step(&r, job, number, rig_random(&given), &order, ends);
     for (uint32_t p = 0; p < PARAMS; p++) {
-        assert_int_equal(entry(&r, job, p)->step, STEPS);
+        assert_int_equal(rig_board(&r, job, p)->step, STEPS);
         memcpy(weights[p], rig_weights(&r, job, p), (size_t)sizes[p] * sizeof(float));
     }
     rig_free(&r);
@@ -268,20 +249,16 @@ static void ending_a_step_is_the_same_as_naming_what_is_absent(void **state)
     }
 }
 
+#define CASE(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_a_rank_has_sent_nothing_of_is_absent_when_it_ends_its_step, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_the_same_frame_brings_is_there, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_tensor_that_was_begun_may_be_finished_afterwards, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_step_ended_again_changes_nothing, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(after_its_end_a_step_takes_no_gradient_of_what_was_left_out, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_step_cannot_be_ended_before_the_one_before_it_is_closed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_step_cannot_be_ended_before_there_are_weights, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_refused_push_is_no_silence, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_push_refused_at_the_door_is_no_silence, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_end_of_a_step_does_not_overtake_pushes_that_wait_to_be_looked_at, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_server_that_drains_lets_no_later_step_end, set_up, tear_down),
+        CASE(what_a_rank_has_sent_nothing_of_is_absent_when_it_ends_its_step), CASE(what_the_same_frame_brings_is_there),
+        CASE(a_tensor_that_was_begun_may_be_finished_afterwards), CASE(a_step_ended_again_changes_nothing),
+        CASE(after_its_end_a_step_takes_no_gradient_of_what_was_left_out), CASE(a_step_cannot_be_ended_before_the_one_before_it_is_closed),
+        CASE(a_step_cannot_be_ended_before_there_are_weights), CASE(a_refused_push_is_no_silence), CASE(a_push_refused_at_the_door_is_no_silence),
+        CASE(the_end_of_a_step_does_not_overtake_pushes_that_wait_to_be_looked_at), CASE(a_server_that_drains_lets_no_later_step_end),
         cmocka_unit_test(ending_a_step_is_the_same_as_naming_what_is_absent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

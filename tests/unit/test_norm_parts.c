@@ -25,8 +25,8 @@ static void absent_gradients_have_no_part_in_the_norm(void **state)
     clipped_push_absent(r, job, 1, 3);
     rig_work(r);
     assert_true(fabs(clipped_info(r)->gradient_norm - clipped_norm(1, 0, 1)) < 1e-14);
-    assert_int_equal(clipped_entry(r, job, 1)->outcome, PD_NO_GRADIENT);
-    assert_int_equal(clipped_entry(r, job, 0)->outcome, PD_STEPPED);
+    assert_int_equal(rig_board(r, job, 1)->outcome, PD_NO_GRADIENT);
+    assert_int_equal(rig_board(r, job, 0)->outcome, PD_STEPPED);
 }
 
 static void a_step_without_any_gradient_closes_and_keeps_the_last_norm(void **state)
@@ -40,7 +40,7 @@ static void a_step_without_any_gradient_closes_and_keeps_the_last_norm(void **st
             else clipped_push_absent(r, job, step, p);
         rig_work(r);
     }
-    for (uint32_t p = 0; p < CLIPPED; p++) assert_int_equal(clipped_entry(r, job, p)->outcome, PD_NO_GRADIENT);
+    for (uint32_t p = 0; p < CLIPPED; p++) assert_int_equal(rig_board(r, job, p)->outcome, PD_NO_GRADIENT);
     assert_true(clipped_info(r)->gradient_norm == 6);
     assert_int_equal(clipped_info(r)->clipped_steps, 1);
 }
@@ -114,7 +114,7 @@ static void one_gradient_that_is_not_finite_skips_the_step_of_all(void **state)
     for (uint64_t step = 1; step <= 2; step++) {
         for (uint32_t p = 0; p < CLIPPED; p++) clipped_push_one(r, job, step, p, step == 1 && p == 2 ? NAN : 1);
         rig_work(r);
-        for (uint32_t p = 0; p < CLIPPED; p++) assert_int_equal(clipped_entry(r, job, p)->outcome, step == 1 ? PD_SKIPPED : PD_STEPPED);
+        for (uint32_t p = 0; p < CLIPPED; p++) assert_int_equal(rig_board(r, job, p)->outcome, step == 1 ? PD_SKIPPED : PD_STEPPED);
     }
     assert_int_equal(r->warnings, 1);
     assert_non_null(strstr(r->warning, "step 1 of all parameters is skipped (gradients are clipped together), the gradient of p2 is not finite"));
@@ -147,7 +147,7 @@ static void a_step_that_is_refused_is_refused_as_elsewhere(void **state)
         for (uint32_t p = 0; p < CLIPPED; p++) clipped_push_one(r, job, step, p, step == 1 && p == 0 ? 2 * COUNTING_LIMIT : 1);
         rig_work(r);
     }
-    for (uint32_t p = 0; p < CLIPPED; p++) assert_int_equal(clipped_entry(r, job, p)->outcome, PD_STEPPED);
+    for (uint32_t p = 0; p < CLIPPED; p++) assert_int_equal(rig_board(r, job, p)->outcome, PD_STEPPED);
     assert_int_equal(clipped_info(r)->refused_steps, 2);             /* both of the group */
     assert_int_equal(clipped_info(r)->steps, 6);
 }
@@ -160,7 +160,7 @@ static void rows_see_the_scaled_gradient(void **state)
 
     for (uint32_t p = 0; p < CLIPPED; p++) clipped_push_one(r, job, 1, p, p == 0 ? 2 * COUNTING_LIMIT : 0);
     rig_work(r);
-    assert_int_equal(clipped_entry(r, job, 0)->outcome, PD_STEPPED);
+    assert_int_equal(rig_board(r, job, 0)->outcome, PD_STEPPED);
 }
 
 /* ---- limits of rules ---- */
@@ -175,7 +175,7 @@ static void a_rules_limit_holds_for_its_parameters_alone(void **state)
     for (uint32_t p = 0; p < CLIPPED; p++) {
         clipped_push_one(r, job, 1, p, p == 0 ? 6 : 8);
         if (p < CLIPPED - 1) rig_work(r);
-        assert_int_equal(clipped_entry(r, job, 0)->step, 0);            /* it steps as a whole */
+        assert_int_equal(rig_board(r, job, 0)->step, 0);            /* it steps as a whole */
     }
     rig_work(r);
     assert_true(*rig_weights(r, job, 0) == before[0] - 3);
@@ -207,7 +207,7 @@ static void a_rule_without_a_limit_holds_nobody_up(void **state)
 
     clipped_push(r, job, 1, 2);
     rig_work(r);
-    assert_int_equal(clipped_entry(r, job, 2)->step, 1);
+    assert_int_equal(rig_board(r, job, 2)->step, 1);
     assert_true(clipped_info(r)->gradient_norm == 0);
 }
 
@@ -292,10 +292,10 @@ static bool step_short_of_memory(float *out, int64_t n)
         rig_work(r);
     }
     for (uint32_t p = 0; p < CLIPPED; out += clipped_sizes[p++]) {
-        assert_int_equal(clipped_entry(r, job, p)->step, 1);
+        assert_int_equal(rig_board(r, job, p)->step, 1);
         memcpy(out, rig_weights(r, job, p), (size_t)clipped_sizes[p] * sizeof *out);
     }
-    clipped_tear_down(&own);
+    rig_tear_down(&own);
     return failed;
 }
 
@@ -329,7 +329,7 @@ static void what_clipping_holds_counts_against_the_limit(void **state)
     assert_in_range(least[1], least[0] + 1024 * sizeof(pd_clip_piece) - 1000, least[0] + 1024 * sizeof(pd_clip_piece) + 3000);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, clipped_set_up, clipped_tear_down)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, clipped_set_up, rig_tear_down)
 
 int main(void)
 {

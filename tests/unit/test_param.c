@@ -18,20 +18,10 @@ static const pd_shape shapes[N] = { { 2, { 10, 20 } }, { 1, { 10 } }, { 0, { 0 }
 static int set_up(void **state)
 {
     pd_store_config config = rig_config();
-    rig *r = calloc(1, sizeof *r);
 
     config.max_params = 8;
     config.max_total_bytes = 1 << 20;
-    rig_new(r, &config);
-    *state = r;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    rig_free(*state);
-    free(*state);
-    return 0;
+    return rig_set_up_with(state, &config);
 }
 
 static void join(rig *r, uint32_t world, const char *rules)
@@ -238,7 +228,7 @@ static void the_log_says_where_initial_weights_are_not_finite(void **state)
 
     rig_noise(3, values, 200);
     for (int i = 0; i < 2; i++) {
-        if (i > 0) tear_down(state), set_up(state);
+        if (i > 0) rig_tear_down(state), set_up(state);
         r = *state;
         assert_int_equal(rig_hello(r, "job", 0, 1, 1, 10, options[i], NULL), PD_OK);
         declare_one(r, 0, "w", (pd_shape){ 1, { 200 } }, PD_F32);
@@ -361,7 +351,7 @@ static void a_type_may_be_asked_for_while_initial_weights_come(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, rig_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(answers_in_the_order_of_the_caller),
         TEST(the_reserve_is_the_largest_frame_rounded_up),

@@ -5,27 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-#include "oom.h"
-#include "replay.h"
-#include "tracefile.h"
+#include "replayed.h"
 
 static const float a[2] = { 3, 0 }, b[2] = { 0, 4 }, c[2] = { 3, 4 }, d[2] = { 1, 0 };
-
-static tracefile new_file(const char *name, const char *config)
-{
-    tracefile file = { 0 };
-
-    tracefile_meta(&file, "system", "trax_average");
-    tracefile_meta(&file, "case", name);
-    tracefile_meta(&file, "steps", "1");
-    tracefile_meta(&file, "noise", "0");
-    tracefile_meta(&file, "config", config);
-    return file;
-}
 
 #define CONFIG(variant, adasum, n, shards) \
     "{\"variant\": \"" variant "\", \"adasum\": " adasum ", \"n_devices\": " #n ", \"N_WEIGHTS_SHARDS\": " #shards "}"
@@ -43,31 +28,11 @@ static void add_replica(tracefile *file, int rank, const float *gradient, const 
 /* Two replicas that both get `average`. */
 static tracefile pair(const char *config, const float *first, const float *second, const float *average)
 {
-    tracefile file = new_file("some", config);
+    tracefile file = tracefile_of("trax_average", "some", "1", config);
 
     add_replica(&file, 0, first, average);
     add_replica(&file, 1, second, average);
     return file;
-}
-
-static pd_replay_result replayed(const tracefile *file, bool local)
-{
-    pd_replay_result result;
-    char path[64];
-
-    tracefile_write(file, path);
-    pd_replay_file(&result, path, &(pd_replay_options){ .local = local });
-    unlink(path);
-    return result;
-}
-
-static void assert_outcome(const tracefile *file, pd_replay_outcome outcome, const char *part_of_why)
-{
-    pd_replay_result r = replayed(file, true);
-
-    if (r.outcome != outcome || strstr(r.why.text, part_of_why) == NULL) fail_msg("outcome %d, error %g: %s", r.outcome, r.verdict.error, r.why.text);
-    assert_true(outcome != PD_REPLAY_OK || r.verdict.compared > 0);
-    pd_replay_result_free(&r);
 }
 
 static void orthogonal_gradients_have_half_their_sum_for_mean_and_all_for_adasum(void **state)
@@ -102,7 +67,7 @@ static void each_replica_is_compared(void **state)
 static void adasum_of_four_merges_neighbours_first(void **state)
 {
     float first[2] = { 3.96f, 3.28f }, result[2], f = 13.12f / (2 * (3.96f * 3.96f + 3.28f * 3.28f)), g = 13.12f / 32;
-    tracefile file = new_file("some", CONFIG("adasum_butterfly", "true", 4, 1));
+    tracefile file = tracefile_of("trax_average", "some", "1", CONFIG("adasum_butterfly", "true", 4, 1));
 
     (void)state;
     for (int i = 0; i < 2; i++) result[i] = (1 - f) * first[i] + (1 - g) * b[i];
@@ -140,7 +105,7 @@ static void errors_are_measured_against_the_larger_input(void **state)
 static void replicas_average_with_those_that_hold_the_same_shard(void **state)
 {
     static const float even[2] = { 2, 0 }, odd[2] = { 1.5f, 4 };
-    tracefile file = new_file("some", CONFIG("mean", "false", 4, 2));
+    tracefile file = tracefile_of("trax_average", "some", "1", CONFIG("mean", "false", 4, 2));
 
     (void)state;
     add_replica(&file, 0, a, even);
@@ -154,12 +119,12 @@ static void replicas_average_with_those_that_hold_the_same_shard(void **state)
 
 static void adasum_of_shards_is_a_defect_of_upstreams(void **state)
 {
-    tracefile file = new_file("some", CONFIG("adasum_butterfly", "true", 4, 2));
+    tracefile file = tracefile_of("trax_average", "some", "1", CONFIG("adasum_butterfly", "true", 4, 2));
     pd_replay_result r;
 
     (void)state;
     for (int rank = 0; rank < 4; rank++) add_replica(&file, rank, a, a);
-    r = replayed(&file, true);
+    r = replayed(&file);
     assert_true(r.outcome == PD_REPLAY_SKIPPED && r.excused && strstr(r.why.text, "different shards") != NULL);
     pd_replay_result_free(&r);
     tracefile_meta(&file, "config", CONFIG("adasum_butterfly", "true", 4, 4));          /* each alone */
@@ -168,7 +133,7 @@ static void adasum_of_shards_is_a_defect_of_upstreams(void **state)
 
 static void adasum_of_other_than_a_power_of_two_is_refused(void **state)
 {
-    tracefile file = new_file("some", CONFIG("adasum_butterfly", "true", 3, 1)), two = pair(CONFIG("adasum_butterfly", "true", 6, 1), a, b, c);
+    tracefile file = tracefile_of("trax_average", "some", "1", CONFIG("adasum_butterfly", "true", 3, 1)), two = pair(CONFIG("adasum_butterfly", "true", 6, 1), a, b, c);
 
     (void)state;
     assert_outcome(&two, PD_REPLAY_FAILED, "adasum of 6 replicas");                     /* as the configuration says, whatever the file has */
@@ -176,8 +141,7 @@ static void adasum_of_other_than_a_power_of_two_is_refused(void **state)
     assert_outcome(&file, PD_REPLAY_FAILED, "adasum of 3 replicas: expected 1, 2, 4, 8 or another power of two");
     tracefile_meta(&file, "config", CONFIG("adasum_butterfly", "true", 4, 1));          /* the file has three all the same */
     assert_outcome(&file, PD_REPLAY_FAILED, "adasum of 3 replicas");
-    tracefile_meta(&file, "config", CONFIG("adasum_vdot", "true", 3, 1));
-    assert_outcome(&file, PD_REPLAY_OK, "");
+    assert_outcome_with(&file, "config", CONFIG("adasum_vdot", "true", 3, 1), PD_REPLAY_OK, "");
 }
 
 static void shards_divide_the_replicas(void **state)
@@ -186,14 +150,10 @@ static void shards_divide_the_replicas(void **state)
 
     (void)state;
     assert_outcome(&file, PD_REPLAY_FAILED, "multiple of N_WEIGHTS_SHARDS; got 2 and 3");
-    tracefile_meta(&file, "config", CONFIG("mean", "false", 3, 2));
-    assert_outcome(&file, PD_REPLAY_FAILED, "multiple of N_WEIGHTS_SHARDS; got 3 and 2");
-    tracefile_meta(&file, "config", CONFIG("mean", "false", 4, 4));
-    assert_outcome(&file, PD_REPLAY_FAILED, "a multiple of 4 replicas, got 2");
-    tracefile_meta(&file, "config", CONFIG("mean", "false", 0, 1));
-    assert_outcome(&file, PD_REPLAY_FAILED, "got 0 and 1");
-    tracefile_meta(&file, "config", CONFIG("mean", "false", 2, -1));
-    assert_outcome(&file, PD_REPLAY_FAILED, "got 2 and -1");
+    assert_outcome_with(&file, "config", CONFIG("mean", "false", 3, 2), PD_REPLAY_FAILED, "multiple of N_WEIGHTS_SHARDS; got 3 and 2");
+    assert_outcome_with(&file, "config", CONFIG("mean", "false", 4, 4), PD_REPLAY_FAILED, "a multiple of 4 replicas, got 2");
+    assert_outcome_with(&file, "config", CONFIG("mean", "false", 0, 1), PD_REPLAY_FAILED, "got 0 and 1");
+    assert_outcome_with(&file, "config", CONFIG("mean", "false", 2, -1), PD_REPLAY_FAILED, "got 2 and -1");
 }
 
 static void other_aggregates_are_skipped_by_name(void **state)
@@ -202,8 +162,7 @@ static void other_aggregates_are_skipped_by_name(void **state)
 
     (void)state;
     assert_outcome(&file, PD_REPLAY_SKIPPED, "aggregate adasum_butterfly_2021 is not implemented");
-    tracefile_meta(&file, "config", "{\"n_devices\": 2}");
-    assert_outcome(&file, PD_REPLAY_SKIPPED, "records no averages");
+    assert_outcome_with(&file, "config", "{\"n_devices\": 2}", PD_REPLAY_SKIPPED, "records no averages");
 }
 
 /* ---- weighted means ---- */
@@ -214,7 +173,7 @@ static const float per_core[1] = { 1.75f }, own0[1] = { 2.5f / 1.75f }, own1[1] 
 
 static tracefile weighted_file(void)
 {
-    tracefile file = new_file("weighted_two", "{\"function\": \"_n_weights_per_core, _WeightedMean\", \"n_devices\": 2}");
+    tracefile file = tracefile_of("trax_average", "weighted_two", "1", "{\"function\": \"_n_weights_per_core, _WeightedMean\", \"n_devices\": 2}");
 
     tracefile_add(&file, "values/r00", v0, 2);
     tracefile_add(&file, "weights/r00", x0, 2);
@@ -231,7 +190,7 @@ static tracefile weighted_file(void)
 static void each_example_weighs_the_same_wherever_it_is(void **state)
 {
     tracefile file = weighted_file();
-    pd_replay_result r = replayed(&file, true);
+    pd_replay_result r = replayed(&file);
 
     (void)state;
     assert_int_equal(r.outcome, PD_REPLAY_OK);
@@ -248,7 +207,7 @@ static void each_example_weighs_the_same_wherever_it_is(void **state)
 static void weights_that_are_all_zero_give_nan(void **state)
 {
     static const float zero[2] = { 0, 0 }, nan[1] = { NAN };
-    tracefile file = new_file("weighted_one", "{\"n_devices\": 1}");
+    tracefile file = tracefile_of("trax_average", "weighted_one", "1", "{\"n_devices\": 1}");
 
     (void)state;
     tracefile_add(&file, "values/r00", v0, 2);
@@ -272,14 +231,13 @@ static void a_weighted_mean_without_its_tensors_fails(void **state)
     file = weighted_file();
     file.entry[1].shape.dim[0] = 1, file.entry[1].bytes = sizeof(float);
     assert_outcome(&file, PD_REPLAY_FAILED, "weights/r00: not as many as there are values");
-    tracefile_meta(&file, "config", "{\"n_devices\": 65}");
-    assert_outcome(&file, PD_REPLAY_FAILED, "n_devices, 1 to 64");
+    assert_outcome_with(&file, "config", "{\"n_devices\": 65}", PD_REPLAY_FAILED, "n_devices, 1 to 64");
 }
 
 static void many_replicas_are_weighed(void **state)
 {
     static const float one[1] = { 1 };
-    tracefile file = new_file("weighted_many", "{\"n_devices\": 15}");
+    tracefile file = tracefile_of("trax_average", "weighted_many", "1", "{\"n_devices\": 15}");
     char name[40];
 
     (void)state;
@@ -295,32 +253,13 @@ static void many_replicas_are_weighed(void **state)
 
 /* ---- memory ---- */
 
-static void sweep(const tracefile *file)
-{
-    bool failed = true;
-    int64_t n;
-
-    for (n = 0; failed; n++) {
-        pd_replay_result r;
-        char path[64];
-        tracefile_write(file, path);
-        oom_arm(n);
-        pd_replay_file(&r, path, &(pd_replay_options){ .local = true });
-        failed = oom_disarm();
-        unlink(path);
-        assert_int_equal(r.outcome, failed ? PD_REPLAY_FAILED : PD_REPLAY_OK);
-        pd_replay_result_free(&r);
-    }
-    assert_true(n > 10);
-}
-
 static void without_memory_it_fails_and_leaks_nothing(void **state)
 {
     tracefile adasum = pair(CONFIG("adasum_butterfly", "true", 2, 1), a, b, c), weighted = weighted_file();
 
     (void)state;
-    sweep(&adasum);
-    sweep(&weighted);
+    assert_fails_without_memory(&adasum);
+    assert_fails_without_memory(&weighted);
 }
 
 int main(void)

@@ -5,13 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-#include "oom.h"
-#include "replay.h"
-#include "tracefile.h"
+#include "replayed.h"
 
 enum { STEPS = 6, ROWS = 3, COLS = 2, N = ROWS * COLS };
 
@@ -70,21 +67,15 @@ static void add_of(tracefile *file, const char *what, int step, const char *para
     char name[40];
 
     snprintf(name, sizeof name, "%s/%04d/%s", what, step, param);
-    tracefile_add(file, name, values, N);
-    file->entry[file->n - 1].shape = (pd_shape){ .rank = 2, .dim = { ROWS, COLS } };
+    tracefile_add_matrix(file, name, values, ROWS, COLS);
 }
 
 static void add(tracefile *file, const char *what, int step, const float *values) { add_of(file, what, step, "w", values); }
 
 static tracefile recorded(void)
 {
-    tracefile file = { 0 };
+    tracefile file = tracefile_of("distributed_kron", "by_hand", "6", config);
 
-    tracefile_meta(&file, "system", "distributed_kron");
-    tracefile_meta(&file, "case", "by_hand");
-    tracefile_meta(&file, "steps", "6");
-    tracefile_meta(&file, "config", config);
-    tracefile_meta(&file, "noise", "0");
     tracefile_meta(&file, "noise_update", "0");
     tracefile_meta(&file, "noise_state", "0");
     tracefile_meta(&file, "balanced_steps", "[4]");
@@ -104,30 +95,11 @@ static tracefile recorded(void)
     return file;
 }
 
-static pd_replay_result replayed(const tracefile *file)
-{
-    pd_replay_result result;
-    char path[64];
-
-    tracefile_write(file, path);
-    pd_replay_file(&result, path, &(pd_replay_options){ .local = true, .state = true });
-    unlink(path);
-    return result;
-}
-
 /* `instead` in the place of the tensor of that name. */
 static void replace(tracefile *file, const char *name, const float *instead)
 {
     for (size_t i = 0; i < file->n; i++)
         if (strcmp(file->entry[i].name, name) == 0) file->entry[i].at = instead;
-}
-
-static void assert_outcome(const tracefile *file, pd_replay_outcome outcome, const char *part_of_why)
-{
-    pd_replay_result r = replayed(file);
-
-    if (r.outcome != outcome || strstr(r.why.text, part_of_why) == NULL) fail_msg("outcome %d, error %g: \"%s\"", r.outcome, r.verdict.error, r.why.text);
-    pd_replay_result_free(&r);
 }
 
 static void a_run_with_its_own_draws_is_the_same(void **state)
@@ -158,12 +130,9 @@ static void factors_are_balanced_in_the_steps_recorded_and_in_no_others(void **s
     tracefile file = recorded();
 
     (void)state;
-    tracefile_meta(&file, "balanced_steps", "[]");
-    assert_outcome(&file, PD_REPLAY_FAILED, "");
-    tracefile_meta(&file, "balanced_steps", "[4, 6]");
-    assert_outcome(&file, PD_REPLAY_FAILED, "");
-    tracefile_meta(&file, "balanced_steps", "4");
-    assert_outcome(&file, PD_REPLAY_FAILED, "balanced_steps");
+    assert_outcome_with(&file, "balanced_steps", "[]", PD_REPLAY_FAILED, "");
+    assert_outcome_with(&file, "balanced_steps", "[4, 6]", PD_REPLAY_FAILED, "");
+    assert_outcome_with(&file, "balanced_steps", "4", PD_REPLAY_FAILED, "balanced_steps");
 }
 
 static void a_probe_of_another_size_is_refused(void **state)
@@ -193,14 +162,10 @@ static void an_update_is_judged_beside_the_weights(void **state)
     assert_true(r.verdict.error == 0);
     assert_true(r.update.error > 2e-6 && r.update.error < 4e-6 && r.update.step == 3);
     pd_replay_result_free(&r);
-    tracefile_meta(&file, "noise_update", "4e-7");
-    assert_outcome(&file, PD_REPLAY_OK, "");
-    tracefile_meta(&file, "noise_update", "1e-7");
-    assert_outcome(&file, PD_REPLAY_FAILED, "");
-    tracefile_meta(&file, "noise_update", "little");
-    assert_outcome(&file, PD_REPLAY_FAILED, "noise_update");
-    tracefile_meta(&file, "noise_update", "-1");
-    assert_outcome(&file, PD_REPLAY_FAILED, "noise_update");
+    assert_outcome_with(&file, "noise_update", "4e-7", PD_REPLAY_OK, "");
+    assert_outcome_with(&file, "noise_update", "1e-7", PD_REPLAY_FAILED, "");
+    assert_outcome_with(&file, "noise_update", "little", PD_REPLAY_FAILED, "noise_update");
+    assert_outcome_with(&file, "noise_update", "-1", PD_REPLAY_FAILED, "noise_update");
 }
 
 static void an_update_has_the_shape_of_its_parameter(void **state)
@@ -225,20 +190,15 @@ static void the_counter_is_state_of_every_step(void **state)
     assert_true(r.verdict.error == 0 && r.state.error == 1);
     assert_string_equal(r.state.worst, "update_counter");
     pd_replay_result_free(&r);
-    tracefile_meta(&file, "update_counter", "1");
-    assert_outcome(&file, PD_REPLAY_FAILED, "update_counter");
+    assert_outcome_with(&file, "update_counter", "1", PD_REPLAY_FAILED, "update_counter");
 }
 
 static void a_daemon_that_would_draw_its_own_is_not_asked(void **state)
 {
     tracefile file = recorded();
-    pd_replay_result r;
-    char path[64];
+    pd_replay_result r = replayed_by(&file, &(pd_replay_options){ .server = "tcp://127.0.0.1:1", .timeout = 1 });
 
     (void)state;
-    tracefile_write(&file, path);
-    pd_replay_file(&r, path, &(pd_replay_options){ .server = "tcp://127.0.0.1:1", .timeout = 1 });
-    unlink(path);
     assert_int_equal(r.outcome, PD_REPLAY_SKIPPED);
     assert_true(r.excused);
     assert_non_null(strstr(r.why.text, "random probes"));
@@ -251,10 +211,8 @@ static void what_release_0_1_0_alone_did_is_left_out_and_said(void **state)
     tracefile file = recorded();
 
     (void)state;
-    tracefile_meta(&file, "config", old);
-    assert_outcome(&file, PD_REPLAY_SKIPPED, "records a defect: normalize_grads");
-    tracefile_meta(&file, "config", off);
-    assert_outcome(&file, PD_REPLAY_FAILED, "");
+    assert_outcome_with(&file, "config", old, PD_REPLAY_SKIPPED, "records a defect: normalize_grads");
+    assert_outcome_with(&file, "config", off, PD_REPLAY_FAILED, "");
 }
 
 static void without_memory_it_says_so(void **state)
@@ -262,21 +220,7 @@ static void without_memory_it_says_so(void **state)
     tracefile file = recorded();
 
     (void)state;
-    for (int64_t n = 0; ; n++) {
-        pd_replay_result r;
-        char path[64];
-        tracefile_write(&file, path);
-        oom_arm(n);
-        pd_replay_file(&r, path, &(pd_replay_options){ .local = true, .state = true });
-        unlink(path);
-        if (!oom_disarm()) {
-            assert_int_equal(r.outcome, PD_REPLAY_OK);
-            pd_replay_result_free(&r);
-            return;
-        }
-        assert_int_equal(r.outcome, PD_REPLAY_FAILED);
-        pd_replay_result_free(&r);
-    }
+    assert_fails_without_memory(&file);
 }
 
 int main(void)

@@ -4,42 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-#include "oom.h"
-#include "replay.h"
-#include "tracefile.h"
-
-static tracefile new_file(const char *name, const char *config)
-{
-    tracefile file = { 0 };
-
-    tracefile_meta(&file, "system", "distributed_kron");
-    tracefile_meta(&file, "case", name);
-    tracefile_meta(&file, "steps", "0");
-    tracefile_meta(&file, "noise", "0");
-    tracefile_meta(&file, "config", config);
-    return file;
-}
-
-static void add_mat(tracefile *file, const char *name, const float *values, int64_t rows, int64_t cols)
-{
-    tracefile_add(file, name, values, rows * cols);
-    file->entry[file->n - 1].shape = (pd_shape){ .rank = 2, .dim = { rows, cols } };
-}
-
-static pd_replay_result replayed(const tracefile *file)
-{
-    pd_replay_result result;
-    char path[64];
-
-    tracefile_write(file, path);
-    pd_replay_file(&result, path, &(pd_replay_options){ .local = true });
-    unlink(path);
-    return result;
-}
+#include "replayed.h"
 
 static void assert_ok(const tracefile *file, size_t cases)
 {
@@ -50,17 +18,10 @@ static void assert_ok(const tracefile *file, size_t cases)
     pd_replay_result_free(&r);
 }
 
-static void assert_fails(const tracefile *file, const char *part_of_why)
+/* So many cases are ok; each tensor but inputs, one after the other, with another first number: a case fails then. */
+static void assert_judged(const tracefile *file, size_t cases, const char *const *inputs)
 {
-    pd_replay_result r = replayed(file);
-
-    if (r.outcome != PD_REPLAY_FAILED || strstr(r.why.text, part_of_why) == NULL) fail_msg("outcome %d: \"%s\"", r.outcome, r.why.text);
-    pd_replay_result_free(&r);
-}
-
-/* Each tensor but inputs, one after the other, with another first number: a case fails then. */
-static void assert_each_counts(const tracefile *file, const char *const *inputs)
-{
+    assert_ok(file, cases);
     for (size_t i = 0; i < file->n; i++) {
         tracefile spoiled = *file;
         float other[16];
@@ -72,7 +33,7 @@ static void assert_each_counts(const tracefile *file, const char *const *inputs)
         if (file->entry[i].dtype == PD_ST_F32) other[0] += 1e-4f;
         else memcpy(other, (memcpy(&whole, other, sizeof whole), whole++, &whole), sizeof whole);
         spoiled.entry[i].at = other;
-        assert_fails(&spoiled, "");
+        assert_outcome(&spoiled, PD_REPLAY_FAILED, "");
     }
 }
 
@@ -85,10 +46,10 @@ static const char *const norm_inputs[] = { "in/0000", "in/0001", NULL };
 
 static tracefile norm_file(void)
 {
-    tracefile file = new_file("norm_lower_bound", "{}");
+    tracefile file = tracefile_of("distributed_kron", "norm_lower_bound", "0", "{}");
 
-    add_mat(&file, "in/0000", wide, 2, 2);
-    add_mat(&file, "in/0001", none, 2, 2);
+    tracefile_add_matrix(&file, "in/0000", wide, 2, 2);
+    tracefile_add_matrix(&file, "in/0001", none, 2, 2);
     tracefile_add(&file, "out/0000", bound, 0);
     tracefile_add(&file, "out/0001", none, 0);
     return file;
@@ -99,10 +60,9 @@ static void bounds_are_judged_one_a_matrix(void **state)
     tracefile file = norm_file();
 
     (void)state;
-    assert_ok(&file, 2);
-    assert_each_counts(&file, norm_inputs);
+    assert_judged(&file, 2, norm_inputs);
     remove_last(&file);
-    assert_fails(&file, "out/0001: missing");
+    assert_outcome(&file, PD_REPLAY_FAILED, "out/0001: missing");
 }
 
 static void a_matrix_that_is_not_square_has_no_bound(void **state)
@@ -111,16 +71,16 @@ static void a_matrix_that_is_not_square_has_no_bound(void **state)
 
     (void)state;
     file.entry[1].shape = (pd_shape){ .rank = 2, .dim = { 1, 4 } };
-    assert_fails(&file, "in/0001: expected a square matrix");
+    assert_outcome(&file, PD_REPLAY_FAILED, "in/0001: expected a square matrix");
 }
 
 static void a_file_without_its_tensors_has_no_cases(void **state)
 {
-    tracefile file = new_file("norm_lower_bound", "{}");
+    tracefile file = tracefile_of("distributed_kron", "norm_lower_bound", "0", "{}");
 
     (void)state;
     tracefile_add(&file, "out/0000", bound, 0);
-    assert_fails(&file, "in/****");
+    assert_outcome(&file, PD_REPLAY_FAILED, "in/****");
 }
 
 /* ---- an update: Q = (1, 2) on the diagonal, and one triangular dimension of the same ---- */
@@ -136,7 +96,7 @@ static const char *const update_inputs[] = { "0000/Q/0", "0000/G", "0000/V", "00
 
 static tracefile update_file(const char *config)
 {
-    tracefile file = new_file("single_update", config);
+    tracefile file = tracefile_of("distributed_kron", "single_update", "0", config);
     double x = 1.36 * 1.36 + 0.84 * 0.84, first = (1.36 + 0.84 * 0.6), second = (1.36 * 0.6 + 0.84 * 0.4);
     double step = 0.5 / (5 * __builtin_sqrt((first * first + second * second) / x));
 
@@ -150,15 +110,15 @@ static tracefile update_file(const char *config)
     tracefile_add(&file, "0000/term2/0", T2, 2);
     tracefile_add(&file, "0000/precond_grad", preconditioned, 2);
     tracefile_add(&file, "0000/newQ/0", newQ, 2);
-    add_mat(&file, "0001/Q/0", R, 2, 2);
+    tracefile_add_matrix(&file, "0001/Q/0", R, 2, 2);
     tracefile_add(&file, "0001/G", G, 2);
     tracefile_add(&file, "0001/V", V, 2);
     tracefile_add(&file, "0001/A", RA, 2);
     tracefile_add(&file, "0001/conjB", RB, 2);
-    add_mat(&file, "0001/term1/0", RT1, 2, 2);
-    add_mat(&file, "0001/term2/0", RT2, 2, 2);
+    tracefile_add_matrix(&file, "0001/term1/0", RT1, 2, 2);
+    tracefile_add_matrix(&file, "0001/term2/0", RT2, 2, 2);
     tracefile_add(&file, "0001/precond_grad", RP, 2);
-    add_mat(&file, "0001/newQ/0", newR, 2, 2);
+    tracefile_add_matrix(&file, "0001/newQ/0", newR, 2, 2);
     return file;
 }
 
@@ -169,10 +129,9 @@ static void every_part_of_an_update_is_judged(void **state)
     tracefile file = update_file(two_updates);
 
     (void)state;
-    assert_ok(&file, 2);
-    assert_each_counts(&file, update_inputs);
+    assert_judged(&file, 2, update_inputs);
     remove_last(&file);
-    assert_fails(&file, "0001/newQ/0: missing");
+    assert_outcome(&file, PD_REPLAY_FAILED, "0001/newQ/0: missing");
 }
 
 static void an_update_of_another_shape_is_refused(void **state)
@@ -187,7 +146,7 @@ static void an_update_of_another_shape_is_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tracefile file = update_file(cases[i].config);
-        assert_fails(&file, cases[i].why);
+        assert_outcome(&file, PD_REPLAY_FAILED, cases[i].why);
     }
 }
 
@@ -199,7 +158,7 @@ static const char *const probability_inputs[] = { NULL };
 
 static tracefile probability_file(const char *config)
 {
-    tracefile file = new_file("update_probability", config);
+    tracefile file = tracefile_of("distributed_kron", "update_probability", "0", config);
 
     tracefile_add_typed(&file, "updated_steps/0", PD_ST_I32, every_second, 3);
     tracefile_add_typed(&file, "updated_steps/1", PD_ST_I32, annealed, 3);
@@ -215,14 +174,13 @@ static void updated_steps_are_judged_one_and_all(void **state)
     tracefile file = probability_file(two_probabilities);
 
     (void)state;
-    assert_ok(&file, 2);
-    assert_each_counts(&file, probability_inputs);
+    assert_judged(&file, 2, probability_inputs);
     file.entry[0].at = later;
-    assert_fails(&file, "");
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
     file.entry[0].at = fewer;
-    assert_fails(&file, "");
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
     file.entry[0].at = early;
-    assert_fails(&file, "");
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
 static void probabilities_that_are_none_are_refused(void **state)
@@ -234,7 +192,7 @@ static void probabilities_that_are_none_are_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tracefile file = probability_file(cases[i].config);
-        assert_fails(&file, cases[i].why);
+        assert_outcome(&file, PD_REPLAY_FAILED, cases[i].why);
     }
 }
 
@@ -247,7 +205,7 @@ static const char *const jax_inputs[] = { "balanced_steps/0", NULL };
 
 static tracefile jax_file(void)
 {
-    tracefile file = new_file("jax_threefry", "{}");
+    tracefile file = tracefile_of("distributed_kron", "jax_threefry", "0", "{}");
 
     tracefile_add_typed(&file, "fold_in/0", PD_ST_I32, folded, 4);
     tracefile_add_typed(&file, "split/0", PD_ST_I32, parted, 6);
@@ -264,45 +222,22 @@ static void draws_of_jax_are_judged(void **state)
     tracefile file = jax_file();
 
     (void)state;
-    assert_ok(&file, 1);
-    assert_each_counts(&file, jax_inputs);
+    assert_judged(&file, 1, jax_inputs);
     tracefile_add_typed(&file, "uniform/1", PD_ST_F32, uniform, 2);
-    assert_fails(&file, "fold_in/1: missing");
+    assert_outcome(&file, PD_REPLAY_FAILED, "fold_in/1: missing");
 }
 
 /* ---- memory ---- */
-
-static void sweep(const tracefile *file)
-{
-    char path[64];
-
-    tracefile_write(file, path);
-    for (int64_t n = 0; ; n++) {
-        pd_replay_result r;
-        pd_replay_outcome outcome;
-        oom_arm(n);
-        pd_replay_file(&r, path, &(pd_replay_options){ .local = true });
-        outcome = r.outcome;
-        if (!oom_disarm()) {
-            assert_int_equal(outcome, PD_REPLAY_OK);
-            pd_replay_result_free(&r);
-            break;
-        }
-        assert_int_equal(outcome, PD_REPLAY_FAILED);
-        pd_replay_result_free(&r);
-    }
-    unlink(path);
-}
 
 static void without_memory_they_fail_and_leak_nothing(void **state)
 {
     tracefile norms = norm_file(), updates = update_file(two_updates), probabilities = probability_file(two_probabilities), draws = jax_file();
 
     (void)state;
-    sweep(&norms);
-    sweep(&updates);
-    sweep(&probabilities);
-    sweep(&draws);
+    assert_fails_without_memory(&norms);
+    assert_fails_without_memory(&updates);
+    assert_fails_without_memory(&probabilities);
+    assert_fails_without_memory(&draws);
 }
 
 int main(void)

@@ -5,12 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-#include "replay.h"
-#include "tracefile.h"
+#include "replayed.h"
 
 /* Eigenvalues 9 and 1; the inverse square root has 1/3 and 1, the inverse 1/9 and 1, the power -3/2 has 1/27 and 1. */
 static const float A[4] = { 5, 4, 4, 5 }, half[4] = { 2.0f / 3, -1.0f / 3, -1.0f / 3, 2.0f / 3 }, whole[4] = { 5.0f / 9, -4.0f / 9, -4.0f / 9, 5.0f / 9 };
@@ -21,46 +19,16 @@ static const double half64[4] = { 2.0 / 3, -1.0 / 3, -1.0 / 3, 2.0 / 3 };
 
 static tracefile new_file(const char *name, const char *config)
 {
-    tracefile file = { 0 };
+    tracefile file = tracefile_of("meta_shampoo", name, "1", config);
 
-    tracefile_meta(&file, "system", "meta_shampoo");
-    tracefile_meta(&file, "case", name);
-    tracefile_meta(&file, "steps", "1");
     tracefile_meta(&file, "noise", "1e-6");
-    tracefile_meta(&file, "config", config);
     return file;
-}
-
-static void add_mat(tracefile *file, const char *name, const float *values)
-{
-    tracefile_add(file, name, values, 4);
-    file->entry[file->n - 1].shape = (pd_shape){ .rank = 2, .dim = { 2, 2 } };
 }
 
 static void add(tracefile *file, const char *matrix, const float *a, const char *root, const float *x)
 {
-    add_mat(file, matrix, a);
-    if (x != NULL) add_mat(file, root, x);
-}
-
-static pd_replay_result replayed(const tracefile *file)
-{
-    pd_replay_result result;
-    char path[64];
-
-    tracefile_write(file, path);
-    pd_replay_file(&result, path, &(pd_replay_options){ .local = true });
-    unlink(path);
-    return result;
-}
-
-static void assert_outcome(const tracefile *file, pd_replay_outcome outcome, const char *part_of_why)
-{
-    pd_replay_result r = replayed(file);
-
-    if (r.outcome != outcome) fail_msg("outcome %d, error %g: %s", r.outcome, r.verdict.error, r.why.text);
-    if (strstr(r.why.text, part_of_why) == NULL) fail_msg("\"%s\" does not say \"%s\"", r.why.text, part_of_why);
-    pd_replay_result_free(&r);
+    tracefile_add_matrix(file, matrix, a, 2, 2);
+    if (x != NULL) tracefile_add_matrix(file, root, x, 2, 2);
 }
 
 /* One case of the arguments given, of matrix and root. */
@@ -187,10 +155,10 @@ static void a_failed_decomposition_is_tried_again_in_float64(void **state)
     (void)state;
     for (int wrong = 0; wrong < 3; wrong++) {
         tracefile file = new_file("root_retry_double", "{\"root\": 2, \"epsilon\": 0.0, \"retry_double_precision\": true}");
-        add_mat(&file, "A/0000", A);
+        tracefile_add_matrix(&file, "A/0000", A, 2, 2);
         tracefile_add_typed(&file, "X/0000", PD_ST_F64, half64, 4);
         if (wrong == 1) tracefile_meta(&file, "config", "{\"root\": 1, \"epsilon\": 0.0}");
-        add_mat(&file, "X_without_failure/0000", wrong == 2 ? whole : half);
+        tracefile_add_matrix(&file, "X_without_failure/0000", wrong == 2 ? whole : half, 2, 2);
         assert_outcome(&file, wrong ? PD_REPLAY_FAILED : PD_REPLAY_OK, "");
     }
 }
@@ -232,7 +200,7 @@ static void missing_tensors_are_named(void **state)
     (void)state;
 
     assert_outcome(&file, PD_REPLAY_FAILED, "A/0000: missing");
-    add_mat(&file, "A/0000", A);
+    tracefile_add_matrix(&file, "A/0000", A, 2, 2);
     assert_outcome(&file, PD_REPLAY_FAILED, "X/0000: missing");
     tracefile_add(&file, "X/0000", half, 3);
     assert_outcome(&file, PD_REPLAY_FAILED, "X/0000: not of the size");

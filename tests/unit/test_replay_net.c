@@ -26,13 +26,9 @@ static void add_matrix(tracefile *file, const char *name, pd_st_dtype dtype, con
 static tracefile net_file(const float *loss)
 {
     static char seed[32];
-    tracefile file = { 0 };
+    tracefile file = tracefile_of("torch_optim", "by_loss", "2", "{\"optimizer\": \"SGD\", \"lr\": 0.5}");
 
     snprintf(seed, sizeof seed, "%ld", (long)getpid());
-    tracefile_meta(&file, "system", "torch_optim");
-    tracefile_meta(&file, "case", "by_loss");
-    tracefile_meta(&file, "steps", "2");
-    tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": 0.5}");
     tracefile_meta(&file, "param_steps", "[]");
     tracefile_meta(&file, "batch_seed", seed);
     add_matrix(&file, "param/0000/layers.0.weight", PD_ST_F32, w0, 2, 3);

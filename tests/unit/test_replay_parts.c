@@ -4,61 +4,35 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-#include "oom.h"
-#include "replay.h"
-#include "tracefile.h"
+#include "replayed.h"
 
 static const float w0[12] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 }, g[12] = { 2, 4, 6, 8, 2, 4, 6, 8, 2, 4, 6, 8 };
 static float w1[12];
 
-static void add(tracefile *file, const char *name, const float *values)
-{
-    tracefile_add(file, name, values, 12);
-    file->entry[file->n - 1].shape = (pd_shape){ .rank = 2, .dim = { 4, 3 } };
-}
-
 /* One step of w - 0.5 g, on a matrix of 4 by 3 and on a vector of 2. */
 static tracefile sgd_file(const char *shards)
 {
-    tracefile file = { 0 };
+    tracefile file = tracefile_of("torch_optim", "by_hand", "1", "{\"optimizer\": \"SGD\", \"lr\": 0.5, \"groups\": [{\"params\": [\"w\"]}]}");
 
     for (int i = 0; i < 12; i++) w1[i] = w0[i] - .5f * g[i];
-    tracefile_meta(&file, "system", "torch_optim");
-    tracefile_meta(&file, "case", "by_hand");
-    tracefile_meta(&file, "steps", "1");
-    tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": 0.5, \"groups\": [{\"params\": [\"w\"]}]}");
     if (shards != NULL) tracefile_meta(&file, "shards", shards);
-    add(&file, "param/0000/w", w0);
-    add(&file, "grad/0001/w", g);
-    add(&file, "param/0001/w", w1);
+    tracefile_add_matrix(&file, "param/0000/w", w0, 4, 3);
+    tracefile_add_matrix(&file, "grad/0001/w", g, 4, 3);
+    tracefile_add_matrix(&file, "param/0001/w", w1, 4, 3);
     tracefile_add(&file, "param/0000/b", w0, 2);
     tracefile_add(&file, "grad/0001/b", g, 2);
     tracefile_add(&file, "param/0001/b", w1, 2);
     return file;
 }
 
-static pd_replay_result replayed(const tracefile *file)
-{
-    pd_replay_result result;
-    char path[64];
-
-    tracefile_write(file, path);
-    pd_replay_file(&result, path, &(pd_replay_options){ .local = true, .state = true });
-    unlink(path);
-    return result;
-}
-
 static void assert_refused(const char *shards, const char *part_of_why)
 {
     tracefile file = sgd_file(shards);
-    pd_replay_result r = replayed(&file);
 
-    if (r.outcome != PD_REPLAY_FAILED || strstr(r.why.text, part_of_why) == NULL) fail_msg("%s: outcome %d, \"%s\"", shards, r.outcome, r.why.text);
-    pd_replay_result_free(&r);
+    assert_outcome(&file, PD_REPLAY_FAILED, part_of_why);
 }
 
 static int find(const tracefile *file, pd_replay_parts *parts, pd_error *err)
@@ -67,13 +41,9 @@ static int find(const tracefile *file, pd_replay_parts *parts, pd_error *err)
     json_t *json = json_loads(config, 0, NULL);
     pd_recipe recipe;
     pd_trace *trace;
-    char path[64];
     int rc;
 
-    tracefile_write(file, path);
-    assert_int_equal(pd_trace_open(&trace, path, NULL), PD_OK);
-    unlink(path);
-    assert_int_equal(pd_trace_check(trace, NULL), PD_OK);
+    trace = tracefile_open(file);
     assert_int_equal(pd_recipe_read(&recipe, "torch_optim", json, NULL), PD_OK);
     rc = pd_replay_parts_find(parts, trace, &recipe, err);
     pd_recipe_free(&recipe);
@@ -147,21 +117,9 @@ static void shards_that_do_not_cover_their_parameter_are_refused(void **state)
 static void without_memory_it_fails_and_leaks_nothing(void **state)
 {
     tracefile file = sgd_file("[{\"w\": [0, 7]}, {\"w\": [7, 12]}]");
-    char path[64];
-    int64_t n = 0;
 
     (void)state;
-    for (bool failed = true; failed; n++) {
-        pd_replay_result r;
-        tracefile_write(&file, path);
-        oom_arm(n);
-        pd_replay_file(&r, path, &(pd_replay_options){ .local = true });
-        failed = oom_disarm();
-        unlink(path);
-        assert_int_equal(r.outcome, failed ? PD_REPLAY_FAILED : PD_REPLAY_OK);
-        pd_replay_result_free(&r);
-    }
-    assert_true(n > 20);
+    assert_fails_without_memory(&file);
 }
 
 int main(void)

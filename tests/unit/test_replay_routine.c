@@ -5,31 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-#include "oom.h"
-#include "replay.h"
-#include "tracefile.h"
-
-static tracefile new_file(const char *name, const char *config)
-{
-    tracefile file = { 0 };
-
-    tracefile_meta(&file, "system", "google_shampoo");
-    tracefile_meta(&file, "case", name);
-    tracefile_meta(&file, "steps", "0");
-    tracefile_meta(&file, "noise", "0");
-    tracefile_meta(&file, "config", config);
-    return file;
-}
-
-static void add_mat(tracefile *file, const char *name, const float *values, int64_t rows, int64_t cols)
-{
-    tracefile_add(file, name, values, rows * cols);
-    file->entry[file->n - 1].shape = (pd_shape){ .rank = 2, .dim = { rows, cols } };
-}
+#include "replayed.h"
 
 /* A vector of bucket 1, with halves, as int8; then a square whose diagonal is kept apart, as int16. */
 static const float x0[4] = { 127, .5f, 1.5f, -2.5f }, bucket0[1] = { 1 }, value0[4] = { 127, 0, 2, -2 };
@@ -45,13 +24,13 @@ static const char quantized_config[] = "{\"cases\": [{\"index\": 0, \"dtype\": \
 
 static tracefile quantized_file(void)
 {
-    tracefile file = new_file("quantized_value", quantized_config);
+    tracefile file = tracefile_of("google_shampoo", "quantized_value", "0", quantized_config);
 
     tracefile_add(&file, "000/input", x0, 4);
     tracefile_add_typed(&file, "000/value/quantized", PD_ST_I8, codes0, 4);
     tracefile_add(&file, "000/value/bucket_size", bucket0, 0);
     tracefile_add(&file, "000/to_float", value0, 4);
-    add_mat(&file, "001/input", x1, 2, 2);
+    tracefile_add_matrix(&file, "001/input", x1, 2, 2);
     tracefile_add_typed(&file, "001/value/quantized", PD_ST_I16, codes1, 4);
     tracefile_add(&file, "001/value/bucket_size", bucket1, 2);
     tracefile_add(&file, "001/value/diagonal", diagonal1, 2);
@@ -69,10 +48,10 @@ static const float diagonal[2] = { 1, 4 }, most[2] = { 2, 4 }, scaled[3] = { 3, 
 
 static tracefile symmetric_file(void)
 {
-    tracefile file = new_file("symmetric_matrices", SYMMETRIC_CONFIG(1));
+    tracefile file = tracefile_of("google_shampoo", "symmetric_matrices", "0", SYMMETRIC_CONFIG(1));
 
-    add_mat(&file, "007/input", x, 2, 1);
-    add_mat(&file, "007/concat", concat, 1, 3);
+    tracefile_add_matrix(&file, "007/input", x, 2, 1);
+    tracefile_add_matrix(&file, "007/concat", concat, 1, 3);
     tracefile_add(&file, "007/vector", vector, 2);
     tracefile_add(&file, "007/materialized", full, 4);
     tracefile_add(&file, "007/diagonal", diagonal, 2);
@@ -90,14 +69,14 @@ static const char root_config[] = "{\"num_iters\": 100, \"error_tolerance\": 1e-
 
 static tracefile root_file(void)
 {
-    tracefile file = new_file("matrix_inverse_pth_root", root_config);
+    tracefile file = tracefile_of("google_shampoo", "matrix_inverse_pth_root", "0", root_config);
 
-    add_mat(&file, "000/matrix", four, 1, 1);
+    tracefile_add_matrix(&file, "000/matrix", four, 1, 1);
     tracefile_add(&file, "000/root", half, 1);
     tracefile_add(&file, "000/error", little, 0);               /* beside 1, not beside itself: ours is 0 */
     tracefile_add(&file, "000/max_ev", four, 0);
-    add_mat(&file, "001/matrix", fours, 1, 3);
-    add_mat(&file, "001/root", halves, 2, 2);
+    tracefile_add_matrix(&file, "001/matrix", fours, 1, 3);
+    tracefile_add_matrix(&file, "001/root", halves, 2, 2);
     tracefile_add(&file, "001/error", none, 0);
     tracefile_add(&file, "001/max_ev", four, 0);
     return file;
@@ -107,38 +86,18 @@ static const double minus_one[1] = { -1 }, four64[1] = { 4 };
 
 static tracefile power_file(void)
 {
-    tracefile file = new_file("power_iteration", "{\"num_iters\": 100, \"error_tolerance\": 1e-06, \"cases\": [{\"index\": 0}]}");
+    tracefile file = tracefile_of("google_shampoo", "power_iteration", "0", "{\"num_iters\": 100, \"error_tolerance\": 1e-06, \"cases\": [{\"index\": 0}]}");
 
-    add_mat(&file, "000/matrix", four, 1, 1);
+    tracefile_add_matrix(&file, "000/matrix", four, 1, 1);
     tracefile_add_typed(&file, "000/float64/value", PD_ST_F64, four64, 0);
     tracefile_add_typed(&file, "000/float64/vector", PD_ST_F64, minus_one, 1);
     return file;
 }
 
-static pd_replay_result replayed(const tracefile *file, bool local)
-{
-    pd_replay_result result;
-    char path[64];
-
-    tracefile_write(file, path);
-    pd_replay_file(&result, path, &(pd_replay_options){ .local = local });
-    unlink(path);
-    return result;
-}
-
-static void assert_outcome(const tracefile *file, pd_replay_outcome outcome, const char *part_of_why)
-{
-    pd_replay_result r = replayed(file, true);
-
-    if (r.outcome != outcome) fail_msg("outcome %d, error %g: %s", r.outcome, r.verdict.error, r.why.text);
-    if (strstr(r.why.text, part_of_why) == NULL) fail_msg("\"%s\" does not say \"%s\"", r.why.text, part_of_why);
-    pd_replay_result_free(&r);
-}
-
 static void right_cases_are_ok_one_verdict_each(void **state)
 {
     tracefile file = quantized_file();
-    pd_replay_result r = replayed(&file, true);
+    pd_replay_result r = replayed(&file);
 
     (void)state;
     if (r.outcome != PD_REPLAY_OK) fail_msg("error %g in %s: %s", r.verdict.error, r.params[r.verdict.param], r.why.text);
@@ -171,7 +130,7 @@ static void spoil(tracefile file, size_t entry, const char *expected)
         spoiled[file.entry[entry].bytes - (size == 8 ? 2 : size)] ^= 1;         /* of a double a bit that counts */
     }
     file.entry[entry].at = spoiled;
-    r = replayed(&file, true);
+    r = replayed(&file);
     if (r.outcome != PD_REPLAY_FAILED) fail_msg("a spoiled %s is not noticed", file.entry[entry].name);
     assert_string_equal(r.params[r.verdict.param], expected);
     assert_true(r.verdict.compared > 0 && r.verdict.error > r.tolerance);
@@ -205,7 +164,7 @@ static void a_code_beside_the_right_one_is_an_infinite_error(void **state)
     (void)state;
     file.entry[5].at = beside;
     tracefile_meta(&file, "noise", "1000");
-    r = replayed(&file, true);
+    r = replayed(&file);
     assert_int_equal(r.outcome, PD_REPLAY_FAILED);
     assert_true(isinf(r.verdict.error));
     pd_replay_result_free(&r);
@@ -334,7 +293,7 @@ static void a_file_without_cases_fails(void **state)
 static void a_server_does_not_judge_routines(void **state)
 {
     tracefile file = quantized_file();
-    pd_replay_result r = replayed(&file, false);
+    pd_replay_result r = replayed_by(&file, &(pd_replay_options){ .local = false });
 
     (void)state;
     assert_int_equal(r.outcome, PD_REPLAY_SKIPPED);
@@ -342,31 +301,13 @@ static void a_server_does_not_judge_routines(void **state)
     pd_replay_result_free(&r);
 }
 
-static void sweep(const tracefile *file)
-{
-    char path[64];
-    int64_t n = 0;
-
-    for (bool failed = true; failed; n++) {
-        pd_replay_result r;
-        tracefile_write(file, path);
-        oom_arm(n);
-        pd_replay_file(&r, path, &(pd_replay_options){ .local = true });
-        failed = oom_disarm();
-        unlink(path);
-        assert_int_equal(r.outcome, failed ? PD_REPLAY_FAILED : PD_REPLAY_OK);
-        pd_replay_result_free(&r);
-    }
-    assert_true(n > 20);
-}
-
 static void without_memory_it_fails_and_leaks_nothing(void **state)
 {
     tracefile symmetric = symmetric_file(), roots = root_file();
 
     (void)state;
-    sweep(&symmetric);
-    sweep(&roots);
+    assert_fails_without_memory(&symmetric);
+    assert_fails_without_memory(&roots);
 }
 
 int main(void)

@@ -5,60 +5,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-#include "oom.h"
-#include "replay.h"
+#include "replayed.h"
 #include "row.h"
-#include "tracefile.h"
 
 /* Two steps of sgd with momentum 0.5 and lr 0.5 on a matrix: b = g, w - 0.5 b; then b = 0.5 b + g. */
 static const float w0[4] = { 1, 2, 3, 4 }, g1[4] = { 2, 4, 0, 8 }, w1[4] = { 0, 0, 3, 0 }, g2[4] = { 8, 5, 1, 0 }, w2[4] = { -4.5f, -3.5f, 2.5f, -2 };
 static const float b1[4] = { 2, 4, 0, 8 }, b2[4] = { 9, 7, 1, 4 };
 
-static void add(tracefile *file, const char *name, const float *values)
-{
-    tracefile_add(file, name, values, 4);
-    file->entry[file->n - 1].shape = (pd_shape){ .rank = 2, .dim = { 2, 2 } };
-}
-
 static tracefile momentum_file(void)
 {
-    tracefile file = { 0 };
+    tracefile file = tracefile_of("torch_optim", "by_hand", "2", "{\"optimizer\": \"SGD\", \"lr\": 0.5, \"momentum\": 0.5}");
 
-    tracefile_meta(&file, "system", "torch_optim");
-    tracefile_meta(&file, "case", "by_hand");
-    tracefile_meta(&file, "steps", "2");
-    tracefile_meta(&file, "noise", "0");
-    tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": 0.5, \"momentum\": 0.5}");
-    add(&file, "param/0000/w", w0);
-    add(&file, "grad/0001/w", g1);
-    add(&file, "param/0001/w", w1);
-    add(&file, "grad/0002/w", g2);
-    add(&file, "param/0002/w", w2);
+    tracefile_add_matrix(&file, "param/0000/w", w0, 2, 2);
+    tracefile_add_matrix(&file, "grad/0001/w", g1, 2, 2);
+    tracefile_add_matrix(&file, "param/0001/w", w1, 2, 2);
+    tracefile_add_matrix(&file, "grad/0002/w", g2, 2, 2);
+    tracefile_add_matrix(&file, "param/0002/w", w2, 2, 2);
     return file;
-}
-
-static pd_replay_result replayed(const tracefile *file, bool with_state)
-{
-    pd_replay_result result;
-    char path[64];
-
-    tracefile_write(file, path);
-    pd_replay_file(&result, path, &(pd_replay_options){ .local = true, .state = with_state });
-    unlink(path);
-    return result;
-}
-
-static void assert_outcome(const tracefile *file, pd_replay_outcome outcome, const char *part_of_why)
-{
-    pd_replay_result r = replayed(file, true);
-
-    if (r.outcome != outcome) fail_msg("outcome %d, state error %g: %s", r.outcome, r.state.error, r.why.text);
-    if (strstr(r.why.text, part_of_why) == NULL) fail_msg("\"%s\" does not say \"%s\"", r.why.text, part_of_why);
-    pd_replay_result_free(&r);
 }
 
 static void the_same_state_is_ok_at_the_steps_that_have_it(void **state)
@@ -67,9 +33,9 @@ static void the_same_state_is_ok_at_the_steps_that_have_it(void **state)
     pd_replay_result r;
 
     (void)state;
-    add(&file, "state/0001/w/momentum_buffer", b1);
-    add(&file, "state/0002/w/momentum_buffer", b2);
-    r = replayed(&file, true);
+    tracefile_add_matrix(&file, "state/0001/w/momentum_buffer", b1, 2, 2);
+    tracefile_add_matrix(&file, "state/0002/w/momentum_buffer", b2, 2, 2);
+    r = replayed(&file);
     if (r.outcome != PD_REPLAY_OK) fail_msg("%s", r.why.text);
     assert_true(r.state.compared == 2 && r.state.error == 0);
     pd_replay_result_free(&r);
@@ -82,14 +48,14 @@ static void another_state_fails_by_name_though_the_weights_agree(void **state)
     pd_replay_result r;
 
     (void)state;
-    add(&file, "state/0001/w/momentum_buffer", b1);
-    add(&file, "state/0002/w/momentum_buffer", off);
-    r = replayed(&file, true);
+    tracefile_add_matrix(&file, "state/0001/w/momentum_buffer", b1, 2, 2);
+    tracefile_add_matrix(&file, "state/0002/w/momentum_buffer", off, 2, 2);
+    r = replayed(&file);
     assert_int_equal(r.outcome, PD_REPLAY_FAILED);
     assert_true(r.verdict.error == 0 && fabs(r.state.error - 1e-3 / sqrt(147)) < 1e-6);
     assert_string_equal(r.state.worst, "state/0002/w/momentum_buffer");
     pd_replay_result_free(&r);
-    r = replayed(&file, false);
+    r = replayed_by(&file, &(pd_replay_options){ .local = true });
     assert_int_equal(r.outcome, PD_REPLAY_OK);
     assert_int_equal(r.state.compared, 0);
     pd_replay_result_free(&r);
@@ -101,7 +67,7 @@ static void state_has_a_noise_of_its_own(void **state)
     tracefile file = momentum_file();
 
     (void)state;
-    add(&file, "state/0002/w/momentum_buffer", off);
+    tracefile_add_matrix(&file, "state/0002/w/momentum_buffer", off, 2, 2);
     tracefile_meta(&file, "noise_state", "1e-4");
     assert_outcome(&file, PD_REPLAY_OK, "");
     tracefile_meta(&file, "noise", "1e-4");
@@ -123,7 +89,7 @@ static void state_may_differ_by_what_the_last_bits_of_gradients_do_to_it(void **
 
     (void)state;
     file.entry[0].at = zeros, file.entry[1].at = big, file.entry[2].at = w_1, file.entry[3].at = minus, file.entry[4].at = w_2;
-    add(&file, "state/0002/w/momentum_buffer", left);
+    tracefile_add_matrix(&file, "state/0002/w/momentum_buffer", left, 2, 2);
     assert_outcome(&file, PD_REPLAY_OK, "");
     file.entry[5].at = near;
     assert_outcome(&file, PD_REPLAY_OK, "");
@@ -145,10 +111,10 @@ static void shares_noise(char other)
 
     *strchr(name, ' ') = other;
     for (int i = 0; i < 5; i++) file.entry[5 + i] = file.entry[i], file.n++, *strchr(file.entry[5 + i].name, 'w') = other;
-    add(&file, name, near);
+    tracefile_add_matrix(&file, name, near, 2, 2);
     assert_outcome(&file, PD_REPLAY_FAILED, "");
     file.entry[0].at = zeros, file.entry[1].at = big, file.entry[2].at = w_1, file.entry[3].at = minus, file.entry[4].at = w_2;
-    add(&file, "state/0002/w/momentum_buffer", left);
+    tracefile_add_matrix(&file, "state/0002/w/momentum_buffer", left, 2, 2);
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
@@ -190,13 +156,9 @@ static void each_way_of_shaking_turns_another_half(void **state)
 static tracefile shampoo_file(const char *config)
 {
     static const float w[3] = { 1, 2, 3 }, g[3] = { 1, 2, -2 };
-    tracefile file = { 0 };
+    tracefile file = tracefile_of("meta_shampoo", "by_hand", "1", config);
 
-    tracefile_meta(&file, "system", "meta_shampoo");
-    tracefile_meta(&file, "case", "by_hand");
-    tracefile_meta(&file, "steps", "1");
     tracefile_meta(&file, "noise_bc32", "0");
-    tracefile_meta(&file, "config", config);
     tracefile_add(&file, "param/0000/w", w, 3);
     tracefile_add(&file, "grad/0001/w", g, 3);
     tracefile_add(&file, "param/0001/w", w, 3);
@@ -311,7 +273,7 @@ static void state_that_is_not_finite_on_both_sides_coincides(void **state)
     tracefile_meta(&file, "steps", "1");
     file.n = 3;
     file.entry[1].at = huge, file.entry[2].at = w_1;
-    add(&file, "state/0001/w/momentum_buffer", huge);
+    tracefile_add_matrix(&file, "state/0001/w/momentum_buffer", huge, 2, 2);
     assert_outcome(&file, PD_REPLAY_OK, "");
     file.entry[3].at = kind;
     assert_outcome(&file, PD_REPLAY_OK, "");
@@ -347,7 +309,7 @@ static void quantized_state_is_compared_as_what_it_stands_for(void **state)
     static const int16_t other_codes[4] = { 0, 1, 3, 0 };
     static const float other_diagonal[2] = { 9, 5 }, other_bucket[2] = { .75f, 7 };
     tracefile file = quantized_file();
-    pd_replay_result r = replayed(&file, true);
+    pd_replay_result r = replayed(&file);
 
     (void)state;
     if (r.outcome != PD_REPLAY_OK) fail_msg("error %g: %s", r.state.error, r.why.text);
@@ -401,8 +363,8 @@ static void state_without_a_slot_must_be_zero(void **state)
     pd_replay_result r;
 
     (void)state;
-    add(&file, "state/0001/w/statistics/3", zeros);
-    r = replayed(&file, true);
+    tracefile_add_matrix(&file, "state/0001/w/statistics/3", zeros, 2, 2);
+    r = replayed(&file);
     assert_true(r.outcome == PD_REPLAY_OK && r.state.compared == 0);
     pd_replay_result_free(&r);
     file.entry[5].at = b1;
@@ -428,7 +390,7 @@ static void state_of_no_parameter_or_step_fails(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         tracefile file = momentum_file();
-        add(&file, names[i], b1);
+        tracefile_add_matrix(&file, names[i], b1, 2, 2);
         assert_outcome(&file, PD_REPLAY_FAILED, names[i]);
     }
 }
@@ -438,33 +400,21 @@ static void state_belongs_to_the_longest_name(void **state)
     tracefile file = momentum_file();
 
     (void)state;
-    add(&file, "param/0000/w/momentum", w0);
-    add(&file, "grad/0001/w/momentum", g1);
-    add(&file, "param/0001/w/momentum", w1);
-    add(&file, "param/0002/w/momentum", w1);
-    add(&file, "state/0001/w/momentum/momentum_buffer", b1);
-    add(&file, "state/0001/w/momentum_buffer", b1);
+    tracefile_add_matrix(&file, "param/0000/w/momentum", w0, 2, 2);
+    tracefile_add_matrix(&file, "grad/0001/w/momentum", g1, 2, 2);
+    tracefile_add_matrix(&file, "param/0001/w/momentum", w1, 2, 2);
+    tracefile_add_matrix(&file, "param/0002/w/momentum", w1, 2, 2);
+    tracefile_add_matrix(&file, "state/0001/w/momentum/momentum_buffer", b1, 2, 2);
+    tracefile_add_matrix(&file, "state/0001/w/momentum_buffer", b1, 2, 2);
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
 static void without_memory_it_fails_and_leaks_nothing(void **state)
 {
     tracefile file = quantized_file();
-    char path[64];
-    int64_t n = 0;
 
     (void)state;
-    for (bool failed = true; failed; n++) {
-        pd_replay_result r;
-        tracefile_write(&file, path);
-        oom_arm(n);
-        pd_replay_file(&r, path, &(pd_replay_options){ .local = true, .state = true });
-        failed = oom_disarm();
-        unlink(path);
-        assert_int_equal(r.outcome, failed ? PD_REPLAY_FAILED : PD_REPLAY_OK);
-        pd_replay_result_free(&r);
-    }
-    assert_true(n > 20);
+    assert_fails_without_memory(&file);
 }
 
 int main(void)

@@ -16,23 +16,6 @@ enum { WORLD = 4, PARAMS = 2, CHUNK = 64, LONG = 2 * CHUNK + 5 };
 
 static const int64_t sizes[PARAMS] = { LONG, 7 };          /* the first has three chunks */
 
-static int set_up(void **state)
-{
-    rig *r = calloc(1, sizeof *r);
-    pd_store_config config = rig_config();
-
-    rig_new(r, &config);
-    *state = r;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    rig_free(*state);
-    free(*state);
-    return 0;
-}
-
 static uint32_t start(rig *r, uint32_t world, const char *options) { return rig_start(r, "job", world, 10, sizes, PARAMS, options, NULL); }
 
 /* A push of the short parameter, without scalars yet. */
@@ -45,25 +28,32 @@ static rig_frame *short_frame(rig *r, uint32_t job, uint32_t rank, uint64_t step
     return frame;
 }
 
-static int give(rig *r, uint32_t job, uint32_t rank, uint64_t step, const char *name, double value, double weight)
+static rig_frame *frame_with(rig *r, uint32_t job, uint32_t rank, uint64_t step, const char *name, double value, double weight)
 {
     rig_frame *frame = short_frame(r, job, rank, step);
 
     rig_weight(frame, weight, false);
     rig_scalar(frame, name, value);
-    return rig_send(r, frame);
+    return frame;
 }
 
-static int give_none(rig *r, uint32_t job, uint32_t rank, uint64_t step) { return rig_send(r, short_frame(r, job, rank, step)); }
+/* Pushes of the short parameter that must be taken. */
+static void give(rig *r, uint32_t job, uint32_t rank, uint64_t step, const char *name, double value, double weight)
+{
+    assert_int_equal(rig_send(r, frame_with(r, job, rank, step, name, value, weight)), PD_OK);
+}
 
-static const rig_entry *entry(const rig *r, uint32_t job, uint32_t param) { return &r->board[job % RIG_JOBS][param]; }
+static void give_none(rig *r, uint32_t job, uint32_t rank, uint64_t step)
+{
+    assert_int_equal(rig_send(r, short_frame(r, job, rank, step)), PD_OK);
+}
 
 static const pd_scalar_mean *returned(rig *r, uint32_t job, uint32_t param, const char *name)
 {
     const pd_scalar_means *means;
 
     rig_work(r);
-    means = entry(r, job, param)->scalars;
+    means = rig_board(r, job, param)->scalars;
     for (size_t i = 0; means != NULL && i < means->n; i++)
         if (strcmp(means->at[i].name, name) == 0) return &means->at[i];
     return NULL;
@@ -83,9 +73,9 @@ static void a_round_returns_the_mean_weighted_as_the_pushes_and_the_weights_sum(
     rig *r = *state;
     uint32_t job = start(r, 3, NULL);
 
-    assert_int_equal(give(r, job, 0, 1, "loss", 1.5, 2), PD_OK);
-    assert_int_equal(give(r, job, 1, 1, "loss", 4, 1), PD_OK);
-    assert_int_equal(give(r, job, 2, 1, "loss", -0.5, 5), PD_OK);
+    give(r, job, 0, 1, "loss", 1.5, 2);
+    give(r, job, 1, 1, "loss", 4, 1);
+    give(r, job, 2, 1, "loss", -0.5, 5);
     assert_mean(r, job, 1, "loss", (2 * 1.5 + 4 - 5 * 0.5) / 8, 8);
 }
 
@@ -100,10 +90,10 @@ static void scalars_come_in_the_order_of_their_names(void **state)
     rig_scalar(frame, "loss", 2);
     assert_int_equal(rig_send(r, frame), PD_OK);
     rig_work(r);
-    assert_int_equal(entry(r, job, 1)->scalars->n, 3);
-    assert_string_equal(entry(r, job, 1)->scalars->at[0].name, "accuracy");
-    assert_string_equal(entry(r, job, 1)->scalars->at[1].name, "loss");
-    assert_string_equal(entry(r, job, 1)->scalars->at[2].name, "tokens");
+    assert_int_equal(rig_board(r, job, 1)->scalars->n, 3);
+    assert_string_equal(rig_board(r, job, 1)->scalars->at[0].name, "accuracy");
+    assert_string_equal(rig_board(r, job, 1)->scalars->at[1].name, "loss");
+    assert_string_equal(rig_board(r, job, 1)->scalars->at[2].name, "tokens");
     assert_mean(r, job, 1, "tokens", 3, 1);
 }
 
@@ -112,9 +102,9 @@ static void a_name_is_the_mean_over_the_ranks_that_gave_it_alone(void **state)
     rig *r = *state;
     uint32_t job = start(r, 3, NULL);
 
-    assert_int_equal(give(r, job, 0, 1, "loss", 1, 2), PD_OK);
-    assert_int_equal(give_none(r, job, 1, 1), PD_OK);
-    assert_int_equal(give(r, job, 2, 1, "tokens", 7, 3), PD_OK);
+    give(r, job, 0, 1, "loss", 1, 2);
+    give_none(r, job, 1, 1);
+    give(r, job, 2, 1, "tokens", 7, 3);
     assert_mean(r, job, 1, "loss", 1, 2);
     assert_mean(r, job, 1, "tokens", 7, 3);
 }
@@ -124,8 +114,8 @@ static void what_weighs_nothing_does_not_count(void **state)
     rig *r = *state;
     uint32_t job = start(r, 2, NULL);
 
-    assert_int_equal(give(r, job, 0, 1, "loss", 5, 0), PD_OK);
-    assert_int_equal(give(r, job, 1, 1, "loss", 0.1, 3), PD_OK);
+    give(r, job, 0, 1, "loss", 5, 0);
+    give(r, job, 1, 1, "loss", 0.1, 3);
     assert_mean(r, job, 1, "loss", 0.1, 3);
 }
 
@@ -134,7 +124,7 @@ static void where_nothing_weighs_anything_the_mean_is_nan(void **state)
     rig *r = *state;
     uint32_t job = start(r, 2, NULL);
 
-    for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(give(r, job, rank, 1, "loss", 5, 0), PD_OK);
+    for (uint32_t rank = 0; rank < 2; rank++) give(r, job, rank, 1, "loss", 5, 0);
     assert_mean(r, job, 1, "loss", NAN, 0);
 }
 
@@ -143,12 +133,12 @@ static void what_one_rank_alone_gives_comes_out_as_it_went_in(void **state)
     rig *r = *state;
     uint32_t job = start(r, 2, NULL);
 
-    assert_int_equal(give(r, job, 0, 1, "loss", 0.1, 3), PD_OK);        /* 3 x 0.1 / 3 is another number */
-    assert_int_equal(give_none(r, job, 1, 1), PD_OK);
+    give(r, job, 0, 1, "loss", 0.1, 3);        /* 3 x 0.1 / 3 is another number */
+    give_none(r, job, 1, 1);
     assert_true(3 * 0.1 / 3 != 0.1 && 1e300 * 1e300 > 1e308);
     assert_mean(r, job, 1, "loss", 0.1, 3);
-    assert_int_equal(give(r, job, 0, 2, "loss", 1e300, 1e300), PD_OK);
-    assert_int_equal(give_none(r, job, 1, 2), PD_OK);
+    give(r, job, 0, 2, "loss", 1e300, 1e300);
+    give_none(r, job, 1, 2);
     assert_mean(r, job, 1, "loss", 1e300, 1e300);
 }
 
@@ -157,12 +147,12 @@ static void a_round_in_which_nobody_gives_any_returns_none(void **state)
     rig *r = *state;
     uint32_t job = start(r, 1, NULL);
 
-    assert_int_equal(give(r, job, 0, 1, "loss", 1, 1), PD_OK);
+    give(r, job, 0, 1, "loss", 1, 1);
     assert_mean(r, job, 1, "loss", 1, 1);
-    assert_int_equal(give_none(r, job, 0, 2), PD_OK);
+    give_none(r, job, 0, 2);
     rig_work(r);
-    assert_int_equal(entry(r, job, 1)->step, 2);
-    assert_null(entry(r, job, 1)->scalars);
+    assert_int_equal(rig_board(r, job, 1)->step, 2);
+    assert_null(rig_board(r, job, 1)->scalars);
 }
 
 static void operators_see_what_the_last_round_returned(void **state)
@@ -172,14 +162,14 @@ static void operators_see_what_the_last_round_returned(void **state)
     const pd_param_info *info;
 
     assert_int_equal(rig_ask(r, PD_INFO_PARAMS, "job")->params[1].n_scalars, 0);
-    assert_int_equal(give(r, job, 0, 1, "loss", 3, 2), PD_OK);
+    give(r, job, 0, 1, "loss", 3, 2);
     assert_int_equal(rig_ask(r, PD_INFO_PARAMS, "job")->params[1].n_scalars, 0);
     rig_work(r);
     info = &rig_ask(r, PD_INFO_PARAMS, "job")->params[1];
     assert_int_equal(info->n_scalars, 1);
     assert_string_equal(info->scalars[0].name, "loss");
     assert_true(info->scalars[0].mean == 3 && info->scalars[0].weight == 2);
-    assert_int_equal(give_none(r, job, 0, 2), PD_OK);
+    give_none(r, job, 0, 2);
     rig_work(r);
     assert_int_equal(rig_ask(r, PD_INFO_PARAMS, "job")->params[1].n_scalars, 0);
 }
@@ -189,10 +179,10 @@ static void a_round_begins_with_nothing_of_the_one_before(void **state)
     rig *r = *state;
     uint32_t job = start(r, 2, NULL);
 
-    for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(give(r, job, rank, 1, "loss", 1, 1), PD_OK);
+    for (uint32_t rank = 0; rank < 2; rank++) give(r, job, rank, 1, "loss", 1, 1);
     rig_work(r);
-    assert_int_equal(give(r, job, 1, 2, "tokens", 9, 1), PD_OK);
-    assert_int_equal(give(r, job, 0, 2, "loss", 4, 1), PD_OK);
+    give(r, job, 1, 2, "tokens", 9, 1);
+    give(r, job, 0, 2, "loss", 4, 1);
     assert_mean(r, job, 1, "loss", 4, 1);
     assert_mean(r, job, 1, "tokens", 9, 1);
 }
@@ -207,8 +197,8 @@ static void they_belong_to_the_parameter_of_the_first_piece(void **state)
     rig_scalar(frame, "loss", 3);
     assert_int_equal(rig_send(r, frame), PD_OK);
     assert_mean(r, job, 1, "loss", 3, 1);
-    assert_int_equal(entry(r, job, 0)->step, 1);
-    assert_null(entry(r, job, 0)->scalars);
+    assert_int_equal(rig_board(r, job, 0)->step, 1);
+    assert_null(rig_board(r, job, 0)->scalars);
 }
 
 static void bits_do_not_depend_on_the_order_of_arrival(void **state)
@@ -226,7 +216,7 @@ static void bits_do_not_depend_on_the_order_of_arrival(void **state)
     for (uint64_t step = 1; step <= 3; step++) {
         for (int i = 0; i < WORLD; i++) {
             uint32_t rank = orders[step - 1][i];
-            assert_int_equal(give(r, job, rank, step, "loss", values[rank], weights[rank]), PD_OK);
+            give(r, job, rank, step, "loss", values[rank], weights[rank]);
         }
         assert_mean(r, job, 1, "loss", sum / weight, weight);
     }
@@ -237,13 +227,13 @@ static void a_push_that_is_sent_again_counts_once(void **state)
     rig *r = *state;
     uint32_t job = start(r, 2, NULL);
 
-    for (int i = 0; i < 3; i++) assert_int_equal(give(r, job, 0, 1, "loss", 2, 3), PD_OK);
-    assert_int_equal(give(r, job, 1, 1, "loss", 4, 1), PD_OK);
+    for (int i = 0; i < 3; i++) give(r, job, 0, 1, "loss", 2, 3);
+    give(r, job, 1, 1, "loss", 4, 1);
     assert_mean(r, job, 1, "loss", (3 * 2 + 4) / 4.0, 4);
-    assert_int_equal(give(r, job, 0, 1, "loss", 2, 3), PD_OK);         /* its round is closed: the next one's has none of it */
-    for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(give_none(r, job, rank, 2), PD_OK);
+    give(r, job, 0, 1, "loss", 2, 3);         /* its round is closed: the next one's has none of it */
+    for (uint32_t rank = 0; rank < 2; rank++) give_none(r, job, rank, 2);
     rig_work(r);
-    assert_null(entry(r, job, 1)->scalars);
+    assert_null(rig_board(r, job, 1)->scalars);
 }
 
 /* A chunk of the long parameter. */
@@ -299,8 +289,8 @@ static void ranks_may_give_different_values_of_a_name(void **state)
     rig *r = *state;
     uint32_t job = start(r, 2, NULL);
 
-    assert_int_equal(give(r, job, 1, 1, "loss", 1, 1), PD_OK);
-    assert_int_equal(give(r, job, 0, 1, "loss", 2, 1), PD_OK);
+    give(r, job, 1, 1, "loss", 1, 1);
+    give(r, job, 0, 1, "loss", 2, 1);
     assert_mean(r, job, 1, "loss", 1.5, 2);
 }
 
@@ -327,7 +317,7 @@ static void all_ranks_together_have_at_most_sixteen_names(void **state)
     assert_string_equal(r->error.text, "p1: with this push of rank 1 the ranks would have given scalars of 17 names for step 1: a round takes at most 16; give fewer, or under names that ranks share");
     assert_int_equal(rig_send(r, many(r, job, 1, 'b', 7)), PD_OK);
     rig_work(r);
-    assert_int_equal(entry(r, job, 1)->scalars->n, 16);
+    assert_int_equal(rig_board(r, job, 1)->scalars->n, 16);
     assert_mean(r, job, 1, "a8", 8, 1);
     assert_mean(r, job, 1, "b6", 6, 1);
 }
@@ -349,7 +339,7 @@ static void sixteen_names_of_the_longest_are_taken_from_every_rank(void **state)
         assert_int_equal(rig_send(r, frame), PD_OK);
     }
     assert_mean(r, job, 1, name, 15 + 1.5, WORLD);
-    assert_int_equal(entry(r, job, 1)->scalars->n, PD_MAX_SCALARS);
+    assert_int_equal(rig_board(r, job, 1)->scalars->n, PD_MAX_SCALARS);
 }
 
 /* ---- rounds that take no step ---- */
@@ -367,7 +357,7 @@ static void an_absent_parameter_may_bring_them(void **state)
         assert_int_equal(rig_send(r, frame), PD_OK);
     }
     assert_mean(r, job, 1, "loss", 2, 3);
-    assert_int_equal(entry(r, job, 1)->outcome, PD_NO_GRADIENT);
+    assert_int_equal(rig_board(r, job, 1)->outcome, PD_NO_GRADIENT);
 }
 
 static void a_round_that_is_skipped_returns_them(void **state)
@@ -380,7 +370,7 @@ static void a_round_that_is_skipped_returns_them(void **state)
     rig_scalar(frame, "loss", 3);
     assert_int_equal(rig_send(r, frame), PD_OK);
     assert_mean(r, job, 1, "loss", 3, 1);
-    assert_int_equal(entry(r, job, 1)->outcome, PD_SKIPPED);
+    assert_int_equal(rig_board(r, job, 1)->outcome, PD_SKIPPED);
 }
 
 static void a_push_with_nan_that_is_rejected_brings_none(void **state)
@@ -394,7 +384,7 @@ static void a_push_with_nan_that_is_rejected_brings_none(void **state)
     rig_send(r, frame);
     rig_work(r);
     assert_int_equal(r->error.code, PD_INVALID_ARGUMENT);
-    assert_int_equal(give(r, job, 0, 1, "loss", 4, 1), PD_OK);
+    give(r, job, 0, 1, "loss", 4, 1);
     assert_mean(r, job, 1, "loss", 4, 1);
 }
 
@@ -415,7 +405,7 @@ static void what_a_process_gave_stands_when_another_takes_its_rank_over(void **s
     uint32_t job = start(r, 2, NULL);
     rig_frame *frame;
 
-    assert_int_equal(give(r, job, 0, 1, "loss", 2, 3), PD_OK);
+    give(r, job, 0, 1, "loss", 2, 3);
     take_over(r, job, 0, 2);
     for (int again = 0; again < 2; again++) {
         frame = rig_frame_new(r, PD_REQ_PUSH, job, 0, 77, 1);
@@ -424,7 +414,7 @@ static void what_a_process_gave_stands_when_another_takes_its_rank_over(void **s
         rig_scalar(frame, "tokens", 5);
         assert_int_equal(rig_send(r, frame), PD_OK);
     }
-    assert_int_equal(give(r, job, 1, 1, "loss", 6, 1), PD_OK);
+    give(r, job, 1, 1, "loss", 6, 1);
     assert_mean(r, job, 1, "loss", (3 * 2 + 6) / 4.0, 4);
     assert_null(returned(r, job, 1, "tokens"));
 }
@@ -479,14 +469,6 @@ static void ranks_with_ranges_give_them_like_others(void **state)
 
 /* ---- memory ---- */
 
-static pd_request *first_push(rig *r, uint32_t job)
-{
-    rig_frame *frame = short_frame(r, job, 0, 1);
-
-    rig_scalar(frame, "loss", 2);
-    return rig_request(frame);
-}
-
 static void without_memory_the_push_is_refused_whole(void **state)
 {
     rig *r = *state;
@@ -496,7 +478,7 @@ static void without_memory_the_push_is_refused_whole(void **state)
 
     for (int64_t n = 0; failed; n++) {
         r->error.code = PD_OK;
-        pd_request *request = first_push(r, job);
+        pd_request *request = rig_request(frame_with(r, job, 0, 1, "loss", 2, 1));
         oom_arm(n);
         pd_store_apply(r->store, request, r->now);
         failed = oom_disarm();
@@ -516,13 +498,13 @@ static void closing_their_round_takes_no_memory(void **state)
     uint32_t job = start(r, 1, NULL);
     int64_t with, without;
 
-    assert_int_equal(give_none(r, job, 0, 1), PD_OK);
+    give_none(r, job, 0, 1);
     rig_work(r);
-    assert_int_equal(give_none(r, job, 0, 2), PD_OK);
+    give_none(r, job, 0, 2);
     without = oom_allocations();
     rig_work(r);
     without = oom_allocations() - without;
-    assert_int_equal(give(r, job, 0, 3, "loss", 2, 1), PD_OK);
+    give(r, job, 0, 3, "loss", 2, 1);
     with = oom_allocations();
     rig_work(r);
     assert_int_equal(oom_allocations() - with, without);
@@ -541,47 +523,36 @@ static void their_memory_counts_against_the_servers_and_goes_back_with_the_job(v
         uint32_t job = start(&r, 1, NULL);
         before = r.store->committed;
         if (config.max_total_bytes == rig_config().max_total_bytes) {
-            assert_int_equal(give(&r, job, 0, 1, "loss", 1, 1), PD_OK);
+            give(&r, job, 0, 1, "loss", 1, 1);
             assert_true(r.store->committed > before);
             config.max_total_bytes = r.store->committed - 1;
         } else {
-            assert_int_equal(give(&r, job, 0, 1, "loss", 1, 1), PD_RESOURCE_EXHAUSTED);
+            assert_int_equal(rig_send(&r, frame_with(&r, job, 0, 1, "loss", 1, 1)), PD_RESOURCE_EXHAUSTED);
             assert_non_null(strstr(r.error.text, "limits.max_total_bytes"));
-            assert_int_equal(give_none(&r, job, 0, 1), PD_OK);
+            give_none(&r, job, 0, 1);
             assert_int_equal(r.store->committed, before);
         }
         rig_free(&r);
     }
 }
 
+#define CASE(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_round_returns_the_mean_weighted_as_the_pushes_and_the_weights_sum, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(scalars_come_in_the_order_of_their_names, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_name_is_the_mean_over_the_ranks_that_gave_it_alone, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_weighs_nothing_does_not_count, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(where_nothing_weighs_anything_the_mean_is_nan, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_one_rank_alone_gives_comes_out_as_it_went_in, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_round_in_which_nobody_gives_any_returns_none, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(operators_see_what_the_last_round_returned, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_round_begins_with_nothing_of_the_one_before, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(they_belong_to_the_parameter_of_the_first_piece, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(bits_do_not_depend_on_the_order_of_arrival, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_push_that_is_sent_again_counts_once, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_several_frames_of_a_rank_bring_is_taken_together_each_with_its_weight, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(another_value_of_a_name_is_refused_and_changes_nothing, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(ranks_may_give_different_values_of_a_name, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(all_ranks_together_have_at_most_sixteen_names, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(sixteen_names_of_the_longest_are_taken_from_every_rank, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_absent_parameter_may_bring_them, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_round_that_is_skipped_returns_them, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_push_with_nan_that_is_rejected_brings_none, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_a_process_gave_stands_when_another_takes_its_rank_over, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(where_the_process_before_gave_none_its_successor_may, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(ranks_with_ranges_give_them_like_others, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(without_memory_the_push_is_refused_whole, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(closing_their_round_takes_no_memory, set_up, tear_down),
+        CASE(a_round_returns_the_mean_weighted_as_the_pushes_and_the_weights_sum), CASE(scalars_come_in_the_order_of_their_names),
+        CASE(a_name_is_the_mean_over_the_ranks_that_gave_it_alone), CASE(what_weighs_nothing_does_not_count),
+        CASE(where_nothing_weighs_anything_the_mean_is_nan), CASE(what_one_rank_alone_gives_comes_out_as_it_went_in),
+        CASE(a_round_in_which_nobody_gives_any_returns_none), CASE(operators_see_what_the_last_round_returned),
+        CASE(a_round_begins_with_nothing_of_the_one_before), CASE(they_belong_to_the_parameter_of_the_first_piece),
+        CASE(bits_do_not_depend_on_the_order_of_arrival), CASE(a_push_that_is_sent_again_counts_once),
+        CASE(what_several_frames_of_a_rank_bring_is_taken_together_each_with_its_weight), CASE(another_value_of_a_name_is_refused_and_changes_nothing),
+        CASE(ranks_may_give_different_values_of_a_name), CASE(all_ranks_together_have_at_most_sixteen_names),
+        CASE(sixteen_names_of_the_longest_are_taken_from_every_rank), CASE(an_absent_parameter_may_bring_them),
+        CASE(a_round_that_is_skipped_returns_them), CASE(a_push_with_nan_that_is_rejected_brings_none),
+        CASE(what_a_process_gave_stands_when_another_takes_its_rank_over), CASE(where_the_process_before_gave_none_its_successor_may),
+        CASE(ranks_with_ranges_give_them_like_others), CASE(without_memory_the_push_is_refused_whole), CASE(closing_their_round_takes_no_memory),
         cmocka_unit_test(their_memory_counts_against_the_servers_and_goes_back_with_the_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

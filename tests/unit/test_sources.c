@@ -80,10 +80,8 @@ static void what_is_absent_is_zeros(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_the_run_of_every_element),
-        cmocka_unit_test(what_lies_in_one_run_of_float32_is_not_copied),
-        cmocka_unit_test(everything_else_is_joined_converted_and_followed_by_zeros),
-        cmocka_unit_test(what_is_absent_is_zeros),
+        cmocka_unit_test(finds_the_run_of_every_element), cmocka_unit_test(what_lies_in_one_run_of_float32_is_not_copied),
+        cmocka_unit_test(everything_else_is_joined_converted_and_followed_by_zeros), cmocka_unit_test(what_is_absent_is_zeros),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

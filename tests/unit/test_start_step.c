@@ -18,24 +18,10 @@ static const float ones[SIZE] = { 1, 1, 1 };
 
 static int set_up(void **state)
 {
-    static const pd_row *rows[4];
-    rig *r = calloc(1, sizeof *r);
     pd_store_config config = rig_config();
 
-    rows[0] = &counting_row;
-    rows[1] = pd_optim_find("sgd");
-    rows[2] = pd_optim_find("adam");
-    config.rows = rows;
-    rig_new(r, &config);
-    *state = r;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    rig_free(*state);
-    free(*state);
-    return 0;
+    config.rows = counting_rows();
+    return rig_set_up_with(state, &config);
 }
 
 static uint32_t start(rig *r, const char *options, const char *rules)
@@ -45,8 +31,6 @@ static uint32_t start(rig *r, const char *options, const char *rules)
     snprintf(text, sizeof text, "start_step=%d%s%s", START, options != NULL ? " " : "", options != NULL ? options : "");
     return rig_start(r, "job", 1, 10, sizes, PARAMS, text, rules);
 }
-
-static const rig_entry *entry(const rig *r, uint32_t job, uint32_t param) { return &r->board[job % RIG_JOBS][param]; }
 
 static int push(rig *r, uint32_t job, uint64_t step, uint32_t param)
 {
@@ -72,8 +56,8 @@ static void initial_weights_have_the_start_step_as_their_version(void **state)
     rig *r = *state;
     uint32_t job = start(r, NULL, NULL);
 
-    assert_int_equal(entry(r, job, 0)->snapshot->version, START);
-    assert_int_equal(entry(r, job, 0)->step, START);
+    assert_int_equal(rig_board(r, job, 0)->snapshot->version, START);
+    assert_int_equal(rig_board(r, job, 0)->step, START);
     assert_int_equal(r->steps[0], START);                       /* what Declare has answered */
     assert_int_equal(info(r, 1)->step, START);
     assert_int_equal(info(r, 1)->version, START);
@@ -87,11 +71,11 @@ static void the_first_push_is_for_the_step_after_it(void **state)
     assert_int_equal(push(r, job, START + 2, 0), PD_FAILED_PRECONDITION);
     assert_non_null(strstr(r->error.text, "step 43, expected step 42"));
     assert_int_equal(push(r, job, START, 0), PD_OK);            /* counts as sent again */
-    assert_int_equal(entry(r, job, 0)->step, START);
+    assert_int_equal(rig_board(r, job, 0)->step, START);
     assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].duplicates, 1);
     assert_int_equal(push(r, job, START + 1, 0), PD_OK);
-    assert_int_equal(entry(r, job, 0)->step, START + 1);
-    assert_int_equal(entry(r, job, 0)->snapshot->version, START + 1);
+    assert_int_equal(rig_board(r, job, 0)->step, START + 1);
+    assert_int_equal(rig_board(r, job, 0)->snapshot->version, START + 1);
 }
 
 static void optimizers_count_from_there(void **state)
@@ -146,9 +130,9 @@ static void a_parameter_of_a_group_waits_where_it_would_have_waited_at_the_start
 
     push_absent(r, job, START + 1, 0);
     push(r, job, START + 2, 0);
-    assert_int_equal(entry(r, job, 0)->step, START + 1);
+    assert_int_equal(rig_board(r, job, 0)->step, START + 1);
     push(r, job, START + 1, 1);
-    assert_int_equal(entry(r, job, 0)->step, START + 2);
+    assert_int_equal(rig_board(r, job, 0)->step, START + 2);
 }
 
 static void a_job_that_steps_as_a_whole_begins_there(void **state)
@@ -157,10 +141,10 @@ static void a_job_that_steps_as_a_whole_begins_there(void **state)
     uint32_t job = start(r, "nonfinite_scope=job", NULL);
 
     push(r, job, START + 1, 0);
-    assert_int_equal(entry(r, job, 0)->step, START);
+    assert_int_equal(rig_board(r, job, 0)->step, START);
     push(r, job, START + 1, 1);
-    assert_int_equal(entry(r, job, 0)->step, START + 1);
-    assert_int_equal(entry(r, job, 1)->step, START + 1);
+    assert_int_equal(rig_board(r, job, 0)->step, START + 1);
+    assert_int_equal(rig_board(r, job, 1)->step, START + 1);
 }
 
 static int import_count(rig *r, int64_t value)
@@ -212,14 +196,15 @@ static void what_it_prints_is_what_it_reads(void **state)
     assert_int_equal(rig_hello(r, "far", 0, 1, 1, 50, "start_step=9007199254740992", NULL), PD_OK);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, rig_tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(initial_weights_have_the_start_step_as_their_version), CASE(the_first_push_is_for_the_step_after_it), CASE(optimizers_count_from_there),
         CASE(schedules_go_on_from_there), CASE(groups_count_from_there), CASE(a_parameter_of_a_group_waits_where_it_would_have_waited_at_the_start),
-        CASE(a_job_that_steps_as_a_whole_begins_there), CASE(imported_counters_go_on_from_there_and_never_before_it), CASE(what_it_prints_is_what_it_reads),
+        CASE(a_job_that_steps_as_a_whole_begins_there), CASE(imported_counters_go_on_from_there_and_never_before_it),
+        CASE(what_it_prints_is_what_it_reads),
     };
     return cmocka_run_group_tests_name("start_step", tests, NULL, NULL);
 }

@@ -15,19 +15,9 @@ static const int64_t sizes[N] = { 8, 8, 8, 8 };
 static int set_up(void **state)
 {
     pd_store_config config = rig_config();
-    rig *r = calloc(1, sizeof *r);
 
     config.batch_ns = 1;                            /* one chunk or step in a batch */
-    rig_new(r, &config);
-    *state = r;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    rig_free(*state);
-    free(*state);
-    return 0;
+    return rig_set_up_with(state, &config);
 }
 
 static int push(rig *r, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step, uint32_t param)
@@ -253,7 +243,7 @@ static void draining_an_idle_store_is_answered_at_once(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, rig_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(an_overdue_round_names_who_is_missing),
         TEST(several_missing_ranks_are_all_named),

@@ -17,26 +17,11 @@ static const int64_t sizes[PARAMS] = { SIZE, SIZE, SIZE, SIZE };
 
 static int set_up(void **state)
 {
-    static const pd_row *rows[3];
-    rig *r = calloc(1, sizeof *r);
     pd_store_config config = rig_config();
 
-    rows[0] = &counting_row;
-    rows[1] = pd_optim_find("sgd");
-    config.rows = rows;
-    rig_new(r, &config);
-    *state = r;
-    return 0;
+    config.rows = counting_rows();
+    return rig_set_up_with(state, &config);
 }
-
-static int tear_down(void **state)
-{
-    rig_free(*state);
-    free(*state);
-    return 0;
-}
-
-static const rig_entry *entry(const rig *r, uint32_t job, uint32_t param) { return &r->board[job % RIG_JOBS][param]; }
 
 /* The gradient of a round: whole numbers, so that sums are exact. */
 static float gradient_of(uint32_t param, uint64_t step) { return (float)(1 + param + 4 * step); }
@@ -56,7 +41,7 @@ static void push(rig *r, uint32_t job, uint64_t step, uint32_t param, part what)
 
 static uint32_t start(rig *r, const char *options, const char *rules) { return rig_start(r, "job", 1, 10, sizes, PARAMS, options, rules); }
 
-static uint64_t closed(const rig *r, uint32_t job, uint32_t param) { return entry(r, job, param)->step; }
+static uint64_t closed(const rig *r, uint32_t job, uint32_t param) { return rig_board(r, job, param)->step; }
 
 static uint64_t count_of(rig *r, uint32_t param) { return rig_ask(r, PD_INFO_PARAMS, "job")->params[param].count; }
 
@@ -213,7 +198,7 @@ static void counts_are_as_defined_whatever_the_order_of_arrivals(void **state)
         for (uint32_t p = 0; p < PARAMS; p++) before[p] = *rig_weights(own, job, p);
         play(own, job, &s, &seed);
         for (uint32_t p = 0; p < PARAMS; p++) assert_true(*rig_weights(own, job, p) == expected(&s, p, before[p]));
-        tear_down(&own);
+        rig_tear_down(&own);
     }
 }
 
@@ -229,8 +214,8 @@ static void no_step_begins_before_the_rounds_of_all_parameters_are_gathered(void
         push(r, job, 1, p, p == 1 ? ABSENT : GIVEN);
     }
     for (uint32_t q = 0; q < PARAMS; q++) assert_int_equal(closed(r, job, q), 1);
-    assert_int_equal(entry(r, job, 0)->outcome, PD_STEPPED);
-    assert_int_equal(entry(r, job, 1)->outcome, PD_NO_GRADIENT);
+    assert_int_equal(rig_board(r, job, 0)->outcome, PD_STEPPED);
+    assert_int_equal(rig_board(r, job, 1)->outcome, PD_NO_GRADIENT);
 }
 
 static void one_gradient_that_is_not_finite_skips_the_steps_of_all(void **state)
@@ -240,10 +225,10 @@ static void one_gradient_that_is_not_finite_skips_the_steps_of_all(void **state)
 
     for (uint32_t p = 0; p < PARAMS; p++) push(r, job, 1, p, p == 2 ? SPOILED : p == 3 ? ABSENT : GIVEN);
     for (uint32_t p = 0; p < 3; p++) {
-        assert_int_equal(entry(r, job, p)->outcome, PD_SKIPPED);
-        assert_int_equal(entry(r, job, p)->snapshot->version, 0);
+        assert_int_equal(rig_board(r, job, p)->outcome, PD_SKIPPED);
+        assert_int_equal(rig_board(r, job, p)->snapshot->version, 0);
     }
-    assert_int_equal(entry(r, job, 3)->outcome, PD_NO_GRADIENT);
+    assert_int_equal(rig_board(r, job, 3)->outcome, PD_NO_GRADIENT);
     assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].skipped, 3);
     assert_int_equal(r->warnings, 1);
     assert_non_null(strstr(r->warning, "step 1 of all parameters is skipped (nonfinite_scope = job), the gradient of p2 is not finite"));
@@ -257,8 +242,8 @@ static void after_a_skipped_step_the_next_one_is_taken(void **state)
     for (uint64_t step = 1; step <= 2; step++)
         for (uint32_t p = 0; p < PARAMS; p++) push(r, job, step, p, step == 1 && p == 0 ? SPOILED : GIVEN);
     for (uint32_t p = 0; p < PARAMS; p++) {
-        assert_int_equal(entry(r, job, p)->outcome, PD_STEPPED);
-        assert_int_equal(entry(r, job, p)->snapshot->version, 2);
+        assert_int_equal(rig_board(r, job, p)->outcome, PD_STEPPED);
+        assert_int_equal(rig_board(r, job, p)->snapshot->version, 2);
         assert_int_equal(count_of(r, p), 1);
     }
 }
@@ -269,7 +254,7 @@ static void nothing_is_skipped_where_gradients_are_applied_as_they_are(void **st
     uint32_t job = start(r, "nonfinite_scope=job nonfinite=apply", NULL);
 
     for (uint32_t p = 0; p < PARAMS; p++) push(r, job, 1, p, p == 2 ? SPOILED : GIVEN);
-    for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(entry(r, job, p)->outcome, PD_STEPPED);
+    for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(rig_board(r, job, p)->outcome, PD_STEPPED);
 }
 
 static void a_job_steps_as_a_whole_whatever_the_order_of_ranks_and_parameters(void **state)
@@ -334,9 +319,9 @@ static void a_refused_step_closes_its_round_with_the_reason_and_leaves_the_weigh
 
     push(r, job, 1, 1, HUGE_);
     assert_int_equal(closed(r, job, 1), 1);
-    assert_int_equal(entry(r, job, 1)->outcome, PD_REFUSED);
-    assert_non_null(strstr(entry(r, job, 1)->why, "p1"));
-    assert_non_null(strstr(entry(r, job, 1)->why, "the root of step 1 is too large"));
+    assert_int_equal(rig_board(r, job, 1)->outcome, PD_REFUSED);
+    assert_non_null(strstr(rig_board(r, job, 1)->why, "p1"));
+    assert_non_null(strstr(rig_board(r, job, 1)->why, "the root of step 1 is too large"));
     assert_true(*rig_weights(r, job, 1) == before);
     info = rig_ask(r, PD_INFO_PARAMS, "job");
     assert_int_equal(info->params[1].version, 0);
@@ -356,8 +341,8 @@ static void a_refused_step_counts_and_the_next_one_is_taken(void **state)
 
     push(r, job, 1, 1, HUGE_);
     push(r, job, 2, 1, GIVEN);
-    assert_int_equal(entry(r, job, 1)->outcome, PD_STEPPED);
-    assert_int_equal(entry(r, job, 1)->snapshot->version, 2);
+    assert_int_equal(rig_board(r, job, 1)->outcome, PD_STEPPED);
+    assert_int_equal(rig_board(r, job, 1)->snapshot->version, 2);
     assert_true(*rig_weights(r, job, 1) == before - 2 * gradient_of(1, 2));
 }
 
@@ -367,7 +352,7 @@ static void without_a_common_scope_a_refusal_concerns_its_parameter_alone(void *
     uint32_t job = start(r, NULL, "* counting");
 
     for (uint32_t p = 0; p < PARAMS; p++) push(r, job, 1, p, p == 2 ? HUGE_ : GIVEN);
-    for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(entry(r, job, p)->outcome, p == 2 ? PD_REFUSED : PD_STEPPED);
+    for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(rig_board(r, job, p)->outcome, p == 2 ? PD_REFUSED : PD_STEPPED);
 }
 
 static void a_refusal_concerns_all_of_its_group_where_the_job_steps_as_a_whole(void **state)
@@ -379,11 +364,11 @@ static void a_refusal_concerns_all_of_its_group_where_the_job_steps_as_a_whole(v
     for (uint32_t p = 0; p < PARAMS; p++) before[p] = *rig_weights(r, job, p);
     for (uint32_t p = 0; p < PARAMS; p++) push(r, job, 1, p, p == 1 ? HUGE_ : GIVEN);
     for (uint32_t p = 0; p < 3; p++) {
-        assert_int_equal(entry(r, job, p)->outcome, PD_REFUSED);
-        assert_non_null(strstr(entry(r, job, p)->why, "p1"));
+        assert_int_equal(rig_board(r, job, p)->outcome, PD_REFUSED);
+        assert_non_null(strstr(rig_board(r, job, p)->why, "p1"));
         assert_true(*rig_weights(r, job, p) == before[p]);
     }
-    assert_int_equal(entry(r, job, 3)->outcome, PD_STEPPED);
+    assert_int_equal(rig_board(r, job, 3)->outcome, PD_STEPPED);
     assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->jobs[0].refused_steps, 3);
 }
 
@@ -393,11 +378,11 @@ static void parameters_without_a_gradient_have_no_part_in_a_refusal(void **state
     uint32_t job = start(r, "nonfinite_scope=job", "* counting");
 
     for (uint32_t p = 0; p < PARAMS; p++) push(r, job, 1, p, p == 1 ? HUGE_ : p == 2 ? ABSENT : GIVEN);
-    assert_int_equal(entry(r, job, 0)->outcome, PD_REFUSED);
-    assert_int_equal(entry(r, job, 2)->outcome, PD_NO_GRADIENT);
+    assert_int_equal(rig_board(r, job, 0)->outcome, PD_REFUSED);
+    assert_int_equal(rig_board(r, job, 2)->outcome, PD_NO_GRADIENT);
     for (uint32_t p = 0; p < PARAMS; p++) push(r, job, 2, p, GIVEN);
     for (uint32_t p = 0; p < PARAMS; p++) {
-        assert_int_equal(entry(r, job, p)->outcome, PD_STEPPED);
+        assert_int_equal(rig_board(r, job, p)->outcome, PD_STEPPED);
         assert_int_equal(count_of(r, p), 2);
     }
 }
@@ -414,6 +399,18 @@ static void refusals_are_said_once_and_then_at_powers_of_two(void **state)
     assert_int_equal(r->warnings - before, 8);          /* 1, 2, 4, 8; and as often its root that has failed */
 }
 
+/* A job that steps as a whole, in batches of a chunk or a parameter each; its tasks stay out. */
+static uint32_t start_bit_by_bit(rig *r, const char *rules)
+{
+    pd_store_config config = rig_config();
+
+    config.rows = counting_rows();
+    config.batch_ns = 1;
+    rig_new(r, &config);
+    r->lazy_tasks = true;
+    return start(r, "nonfinite_scope=job", rules);
+}
+
 /* Batches so small that a group begins, runs and is parked in several, and tasks that come home in any order. */
 static void a_group_that_steps_in_many_batches_stands_or_falls_as_one(void **state)
 {
@@ -421,23 +418,17 @@ static void a_group_that_steps_in_many_batches_stands_or_falls_as_one(void **sta
 
     (void)state;
     for (int trial = 0; trial < 60; trial++) {
-        static const pd_row *rows[] = { &counting_row, NULL };
-        pd_store_config config = rig_config();
         uint32_t refuser = (uint32_t)(rig_random(&seed) % (2 * PARAMS)), job;
         rig r;
 
-        config.rows = rows;
-        config.batch_ns = 1;
-        rig_new(&r, &config);
-        job = start(&r, "nonfinite_scope=job", "* counting");
-        r.lazy_tasks = true;
+        job = start_bit_by_bit(&r, "* counting");
         for (uint32_t p = 0; p < PARAMS; p++) push(&r, job, 1, p, p == refuser ? HUGE_ : GIVEN);
         while (r.n_tasks > 0) {
             for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(closed(&r, job, p), 0);
             rig_finish_task(&r, rig_random(&seed) % r.n_tasks);
             rig_work(&r);
         }
-        for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(entry(&r, job, p)->outcome, refuser < PARAMS ? PD_REFUSED : PD_STEPPED);
+        for (uint32_t p = 0; p < PARAMS; p++) assert_int_equal(rig_board(&r, job, p)->outcome, refuser < PARAMS ? PD_REFUSED : PD_STEPPED);
         rig_free(&r);
     }
 }
@@ -447,17 +438,11 @@ static void a_value_holds_from_the_step_that_the_answer_tells_also_while_a_group
 {
     (void)state;
     for (int batches = 0; batches < 3 * PARAMS; batches++) {
-        static const pd_row *rows[] = { &counting_row, NULL };
-        pd_store_config config = rig_config();
         float first[SIZE], moved;
         uint32_t job;
         rig r;
 
-        config.rows = rows;
-        config.batch_ns = 1;
-        rig_new(&r, &config);
-        job = start(&r, "nonfinite_scope=job", "* counting lr=1");
-        r.lazy_tasks = true;
+        job = start_bit_by_bit(&r, "* counting lr=1");
         memcpy(first, rig_weights(&r, job, 0), sizeof first);
         for (uint32_t p = 0; p < PARAMS; p++) {
             rig_frame *frame = rig_frame_new(&r, PD_REQ_PUSH, job, 0, 10, 1);
@@ -492,31 +477,22 @@ static void a_job_may_be_dropped_while_its_bound_steps_are_under_way(void **stat
     while (r->n_tasks > 0) rig_finish_task(r, 0);
 }
 
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, rig_tear_down)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_parameter_that_always_has_a_gradient_never_waits, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(after_a_round_without_a_gradient_a_parameter_waits_for_its_group, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_round_in_which_nobody_of_the_group_has_a_gradient_does_not_count, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_skipped_round_counts_no_more_than_an_absent_one, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(rules_with_one_row_are_groups_of_their_own, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_row_that_does_not_count_by_group_waits_for_nobody, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_round_that_is_held_too_long_is_reported_with_what_it_waits_for, set_up, tear_down),
-        cmocka_unit_test(counts_are_as_defined_whatever_the_order_of_arrivals),
-        cmocka_unit_test_setup_teardown(no_step_begins_before_the_rounds_of_all_parameters_are_gathered, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(one_gradient_that_is_not_finite_skips_the_steps_of_all, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(after_a_skipped_step_the_next_one_is_taken, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(nothing_is_skipped_where_gradients_are_applied_as_they_are, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_job_steps_as_a_whole_whatever_the_order_of_ranks_and_parameters, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_job_that_waits_as_a_whole_drains, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_job_may_be_dropped_while_parameters_are_held, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_refused_step_closes_its_round_with_the_reason_and_leaves_the_weights, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_refused_step_counts_and_the_next_one_is_taken, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(without_a_common_scope_a_refusal_concerns_its_parameter_alone, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_refusal_concerns_all_of_its_group_where_the_job_steps_as_a_whole, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(parameters_without_a_gradient_have_no_part_in_a_refusal, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(refusals_are_said_once_and_then_at_powers_of_two, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_job_may_be_dropped_while_its_bound_steps_are_under_way, set_up, tear_down),
+        CASE(a_parameter_that_always_has_a_gradient_never_waits), CASE(after_a_round_without_a_gradient_a_parameter_waits_for_its_group),
+        CASE(a_round_in_which_nobody_of_the_group_has_a_gradient_does_not_count), CASE(a_skipped_round_counts_no_more_than_an_absent_one),
+        CASE(rules_with_one_row_are_groups_of_their_own), CASE(a_row_that_does_not_count_by_group_waits_for_nobody),
+        CASE(a_round_that_is_held_too_long_is_reported_with_what_it_waits_for), cmocka_unit_test(counts_are_as_defined_whatever_the_order_of_arrivals),
+        CASE(no_step_begins_before_the_rounds_of_all_parameters_are_gathered), CASE(one_gradient_that_is_not_finite_skips_the_steps_of_all),
+        CASE(after_a_skipped_step_the_next_one_is_taken), CASE(nothing_is_skipped_where_gradients_are_applied_as_they_are),
+        CASE(a_job_steps_as_a_whole_whatever_the_order_of_ranks_and_parameters), CASE(a_job_that_waits_as_a_whole_drains),
+        CASE(a_job_may_be_dropped_while_parameters_are_held), CASE(a_refused_step_closes_its_round_with_the_reason_and_leaves_the_weights),
+        CASE(a_refused_step_counts_and_the_next_one_is_taken), CASE(without_a_common_scope_a_refusal_concerns_its_parameter_alone),
+        CASE(a_refusal_concerns_all_of_its_group_where_the_job_steps_as_a_whole), CASE(parameters_without_a_gradient_have_no_part_in_a_refusal),
+        CASE(refusals_are_said_once_and_then_at_powers_of_two), CASE(a_job_may_be_dropped_while_its_bound_steps_are_under_way),
         cmocka_unit_test(a_group_that_steps_in_many_batches_stands_or_falls_as_one),
         cmocka_unit_test(a_value_holds_from_the_step_that_the_answer_tells_also_while_a_group_begins),
     };

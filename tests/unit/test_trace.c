@@ -18,13 +18,9 @@ static const float b0[2] = { -1, -2 }, gw[3] = { .5f, .25f, .125f }, gb[2] = { 2
 
 static tracefile valid_file(void)
 {
-    tracefile file = { 0 };
+    tracefile file = tracefile_of("torch_optim", "small", "2", "{\"optimizer\": \"SGD\", \"lr\": 1}");
 
-    tracefile_meta(&file, "system", "torch_optim");
-    tracefile_meta(&file, "case", "small");
-    tracefile_meta(&file, "steps", "2");
     tracefile_meta(&file, "noise", "2e-7");
-    tracefile_meta(&file, "config", "{\"optimizer\": \"SGD\", \"lr\": 1}");
     tracefile_add(&file, "param/0000/w", w0, 3);
     tracefile_add(&file, "param/0000/b", b0, 2);
     tracefile_add(&file, "grad/0001/w", gw, 3);
