@@ -10,32 +10,10 @@
 #include <unistd.h>
 
 #include "figure.h"
-#include "optim.h"
+#include "stepped.h"
 #include "triad.h"
 
 enum { ROUNDS = 9, WARM = 2, STREAMS = 6 };
-
-static pd_optim *optim_of(int64_t side)
-{
-    pd_declaration param = { .name = "w", .shape = { 2, { side, side } } };
-    double fact[PD_MAX_FACTS];
-    pd_optim *optim;
-    pd_error err;
-
-    pd_hypers_init(&param.hypers, pd_optim_find("adafactor"));
-    if (pd_hypers_set(&param.hypers, "learning_rate", "0.01", &err) != PD_OK) figure_stop("%s", err.text);
-    pd_optim_survey(param.hypers.row, &param, 1, fact);
-    if (pd_optim_new(&optim, &param, fact, &err) != PD_OK) figure_stop("%s", err.text);
-    return optim;
-}
-
-static double step_ms(pd_optim *optim, const pd_step_io *io, int threads)
-{
-    double begin = figure_ms();
-
-    if (pd_optim_begin(optim, io) != PD_OK || pd_batch_run(&optim, 1, threads) != PD_OK) figure_stop("out of memory");
-    return figure_ms() - begin;
-}
 
 int main(int argc, char **argv)
 {
@@ -48,9 +26,9 @@ int main(int argc, char **argv)
     figure_kernels(argv);
     if (side < 128 || side > 65536) figure_stop("usage: %s [SIDE], from 128 to 65536", argv[0]);
     io = (pd_step_io){ .gradient = triad_floats(n, 1e-2f), .before = triad_floats(n, 1), .after = triad_floats(n, 1) };
-    optim = optim_of(side);
+    optim = stepped_optim("adafactor", "learning_rate", "0.01", (pd_shape){ 2, { side, side } });
     for (int i = -WARM; i < ROUNDS; i++) {
-        double s = step_ms(optim, &io, threads), t = triad_ms(io.after, io.before, io.gradient, n, threads);
+        double s = stepped_ms(optim, &io, threads), t = triad_ms(io.after, io.before, io.gradient, n, threads);
         if (i >= 0) step[i] = s, triad[i] = t, share[i] = STREAMS * t / (3 * s);
     }
     pd_optim_free(optim);

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "figure.h"
-#include "optim.h"
+#include "stepped.h"
 #include "triad.h"
 
 enum { ROUNDS = 9, WARM = 2 };
@@ -21,28 +21,6 @@ static const struct { const char *row, *hyper, *value; int read_again; } cases[]
     { "nadam", NULL, NULL, 0 }, { "radam", NULL, NULL, 0 }, { "adamax", NULL, NULL, 0 }, { "adadelta", NULL, NULL, 0 }, { "rprop", NULL, NULL, 0 },
     { "asgd", "t0", "0", 0 }, { "lamb", NULL, NULL, 3 }, { "lion", NULL, NULL, 0 },
 };
-
-static pd_optim *optim_of(size_t k, int64_t n)
-{
-    pd_declaration param = { .name = "w", .shape = { 1, { n } } };
-    double fact[PD_MAX_FACTS];
-    pd_optim *optim;
-    pd_error err;
-
-    pd_hypers_init(&param.hypers, pd_optim_find(cases[k].row));
-    if (cases[k].hyper != NULL && pd_hypers_set(&param.hypers, cases[k].hyper, cases[k].value, &err) != PD_OK) figure_stop("%s", err.text);
-    pd_optim_survey(param.hypers.row, &param, 1, fact);
-    if (pd_optim_new(&optim, &param, fact, &err) != PD_OK) figure_stop("%s", err.text);
-    return optim;
-}
-
-static double step_ms(pd_optim *optim, const pd_step_io *io, int threads)
-{
-    double begin = figure_ms();
-
-    if (pd_optim_begin(optim, io) != PD_OK || pd_batch_run(&optim, 1, threads) != PD_OK) figure_stop("out of memory");
-    return figure_ms() - begin;
-}
 
 static int streams(const pd_optim *optim, int read_again)
 {
@@ -56,11 +34,11 @@ static int streams(const pd_optim *optim, int read_again)
 /* A step's share of the bandwidth of the triad after it. */
 static double share_of(size_t k, const pd_step_io *io, int64_t n, int threads, double *triad_gb)
 {
-    pd_optim *optim = optim_of(k, n);
+    pd_optim *optim = stepped_optim(cases[k].row, cases[k].hyper, cases[k].value, (pd_shape){ 1, { n } });
     double share[ROUNDS], step[ROUNDS], triad[ROUNDS], streamed = streams(optim, cases[k].read_again);
 
     for (int i = -WARM; i < ROUNDS; i++) {
-        double s = step_ms(optim, io, threads), t = triad_ms(io->after, io->before, io->gradient, n, threads);
+        double s = stepped_ms(optim, io, threads), t = triad_ms(io->after, io->before, io->gradient, n, threads);
         if (i >= 0) step[i] = s, triad[i] = t, share[i] = streamed * t / (3 * s);
     }
     pd_optim_free(optim);

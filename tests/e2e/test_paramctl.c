@@ -194,10 +194,19 @@ static void optimizers_show_their_hyperparameters(void **state)
 
 /* ---- jobs ---- */
 
+/* Of the list that a command prints; borrowed from *answer, which the caller lets go of. */
+static const json_t *first_param(const char *command, json_t **answer)
+{
+    assert_int_equal(paramctl(command), 0);
+    *answer = parsed();
+    return json_array_get(json_object_get(*answer, "params"), 0);
+}
+
 static void a_job_shows_its_parameters_and_workers(void **state)
 {
     pd_client *client = join_as_worker("shown");
-    json_t *answer, *param;
+    json_t *answer;
+    const json_t *param;
 
     (void)state;
     assert_int_equal(push_once(client), PD_OK);
@@ -208,9 +217,7 @@ static void a_job_shows_its_parameters_and_workers(void **state)
     assert_says("connected");
     assert_int_equal(paramctl("params shown"), 0);
     assert_says("(2,)");
-    assert_int_equal(paramctl("params shown --json"), 0);
-    answer = parsed();
-    param = json_array_get(json_object_get(answer, "params"), 0);
+    param = first_param("params shown --json", &answer);
     assert_string_equal(json_string_value(json_object_get(param, "name")), "w");
     assert_int_equal(json_integer_value(json_object_get(param, "step")), 1);
     assert_int_equal(json_integer_value(json_object_get(param, "contributions")), 1);
@@ -224,7 +231,8 @@ static void parameters_show_their_aggregate_and_what_it_holds(void **state)
 {
     static const char *const mean[] = { "aggregate=sum", NULL }, *const median[] = { "aggregate=median", NULL };
     pd_client *summing = join_with("summing", mean), *gathering = join_with("gathering", median);
-    json_t *answer, *param;
+    json_t *answer;
+    const json_t *param;
 
     (void)state;
     assert_int_equal(push_once(gathering), PD_OK);
@@ -233,9 +241,7 @@ static void parameters_show_their_aggregate_and_what_it_holds(void **state)
     assert_says("sum ");
     assert_int_equal(paramctl("params gathering"), 0);
     assert_says("median (holds 8 B)");
-    assert_int_equal(paramctl("params gathering --json"), 0);
-    answer = parsed();
-    param = json_array_get(json_object_get(answer, "params"), 0);
+    param = first_param("params gathering --json", &answer);
     assert_string_equal(json_string_value(json_object_get(param, "aggregate")), "median");
     assert_int_equal(json_integer_value(json_object_get(param, "gather_bytes")), 8);
     json_decref(answer);

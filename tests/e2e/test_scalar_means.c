@@ -167,13 +167,15 @@ static void a_rounds_scalars_come_back_when_all_its_answers_were_lost(void **sta
     model_free(m);
 }
 
+#define CASE(name) cmocka_unit_test_setup_teardown(name, start_daemon, stop_daemon)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(four_workers_have_the_same_means, start_daemon, stop_daemon),
-        cmocka_unit_test_setup_teardown(a_push_without_pull_brings_them_too, start_daemon, stop_daemon),
-        cmocka_unit_test_setup_teardown(a_worker_whose_connection_breaks_in_every_step_has_them_and_counts_once, start_daemon, stop_daemon),
-        cmocka_unit_test_setup_teardown(a_rounds_scalars_come_back_when_all_its_answers_were_lost, start_daemon, stop_daemon),
+        CASE(four_workers_have_the_same_means),
+        CASE(a_push_without_pull_brings_them_too),
+        CASE(a_worker_whose_connection_breaks_in_every_step_has_them_and_counts_once),
+        CASE(a_rounds_scalars_come_back_when_all_its_answers_were_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,21 +15,6 @@ enum { MOST = 512 };
 
 static int ascending(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
-static void *read_all(const char *path, size_t *bytes)
-{
-    FILE *in = fopen(path, "rb");
-    void *at;
-
-    assert_non_null(in);
-    assert_int_equal(fseek(in, 0, SEEK_END), 0);
-    *bytes = (size_t)ftell(in);
-    rewind(in);
-    assert_non_null(at = malloc(*bytes));
-    assert_int_equal(fread(at, 1, *bytes, in), *bytes);
-    fclose(in);
-    return at;
-}
-
 /* Parameters of a run: those that have weights at its beginning. */
 static size_t find_names(const pd_safetensors *file, const char **names)
 {
@@ -68,7 +53,7 @@ static void names_slots_of_its_parameters(void **state)
 {
     const char *names[MOST];
     size_t bytes, n, n_names;
-    void *at = read_all(*state, &bytes);
+    void *at = golden_read(*state, &bytes);
     pd_safetensors *file;
     const pd_st_tensor *tensors;
     pd_error err;

@@ -28,6 +28,17 @@ static void *read_all(FILE *in, size_t *n)
     return bytes;
 }
 
+void *golden_read(const char *path, size_t *bytes)
+{
+    FILE *in = fopen(path, "rb");
+    void *at;
+
+    if (in == NULL) give_up("cannot be opened");
+    at = read_all(in, bytes);
+    fclose(in);
+    return at;
+}
+
 bool golden_open(golden_file *file, const char *path)
 {
     const char *folder = getenv("PARAMD_GOLDEN");

@@ -16,6 +16,9 @@ typedef struct golden_file {
 bool golden_open(golden_file *file, const char *path);
 void golden_close(golden_file *file);
 
+/* All bytes of a file. Gives. Ends the program where it cannot be read. */
+void *golden_read(const char *path, size_t *bytes);
+
 /* The tensor of that name, or NULL. */
 const pd_st_tensor *golden_find(const golden_file *file, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Its elements, borrowed; may lie unaligned. */

@@ -2,12 +2,19 @@
 
 static double limit(const double *hyper) { return hyper[pd_hypers_find(pd_optim_find("sgd"), "dampening")]; }
 
+static pd_row sgd_called(const char *name)
+{
+    pd_row row = *pd_optim_find("sgd");
+
+    row.name = name;
+    return row;
+}
+
 const pd_row *limited_row(void)
 {
     static pd_row row;
 
-    row = *pd_optim_find("sgd");
-    row.name = "limited";
+    row = sgd_called("limited");
     row.clip_norm = limit;
     return &row;
 }
@@ -16,8 +23,7 @@ const pd_row *values_row(void)
 {
     static pd_row row;
 
-    row = *pd_optim_find("sgd");
-    row.name = "values";
+    row = sgd_called("values");
     row.takes_values = true;
     return &row;
 }

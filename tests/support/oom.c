@@ -1,9 +1,15 @@
 #include "oom.h"
 
 #include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "paramd/error.h"
 
 static atomic_int_least64_t allocations;        /* so far */
 static atomic_int_least64_t failing = -1;       /* number of the one that fails; -1: none */
@@ -17,6 +23,20 @@ bool oom_disarm(void)
 {
     int64_t number = atomic_exchange(&failing, -1);
     return number >= 0 && number < atomic_load(&allocations);
+}
+
+int64_t oom_each(int (*attempt)(const void *what), const void *what)
+{
+    for (int64_t n = 0; ; n++) {
+        int rc;
+        oom_arm(n);
+        rc = attempt(what);
+        if (!oom_disarm()) {
+            assert_int_equal(rc, PD_OK);
+            return n;
+        }
+        assert_int_equal(rc, PD_NO_MEMORY);
+    }
 }
 
 int64_t oom_allocations(void)

@@ -7,6 +7,8 @@
  *         assert_int_equal(rc, PD_NO_MEMORY);  and nothing has changed
  *     }
  *
+ * oom_each does so with what leaves nothing behind.
+ *
  * Works by the linker (--wrap, tests/CMakeLists.txt): every call from our own code and the test to malloc, calloc, realloc,
  * aligned_alloc, posix_memalign, strdup and strndup is counted, also under the sanitizers; those inside shared libraries (libc, libuv,
  * jansson ...) are not. Counts the calls of all threads. Cleared by disarm, so let no assertion stand between the two. */
@@ -19,6 +21,9 @@
 void oom_arm(int64_t n);
 /* True: the allocation was asked for, and failed. */
 bool oom_disarm(void);
+/* Attempts it with the first allocation failing, then with the second, ... until it has all it asks for. An attempt gives a code, and lets go of what it has made.
+ * Fails the test where one says other than PD_NO_MEMORY, or the last other than PD_OK. Gives how many have failed. */
+int64_t oom_each(int (*attempt)(const void *what), const void *what);
 /* Allocations of this process so far: to show that something allocates nothing. */
 int64_t oom_allocations(void);
 

@@ -163,3 +163,21 @@ void scene_hello(scene *s, int fd, const char *job, uint32_t rank, uint32_t worl
     hello.n_rules = 1;
     scene_send(s, fd, PD_HELLO, &hello.base, 0);
 }
+
+const Paramd__ListReply *scene_list(scene *s, uint32_t what, const char *job)
+{
+    Paramd__ListRequest list = PARAMD__LIST_REQUEST__INIT;
+    Paramd__ListReply *reply;
+    int operator = scene_connect(s);
+
+    scene_hello(s, operator, "", 0, 0);
+    list.what = what;
+    list.job = (char *)job;
+    scene_send(s, operator, PD_LIST, &list.base, 0);
+    scene_settle(s);
+    scene_expect(s, operator, PD_HELLO);
+    scene_expect(s, operator, PD_LIST);
+    assert_int_equal(pd_reply_unpack(s->arena, PD_LIST, s->in, s->prefix.header_bytes, (void **)&reply, NULL), PD_OK);
+    close(operator);
+    return reply;
+}

@@ -39,6 +39,8 @@ void   scene_send(scene *s, int fd, unsigned method, const ProtobufCMessage *mes
 bool   scene_hear(scene *s, int fd);
 void   scene_expect(scene *s, int fd, unsigned method);
 void   scene_expect_error(scene *s, int fd, int code, const char *part);
+/* What a new operator is told when it asks for a list of that job: 2 its parameters, 3 its workers. Borrowed. */
+const Paramd__ListReply *scene_list(scene *s, uint32_t what, const char *job);
 void   scene_hello(scene *s, int fd, const char *job, uint32_t rank, uint32_t world);
 
 #endif

@@ -51,6 +51,29 @@ pd_hypers shampoo_hypers(const char *row, const char *list)
     return hypers;
 }
 
+void shampoo_assert_refused(const char *row, const char *name, const char *value, const char *part)
+{
+    pd_hypers hypers;
+    pd_error err = { 0 };
+    int rc;
+
+    pd_hypers_init(&hypers, pd_optim_find(row));
+    rc = pd_hypers_set(&hypers, name, value, &err);
+    if (rc == PD_OK) rc = pd_hypers_check(&hypers, &err);
+    assert_true(rc == PD_OUT_OF_RANGE || rc == PD_INVALID_ARGUMENT);
+    if (strstr(err.text, name) == NULL || strstr(err.text, part) == NULL) fail_msg("%s", err.text);
+    pd_hypers_free(&hypers);
+}
+
+int shampoo_try_model(const void *param)
+{
+    pd_model *model = NULL;
+    int rc = pd_model_new(&model, param, 1, 1, NULL);
+
+    if (rc == PD_OK) pd_model_free(model);
+    return rc;
+}
+
 pd_model *shampoo_model(const pd_declaration *params, size_t n, int threads)
 {
     pd_model *model;
@@ -131,9 +154,8 @@ bool shampoo_same_bits(const shampoo_run *a, const shampoo_run *b)
     return memcmp(a->weights[0], b->weights[0], (size_t)shampoo_elements(&a->param[0]) * sizeof(float)) == 0;
 }
 
-bool shampoo_runs_agree(const char *row, const pd_shape *shape, const char *one, const char *other, int steps)
+bool shampoo_same_runs(shampoo_run a, shampoo_run b)
 {
-    shampoo_run a = shampoo_run_of(row, shape, one, steps), b = shampoo_run_of(row, shape, other, steps);
     bool same;
 
     shampoo_run_all(&a);
@@ -142,6 +164,20 @@ bool shampoo_runs_agree(const char *row, const pd_shape *shape, const char *one,
     shampoo_run_end(&a);
     shampoo_run_end(&b);
     return same;
+}
+
+void shampoo_assert_threads_agree(const char *row, const pd_shape *shape, const char *hypers, int steps)
+{
+    for (int threads = 2; threads <= 4; threads += 2) {
+        shampoo_run one = shampoo_run_of(row, shape, hypers, steps), other = one;
+        other.threads = threads;
+        assert_true(shampoo_same_runs(one, other));
+    }
+}
+
+bool shampoo_runs_agree(const char *row, const pd_shape *shape, const char *one, const char *other, int steps)
+{
+    return shampoo_same_runs(shampoo_run_of(row, shape, one, steps), shampoo_run_of(row, shape, other, steps));
 }
 
 float *shampoo_slot(const shampoo_run *r, const char *slot, int number, int block, int64_t n)

@@ -13,7 +13,11 @@ void     shampoo_fill(float *at, int64_t n, float size);/* uniform on [-size, si
 pd_hypers shampoo_hypers(const char *row, const char *list);
 /* The same at that address, unchecked: schedules and texts belong to it, so pd_hypers_free is wanted. */
 void      shampoo_take(pd_hypers *hypers, const char *row, const char *list);
+/* Setting it is refused, by a sentence with the name and this part. */
+void      shampoo_assert_refused(const char *row, const char *name, const char *value, const char *part);
 pd_model *shampoo_model(const pd_declaration *params, size_t n, int threads);
+/* An attempt of oom_each: a model of one parameter, a pd_declaration. */
+int       shampoo_try_model(const void *param);
 
 /* ---- a run of a few steps on one parameter, or more if the caller adds them before it begins ---- */
 
@@ -43,6 +47,10 @@ void shampoo_run_end(shampoo_run *r);
 int64_t shampoo_elements(const pd_declaration *param);
 /* First parameters' weights, which are of the same shape. */
 bool   shampoo_same_bits(const shampoo_run *a, const shampoo_run *b);
+/* Both are run to their end and ended. */
+bool   shampoo_same_runs(shampoo_run a, shampoo_run b);
+/* Two and four threads give the bits of one. */
+void   shampoo_assert_threads_agree(const char *row, const pd_shape *shape, const char *hypers, int steps);
 bool   shampoo_runs_agree(const char *row, const pd_shape *shape, const char *one, const char *other, int steps);
 /* A slot of the first parameter, or a block's part (block -1: whole). Gives. */
 float *shampoo_slot(const shampoo_run *r, const char *slot, int number, int block, int64_t n);

@@ -10,6 +10,7 @@
 #include "adasum.h"
 #include "convert.h"
 #include "oom.h"
+#include "roots.h"
 
 enum { K_MAX = 40, N_MAX = 70001, RUNS_MAX = 64 };
 
@@ -21,12 +22,6 @@ typedef struct fixture {
     pd_source  at[RUNS_MAX * K_MAX];
     uint32_t   seed;
 } fixture;
-
-static float uniform(uint32_t *seed)
-{
-    *seed = *seed * 1664525u + 1013904223u;
-    return (float)(*seed >> 8) / 8388608.0f - 1.0f;
-}
 
 static int set_up(void **state)
 {
@@ -56,10 +51,10 @@ static void fill(fixture *f, int k, int64_t n, bool uneven)
 {
     f->k = k;
     f->n = n;
-    for (int64_t i = 0; i < n; i++) f->other[i] = uniform(&f->seed);
+    for (int64_t i = 0; i < n; i++) f->other[i] = (float)roots_number(&f->seed);
     for (int r = 0; r < k; r++) {
         float size = uneven ? powf(10, (float)(f->seed >> 12 & 3) - 2) : 1;
-        for (int64_t i = 0; i < n; i++) f->x[r][i] = size * (f->other[i] + uniform(&f->seed));
+        for (int64_t i = 0; i < n; i++) f->x[r][i] = size * (f->other[i] + (float)roots_number(&f->seed));
     }
 }
 
@@ -189,28 +184,23 @@ static void check_against_twin(fixture *f, pd_adasum_form form)
     free_doubles(x, f->k);
 }
 
-static void tree_of_any_number_is_the_butterfly(void **state)
+static void check_lengths(fixture *f, pd_adasum_form form, const int64_t lengths[5])
 {
-    fixture *f = *state;
-    static const int64_t lengths[] = { 2, 5, 511, 513, 1024 };
-
     for (int k = 1; k <= K_MAX; k++)
         for (size_t l = 0; l < 5; l++) {
             fill(f, k, lengths[l], l % 2 == 0);
-            check_against_twin(f, PD_ADASUM_TREE);
+            check_against_twin(f, form);
         }
+}
+
+static void tree_of_any_number_is_the_butterfly(void **state)
+{
+    check_lengths(*state, PD_ADASUM_TREE, (const int64_t[]){ 2, 5, 511, 513, 1024 });
 }
 
 static void dot_product_form_of_any_number_is_its_formula(void **state)
 {
-    fixture *f = *state;
-    static const int64_t lengths[] = { 1, 5, 511, 513, 1024 };
-
-    for (int k = 1; k <= K_MAX; k++)
-        for (size_t l = 0; l < 5; l++) {
-            fill(f, k, lengths[l], l % 2 == 0);
-            check_against_twin(f, PD_ADASUM_VDOT);
-        }
+    check_lengths(*state, PD_ADASUM_VDOT, (const int64_t[]){ 1, 5, 511, 513, 1024 });
 }
 
 static void dot_products_run_over_the_whole_vector(void **state)

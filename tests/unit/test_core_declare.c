@@ -111,21 +111,28 @@ static void a_note_can_be_read_once_the_parameters_are_declared(void **state)
     peer_free(p);
 }
 
+/* Asked again, after its connection broke. */
+static void run_again(peer *p, const char *note)
+{
+    letter l;
+
+    peer_cut(p);
+    peer_connect(p);
+    peer_welcome(p);
+    l = peer_expect(p, PD_DECLARE);
+    answer(p, &l.prefix, note);
+    letter_drop(&l);
+}
+
 /* Whoever read it may have kept it. */
 static void a_note_stays_where_it_is_after_a_reconnect(void **state)
 {
     peer *p = welcomed();
     const char *before;
-    letter l;
     (void)state;
     run(p, "first");
     before = pd_core_note(p->core, 0);
-    peer_cut(p);
-    peer_connect(p);
-    peer_welcome(p);
-    l = peer_expect(p, PD_DECLARE);
-    answer(p, &l.prefix, "second");
-    letter_drop(&l);
+    run_again(p, "second");
     assert_ptr_equal(pd_core_note(p->core, 0), before);
     assert_string_equal(before, "first");
     peer_free(p);
@@ -145,12 +152,7 @@ static void without_memory_a_note_is_asked_for_again(void **state)
         letter_drop(&l);
         if (failed) {
             assert_int_equal(pd_core_link(p->core, p->now), PD_LINK_DROP);
-            peer_cut(p);
-            peer_connect(p);
-            peer_welcome(p);
-            l = peer_expect(p, PD_DECLARE);
-            answer(p, &l.prefix, "a note");
-            letter_drop(&l);
+            run_again(p, "a note");
         }
         assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
         assert_string_equal(pd_core_note(p->core, 0), "a note");
@@ -200,9 +202,12 @@ static void a_sparse_gradient_is_not_sent(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_declaration_brings_axes_and_model_state), cmocka_unit_test(bad_axes_are_refused_before_anything_is_sent),
-        cmocka_unit_test(a_note_can_be_read_once_the_parameters_are_declared), cmocka_unit_test(a_note_stays_where_it_is_after_a_reconnect),
-        cmocka_unit_test(without_memory_a_note_is_asked_for_again), cmocka_unit_test(without_memory_nothing_is_declared),
+        cmocka_unit_test(a_declaration_brings_axes_and_model_state),
+        cmocka_unit_test(bad_axes_are_refused_before_anything_is_sent),
+        cmocka_unit_test(a_note_can_be_read_once_the_parameters_are_declared),
+        cmocka_unit_test(a_note_stays_where_it_is_after_a_reconnect),
+        cmocka_unit_test(without_memory_a_note_is_asked_for_again),
+        cmocka_unit_test(without_memory_nothing_is_declared),
         cmocka_unit_test(a_sparse_gradient_is_not_sent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -53,6 +53,35 @@ static void answer(peer *p, const letter *l, uint64_t step, const char *const *n
     peer_reply(p, &l->prefix, &message.base, NULL, 0);
 }
 
+/* A running core that has pushed parameter 0 with these scalars, and the frame it has sent. */
+typedef struct pushed {
+    peer        *p;
+    pd_ticket_id ticket;
+    pd_item      item;
+    letter       frame;
+} pushed;
+
+static void push_first(pushed *f, pd_scalar *scalars, size_t n)
+{
+    static const size_t order[] = { 0 };
+    pd_error err;
+
+    f->p = peer_running(sizes, N);
+    make_items(&f->item, order, 1);
+    assert_int_equal(push(f->p, PD_PUSH, &f->item, 1, scalars, n, &f->ticket, &err), PD_OK);
+    f->frame = peer_expect(f->p, PD_PUSH);
+}
+
+/* Its ticket is done with that code. */
+static void end(pushed *f, int code)
+{
+    pd_error err;
+
+    letter_drop(&f->frame);
+    assert_int_equal(peer_finish(f->p, f->ticket, &err), code);
+    peer_free(f->p);
+}
+
 static void one_frame_bears_them_and_the_parameter_whose_name_sorts_first_stands_first_in_it(void **state)
 {
     static const size_t order[] = { 2, 1, 0 };
@@ -114,95 +143,60 @@ static void of_a_large_tensor_the_first_chunk_bears_them(void **state)
 
 static void names_are_found_in_whatever_the_round_returns(void **state)
 {
-    static const size_t order[] = { 0 };
-    peer *p = peer_running(sizes, N);
-    pd_item item;
     pd_scalar scalars[] = { { .name = "c", .value = 1 }, { .name = "a", .value = 2 }, { .name = "missing", .value = 3 } };
-    pd_ticket_id ticket;
-    pd_error err;
-    letter l;
+    pushed f;
     (void)state;
 
-    make_items(&item, order, 1);
-    assert_int_equal(push(p, PD_PUSH, &item, 1, scalars, 3, &ticket, &err), PD_OK);
-    l = peer_expect(p, PD_PUSH);
-    answer(p, &l, 1, (const char *const[]){ "a", "b", "c" }, (const double[]){ 10, 20, 30 }, 3);
-    letter_drop(&l);
-    assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
+    push_first(&f, scalars, 3);
+    answer(f.p, &f.frame, 1, (const char *const[]){ "a", "b", "c" }, (const double[]){ 10, 20, 30 }, 3);
+    end(&f, PD_OK);
     assert_true(scalars[0].mean == 30 && scalars[1].mean == 10);
     assert_true(isnan(scalars[2].mean) && scalars[2].weight == 0);
-    peer_free(p);
 }
 
 static void an_answer_that_tells_of_a_later_round_is_not_about_these(void **state)
 {
-    static const size_t order[] = { 0 };
-    peer *p = peer_running(sizes, N);
-    pd_item item;
     pd_scalar loss = { .name = "loss", .value = 1 };
-    pd_ticket_id ticket;
-    pd_error err;
-    letter l;
+    pushed f;
     (void)state;
 
-    make_items(&item, order, 1);
-    assert_int_equal(push(p, PD_PUSH, &item, 1, &loss, 1, &ticket, &err), PD_OK);
-    l = peer_expect(p, PD_PUSH);
-    answer(p, &l, 2, (const char *const[]){ "loss" }, (const double[]){ 10 }, 1);
-    letter_drop(&l);
-    assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
+    push_first(&f, &loss, 1);
+    answer(f.p, &f.frame, 2, (const char *const[]){ "loss" }, (const double[]){ 10 }, 1);
+    end(&f, PD_OK);
     assert_true(isnan(loss.mean));
-    peer_free(p);
 }
 
 static void they_are_sent_again_with_their_frame_when_the_answer_is_lost(void **state)
 {
-    static const size_t order[] = { 0 };
-    peer *p = peer_running(sizes, N);
-    pd_item item;
     pd_scalar loss = { .name = "loss", .value = 1 };
-    pd_ticket_id ticket;
-    pd_error err;
-    letter l, again;
+    pushed f;
+    letter again;
     (void)state;
 
-    make_items(&item, order, 1);
-    assert_int_equal(push(p, PD_PUSH, &item, 1, &loss, 1, &ticket, &err), PD_OK);
-    l = peer_expect(p, PD_PUSH);
-    peer_cut(p);
-    peer_connect(p);
-    peer_welcome(p);
-    peer_answer_declare(p, N, 1);                       /* the round has closed meanwhile */
-    again = peer_expect(p, PD_PUSH);
-    assert_int_equal(again.bytes, l.bytes);
-    assert_memory_equal(again.at, l.at, l.bytes);
-    answer(p, &again, 1, (const char *const[]){ "loss" }, (const double[]){ 10 }, 1);
-    assert_int_equal(peer_finish(p, ticket, &err), PD_OK);
-    assert_true(loss.mean == 10);
-    letter_drop(&l);
+    push_first(&f, &loss, 1);
+    peer_cut(f.p);
+    peer_connect(f.p);
+    peer_welcome(f.p);
+    peer_answer_declare(f.p, N, 1);                     /* the round has closed meanwhile */
+    again = peer_expect(f.p, PD_PUSH);
+    assert_int_equal(again.bytes, f.frame.bytes);
+    assert_memory_equal(again.at, f.frame.at, f.frame.bytes);
+    answer(f.p, &again, 1, (const char *const[]){ "loss" }, (const double[]){ 10 }, 1);
     letter_drop(&again);
-    peer_free(p);
+    end(&f, PD_OK);
+    assert_true(loss.mean == 10);
 }
 
 static void a_refused_push_leaves_them_unknown(void **state)
 {
-    static const size_t order[] = { 0 };
-    peer *p = peer_running(sizes, N);
-    pd_item item;
     pd_scalar loss = { .name = "loss", .value = 1, .mean = 7, .weight = 7 };
-    pd_ticket_id ticket;
-    pd_error err;
-    letter l;
+    pushed f;
     (void)state;
 
-    make_items(&item, order, 1);
-    assert_int_equal(push(p, PD_PUSH, &item, 1, &loss, 1, &ticket, &err), PD_OK);
-    l = peer_expect(p, PD_PUSH);
-    peer_refuse(p, &l.prefix, PD_INVALID_ARGUMENT, "no");
-    letter_drop(&l);
-    assert_int_equal(peer_finish(p, ticket, &err), PD_INVALID_ARGUMENT);
+    push_first(&f, &loss, 1);
+    peer_refuse(f.p, &f.frame.prefix, PD_INVALID_ARGUMENT, "no");
+    end(&f, PD_INVALID_ARGUMENT);
     assert_true(isnan(loss.mean) && loss.weight == 0);
-    peer_free(p);
 }
 
 /* ---- what is wrong ---- */

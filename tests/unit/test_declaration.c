@@ -53,6 +53,14 @@ static int declare(rig *r, uint32_t rank)
     return rig_declare(r, r->job, rank, rank + 1, names, shapes, NULL, PARAMS, PD_F32);
 }
 
+/* With axes, and which are model state; NULL: none are. */
+static int declare_as(rig *r, uint32_t rank, const char *const *axes, const bool *states)
+{
+    r->axes = axes;
+    r->states = states;
+    return declare(r, rank);
+}
+
 /* ---- axes and seed ---- */
 
 static void a_plan_is_told_axes_and_the_jobs_seed(void **state)
@@ -61,8 +69,7 @@ static void a_plan_is_told_axes_and_the_jobs_seed(void **state)
     rig r;
     (void)state;
     begin_with(&r, rows, "seed=77", "* talking");
-    r.axes = axes;
-    assert_int_equal(declare(&r, 0), PD_OK);
+    assert_int_equal(declare_as(&r, 0, axes, NULL), PD_OK);
     assert_string_equal(r.notes[0], "a: axes embed,mlp, seed 77");
     assert_string_equal(r.notes[1], "");
     assert_string_equal(r.notes[2], "b: axes none, seed 77");
@@ -105,8 +112,7 @@ static void the_store_refuses_bad_axes_and_makes_nothing(void **state)
     rig r;
     (void)state;
     begin_with(&r, rows, NULL, "* talking");
-    r.axes = axes;
-    assert_int_equal(declare(&r, 0), PD_INVALID_ARGUMENT);
+    assert_int_equal(declare_as(&r, 0, axes, NULL), PD_INVALID_ARGUMENT);
     assert_string_equal(r.error.text, "parameter a: axes: expected a name for each of 2 dimensions, got 1 in \"embed\"");
     assert_int_equal(rig_ask(&r, PD_INFO_PARAMS, "job")->n_params, 0);
     rig_free(&r);
@@ -132,19 +138,14 @@ static void ranks_declare_the_same_axes(void **state)
     rig r;
     (void)state;
     begin_with(&r, rows, NULL, "* talking");
-    r.axes = ours;
-    assert_int_equal(declare(&r, 0), PD_OK);
-    r.axes = theirs;
-    assert_int_equal(declare(&r, 1), PD_FAILED_PRECONDITION);
+    assert_int_equal(declare_as(&r, 0, ours, NULL), PD_OK);
+    assert_int_equal(declare_as(&r, 1, theirs, NULL), PD_FAILED_PRECONDITION);
     assert_string_equal(r.error.text, "parameter a: job job has it with axes embed,mlp, this rank declares mlp,embed");
-    r.axes = NULL;
-    assert_int_equal(declare(&r, 1), PD_FAILED_PRECONDITION);
+    assert_int_equal(declare_as(&r, 1, NULL, NULL), PD_FAILED_PRECONDITION);
     assert_non_null(strstr(r.error.text, "this rank declares none"));
-    r.axes = more;
-    assert_int_equal(declare(&r, 1), PD_FAILED_PRECONDITION);
+    assert_int_equal(declare_as(&r, 1, more, NULL), PD_FAILED_PRECONDITION);
     assert_non_null(strstr(r.error.text, "parameter quiet: job job has it with axes none, this rank declares mlp"));
-    r.axes = ours;
-    assert_int_equal(declare(&r, 1), PD_OK);
+    assert_int_equal(declare_as(&r, 1, ours, NULL), PD_OK);
     rig_free(&r);
 }
 
@@ -157,8 +158,7 @@ static void every_rank_and_every_operator_hears_the_notes(void **state)
     rig r;
     (void)state;
     begin_with(&r, rows, NULL, "* talking");
-    r.axes = axes;
-    assert_int_equal(declare(&r, 0), PD_OK);
+    assert_int_equal(declare_as(&r, 0, axes, NULL), PD_OK);
     memset(r.notes, 0, sizeof r.notes);
     assert_int_equal(declare(&r, 1), PD_OK);
     assert_string_equal(r.notes[0], "a: axes x,, seed 0");
@@ -336,13 +336,10 @@ static void ranks_agree_on_what_is_model_state(void **state)
     rig r;
     (void)state;
     begin_with(&r, rows, NULL, "* talking");
-    r.states = states;
-    assert_int_equal(declare(&r, 0), PD_OK);
-    r.states = NULL;
-    assert_int_equal(declare(&r, 1), PD_FAILED_PRECONDITION);
+    assert_int_equal(declare_as(&r, 0, NULL, states), PD_OK);
+    assert_int_equal(declare_as(&r, 1, NULL, NULL), PD_FAILED_PRECONDITION);
     assert_string_equal(r.error.text, "parameter a: job job has it as model state, this rank declares it as trained");
-    r.states = states;
-    assert_int_equal(declare(&r, 1), PD_OK);
+    assert_int_equal(declare_as(&r, 1, NULL, states), PD_OK);
     rig_free(&r);
 }
 
@@ -352,11 +349,9 @@ static void model_state_needs_no_rule_and_other_parameters_do(void **state)
     rig r;
     (void)state;
     begin_with(&r, rows, NULL, "nothing_has_this_name talking");
-    r.states = some;
-    assert_int_equal(declare(&r, 0), PD_INVALID_ARGUMENT);
+    assert_int_equal(declare_as(&r, 0, NULL, some), PD_INVALID_ARGUMENT);
     assert_string_equal(r.error.text, "parameter b: none of the job's 1 rules matches it; a last rule \"* sgd\" would");
-    r.states = all;
-    assert_int_equal(declare(&r, 0), PD_OK);
+    assert_int_equal(declare_as(&r, 0, NULL, all), PD_OK);
     rig_free(&r);
 }
 
@@ -367,8 +362,7 @@ static void an_operator_sets_nothing_in_model_state(void **state)
     rig r;
     (void)state;
     begin_with(&r, NULL, NULL, "* sgd lr=1");
-    r.states = states;
-    assert_int_equal(declare(&r, 0), PD_OK);
+    assert_int_equal(declare_as(&r, 0, NULL, states), PD_OK);
     assert_int_equal(declare(&r, 1), PD_OK);
     assert_int_equal(rig_set(&r, "job", "*", "lr=0.5", 0), PD_OK);
     assert_int_equal(r.set->params, 2);
@@ -406,17 +400,26 @@ static void model_state_in_ranges_is_what_each_rank_has(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plan_is_told_axes_and_the_jobs_seed), cmocka_unit_test(axes_are_a_name_or_nothing_for_each_dimension),
-        cmocka_unit_test(an_axis_of_other_letters_is_refused_by_its_place), cmocka_unit_test(the_store_refuses_bad_axes_and_makes_nothing),
-        cmocka_unit_test(the_log_says_what_is_refused_and_whose_it_was), cmocka_unit_test(ranks_declare_the_same_axes), cmocka_unit_test(every_rank_and_every_operator_hears_the_notes),
-        cmocka_unit_test(the_log_says_each_note_once), cmocka_unit_test(the_log_of_very_many_notes_is_short),
+        cmocka_unit_test(a_plan_is_told_axes_and_the_jobs_seed),
+        cmocka_unit_test(axes_are_a_name_or_nothing_for_each_dimension),
+        cmocka_unit_test(an_axis_of_other_letters_is_refused_by_its_place),
+        cmocka_unit_test(the_store_refuses_bad_axes_and_makes_nothing),
+        cmocka_unit_test(the_log_says_what_is_refused_and_whose_it_was),
+        cmocka_unit_test(ranks_declare_the_same_axes),
+        cmocka_unit_test(every_rank_and_every_operator_hears_the_notes),
+        cmocka_unit_test(the_log_says_each_note_once),
+        cmocka_unit_test(the_log_of_very_many_notes_is_short),
         cmocka_unit_test(without_memory_a_declaration_with_axes_and_notes_changes_nothing),
-        cmocka_unit_test(model_state_is_the_mean_of_what_ranks_push), cmocka_unit_test(model_state_is_weighted_as_the_job_weighs),
+        cmocka_unit_test(model_state_is_the_mean_of_what_ranks_push),
+        cmocka_unit_test(model_state_is_weighted_as_the_job_weighs),
         cmocka_unit_test(model_state_is_averaged_whatever_becomes_of_gradients),
         cmocka_unit_test(a_rank_without_values_does_not_count_and_none_at_all_changes_nothing),
-        cmocka_unit_test(values_that_are_not_finite_are_skipped_as_ever), cmocka_unit_test(whole_numbers_up_to_2_to_the_24th_are_exact),
-        cmocka_unit_test(ranks_agree_on_what_is_model_state), cmocka_unit_test(model_state_needs_no_rule_and_other_parameters_do),
-        cmocka_unit_test(an_operator_sets_nothing_in_model_state), cmocka_unit_test(model_state_in_ranges_is_what_each_rank_has),
+        cmocka_unit_test(values_that_are_not_finite_are_skipped_as_ever),
+        cmocka_unit_test(whole_numbers_up_to_2_to_the_24th_are_exact),
+        cmocka_unit_test(ranks_agree_on_what_is_model_state),
+        cmocka_unit_test(model_state_needs_no_rule_and_other_parameters_do),
+        cmocka_unit_test(an_operator_sets_nothing_in_model_state),
+        cmocka_unit_test(model_state_in_ranges_is_what_each_rank_has),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

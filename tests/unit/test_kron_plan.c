@@ -137,53 +137,25 @@ static void factors_far_larger_than_their_weights_are_noted(void **state)
 static void out_of_memory_is_told_and_leaves_nothing(void **state)
 {
     pd_declaration param = { .name = "w", .shape = { 3, { 2, 9, 6 } }, .axes = "layers,," };
-    int64_t n;
     (void)state;
 
     shampoo_take(&param.hypers, "kron", "block_size=4 scanned_axes=layers,x mu_dtype=bfloat16 precond_dtype=bfloat16");
-    for (n = 0;; n++) {
-        pd_model *model = NULL;
-        int rc;
-        oom_arm(n);
-        rc = pd_model_new(&model, &param, 1, 1, NULL);
-        if (!oom_disarm()) {
-            assert_int_equal(rc, PD_OK);
-            pd_model_free(model);
-            break;
-        }
-        assert_int_equal(rc, PD_NO_MEMORY);
-    }
-    assert_true(n > 10);
+    assert_true(oom_each(shampoo_try_model, &param) > 10);
     pd_hypers_free(&param.hypers);
-}
-
-static void assert_refused(const char *name, const char *value, const char *part_of_text)
-{
-    pd_hypers hypers;
-    pd_error err = { 0 };
-    int rc;
-
-    pd_hypers_init(&hypers, pd_optim_find("kron"));
-    rc = pd_hypers_set(&hypers, name, value, &err);
-    if (rc == PD_OK) rc = pd_hypers_check(&hypers, &err);
-    assert_true(rc == PD_OUT_OF_RANGE || rc == PD_INVALID_ARGUMENT);
-    if (strstr(err.text, name) == NULL || strstr(err.text, part_of_text) == NULL) fail_msg("%s", err.text);
-    pd_hypers_free(&hypers);
 }
 
 static void values_out_of_range_are_refused_by_name(void **state)
 {
+    static const char *const refused[][3] = {
+        { "b1", "1", "below 1" }, { "b1", "linear(init=0,end=0.9,steps=5)", "cannot change from 0" }, { "weight_decay", "-1", "-1" },
+        { "preconditioner_update_probability", "1.5", "anneal" },
+        { "preconditioner_update_probability", "precond_update_prob_schedule(max_prob=2)", "max_prob" },
+        { "preconditioner_init_scale", "0", "above 0" }, { "block_size", "0", "1" }, { "target_merged_dim_size", "0", "1" },
+        { "memory_save_mode", "two_diag", "one_diag" }, { "root_delay", "2", "updates every 1 steps" },
+    };
+
     (void)state;
-    assert_refused("b1", "1", "below 1");
-    assert_refused("b1", "linear(init=0,end=0.9,steps=5)", "cannot change from 0");
-    assert_refused("weight_decay", "-1", "-1");
-    assert_refused("preconditioner_update_probability", "1.5", "anneal");
-    assert_refused("preconditioner_update_probability", "precond_update_prob_schedule(max_prob=2)", "max_prob");
-    assert_refused("preconditioner_init_scale", "0", "above 0");
-    assert_refused("block_size", "0", "1");
-    assert_refused("target_merged_dim_size", "0", "1");
-    assert_refused("memory_save_mode", "two_diag", "one_diag");
-    assert_refused("root_delay", "2", "updates every 1 steps");
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) shampoo_assert_refused("kron", refused[i][0], refused[i][1], refused[i][2]);
 }
 
 static void a_delay_is_at_most_the_shortest_interval(void **state)

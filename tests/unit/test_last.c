@@ -254,11 +254,17 @@ static void ending_a_step_is_the_same_as_naming_what_is_absent(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(what_a_rank_has_sent_nothing_of_is_absent_when_it_ends_its_step), CASE(what_the_same_frame_brings_is_there),
-        CASE(a_tensor_that_was_begun_may_be_finished_afterwards), CASE(a_step_ended_again_changes_nothing),
-        CASE(after_its_end_a_step_takes_no_gradient_of_what_was_left_out), CASE(a_step_cannot_be_ended_before_the_one_before_it_is_closed),
-        CASE(a_step_cannot_be_ended_before_there_are_weights), CASE(a_refused_push_is_no_silence), CASE(a_push_refused_at_the_door_is_no_silence),
-        CASE(the_end_of_a_step_does_not_overtake_pushes_that_wait_to_be_looked_at), CASE(a_server_that_drains_lets_no_later_step_end),
+        CASE(what_a_rank_has_sent_nothing_of_is_absent_when_it_ends_its_step),
+        CASE(what_the_same_frame_brings_is_there),
+        CASE(a_tensor_that_was_begun_may_be_finished_afterwards),
+        CASE(a_step_ended_again_changes_nothing),
+        CASE(after_its_end_a_step_takes_no_gradient_of_what_was_left_out),
+        CASE(a_step_cannot_be_ended_before_the_one_before_it_is_closed),
+        CASE(a_step_cannot_be_ended_before_there_are_weights),
+        CASE(a_refused_push_is_no_silence),
+        CASE(a_push_refused_at_the_door_is_no_silence),
+        CASE(the_end_of_a_step_does_not_overtake_pushes_that_wait_to_be_looked_at),
+        CASE(a_server_that_drains_lets_no_later_step_end),
         cmocka_unit_test(ending_a_step_is_the_same_as_naming_what_is_absent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

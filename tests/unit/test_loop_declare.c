@@ -89,21 +89,20 @@ static const Paramd__DeclareReply *declared(scene *s, int fd)
     return reply;
 }
 
+/* A scene whose worker has declared one parameter without axes. */
+static scene *begin_declared(bool model_state, int *fd)
+{
+    scene *s = begin(16, NULL, NULL, fd);
+
+    declare(s, *fd, 1, NULL, model_state);
+    declared(s, *fd);
+    return s;
+}
+
 static const Paramd__ParamInfo *info(scene *s)
 {
-    Paramd__ListRequest list = PARAMD__LIST_REQUEST__INIT;
-    Paramd__ListReply *reply;
-    int operator = scene_connect(s);
+    const Paramd__ListReply *reply = scene_list(s, 2, "j");
 
-    scene_hello(s, operator, "", 0, 0);
-    list.what = 2;
-    list.job = (char *)"j";
-    scene_send(s, operator, PD_LIST, &list.base, 0);
-    scene_settle(s);
-    scene_expect(s, operator, PD_HELLO);
-    scene_expect(s, operator, PD_LIST);
-    assert_int_equal(pd_reply_unpack(s->arena, PD_LIST, s->in, s->prefix.header_bytes, (void **)&reply, NULL), PD_OK);
-    close(operator);
     assert_true(reply->n_params > 0);
     return reply->params[0];
 }
@@ -136,10 +135,8 @@ static void bad_axes_are_refused_and_the_connection_may_declare_again(void **sta
 static void a_process_that_comes_back_declares_the_same_axes(void **state)
 {
     int fd, again;
-    scene *s = begin(16, NULL, NULL, &fd);
+    scene *s = begin_declared(false, &fd);
     (void)state;
-    declare(s, fd, 1, NULL, false);
-    declared(s, fd);
     again = scene_connect(s);
     scene_hello(s, again, "j", 0, 1);
     scene_settle(s);
@@ -155,10 +152,8 @@ static void a_process_that_comes_back_declares_the_same_axes(void **state)
 static void model_state_comes_with_a_declaration(void **state)
 {
     int fd;
-    scene *s = begin(16, NULL, NULL, &fd);
+    scene *s = begin_declared(true, &fd);
     (void)state;
-    declare(s, fd, 1, NULL, true);
-    declared(s, fd);
     assert_string_equal(info(s)->optimizer, "model_state");
     end(s, fd);
 }
@@ -210,10 +205,8 @@ static void push(scene *s, int fd, unsigned method, bool sparse)
 static void a_sparse_gradient_is_refused_with_what_to_do_and_nothing_changes(void **state)
 {
     int fd;
-    scene *s = begin(16, NULL, NULL, &fd);
+    scene *s = begin_declared(false, &fd);
     (void)state;
-    declare(s, fd, 1, NULL, false);
-    declared(s, fd);
     push(s, fd, PD_INIT, false);
     scene_expect(s, fd, PD_INIT);
     push(s, fd, PD_PUSH, true);
@@ -229,9 +222,11 @@ static void a_sparse_gradient_is_refused_with_what_to_do_and_nothing_changes(voi
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(axes_come_with_a_declaration_and_are_listed), cmocka_unit_test(bad_axes_are_refused_and_the_connection_may_declare_again),
+        cmocka_unit_test(axes_come_with_a_declaration_and_are_listed),
+        cmocka_unit_test(bad_axes_are_refused_and_the_connection_may_declare_again),
         cmocka_unit_test(a_process_that_comes_back_declares_the_same_axes),
-        cmocka_unit_test(model_state_comes_with_a_declaration), cmocka_unit_test(a_note_is_told_in_the_answer_and_in_the_list),
+        cmocka_unit_test(model_state_comes_with_a_declaration),
+        cmocka_unit_test(a_note_is_told_in_the_answer_and_in_the_list),
         cmocka_unit_test(an_answer_has_as_many_notes_as_there_is_room_for),
         cmocka_unit_test(a_sparse_gradient_is_refused_with_what_to_do_and_nothing_changes),
     };

@@ -214,10 +214,14 @@ static void without_memory_nothing_changes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_are_clipped_together), cmocka_unit_test(what_has_no_gradient_has_no_part),
-        cmocka_unit_test(a_rows_limit_is_of_one_row_and_group), cmocka_unit_test(the_models_limit_comes_before_the_rows),
-        cmocka_unit_test(one_that_is_not_a_number_makes_all_so), cmocka_unit_test(one_limit_is_wanted_of_a_group),
-        cmocka_unit_test(limits_that_mean_nothing_are_refused), cmocka_unit_test(a_large_gradient_is_clipped_whole_with_any_threads),
+        cmocka_unit_test(all_are_clipped_together),
+        cmocka_unit_test(what_has_no_gradient_has_no_part),
+        cmocka_unit_test(a_rows_limit_is_of_one_row_and_group),
+        cmocka_unit_test(the_models_limit_comes_before_the_rows),
+        cmocka_unit_test(one_that_is_not_a_number_makes_all_so),
+        cmocka_unit_test(one_limit_is_wanted_of_a_group),
+        cmocka_unit_test(limits_that_mean_nothing_are_refused),
+        cmocka_unit_test(a_large_gradient_is_clipped_whole_with_any_threads),
         cmocka_unit_test(without_memory_nothing_changes),
     };
     return cmocka_run_group_tests_name("model_clip", tests, NULL, NULL);

@@ -302,11 +302,17 @@ static void two_jobs_do_not_disturb_each_other(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(the_norm_is_that_of_all_gradients_together), CASE(training_equals_that_with_gradients_scaled_by_hand),
-        CASE(a_step_within_the_limit_is_as_without_one), CASE(steps_that_exceed_the_limit_are_counted),
-        CASE(bits_do_not_depend_on_threads_batches_chunks_or_arrivals), CASE(the_library_gives_the_same_bits),
-        CASE(no_step_begins_before_all_gradients_are_there), CASE(a_large_job_leaves_others_their_turns), CASE(a_turn_is_bounded),
-        CASE(a_job_that_is_dropped_in_the_midst_leaves_nothing), CASE(two_jobs_do_not_disturb_each_other),
+        CASE(the_norm_is_that_of_all_gradients_together),
+        CASE(training_equals_that_with_gradients_scaled_by_hand),
+        CASE(a_step_within_the_limit_is_as_without_one),
+        CASE(steps_that_exceed_the_limit_are_counted),
+        CASE(bits_do_not_depend_on_threads_batches_chunks_or_arrivals),
+        CASE(the_library_gives_the_same_bits),
+        CASE(no_step_begins_before_all_gradients_are_there),
+        CASE(a_large_job_leaves_others_their_turns),
+        CASE(a_turn_is_bounded),
+        CASE(a_job_that_is_dropped_in_the_midst_leaves_nothing),
+        CASE(two_jobs_do_not_disturb_each_other),
     };
     return cmocka_run_group_tests_name("norm", tests, NULL, NULL);
 }

@@ -334,13 +334,22 @@ static void what_clipping_holds_counts_against_the_limit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(absent_gradients_have_no_part_in_the_norm), CASE(a_step_without_any_gradient_closes_and_keeps_the_last_norm),
-        CASE(values_are_neither_counted_nor_scaled), CASE(statistics_of_the_model_are_neither_counted_nor_scaled),
-        CASE(ranged_parameters_count_with_all_their_elements), CASE(one_gradient_that_is_not_finite_skips_the_step_of_all),
-        CASE(what_is_applied_though_it_is_not_finite_spreads), CASE(a_step_that_is_refused_is_refused_as_elsewhere),
-        CASE(rows_see_the_scaled_gradient), CASE(a_rules_limit_holds_for_its_parameters_alone), CASE(the_jobs_limit_comes_first),
-        CASE(a_rule_without_a_limit_holds_nobody_up), CASE(the_key_takes_a_limit_or_none), CASE(ranks_must_agree_on_it),
-        CASE(a_set_for_which_memory_is_short_is_refused_and_taken_later), CASE(a_step_for_which_memory_is_short_is_scaled_once),
+        CASE(absent_gradients_have_no_part_in_the_norm),
+        CASE(a_step_without_any_gradient_closes_and_keeps_the_last_norm),
+        CASE(values_are_neither_counted_nor_scaled),
+        CASE(statistics_of_the_model_are_neither_counted_nor_scaled),
+        CASE(ranged_parameters_count_with_all_their_elements),
+        CASE(one_gradient_that_is_not_finite_skips_the_step_of_all),
+        CASE(what_is_applied_though_it_is_not_finite_spreads),
+        CASE(a_step_that_is_refused_is_refused_as_elsewhere),
+        CASE(rows_see_the_scaled_gradient),
+        CASE(a_rules_limit_holds_for_its_parameters_alone),
+        CASE(the_jobs_limit_comes_first),
+        CASE(a_rule_without_a_limit_holds_nobody_up),
+        CASE(the_key_takes_a_limit_or_none),
+        CASE(ranks_must_agree_on_it),
+        CASE(a_set_for_which_memory_is_short_is_refused_and_taken_later),
+        CASE(a_step_for_which_memory_is_short_is_scaled_once),
         CASE(what_clipping_holds_counts_against_the_limit),
     };
     return cmocka_run_group_tests_name("norm_parts", tests, NULL, NULL);

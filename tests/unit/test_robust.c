@@ -9,6 +9,7 @@
 
 #include "convert.h"
 #include "robust.h"
+#include "roots.h"
 
 enum { K_MAX = 4096, N = 203, SOME = 37 };
 
@@ -20,12 +21,6 @@ typedef struct fixture {
     uint32_t   seed;
 } fixture;
 
-static float uniform(uint32_t *seed)
-{
-    *seed = *seed * 1664525u + 1013904223u;
-    return (float)(*seed >> 8) / 8388608.0f - 1.0f;
-}
-
 static int set_up(void **state)
 {
     fixture *f = calloc(1, sizeof *f);
@@ -35,7 +30,7 @@ static int set_up(void **state)
     f->seed = 5;
     for (int r = 0; r < K_MAX; r++) {
         f->at[r] = (pd_source){ f->x + r * N, PD_F32 };
-        for (int i = 0; i < N; i++) f->x[r * N + i] = uniform(&f->seed);
+        for (int i = 0; i < N; i++) f->x[r * N + i] = (float)roots_number(&f->seed);
     }
     *state = f;
     return 0;

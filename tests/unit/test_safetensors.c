@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "oom.h"
+#include "golden.h"
 #include "safetensors.h"
 
 #include <glob.h>
@@ -292,22 +293,6 @@ static void without_memory_it_neither_reads_nor_writes(void **state)
     free(header);
 }
 
-/* Reads a whole file. Gives. */
-static uint8_t *slurp(const char *path, size_t *bytes)
-{
-    FILE *from = fopen(path, "rb");
-    uint8_t *file;
-
-    assert_non_null(from);
-    assert_int_equal(fseek(from, 0, SEEK_END), 0);
-    *bytes = (size_t)ftell(from);
-    rewind(from);
-    file = malloc(*bytes);
-    assert_int_equal(fread(file, 1, *bytes, from), *bytes);
-    fclose(from);
-    return file;
-}
-
 static void reads_every_golden_trace(void **state)
 {
     const char *folder = getenv("PARAMD_GOLDEN");
@@ -324,7 +309,7 @@ static void reads_every_golden_trace(void **state)
         pd_safetensors *read;
         pd_error err = { 0 };
         size_t bytes, n;
-        uint8_t *file = slurp(found.gl_pathv[i], &bytes);
+        uint8_t *file = golden_read(found.gl_pathv[i], &bytes);
         if (pd_safetensors_read(&read, file, bytes, &err) != PD_OK) fail_msg("%s: %s", found.gl_pathv[i], err.text);
         pd_safetensors_tensors(read, &n);
         assert_true(n > 0);

@@ -46,18 +46,7 @@ static void the_number_of_threads_does_not_change_a_bit(void **state)
 
     (void)state;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
-        for (size_t s = 0; s < 2; s++) {
-            run first = run_of(&shapes[s], kinds[k], 4);
-            shampoo_run_all(&first);
-            for (int threads = 2; threads <= 4; threads += 2) {
-                run other = run_of(&shapes[s], kinds[k], 4);
-                other.threads = threads;
-                shampoo_run_all(&other);
-                assert_true(shampoo_same_bits(&first, &other));
-                shampoo_run_end(&other);
-            }
-            shampoo_run_end(&first);
-        }
+        for (size_t s = 0; s < 2; s++) shampoo_assert_threads_agree("scalable_shampoo", &shapes[s], kinds[k], 4);
 }
 
 static void a_block_knows_nothing_of_the_others(void **state)
@@ -405,22 +394,9 @@ static void every_block_has_the_scratch_memory_that_it_takes(void **state)
 static void out_of_memory_is_told_and_leaves_nothing(void **state)
 {
     pd_declaration param = { .name = "w", .shape = { 2, { 9, 6 } }, .hypers = shampoo_hypers("scalable_shampoo", "block_size=4 graft_type=RMSPROP best_effort_memory_usage_reduction=yes") };
-    int64_t n;
 
     (void)state;
-    for (n = 0;; n++) {
-        pd_model *model = NULL;
-        int rc;
-        oom_arm(n);
-        rc = pd_model_new(&model, &param, 1, 1, NULL);
-        if (!oom_disarm()) {
-            assert_int_equal(rc, PD_OK);
-            pd_model_free(model);
-            break;
-        }
-        assert_int_equal(rc, PD_NO_MEMORY);
-    }
-    assert_true(n > 10);
+    assert_true(oom_each(shampoo_try_model, &param) > 10);
 }
 
 /* No memory for a root: it failed, the last one stays, and the step is taken. */
@@ -446,30 +422,17 @@ static void a_root_without_memory_is_a_root_that_failed(void **state)
 
 /* ---- refusals ---- */
 
-static void assert_refused(const char *name, const char *value, const char *part_of_text)
-{
-    pd_hypers hypers;
-    pd_error err = { 0 };
-    int rc;
-
-    pd_hypers_init(&hypers, pd_optim_find("scalable_shampoo"));
-    rc = pd_hypers_set(&hypers, name, value, &err);
-    if (rc == PD_OK) rc = pd_hypers_check(&hypers, &err);
-    assert_true(rc == PD_OUT_OF_RANGE || rc == PD_INVALID_ARGUMENT);
-    if (strstr(err.text, name) == NULL || strstr(err.text, part_of_text) == NULL) fail_msg("%s", err.text);
-}
-
 static void values_out_of_range_are_refused_by_name(void **state)
 {
     (void)state;
-    assert_refused("beta1", "1", "below 1");
-    assert_refused("beta1", "-0.1", "0 to 1");
-    assert_refused("beta2", "0", "above 0");
-    assert_refused("matrix_epsilon", "-1", "-1");
-    assert_refused("root_retries", "7", "6");
-    assert_refused("root_delay", "2", "preconditioning_compute_steps");
-    assert_refused("graft_type", "ADAM", "RMSPROP_NORMALIZED");
-    assert_refused("preconditioning_compute_steps", "0", "1");
+    shampoo_assert_refused("scalable_shampoo", "beta1", "1", "below 1");
+    shampoo_assert_refused("scalable_shampoo", "beta1", "-0.1", "0 to 1");
+    shampoo_assert_refused("scalable_shampoo", "beta2", "0", "above 0");
+    shampoo_assert_refused("scalable_shampoo", "matrix_epsilon", "-1", "-1");
+    shampoo_assert_refused("scalable_shampoo", "root_retries", "7", "6");
+    shampoo_assert_refused("scalable_shampoo", "root_delay", "2", "preconditioning_compute_steps");
+    shampoo_assert_refused("scalable_shampoo", "graft_type", "ADAM", "RMSPROP_NORMALIZED");
+    shampoo_assert_refused("scalable_shampoo", "preconditioning_compute_steps", "0", "1");
 }
 
 static void a_matrix_too_large_to_address_is_refused_at_declaration(void **state)

@@ -45,18 +45,7 @@ static void the_number_of_threads_does_not_change_a_bit(void **state)
 
     (void)state;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
-        for (size_t s = 0; s < 3; s++) {
-            run first = run_of(&shapes[s], kinds[k], 4);
-            shampoo_run_all(&first);
-            for (int threads = 2; threads <= 4; threads += 2) {
-                run other = run_of(&shapes[s], kinds[k], 4);
-                other.threads = threads;
-                shampoo_run_all(&other);
-                assert_true(shampoo_same_bits(&first, &other));
-                shampoo_run_end(&other);
-            }
-            shampoo_run_end(&first);
-        }
+        for (size_t s = 0; s < 3; s++) shampoo_assert_threads_agree("shampoo", &shapes[s], kinds[k], 4);
 }
 
 /* Neither its factors nor its step. */
@@ -466,22 +455,9 @@ static void every_block_has_the_scratch_memory_that_it_takes(void **state)
 static void out_of_memory_is_told_and_leaves_nothing(void **state)
 {
     pd_declaration param = { .name = "w", .shape = { 2, { 9, 6 } }, .hypers = shampoo_hypers("shampoo", BLOCKS "grafting_config=Adam momentum=0.9 root_inverse_method=tracked") };
-    int64_t n;
 
     (void)state;
-    for (n = 0;; n++) {
-        pd_model *model = NULL;
-        int rc;
-        oom_arm(n);
-        rc = pd_model_new(&model, &param, 1, 1, NULL);
-        if (!oom_disarm()) {
-            assert_int_equal(rc, PD_OK);
-            pd_model_free(model);
-            break;
-        }
-        assert_int_equal(rc, PD_NO_MEMORY);
-    }
-    assert_true(n > 10);
+    assert_true(oom_each(shampoo_try_model, &param) > 10);
 }
 
 int main(void)

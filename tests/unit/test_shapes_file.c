@@ -100,29 +100,34 @@ static void blank_lines_and_comments_count_for_nothing_but_lines(void **state)
     pd_shapes_free(&shapes);
 }
 
+/* Names, shapes and axes (NULL: none) of a text, in turn. */
+static void assert_reads(const char *text, size_t n, const char *const (*expected)[3])
+{
+    pd_shapes shapes = shapes_of(text);
+
+    assert_int_equal(shapes.n, n);
+    for (size_t i = 0; i < n; i++) {
+        assert_entry(&shapes, i, expected[i][0], expected[i][1]);
+        if (expected[i][2] == NULL) assert_null(shapes.entries[i].axes);
+        else assert_string_equal(shapes.entries[i].axes, expected[i][2]);
+    }
+    pd_shapes_free(&shapes);
+}
+
 static void a_line_may_end_with_the_names_of_its_axes(void **state)
 {
-    pd_shapes shapes = shapes_of("w 3 4 axes=embed,mlp # so\nb 4\ns axes=\n");
+    static const char *const expected[][3] = { { "w", "(3, 4)", "embed,mlp" }, { "b", "(4,)", NULL }, { "s", "()", NULL } };
 
     (void)state;
-    assert_int_equal(shapes.n, 3);
-    assert_entry(&shapes, 0, "w", "(3, 4)");
-    assert_string_equal(shapes.entries[0].axes, "embed,mlp");
-    assert_null(shapes.entries[1].axes);
-    assert_null(shapes.entries[2].axes);
-    pd_shapes_free(&shapes);
+    assert_reads("w 3 4 axes=embed,mlp # so\nb 4\ns axes=\n", 3, expected);
 }
 
 static void json_may_name_axes_beside_a_shape(void **state)
 {
-    pd_shapes shapes = shapes_of("{\"w\": {\"shape\": [3, 4], \"axes\": \"embed,mlp\"}, \"v\": {\"shape\": [5]}, \"b\": [4]}");
+    static const char *const expected[][3] = { { "w", "(3, 4)", "embed,mlp" }, { "v", "(5,)", NULL }, { "b", "(4,)", NULL } };
 
     (void)state;
-    assert_int_equal(shapes.n, 3);
-    assert_entry(&shapes, 0, "w", "(3, 4)");
-    assert_string_equal(shapes.entries[0].axes, "embed,mlp");
-    assert_null(shapes.entries[1].axes);
-    pd_shapes_free(&shapes);
+    assert_reads("{\"w\": {\"shape\": [3, 4], \"axes\": \"embed,mlp\"}, \"v\": {\"shape\": [5]}, \"b\": [4]}", 3, expected);
 }
 
 static void axes_that_a_job_would_refuse_are_refused(void **state)

@@ -201,9 +201,14 @@ static void what_it_prints_is_what_it_reads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(initial_weights_have_the_start_step_as_their_version), CASE(the_first_push_is_for_the_step_after_it), CASE(optimizers_count_from_there),
-        CASE(schedules_go_on_from_there), CASE(groups_count_from_there), CASE(a_parameter_of_a_group_waits_where_it_would_have_waited_at_the_start),
-        CASE(a_job_that_steps_as_a_whole_begins_there), CASE(imported_counters_go_on_from_there_and_never_before_it),
+        CASE(initial_weights_have_the_start_step_as_their_version),
+        CASE(the_first_push_is_for_the_step_after_it),
+        CASE(optimizers_count_from_there),
+        CASE(schedules_go_on_from_there),
+        CASE(groups_count_from_there),
+        CASE(a_parameter_of_a_group_waits_where_it_would_have_waited_at_the_start),
+        CASE(a_job_that_steps_as_a_whole_begins_there),
+        CASE(imported_counters_go_on_from_there_and_never_before_it),
         CASE(what_it_prints_is_what_it_reads),
     };
     return cmocka_run_group_tests_name("start_step", tests, NULL, NULL);

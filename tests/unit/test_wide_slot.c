@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "lone_step.h"
 #include "oom.h"
 #include "optim.h"
 #include "partition.h"
@@ -45,16 +46,7 @@ static void fill_gradient(float *G, int step)
 
 static void step_by(pd_optim *optim, const float *G, float *W, int threads)
 {
-    pd_task *task;
-
-    assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ .gradient = G, .before = W, .after = W }), PD_OK);
-    do {
-        assert_int_equal(pd_batch_run(&optim, 1, threads), PD_OK);
-        while ((task = pd_optim_capture(optim)) != NULL) {
-            pd_task_run(task);
-            pd_optim_deliver(optim, task);
-        }
-    } while (!pd_optim_done(optim));
+    lone_step(optim, &(pd_step_io){ .gradient = G, .before = W, .after = W }, threads);
 }
 
 static void step(pd_optim *optim, const float *G, float *W) { step_by(optim, G, W, 2); }
