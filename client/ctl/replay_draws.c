@@ -14,15 +14,7 @@ struct pd_replay_draws {
 
 enum { NAME_TEXT = 400 };
 
-bool pd_replay_draws_wanted(const pd_trace *trace)
-{
-    const char *name;
-
-    for (size_t i = 0; (name = pd_trace_tensor_name(trace, i)) != NULL; i++) {
-        if (strncmp(name, "probe/", strlen("probe/")) == 0) return true;
-    }
-    return false;
-}
+bool pd_replay_draws_wanted(const pd_trace *trace) { return pd_trace_has(trace, "probe/"); }
 
 int pd_replay_draws_open(pd_replay_draws **out, const pd_trace *trace, const pd_replay_parts *parts, pd_error *err)
 {

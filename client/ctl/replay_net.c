@@ -26,21 +26,11 @@ struct pd_replay_net {
 
 /* ---- the recorded network ---- */
 
-static bool has_gradients(const pd_trace *trace)
-{
-    const char *name;
-
-    for (size_t i = 0; (name = pd_trace_tensor_name(trace, i)) != NULL; i++) {
-        if (strncmp(name, "grad/", strlen("grad/")) == 0) return true;
-    }
-    return false;
-}
-
 bool pd_replay_net_wanted(const pd_trace *trace)
 {
     pd_shape shape;
 
-    return pd_trace_tensor(trace, "loss", &shape) && shape.rank == 1 && shape.dim[0] >= pd_trace_steps(trace) && !has_gradients(trace);
+    return pd_trace_tensor(trace, "loss", &shape) && shape.rank == 1 && shape.dim[0] >= pd_trace_steps(trace) && !pd_trace_has(trace, "grad/");
 }
 
 /* "layers.2.weight": 2. -1: not such a name. */

@@ -7,15 +7,7 @@
 
 enum { NAME_TEXT = 400 };
 
-bool pd_replay_updates_wanted(const pd_trace *trace)
-{
-    const char *name;
-
-    for (size_t i = 0; (name = pd_trace_tensor_name(trace, i)) != NULL; i++) {
-        if (strncmp(name, "update/", strlen("update/")) == 0) return true;
-    }
-    return false;
-}
+bool pd_replay_updates_wanted(const pd_trace *trace) { return pd_trace_has(trace, "update/"); }
 
 int pd_replay_updates_tolerance(const pd_trace *trace, double *tolerance, pd_error *err)
 {

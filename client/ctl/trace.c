@@ -558,6 +558,16 @@ const char *pd_trace_tensor_name(const pd_trace *trace, size_t i)
     return i < n ? tensors[i].name : NULL;
 }
 
+bool pd_trace_has(const pd_trace *trace, const char *prefix)
+{
+    const char *name;
+
+    for (size_t i = 0; (name = pd_trace_tensor_name(trace, i)) != NULL; i++) {
+        if (strncmp(name, prefix, strlen(prefix)) == 0) return true;
+    }
+    return false;
+}
+
 bool pd_trace_tensor(const pd_trace *trace, const char *name, pd_shape *shape)
 {
     const pd_st_tensor *tensor = pd_safetensors_find(trace->tensors, name);

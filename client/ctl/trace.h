@@ -71,6 +71,8 @@ bool pd_trace_rate(const pd_trace *trace, int64_t step, double *rate);
 
 /* Names in the order of the file, i = 0, 1 ... NULL: there are no more. Borrowed. */
 const char *pd_trace_tensor_name(const pd_trace *trace, size_t i);
+/* Some name begins so. */
+bool pd_trace_has(const pd_trace *trace, const char *prefix);
 /* False: there is none of that name, or its elements are no numbers. */
 bool pd_trace_tensor(const pd_trace *trace, const char *name, pd_shape *shape);
 /* Copies one that pd_trace_tensor has found to `at` (the elements of its shape). */

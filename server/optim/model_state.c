@@ -24,8 +24,7 @@ static void take(const pd_unit *unit)
 const pd_row pd_model_state = {
     .name   = "model_state",
     .about  = "not trained: becomes the mean of what the ranks push (a batch norm's statistics)",
-    .hypers = no_hypers,
-    .plan   = no_state,
+    .hypers = no_hypers, .plan = no_state,
     .phases = { { .name = "take", .kind = PD_RANGES, .run = take } },
     .takes_values = true,
 };

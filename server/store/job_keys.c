@@ -15,8 +15,7 @@
 const pd_job_key pd_job_keys[] = {
     [PD_JOB_KEY_AGGREGATE] = { "aggregate", "mean",
         "what the gradients of a round become; weighted_mean alone looks at numbers of examples; adasum and what follows need all contributions at once, which "
-        "takes memory",
-        PD_JOB_CHOICE, "mean|weighted_mean|sum|adasum|adasum_vdot|median|trimmed_mean", 0 },
+        "takes memory", PD_JOB_CHOICE, "mean|weighted_mean|sum|adasum|adasum_vdot|median|trimmed_mean", 0 },
     [PD_JOB_KEY_ADASUM_FOLD] = { "adasum_fold", "no",
         "adasum merges workers in pairs: a number of them that is not a power of two is refused, or (yes) the surplus is merged into the first ones before",
         PD_JOB_CHOICE, "no|yes", 0 },

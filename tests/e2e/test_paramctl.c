@@ -74,6 +74,12 @@ static pd_client *join_with(const char *job, const char *const *settings)
 
 static pd_client *join_as_worker(const char *job) { return join_with(job, NULL); }
 
+static void leave(pd_client *client)
+{
+    pd_client_leave(client, NULL);
+    pd_client_close(client);
+}
+
 static int push_once(pd_client *client)
 {
     static const float gradient[2] = { 1, 1 };
@@ -194,6 +200,12 @@ static void optimizers_show_their_hyperparameters(void **state)
 
 /* ---- jobs ---- */
 
+static void assert_shows(const char *command, const char *text)
+{
+    assert_int_equal(paramctl(command), 0);
+    assert_says(text);
+}
+
 /* Of the list that a command prints; borrowed from *answer, which the caller lets go of. */
 static const json_t *first_param(const char *command, json_t **answer)
 {
@@ -210,20 +222,16 @@ static void a_job_shows_its_parameters_and_workers(void **state)
 
     (void)state;
     assert_int_equal(push_once(client), PD_OK);
-    assert_int_equal(paramctl("jobs"), 0);
-    assert_says("shown");
-    assert_int_equal(paramctl("workers shown"), 0);
-    assert_says("tester");
+    assert_shows("jobs", "shown");
+    assert_shows("workers shown", "tester");
     assert_says("connected");
-    assert_int_equal(paramctl("params shown"), 0);
-    assert_says("(2,)");
+    assert_shows("params shown", "(2,)");
     param = first_param("params shown --json", &answer);
     assert_string_equal(json_string_value(json_object_get(param, "name")), "w");
     assert_int_equal(json_integer_value(json_object_get(param, "step")), 1);
     assert_int_equal(json_integer_value(json_object_get(param, "contributions")), 1);
     json_decref(answer);
-    pd_client_leave(client, NULL);
-    pd_client_close(client);
+    leave(client);
 }
 
 /* Aggregates that need all contributions at once say how much they may hold; two elements of one rank are 8 bytes. */
@@ -236,19 +244,15 @@ static void parameters_show_their_aggregate_and_what_it_holds(void **state)
 
     (void)state;
     assert_int_equal(push_once(gathering), PD_OK);
-    assert_int_equal(paramctl("params summing"), 0);
-    assert_says("AGGREGATE");
+    assert_shows("params summing", "AGGREGATE");
     assert_says("sum ");
-    assert_int_equal(paramctl("params gathering"), 0);
-    assert_says("median (holds 8 B)");
+    assert_shows("params gathering", "median (holds 8 B)");
     param = first_param("params gathering --json", &answer);
     assert_string_equal(json_string_value(json_object_get(param, "aggregate")), "median");
     assert_int_equal(json_integer_value(json_object_get(param, "gather_bytes")), 8);
     json_decref(answer);
-    pd_client_leave(summing, NULL);
-    pd_client_close(summing);
-    pd_client_leave(gathering, NULL);
-    pd_client_close(gathering);
+    leave(summing);
+    leave(gathering);
 }
 
 /* ---- roots ---- */
@@ -328,8 +332,7 @@ static void roots_are_listed_with_error_age_and_cost(void **state)
     assert_null(strstr(output, "layer/1"));
     assert_int_equal(paramctl("roots rooted b"), 0);
     assert_says("no roots");
-    pd_client_leave(client, NULL);
-    pd_client_close(client);
+    leave(client);
 }
 
 static void parameters_show_the_errors_that_are_kept_of_their_roots(void **state)
@@ -355,8 +358,7 @@ static void parameters_show_the_errors_that_are_kept_of_their_roots(void **state
     assert_says("layer/1: inverse_pth_root_errors ");
     assert_int_equal(paramctl("jobs"), 0);
     assert_says("1152/1152");
-    pd_client_leave(client, NULL);
-    pd_client_close(client);
+    leave(client);
 }
 
 static void a_dropped_job_is_gone_and_its_worker_hears_of_it(void **state)

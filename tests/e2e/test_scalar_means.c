@@ -172,10 +172,8 @@ static void a_rounds_scalars_come_back_when_all_its_answers_were_lost(void **sta
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(four_workers_have_the_same_means),
-        CASE(a_push_without_pull_brings_them_too),
-        CASE(a_worker_whose_connection_breaks_in_every_step_has_them_and_counts_once),
-        CASE(a_rounds_scalars_come_back_when_all_its_answers_were_lost),
+        CASE(four_workers_have_the_same_means), CASE(a_push_without_pull_brings_them_too),
+        CASE(a_worker_whose_connection_breaks_in_every_step_has_them_and_counts_once), CASE(a_rounds_scalars_come_back_when_all_its_answers_were_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

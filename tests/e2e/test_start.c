@@ -61,17 +61,39 @@ static bool three_steps(worker *w)
     return close_step(w, START + 3) && is_at(w, START + 3);
 }
 
+typedef struct played {
+    model *m;
+    team   t;
+    worker workers[TEAM_MOST];
+} played;
+
+/* A team at the daemon, with that option and without a rule of its own but "* sgd lr=1": its workers have lived when it comes back. */
+static void play(played *f, const test_daemon *daemon, team t, const char *option)
+{
+    static const char *const rules[] = { "* sgd lr=1", NULL };
+    const char *const options[] = { option, NULL };
+
+    f->m = model_new(sizes, 2);
+    f->t = t;
+    f->t.url = daemon->url;
+    f->t.options = options;
+    f->t.rules = rules;
+    f->t.model = f->m;
+    team_run(&f->t, f->workers);
+}
+
+static void end(played *f)
+{
+    team_free(&f->t, f->workers);
+    model_free(f->m);
+}
+
 static void workers_of_a_job_that_starts_later_take_its_steps_from_there(void **state)
 {
-    static const char *const options[] = { "start_step=1000", NULL }, *const rules[] = { "* sgd lr=1", NULL };
-    test_daemon *daemon = *state;
-    model *m = model_new(sizes, 2);
-    team t = { .url = daemon->url, .job = "start", .world = 2, .options = options, .rules = rules, .model = m, .zero = true, .work = three_steps };
-    worker workers[TEAM_MOST];
+    played f;
 
-    team_run(&t, workers);
-    team_free(&t, workers);
-    model_free(m);
+    play(&f, *state, (team){ .job = "start", .world = 2, .zero = true, .work = three_steps }, "start_step=1000");
+    end(&f);
 }
 
 static bool has_the_mean(worker *w)
@@ -84,16 +106,11 @@ static bool has_the_mean(worker *w)
 
 static void every_worker_gets_the_mean_of_all_workers_weights(void **state)
 {
-    static const char *const options[] = { "initial_weights=mean", NULL }, *const rules[] = { "* sgd lr=1", NULL };
-    test_daemon *daemon = *state;
-    model *m = model_new(sizes, 2);
-    team t = { .url = daemon->url, .job = "mean", .world = 4, .options = options, .rules = rules, .model = m, .ranks = true, .work = has_the_mean };
-    worker workers[TEAM_MOST];
+    played f;
 
-    team_run(&t, workers);
-    for (int r = 0; r < 4; r++) assert_true(workers[r].weights[0][699] == 0.5f);
-    team_free(&t, workers);
-    model_free(m);
+    play(&f, *state, (team){ .job = "mean", .world = 4, .ranks = true, .work = has_the_mean }, "initial_weights=mean");
+    for (int r = 0; r < 4; r++) assert_true(f.workers[r].weights[0][699] == 0.5f);
+    end(&f);
 }
 
 static bool two_steps(worker *w) { return worker_step(w, NULL, NULL) && worker_step(w, NULL, NULL); }
@@ -101,20 +118,15 @@ static bool two_steps(worker *w) { return worker_step(w, NULL, NULL) && worker_s
 /* The gradients' norm is far above the limit: two steps move by no more than two limits. */
 static void a_job_that_clips_moves_no_further_than_its_limit(void **state)
 {
-    static const char *const options[] = { "clip_global_norm=0.5", NULL }, *const rules[] = { "* sgd lr=1", NULL };
-    test_daemon *daemon = *state;
-    model *m = model_new(sizes, 2);
-    team t = { .url = daemon->url, .job = "clip", .world = 2, .options = options, .rules = rules, .model = m, .zero = true, .work = two_steps };
-    worker workers[TEAM_MOST];
     double squares = 0;
+    played f;
 
-    team_run(&t, workers);
+    play(&f, *state, (team){ .job = "clip", .world = 2, .zero = true, .work = two_steps }, "clip_global_norm=0.5");
     for (size_t p = 0; p < 2; p++)
-        for (int64_t i = 0; i < sizes[p]; i++) squares += (double)workers[0].weights[p][i] * workers[0].weights[p][i];
+        for (int64_t i = 0; i < sizes[p]; i++) squares += (double)f.workers[0].weights[p][i] * f.workers[0].weights[p][i];
     assert_true(squares > 0.01 && squares <= 1.000001);
-    assert_true(model_same(m, workers[0].weights, workers[1].weights));
-    team_free(&t, workers);
-    model_free(m);
+    assert_true(model_same(f.m, f.workers[0].weights, f.workers[1].weights));
+    end(&f);
 }
 
 int main(void)

@@ -140,8 +140,7 @@ const pd_row coupled_row = {
     .name   = "coupled",
     .about  = "for tests: blocks, roots, norms and facts",
     .hypers = coupled_hypers,
-    .facts  = coupled_facts,
-    .survey = coupled_survey,
+    .facts  = coupled_facts, .survey = coupled_survey,
     .plan   = coupled_plan,
     .phases = {
         [PHASE_STATISTICS]   = { .name = "statistics", .kind = PD_BLOCKS, .run = update_statistics },

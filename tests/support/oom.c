@@ -39,6 +39,16 @@ int64_t oom_each(int (*attempt)(const void *what), const void *what)
     }
 }
 
+void oom_assert_same(bool (*attempt)(float *out, int64_t n), size_t floats)
+{
+    float *expected = calloc(floats, sizeof *expected), *got = calloc(floats, sizeof *got);
+
+    assert_false(attempt(expected, INT32_MAX));
+    for (int64_t n = 0; attempt(got, n); n++) assert_memory_equal(got, expected, floats * sizeof *got);
+    free(expected);
+    free(got);
+}
+
 int64_t oom_allocations(void)
 {
     return atomic_load(&allocations);

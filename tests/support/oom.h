@@ -16,6 +16,7 @@
 #define OOM_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 void oom_arm(int64_t n);
@@ -24,6 +25,9 @@ bool oom_disarm(void);
 /* Attempts it with the first allocation failing, then with the second, ... until it has all it asks for. An attempt gives a code, and lets go of what it has made.
  * Fails the test where one says other than PD_NO_MEMORY, or the last other than PD_OK. Gives how many have failed. */
 int64_t oom_each(int (*attempt)(const void *what), const void *what);
+/* Attempts something of which no failed allocation may change the outcome: n floats, which are the same bits as when none fails. The attempt lets the n-th allocation of its
+ * choice fail and tells whether there was one. */
+void oom_assert_same(bool (*attempt)(float *out, int64_t n), size_t floats);
 /* Allocations of this process so far: to show that something allocates nothing. */
 int64_t oom_allocations(void);
 

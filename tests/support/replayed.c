@@ -30,10 +30,16 @@ pd_replay_result replayed_by(const tracefile *file, const pd_replay_options *opt
 
 pd_replay_result replayed(const tracefile *file) { return replayed_by(file, &(pd_replay_options){ .local = true, .state = true }); }
 
-void assert_outcome(const tracefile *file, pd_replay_outcome outcome, const char *part_of_why)
+pd_replay_result replayed_with(const tracefile *file, const char *key, const char *value)
 {
-    pd_replay_result r = replayed(file);
+    tracefile changed = *file;
 
+    tracefile_meta(&changed, key, value);
+    return replayed(&changed);
+}
+
+static void assert_result(pd_replay_result r, pd_replay_outcome outcome, const char *part_of_why)
+{
     if (r.outcome != outcome)
         fail_msg("outcome %d, error %g, of state %g: \"%s\"", r.outcome, r.verdict.error, r.state.error, r.why.text);
     if (strstr(r.why.text, part_of_why) == NULL) fail_msg("\"%s\" does not say \"%s\"", r.why.text, part_of_why);
@@ -41,12 +47,14 @@ void assert_outcome(const tracefile *file, pd_replay_outcome outcome, const char
     pd_replay_result_free(&r);
 }
 
+void assert_outcome(const tracefile *file, pd_replay_outcome outcome, const char *part_of_why)
+{
+    assert_result(replayed(file), outcome, part_of_why);
+}
+
 void assert_outcome_with(const tracefile *file, const char *key, const char *value, pd_replay_outcome outcome, const char *part_of_why)
 {
-    tracefile changed = *file;
-
-    tracefile_meta(&changed, key, value);
-    assert_outcome(&changed, outcome, part_of_why);
+    assert_result(replayed_with(file, key, value), outcome, part_of_why);
 }
 
 void assert_fails_without_memory(const tracefile *file)

@@ -9,10 +9,11 @@
 
 /* With the optimizer library, recorded state compared, too. The caller frees (pd_replay_result_free). */
 pd_replay_result replayed(const tracefile *file);
+pd_replay_result replayed_with(const tracefile *file, const char *key, const char *value);       /* with that metadata instead */
 pd_replay_result replayed_by(const tracefile *file, const pd_replay_options *options);
 /* Played with the library it ends so, and the reason has this part; what is ok has compared something. */
 void assert_outcome(const tracefile *file, pd_replay_outcome outcome, const char *part_of_why);
-/* The same of a copy with that metadata. */
+/* The same with that metadata instead. */
 void assert_outcome_with(const tracefile *file, const char *key, const char *value, pd_replay_outcome outcome, const char *part_of_why);
 /* It is ok, but fails wherever one of its allocations does (more than 10); that nothing leaks is for the sanitizers to say. */
 void assert_fails_without_memory(const tracefile *file);

@@ -332,6 +332,16 @@ int rig_declare(rig *r, uint32_t job, uint32_t rank, uint64_t conn, const char *
     return rig_apply(r, request);
 }
 
+int rig_declare_range(rig *r, uint32_t rank, uint64_t conn, const char *name, const pd_shape *shape, rig_range range)
+{
+    int rc;
+
+    r->ranges = &range;
+    rc = rig_declare(r, r->job, rank, conn, &name, shape, NULL, 1, PD_F32);
+    r->ranges = NULL;
+    return rc;
+}
+
 /* ---- data ---- */
 
 rig_frame *rig_frame_new(rig *r, pd_request_kind kind, uint32_t job, uint32_t rank, uint64_t conn, uint64_t step)

@@ -78,6 +78,8 @@ pd_ticket rig_ticket(rig *r, uint64_t conn);
 int  rig_hello(rig *r, const char *job, uint32_t rank, uint32_t world, uint64_t nonce, uint64_t conn, const char *options, const char *rules);
 /* n parameters p0, p1 ... of `elements` elements each (a vector), in the order `order` (NULL: ascending). */
 int  rig_declare(rig *r, uint32_t job, uint32_t rank, uint64_t conn, const char *const *names, const pd_shape *shapes, const uint32_t *order, size_t n, pd_dtype pull);
+/* One float32 parameter of r->job, of which the rank contributes that range. */
+int  rig_declare_range(rig *r, uint32_t rank, uint64_t conn, const char *name, const pd_shape *shape, rig_range range);
 
 /* ---- data frames ---- */
 

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "oom.h"
+
 static uint64_t state = 1;
 
 static uint32_t draw(void)
@@ -172,6 +174,25 @@ void shampoo_assert_threads_agree(const char *row, const pd_shape *shape, const 
         shampoo_run one = shampoo_run_of(row, shape, hypers, steps), other = one;
         other.threads = threads;
         assert_true(shampoo_same_runs(one, other));
+    }
+}
+
+void shampoo_assert_steps_without_memory(const char *row, const pd_shape *shape, const char *hypers, int most)
+{
+    bool hit = true;
+
+    for (int64_t n = 0; hit; n++) {
+        shampoo_run r = shampoo_run_of(row, shape, hypers, 0);
+        pd_error err;
+        int rc;
+        shampoo_run_begin(&r);
+        shampoo_run_draw(&r);
+        oom_arm(n);
+        rc = shampoo_run_try(&r, &err);
+        hit = oom_disarm();
+        assert_true(rc == PD_OK || (rc == PD_NO_MEMORY && n < most));
+        assert_true(shampoo_all_finite(r.weights[0], shampoo_elements(&r.param[0])));
+        shampoo_run_end(&r);
     }
 }
 

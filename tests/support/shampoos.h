@@ -51,6 +51,8 @@ bool   shampoo_same_bits(const shampoo_run *a, const shampoo_run *b);
 bool   shampoo_same_runs(shampoo_run a, shampoo_run b);
 /* Two and four threads give the bits of one. */
 void   shampoo_assert_threads_agree(const char *row, const pd_shape *shape, const char *hypers, int steps);
+/* A step of such a run with each of its allocations failing in turn: it is taken, or fails at one of the first `most`; weights stay finite. */
+void   shampoo_assert_steps_without_memory(const char *row, const pd_shape *shape, const char *hypers, int most);
 bool   shampoo_runs_agree(const char *row, const pd_shape *shape, const char *one, const char *other, int steps);
 /* A slot of the first parameter, or a block's part (block -1: whole). Gives. */
 float *shampoo_slot(const shampoo_run *r, const char *slot, int number, int block, int64_t n);

@@ -23,6 +23,11 @@ void tracefile_add(tracefile *file, const char *name, const float *values, int64
     tracefile_add_typed(file, name, PD_ST_F32, values, n);
 }
 
+void tracefile_add_all(tracefile *file, const tracefile_values *all, size_t n)
+{
+    for (size_t i = 0; i < n; i++) tracefile_add(file, all[i].name, all[i].values, all[i].n);
+}
+
 void tracefile_add_matrix(tracefile *file, const char *name, const float *values, int64_t rows, int64_t cols)
 {
     tracefile_add(file, name, values, rows * cols);

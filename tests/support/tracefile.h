@@ -18,6 +18,9 @@ typedef struct tracefile {
 tracefile tracefile_of(const char *system, const char *name, const char *steps, const char *config);
 /* `values` is borrowed until the file is written; `n` elements in one dimension, or a scalar where n is 0. */
 void tracefile_add(tracefile *file, const char *name, const float *values, int64_t n);
+/* Several. */
+typedef struct tracefile_values { const char *name; const float *values; int64_t n; } tracefile_values;
+void tracefile_add_all(tracefile *file, const tracefile_values *all, size_t n);
 void tracefile_add_typed(tracefile *file, const char *name, pd_st_dtype dtype, const void *values, int64_t n);
 void tracefile_add_matrix(tracefile *file, const char *name, const float *values, int64_t rows, int64_t cols);
 /* Replaces the value of a key that is there. */

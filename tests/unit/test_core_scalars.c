@@ -53,24 +53,26 @@ static void answer(peer *p, const letter *l, uint64_t step, const char *const *n
     peer_reply(p, &l->prefix, &message.base, NULL, 0);
 }
 
-/* A running core that has pushed parameter 0 with these scalars, and the frame it has sent. */
+/* A core that has pushed with scalars, and the frame that bears them. */
 typedef struct pushed {
     peer        *p;
     pd_ticket_id ticket;
-    pd_item      item;
+    pd_item      items[N];
     letter       frame;
 } pushed;
 
-static void push_first(pushed *f, pd_scalar *scalars, size_t n)
+static void push_to(pushed *f, peer *p, const size_t *order, size_t n_items, pd_scalar *scalars, size_t n)
 {
-    static const size_t order[] = { 0 };
     pd_error err;
 
-    f->p = peer_running(sizes, N);
-    make_items(&f->item, order, 1);
-    assert_int_equal(push(f->p, PD_PUSH, &f->item, 1, scalars, n, &f->ticket, &err), PD_OK);
-    f->frame = peer_expect(f->p, PD_PUSH);
+    f->p = p;
+    make_items(f->items, order, n_items);
+    assert_int_equal(push(p, PD_PUSH, f->items, n_items, scalars, n, &f->ticket, &err), PD_OK);
+    f->frame = peer_expect(p, PD_PUSH);
 }
+
+/* A running core's parameter 0 alone. */
+static void push_first(pushed *f, pd_scalar *scalars, size_t n) { push_to(f, peer_running(sizes, N), (const size_t[]){ 0 }, 1, scalars, n); }
 
 /* Its ticket is done with that code. */
 static void end(pushed *f, int code)
@@ -302,21 +304,14 @@ static const pd_client_param sharded[] = {
 
 static void a_whole_parameter_bears_them_before_ranged_ones(void **state)
 {
-    static const size_t order[] = { 0, 1, 2 };
-    peer *p = running_with(sharded, 3);
     pd_scalar loss = { .name = "loss", .value = 1 };
-    pd_item items[3];
-    pd_ticket_id ticket;
-    pd_error err;
-    letter l;
+    pushed f;
     (void)state;
 
-    make_items(items, order, 3);
-    assert_int_equal(push(p, PD_PUSH, items, 3, &loss, 1, &ticket, &err), PD_OK);
-    l = peer_expect(p, PD_PUSH);
-    assert_int_equal(((Paramd__PushRequest *)l.message)->pieces[0]->handle, 2);
-    letter_drop(&l);
-    peer_free(p);
+    push_to(&f, running_with(sharded, 3), (const size_t[]){ 0, 1, 2 }, 3, &loss, 1);
+    assert_int_equal(((Paramd__PushRequest *)f.frame.message)->pieces[0]->handle, 2);
+    letter_drop(&f.frame);
+    peer_free(f.p);
 }
 
 static void a_rank_that_has_nothing_of_the_parameter_that_bears_them_is_told(void **state)

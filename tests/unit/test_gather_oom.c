@@ -1,6 +1,6 @@
 /* Memory that runs out while a job gathers: those who wait are told, nothing is lost, and it goes on with the same bits when there is memory again. */
+#include "gathering.h"
 #include "oom.h"
-#include "rig.h"
 #include "training.h"
 
 #include <setjmp.h>
@@ -10,21 +10,7 @@
 
 #include <cmocka.h>
 
-enum { CONN = 10 };
-static const char *const gathering[] = { "aggregate=adasum", "aggregate=adasum_vdot", "aggregate=median", "aggregate=trimmed_mean" };
-enum { GATHERING = sizeof gathering / sizeof gathering[0] };
-
-enum { WORLD = 4, N = 130 };
-
-static void start_pressed(rig *r, const char *options, bool pressed)
-{
-    static const int64_t one[] = { N };
-    pd_store_config config = rig_config();
-
-    if (pressed) config.ingest_bytes = WORLD * 4096;
-    rig_new(r, &config);
-    r->job = rig_start(r, "job", WORLD, CONN, one, 1, options, NULL);
-}
+enum { CONN = GATHERING_CONN, WORLD = GATHERING_WORLD, N = GATHERING_N };
 
 /* Two rounds, pressed or not; the n-th allocation of the second one's work fails, for which everything has come. Gives whether there was one. */
 static bool second_round(const char *options, bool pressed, float *weights, int64_t n)
@@ -32,7 +18,7 @@ static bool second_round(const char *options, bool pressed, float *weights, int6
     bool failed;
     rig r;
 
-    start_pressed(&r, options, pressed);
+    gathering_start(&r, options, pressed);
     for (uint64_t step = 1; step <= 2; step++) {
         rig_work(&r);
         for (uint32_t rank = 0; rank < WORLD; rank++) {
@@ -65,7 +51,7 @@ static bool spills_short_of_memory(const char *options, float *weights, int64_t 
     bool failed = false;
     rig r;
 
-    start_pressed(&r, options, true);
+    gathering_start(&r, options, true);
     for (uint32_t rank = 0; rank < WORLD; rank++) {
         float values[N];
         rig_noise(rank, values, N);

@@ -1,6 +1,6 @@
 /* Jobs that gather: what is refused, where contributions wait and when their memory goes back, what is told, and that nobody waits for long. */
+#include "gathering.h"
 #include "optim.h"
-#include "rig.h"
 #include "row.h"
 #include "training.h"
 
@@ -13,9 +13,7 @@
 
 #include <cmocka.h>
 
-enum { CHUNK = 64, CONN = 10 };
-static const char *const gathering[] = { "aggregate=adasum", "aggregate=adasum_vdot", "aggregate=median", "aggregate=trimmed_mean" };
-enum { GATHERING = sizeof gathering / sizeof gathering[0] };
+enum { CHUNK = 64, CONN = GATHERING_CONN };
 
 static int hello(rig *r, uint32_t world, const char *options)
 {
@@ -53,30 +51,18 @@ static void hello_refuses_worlds_that_do_not_suit(void **state)
 
 static void ranks_of_a_job_agree_on_the_aggregate_and_its_keys(void **state)
 {
-    pd_store_config config = rig_config();
-    rig r;
+    rig *r = *state;
 
-    (void)state;
-    rig_new(&r, &config);
-    assert_int_equal(hello(&r, 4, "aggregate=adasum"), PD_OK);
-    assert_int_equal(rig_hello(&r, "job", 1, 4, 2, 11, "aggregate=adasum_vdot", "* sgd lr=1"), PD_FAILED_PRECONDITION);
-    assert_non_null(strstr(r.error.text, "aggregate = adasum, "));
-    assert_int_equal(rig_hello(&r, "job", 1, 4, 2, 11, "aggregate=adasum trim=2", "* sgd lr=1"), PD_FAILED_PRECONDITION);
-    assert_int_equal(rig_hello(&r, "job", 1, 4, 2, 11, "aggregate=adasum", "* sgd lr=1"), PD_OK);
-    rig_free(&r);
+    assert_int_equal(hello(r, 4, "aggregate=adasum"), PD_OK);
+    assert_int_equal(rig_hello(r, "job", 1, 4, 2, 11, "aggregate=adasum_vdot", "* sgd lr=1"), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(r->error.text, "aggregate = adasum, "));
+    assert_int_equal(rig_hello(r, "job", 1, 4, 2, 11, "aggregate=adasum trim=2", "* sgd lr=1"), PD_FAILED_PRECONDITION);
+    assert_int_equal(rig_hello(r, "job", 1, 4, 2, 11, "aggregate=adasum", "* sgd lr=1"), PD_OK);
 }
 
 static int declare_range(rig *r, uint32_t rank, int64_t start, int64_t end)
 {
-    static const char *const name[] = { "w" };
-    static const pd_shape shape = { 1, { 100 } };
-    rig_range range = { start, end };
-    int rc;
-
-    r->ranges = &range;
-    rc = rig_declare(r, r->job, rank, CONN + rank, name, &shape, NULL, 1, PD_F32);
-    r->ranges = NULL;
-    return rc;
+    return rig_declare_range(r, rank, CONN + rank, "w", &(pd_shape){ 1, { 100 } }, (rig_range){ start, end });
 }
 
 /* The last rank makes three of the first half's, and is refused; with another range it is not. */
@@ -169,17 +155,7 @@ static void declare_counts_what_all_ranks_may_leave_behind(void **state)
 
 /* ---- where contributions wait ---- */
 
-enum { WORLD = 4, N = 130 };
-
-static void start_pressed(rig *r, const char *options, bool pressed)
-{
-    static const int64_t one[] = { N };
-    pd_store_config config = rig_config();
-
-    if (pressed) config.ingest_bytes = WORLD * 4096;
-    rig_new(r, &config);
-    r->job = rig_start(r, "job", WORLD, CONN, one, 1, options, NULL);
-}
+enum { WORLD = GATHERING_WORLD, N = GATHERING_N };
 
 static void push(rig *r, uint32_t rank, int64_t chunk)
 {
@@ -192,6 +168,13 @@ static void push(rig *r, uint32_t rank, int64_t chunk)
     rig_work(r);
 }
 
+/* The rig ends; so many rounds are closed. */
+static void end_at(rig *r, uint64_t step)
+{
+    assert_int_equal(r->board[r->job][0].step, step);
+    rig_free(r);
+}
+
 static void contributions_wait_in_their_frames_while_memory_allows(void **state)
 {
     rig r;
@@ -199,7 +182,7 @@ static void contributions_wait_in_their_frames_while_memory_allows(void **state)
     (void)state;
     for (int i = 0; i < GATHERING; i++) {
         uint64_t before;
-        start_pressed(&r, gathering[i], false);
+        gathering_start(&r, gathering[i], false);
         before = pd_store_count_bytes(r.store).snapshots;
         for (uint32_t rank = 0; rank < WORLD; rank++) {
             assert_int_equal(r.buffers_out, 3 * rank);
@@ -208,8 +191,7 @@ static void contributions_wait_in_their_frames_while_memory_allows(void **state)
                 push(&r, rank, c);
             }
         }
-        assert_int_equal(r.board[r.job][0].step, 1);
-        rig_free(&r);
+        end_at(&r, 1);
     }
 }
 
@@ -219,11 +201,10 @@ static void the_median_of_a_chunk_does_not_wait_for_other_chunks(void **state)
 
     (void)state;
     for (int i = 2; i < GATHERING; i++) {
-        start_pressed(&r, gathering[i], false);
+        gathering_start(&r, gathering[i], false);
         for (uint32_t rank = 0; rank < WORLD; rank++) push(&r, rank, 1);
         assert_int_equal(r.buffers_out, 0);
-        assert_int_equal(r.board[r.job][0].step, 0);
-        rig_free(&r);
+        end_at(&r, 0);
     }
 }
 
@@ -235,7 +216,7 @@ static void a_pressed_rank_leaves_its_contributions_behind_until_the_round_close
     (void)state;
     for (int i = 0; i < GATHERING; i++) {
         uint64_t before, chunk = CHUNK * sizeof(float);
-        start_pressed(&r, gathering[i], true);
+        gathering_start(&r, gathering[i], true);
         before = pd_store_count_bytes(r.store).snapshots;
         for (uint32_t step = 0; step < 3; step++)
             for (uint32_t rank = WORLD; rank-- > 0;)
@@ -245,8 +226,7 @@ static void a_pressed_rank_leaves_its_contributions_behind_until_the_round_close
                     if (step > 0 || rank == 0) continue;
                     assert_int_equal(pd_store_count_bytes(r.store).snapshots, before + (uint64_t)(3 * (WORLD - 1 - (int)rank) + c + 1) * chunk);
                 }
-        assert_int_equal(r.board[r.job][0].step, 3);
-        rig_free(&r);
+        end_at(&r, 3);
     }
 }
 
@@ -260,7 +240,7 @@ static void spilled_contributions_stand_when_they_come_again_or_their_rank_is_ta
     (void)state;
     for (int i = 0; i < 2 * GATHERING; i++) {
         bool again = i % 2 == 1;
-        start_pressed(&r, gathering[i / 2], true);
+        gathering_start(&r, gathering[i / 2], true);
         for (int64_t c = 0; c < 3; c++) push(&r, 2, c);
         if (again) {
             for (int64_t c = 0; c < 3; c++) push(&r, 2, c);
@@ -315,7 +295,7 @@ static void draining_waits_for_rounds_that_gather(void **state)
     for (int i = 0; i < GATHERING; i++) {
         pd_request *drain;
         uint64_t answered;
-        start_pressed(&r, gathering[i], true);
+        gathering_start(&r, gathering[i], true);
         for (int64_t c = 0; c < 3; c++) push(&r, 0, c);
         drain = pd_request_new(PD_REQ_DRAIN, rig_ticket(&r, 1));
         drain->u.drain.deadline_ns = 5000000000u;
@@ -325,8 +305,7 @@ static void draining_waits_for_rounds_that_gather(void **state)
         for (uint32_t rank = 1; rank < WORLD; rank++)
             for (int64_t c = 0; c < 3; c++) push(&r, rank, c);
         assert_int_equal(r.answered, answered + 1);
-        assert_int_equal(r.board[r.job][0].step, 1);
-        rig_free(&r);
+        end_at(&r, 1);
     }
 }
 
@@ -404,7 +383,7 @@ static void a_round_without_gradients_is_no_step(void **state)
     (void)state;
     for (int i = 0; i < GATHERING; i++) {
         float ones[N] = { 1 };
-        start_pressed(&r, gathering[i], i % 2 == 0);
+        gathering_start(&r, gathering[i], i % 2 == 0);
         for (uint32_t rank = 0; rank < WORLD; rank++) {
             rig_frame *frame = rig_frame_new(&r, PD_REQ_PUSH, r.job, rank, CONN + rank, 1);
             rig_last(frame);                            /* it has sent nothing */
@@ -544,7 +523,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hello_refuses_worlds_that_do_not_suit),
-        cmocka_unit_test(ranks_of_a_job_agree_on_the_aggregate_and_its_keys),
+        cmocka_unit_test_setup_teardown(ranks_of_a_job_agree_on_the_aggregate_and_its_keys, rig_set_up, rig_tear_down),
         cmocka_unit_test(adasum_refuses_ranges_that_leave_no_power_of_two),
         cmocka_unit_test(a_push_that_is_not_finite_is_rejected_where_that_is_asked_for),
         cmocka_unit_test(params_say_what_becomes_of_contributions_and_what_that_may_hold),

@@ -268,12 +268,17 @@ static void without_memory_reads_no_rule_with_a_text(void **state)
 
 static const int64_t one_element = 1;
 
-static void begin(rig *r, const char *rules)
+static void begin_without_jobs(rig *r)
 {
     pd_store_config config = rig_config();
 
     config.rows = rows;
     rig_new(r, &config);
+}
+
+static void begin(rig *r, const char *rules)
+{
+    begin_without_jobs(r);
     r->job = rig_start(r, "job", 1, 1, &one_element, 1, NULL, rules);
 }
 
@@ -321,11 +326,9 @@ static void the_plan_reads_the_text(void **state)
 {
     static const char *const names[] = { "p0" };
     static const pd_shape shape = { .rank = 1, .dim = { 1 } };
-    pd_store_config config = rig_config();
     rig r;
     (void)state;
-    config.rows = rows;
-    rig_new(&r, &config);
+    begin_without_jobs(&r);
     assert_int_equal(rig_hello(&r, "job", 0, 1, 1, 1, NULL, "* row rules=[a, bad]"), PD_OK);
     assert_int_equal(rig_declare(&r, r.job, 0, 1, names, &shape, NULL, 1, PD_F32), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(r.error.text, "p0: a bad rule"));
@@ -334,11 +337,9 @@ static void the_plan_reads_the_text(void **state)
 
 static void ranks_come_with_the_same_text(void **state)
 {
-    pd_store_config config = rig_config();
     rig r;
     (void)state;
-    config.rows = rows;
-    rig_new(&r, &config);
+    begin_without_jobs(&r);
     assert_int_equal(rig_hello(&r, "job", 0, 2, 1, 1, NULL, "* row rules=a"), PD_OK);
     assert_int_equal(rig_hello(&r, "job", 1, 2, 2, 2, NULL, "* row rules=b"), PD_FAILED_PRECONDITION);
     assert_int_equal(rig_hello(&r, "job", 1, 2, 2, 2, NULL, "* row rules=a"), PD_OK);

@@ -411,11 +411,17 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(factors_become_what_the_twin_says), CASE(what_lies_behind_a_factor_in_memory_stays),
-        CASE(preconditioning_is_the_twin_s_even_where_only_a_corner_of_the_factors_is_used), CASE(a_matrix_is_preconditioned_where_it_lies),
-        CASE(the_bound_of_a_rank_one_matrix_is_its_norm_at_any_size), CASE(the_bound_of_a_diagonal_matrix_is_its_largest_element),
-        CASE(of_equally_heavy_rows_the_bound_takes_the_first), CASE(the_bound_of_zeros_is_zero_and_of_nan_is_nan), CASE(balancing_makes_factors_equally_large_and_keeps_their_product),
-        CASE(bfloat16_factors_hold_bfloat16_numbers_after_each_deed), CASE(bfloat16_rounds_the_multiplier_before_it_multiplies),
+        CASE(factors_become_what_the_twin_says),
+        CASE(what_lies_behind_a_factor_in_memory_stays),
+        CASE(preconditioning_is_the_twin_s_even_where_only_a_corner_of_the_factors_is_used),
+        CASE(a_matrix_is_preconditioned_where_it_lies),
+        CASE(the_bound_of_a_rank_one_matrix_is_its_norm_at_any_size),
+        CASE(the_bound_of_a_diagonal_matrix_is_its_largest_element),
+        CASE(of_equally_heavy_rows_the_bound_takes_the_first),
+        CASE(the_bound_of_zeros_is_zero_and_of_nan_is_nan),
+        CASE(balancing_makes_factors_equally_large_and_keeps_their_product),
+        CASE(bfloat16_factors_hold_bfloat16_numbers_after_each_deed),
+        CASE(bfloat16_rounds_the_multiplier_before_it_multiplies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -200,10 +200,16 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test(f)
     const struct CMUnitTest tests[] = {
-        CASE(without_momentum_there_is_no_buffer), CASE(leading_axes_of_certain_names_are_scanned), CASE(declarations_that_cannot_be_are_refused),
-        CASE(slots_are_stacks_of_factors_by_layer_and_block), CASE(a_factor_of_a_merged_dimension_follows_none),
-        CASE(factors_far_larger_than_their_weights_are_noted), CASE(out_of_memory_is_told_and_leaves_nothing),
-        CASE(values_out_of_range_are_refused_by_name), CASE(a_delay_is_at_most_the_shortest_interval), CASE(what_deviates_is_warned_of),
+        CASE(without_momentum_there_is_no_buffer),
+        CASE(leading_axes_of_certain_names_are_scanned),
+        CASE(declarations_that_cannot_be_are_refused),
+        CASE(slots_are_stacks_of_factors_by_layer_and_block),
+        CASE(a_factor_of_a_merged_dimension_follows_none),
+        CASE(factors_far_larger_than_their_weights_are_noted),
+        CASE(out_of_memory_is_told_and_leaves_nothing),
+        CASE(values_out_of_range_are_refused_by_name),
+        CASE(a_delay_is_at_most_the_shortest_interval),
+        CASE(what_deviates_is_warned_of),
         CASE(a_forecast_goes_by_the_probability_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

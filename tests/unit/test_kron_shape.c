@@ -192,12 +192,20 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test(f)
     const struct CMUnitTest tests[] = {
-        CASE(matrices_get_triangles_and_vectors_diagonals), CASE(long_dimensions_and_those_of_size_1_are_diagonal),
-        CASE(one_diag_takes_the_largest_dimension_and_of_several_the_last), CASE(small_dimensions_collapse_to_one), CASE(large_matrices_stay),
-        CASE(a_merged_dimension_is_diagonal_only_where_all_its_parts_are), CASE(of_equal_ways_the_first_group_ends_as_early_as_possible),
-        CASE(nothing_is_merged_where_that_is_not_wanted), CASE(shapes_of_ones_become_one_dimension), CASE(only_triangular_dimensions_are_cut),
-        CASE(every_dimension_is_padded_to_a_multiple_of_the_block_size), CASE(blocks_are_numbered_with_the_last_dimension_fastest),
-        CASE(blocks_beyond_all_counting_are_said_to_be), CASE(a_probability_becomes_an_interval_of_steps),
+        CASE(matrices_get_triangles_and_vectors_diagonals),
+        CASE(long_dimensions_and_those_of_size_1_are_diagonal),
+        CASE(one_diag_takes_the_largest_dimension_and_of_several_the_last),
+        CASE(small_dimensions_collapse_to_one),
+        CASE(large_matrices_stay),
+        CASE(a_merged_dimension_is_diagonal_only_where_all_its_parts_are),
+        CASE(of_equal_ways_the_first_group_ends_as_early_as_possible),
+        CASE(nothing_is_merged_where_that_is_not_wanted),
+        CASE(shapes_of_ones_become_one_dimension),
+        CASE(only_triangular_dimensions_are_cut),
+        CASE(every_dimension_is_padded_to_a_multiple_of_the_block_size),
+        CASE(blocks_are_numbered_with_the_last_dimension_fastest),
+        CASE(blocks_beyond_all_counting_are_said_to_be),
+        CASE(a_probability_becomes_an_interval_of_steps),
         CASE(the_counter_goes_by_the_probability_of_its_own_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,13 +39,7 @@ static int hello(rig *r, uint32_t rank, uint32_t world, const char *options)
 
 static int declare(rig *r, uint32_t rank, int64_t start, int64_t end)
 {
-    rig_range range = { start, end };
-    int rc;
-
-    r->ranges = &range;
-    rc = rig_declare(r, r->job, rank, CONN + rank, name, &shape, NULL, 1, PD_F32);
-    r->ranges = NULL;
-    return rc;
+    return rig_declare_range(r, rank, CONN + rank, *name, &shape, (rig_range){ start, end });
 }
 
 /* The pieces of [start, end), each in a frame of its own; `values` are those of the whole parameter. */

@@ -173,17 +173,14 @@ static const float per_core[1] = { 1.75f }, own0[1] = { 2.5f / 1.75f }, own1[1] 
 
 static tracefile weighted_file(void)
 {
+    static const tracefile_values all[] = {
+        { "values/r00", v0, 2 }, { "weights/r00", x0, 2 }, { "values/r01", v1, 2 }, { "weights/r01", x1, 2 },
+        { "n_weights_per_core/r00", per_core, 0 }, { "n_weights_per_core/r01", per_core, 0 }, { "weighted_mean/r00", own0, 0 },
+        { "weighted_mean/r01", own1, 0 }, { "mean_of_replicas", mean, 0 },
+    };
     tracefile file = tracefile_of("trax_average", "weighted_two", "1", "{\"function\": \"_n_weights_per_core, _WeightedMean\", \"n_devices\": 2}");
 
-    tracefile_add(&file, "values/r00", v0, 2);
-    tracefile_add(&file, "weights/r00", x0, 2);
-    tracefile_add(&file, "values/r01", v1, 2);
-    tracefile_add(&file, "weights/r01", x1, 2);
-    tracefile_add(&file, "n_weights_per_core/r00", per_core, 0);
-    tracefile_add(&file, "n_weights_per_core/r01", per_core, 0);
-    tracefile_add(&file, "weighted_mean/r00", own0, 0);
-    tracefile_add(&file, "weighted_mean/r01", own1, 0);
-    tracefile_add(&file, "mean_of_replicas", mean, 0);
+    tracefile_add_all(&file, all, sizeof all / sizeof *all);
     return file;
 }
 
@@ -207,14 +204,14 @@ static void each_example_weighs_the_same_wherever_it_is(void **state)
 static void weights_that_are_all_zero_give_nan(void **state)
 {
     static const float zero[2] = { 0, 0 }, nan[1] = { NAN };
+    static const tracefile_values all[] = {
+        { "values/r00", v0, 2 }, { "weights/r00", zero, 2 }, { "n_weights_per_core/r00", zero, 0 }, { "weighted_mean/r00", nan, 0 },
+        { "mean_of_replicas", nan, 0 },
+    };
     tracefile file = tracefile_of("trax_average", "weighted_one", "1", "{\"n_devices\": 1}");
 
     (void)state;
-    tracefile_add(&file, "values/r00", v0, 2);
-    tracefile_add(&file, "weights/r00", zero, 2);
-    tracefile_add(&file, "n_weights_per_core/r00", zero, 0);
-    tracefile_add(&file, "weighted_mean/r00", nan, 0);
-    tracefile_add(&file, "mean_of_replicas", nan, 0);
+    tracefile_add_all(&file, all, sizeof all / sizeof *all);
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 

@@ -50,8 +50,7 @@ static tracefile norm_file(void)
 
     tracefile_add_matrix(&file, "in/0000", wide, 2, 2);
     tracefile_add_matrix(&file, "in/0001", none, 2, 2);
-    tracefile_add(&file, "out/0000", bound, 0);
-    tracefile_add(&file, "out/0001", none, 0);
+    tracefile_add_all(&file, (const tracefile_values[]){ { "out/0000", bound, 0 }, { "out/0001", none, 0 } }, 2);
     return file;
 }
 
@@ -170,17 +169,15 @@ static const char two_probabilities[] = "[0.5, {\"min_prob\": 0.5, \"decay\": 1,
 
 static void updated_steps_are_judged_one_and_all(void **state)
 {
-    static const int32_t later[3] = { 2, 4, 8 }, fewer[3] = { 2, 6, 8 }, early[3] = { 2, 4, 5 };
+    static const int32_t wrong[][3] = { { 2, 4, 8 }, { 2, 6, 8 }, { 2, 4, 5 } };
     tracefile file = probability_file(two_probabilities);
 
     (void)state;
     assert_judged(&file, 2, probability_inputs);
-    file.entry[0].at = later;
-    assert_outcome(&file, PD_REPLAY_FAILED, "");
-    file.entry[0].at = fewer;
-    assert_outcome(&file, PD_REPLAY_FAILED, "");
-    file.entry[0].at = early;
-    assert_outcome(&file, PD_REPLAY_FAILED, "");
+    for (int i = 0; i < 3; i++) {
+        file.entry[0].at = wrong[i];
+        assert_outcome(&file, PD_REPLAY_FAILED, "");
+    }
 }
 
 static void probabilities_that_are_none_are_refused(void **state)

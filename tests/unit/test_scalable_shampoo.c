@@ -402,22 +402,8 @@ static void out_of_memory_is_told_and_leaves_nothing(void **state)
 /* No memory for a root: it failed, the last one stays, and the step is taken. */
 static void a_root_without_memory_is_a_root_that_failed(void **state)
 {
-    bool hit = true;
-
     (void)state;
-    for (int64_t n = 0; hit; n++) {
-        run r = run_of(&(pd_shape){ 2, { 6, 5 } }, "block_size=8", 0);
-        pd_error err;
-        int rc;
-        shampoo_run_begin(&r);
-        shampoo_run_draw(&r);
-        oom_arm(n);
-        rc = pd_model_step(r.model, &(pd_step_io){ .gradient = r.gradient[0], .before = r.weights[0], .after = r.weights[0] }, &err);
-        hit = oom_disarm();
-        assert_true(rc == PD_OK || (rc == PD_NO_MEMORY && n == 0));
-        assert_true(shampoo_all_finite(r.weights[0], 30));
-        shampoo_run_end(&r);
-    }
+    shampoo_assert_steps_without_memory("scalable_shampoo", &(pd_shape){ 2, { 6, 5 } }, "block_size=8", 1);
 }
 
 /* ---- refusals ---- */
