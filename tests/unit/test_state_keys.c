@@ -174,7 +174,7 @@ static void stacks_of_all_parameters_are_refused_with_what_to_do(void **state)
 static void reads_keys_of_recorded_runs(void **state)
 {
     static const struct { const char *text, *name, *slot; int number; bool codes; } cases[] = {
-        { "state/0001/dense/kernel/statistics/3", "dense/kernel", "statistics", 3, true }, { "state/0012/s/Q/0", "s", "Q", 0, false },
+        { "state/0001/dense/kernel/statistics/3", "dense/kernel", "statistics", 3, true }, { "state/0012/s/Q/0", "s", "Q", 0, true },
         { "state/0001/dense/bias/momentum/quantized", "dense/bias", "momentum", -1, true }, { "state/s/v_row", "s", "v_row", -1, false },
     };
 
