@@ -173,17 +173,16 @@ static void stacks_of_all_parameters_are_refused_with_what_to_do(void **state)
 
 static void reads_keys_of_recorded_runs(void **state)
 {
-    static const struct { const char *text, *name, *slot; int number; bool codes; } cases[] = {
-        { "state/0001/dense/kernel/statistics/3", "dense/kernel", "statistics", 3, true }, { "state/0012/s/Q/0", "s", "Q", 0, true },
-        { "state/0001/dense/bias/momentum/quantized", "dense/bias", "momentum", -1, true }, { "state/s/v_row", "s", "v_row", -1, false },
+    static const struct { const char *text, *name, *slot; int number; } cases[] = {
+        { "state/0001/dense/kernel/statistics/3", "dense/kernel", "statistics", 3 }, { "state/0012/s/Q/0", "s", "Q", 0 },
+        { "state/s/v_row", "s", "v_row", -1 }, { "state/0001/dense/bias/momentum/quantized", "dense/bias", "momentum", -1 },
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_jax(cases[i].text, cases[i].name, cases[i].slot, cases[i].number);
-        assert_true(key.codes == cases[i].codes);
+        assert_true(key.codes && key.fill);
     }
-    assert_true(key.fill);
 }
 
 static void paths_that_are_none_are_unknown(void **state)
