@@ -299,8 +299,7 @@ static bool may_be_none(const pd_row *row, const char *name)
 static int set_t5x(pd_hypers *hypers, const char *key, const json_t *value, pd_error *err)
 {
     if (json_is_null(value)) return may_be_none(hypers->row, key) ? pd_hypers_set(hypers, key, "none", err) : PD_OK;
-    if (strcmp(key, "factor_map") == 0 || (strcmp(key, "multiply_by_parameter_scale") == 0 && json_is_array(value)))
-        return set_printed(hypers, key, value, print_rules, err);
+    if (json_is_array(value)) return set_printed(hypers, key, value, print_rules, err);
     if (strcmp(key, "logical_factor_rules") == 0 && json_is_object(value)) return set_printed(hypers, key, value, print_axis_rules, err);
     return set_value(hypers, key, value, err);
 }
@@ -495,6 +494,21 @@ bool pd_recipe_rate(const pd_recipe *recipe, int64_t step, double *rate)
 
     if (value != NULL) *rate = json_number_value(value);
     return value != NULL;
+}
+
+int pd_recipe_declare_rate(pd_recipe *recipe, double rate, pd_error *err)
+{
+    char text[64];
+    int rc = PD_OK;
+
+    for (size_t i = 0; rc == PD_OK && i < recipe->n_groups; i++) {
+        pd_hypers *hypers = &recipe->groups[i];
+        int index = pd_hypers_find(hypers->row, recipe->rate);
+        if (index < 0 || strcmp(pd_hypers_text(hypers, index, text, sizeof text), "none") != 0) continue;
+        snprintf(text, sizeof text, "%.17g", rate);
+        rc = pd_hypers_set(hypers, recipe->rate, text, err);
+    }
+    return rc;
 }
 
 /* ---- averages ---- */

@@ -36,6 +36,8 @@ bool pd_recipe_knows(const char *system);
 size_t pd_recipe_group(const pd_recipe *recipe, const char *name);
 /* The learning rate that the configuration has for a step, counted from 1. False: it has none. */
 bool pd_recipe_rate(const pd_recipe *recipe, int64_t step, double *rate);
+/* Where the configuration leaves the learning rate to the updates ("none"), declares this one: that of the first. */
+int pd_recipe_declare_rate(pd_recipe *recipe, double rate, pd_error *err);
 /* The names of a parameter's dimensions, with commas between them, as many as it has dimensions, "": none. Gives; NULL: out of memory. */
 char *pd_recipe_axes(const pd_recipe *recipe, const char *name, int rank);
 /* A group as a worker's rule for the names that match `glob`: "* sgd lr=0.1 momentum=0.9". Gives; NULL: out of memory. */

@@ -155,11 +155,13 @@ static int play_defect(pd_replay_result *out, pd_trace *trace, const pd_recipe *
 static int play_recipe(pd_replay_result *out, pd_trace *trace, pd_recipe *recipe, const pd_replay_options *options)
 {
     const json_t *config = NULL;
+    double rate;
     int rc = PD_OK;
 
     if (pd_recipe_knows(pd_trace_system(trace))) rc = pd_trace_config(trace, &config, &out->why);
     if (rc == PD_OK) rc = pd_recipe_read(recipe, pd_trace_system(trace), config, &out->why);
     if (rc == PD_OK) rc = pd_trace_check(trace, &out->why);
+    if (rc == PD_OK && pd_trace_rate(trace, 1, &rate)) rc = pd_recipe_declare_rate(recipe, rate, &out->why);
     if (rc == PD_OK && keep_names(out, trace) != PD_OK) rc = pd_fail(&out->why, PD_NO_MEMORY, "out of memory");
     if (rc != PD_OK) return rc;
     if (recipe->defect != NULL) return skip_defect(out, recipe->defect);

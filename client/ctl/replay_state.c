@@ -127,7 +127,7 @@ static double unit_of(const pd_hypers *hypers, const char *slot)
     static const struct { const char *slot, *hyper; } stored[] = {
         { "factor_matrices", "precision_config.factor_matrix_dtype" }, { "inv_factor_matrices", "precision_config.factor_matrix_dtype" },
         { "inv_factor_matrices", "precision_config.inv_factor_matrix_dtype" },
-        { "mu", "mu_dtype" }, { "Q", "precond_dtype" },
+        { "mu", "mu_dtype" }, { "Q", "precond_dtype" }, { "m", "dtype_momentum" },
         { "filtered_grad", "precision_config.filtered_grad_dtype" }, { "momentum", "precision_config.momentum_dtype" },
         { "grafting_second_moment", "precision_config.grafting_state_dtype" },
     };

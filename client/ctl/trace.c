@@ -329,6 +329,18 @@ static const char *name_of(const pd_trace *trace, size_t param)
     return trace->params[param].name + (trace->averages ? strlen("0000/") : 0);
 }
 
+/* A scalar of bfloat16 may stand as a vector of one: its gradient, or its state, still shows what it is. */
+static bool is_scalar(const pd_trace *trace, const pd_st_tensor *tensor, const key *k)
+{
+    const pd_st_tensor *gradient = find(trace, GRADIENT, 1, 0, k->param), *moment;
+    char name[300];
+
+    if (tensor->dtype != PD_ST_BF16 || tensor->shape.rank != 1 || count_of(tensor) != 1) return false;
+    snprintf(name, sizeof name, "state/0001/%.250s/v", k->param);
+    moment = pd_safetensors_find(trace->tensors, name);
+    return (gradient != NULL && gradient->shape.rank == 0) || (moment != NULL && moment->shape.rank == 0);
+}
+
 static int add_param(pd_trace *trace, const pd_st_tensor *tensor, const key *k, pd_error *err)
 {
     pd_trace_param *param = &trace->params[trace->n];
@@ -341,7 +353,7 @@ static int add_param(pd_trace *trace, const pd_st_tensor *tensor, const key *k, 
     else snprintf(name, sizeof name, "%s", k->param);
     if ((param->name = strdup(name)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     param->step = trace->averages ? k->step : 0;
-    param->shape = tensor->shape;
+    param->shape = is_scalar(trace, tensor, k) ? (pd_shape){ 0 } : tensor->shape;
     param->elements = count_of(tensor);
     if (param->elements > trace->most_elements) trace->most_elements = param->elements;
     trace->n++;

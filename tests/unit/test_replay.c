@@ -291,6 +291,24 @@ static void a_recorded_schedule_sets_the_rate_of_each_step(void **state)
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
+/* Rates that are given with each update alone: 0.5, then 0.25, of a first and a second step of signs. */
+static void rates_may_be_recorded_where_the_configuration_has_none(void **state)
+{
+    static const float rates[2] = { .5f, .25f }, signs[2] = { .5f, 1.5f }, again[2] = { .25f, 1.25f };
+    tracefile file = sgd_file();
+
+    (void)state;
+    tracefile_meta(&file, "system", "t5x_adafactor");
+    tracefile_meta(&file, "config", "{\"learning_rate\": null, \"multiply_by_parameter_scale\": false, \"clipping_threshold\": null}");
+    file.entry[2].at = signs;
+    file.entry[3].at = g1;
+    file.entry[4].at = again;
+    assert_outcome(&file, PD_REPLAY_FAILED, "no learning rate provided");
+    tracefile_add(&file, "learning_rate/0001", &rates[0], 0);
+    tracefile_add(&file, "learning_rate/0002", &rates[1], 0);
+    assert_outcome(&file, PD_REPLAY_OK, "");
+}
+
 static void a_parameter_without_gradient_stays(void **state)
 {
     tracefile file = sgd_file();
@@ -383,7 +401,7 @@ int main(void)
         cmocka_unit_test(what_a_build_lacks_is_skipped_and_not_excused),
         cmocka_unit_test(data_is_no_run_and_excused),
         cmocka_unit_test(each_parameter_has_the_hyperparameters_of_its_group),
-        cmocka_unit_test(a_recorded_schedule_sets_the_rate_of_each_step),
+        cmocka_unit_test(a_recorded_schedule_sets_the_rate_of_each_step), cmocka_unit_test(rates_may_be_recorded_where_the_configuration_has_none),
         cmocka_unit_test(a_parameter_without_gradient_stays),
         cmocka_unit_test(error_is_relative_to_what_was_recorded),
         cmocka_unit_test(error_is_absolute_where_zero_was_recorded),

@@ -248,6 +248,27 @@ static void what_is_stored_in_16_bits_may_be_off_by_a_unit(void **state)
     assert_outcome(&coarse, PD_REPLAY_FAILED, "");
 }
 
+/* The first momentum is a half. */
+static void adafactors_momentum_in_bfloat16_may_be_off_by_a_unit(void **state)
+{
+    static const float zero[1] = { 0 }, gradient[1] = { -1 }, moved[1] = { -.5f }, off[1] = { .501f };
+    static const char *const config[] = { "{\"learning_rate\": -1, \"beta1\": 0.5, \"multiply_by_parameter_scale\": false, \"dtype_momentum\": \"bfloat16\"}",
+                                          "{\"learning_rate\": -1, \"beta1\": 0.5, \"multiply_by_parameter_scale\": false}" };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        tracefile file = shampoo_file(config[i]);
+        file.n = 0;
+        tracefile_meta(&file, "system", "t5x_adafactor");
+        tracefile_meta(&file, "steps", "1");
+        tracefile_add(&file, "param/0000/w", zero, 1);
+        tracefile_add(&file, "grad/0001/w", gradient, 1);
+        tracefile_add(&file, "param/0001/w", moved, 1);
+        tracefile_add(&file, "state/0001/w/m", off, 1);
+        assert_outcome(&file, i == 0 ? PD_REPLAY_OK : PD_REPLAY_FAILED, "");
+    }
+}
+
 static void shaken_models_decompose_in_float32_where_upstream_does(void **state)
 {
     pd_hypers hypers;
@@ -422,7 +443,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_state_is_ok_at_the_steps_that_have_it),
         cmocka_unit_test(another_state_fails_by_name_though_the_weights_agree),
-        cmocka_unit_test(state_has_a_noise_of_its_own),
+        cmocka_unit_test(state_has_a_noise_of_its_own), cmocka_unit_test(adafactors_momentum_in_bfloat16_may_be_off_by_a_unit),
         cmocka_unit_test(state_may_differ_by_what_the_last_bits_of_gradients_do_to_it),
         cmocka_unit_test(noise_is_the_largest_of_the_slot),
         cmocka_unit_test(shaking_turns_last_bits_of_numbers_alone),

@@ -230,6 +230,33 @@ static void reads_bfloat16_weights(void **state)
     pd_trace_close(trace);
 }
 
+/* Of this type some writers know no scalars. */
+static void a_vector_of_one_bfloat16_is_a_scalar_where_its_gradient_is(void **state)
+{
+    static const uint16_t half = 0x3f80;
+    static const float one = 1;
+    tracefile file = valid_file();
+    pd_trace *trace;
+    size_t n;
+
+    (void)state;
+    tracefile_add_typed(&file, "param/0000/s", PD_ST_BF16, &half, 1);
+    tracefile_add_typed(&file, "param/0001/s", PD_ST_BF16, &half, 1);
+    tracefile_add_typed(&file, "param/0002/s", PD_ST_BF16, &half, 1);
+    tracefile_add(&file, "grad/0001/s", &one, 1);
+    trace = open_valid(&file);
+    assert_int_equal(pd_trace_params(trace, &n)[param_named(trace, "s")].shape.rank, 1);
+    pd_trace_close(trace);
+    file.entry[file.n - 1].shape = (pd_shape){ 0 };
+    trace = open_valid(&file);
+    assert_int_equal(pd_trace_params(trace, &n)[param_named(trace, "s")].shape.rank, 0);
+    pd_trace_close(trace);
+    snprintf(file.entry[file.n - 1].name, sizeof file.entry[file.n - 1].name, "state/0001/s/v");
+    trace = open_valid(&file);
+    assert_int_equal(pd_trace_params(trace, &n)[param_named(trace, "s")].shape.rank, 0);
+    pd_trace_close(trace);
+}
+
 static void notices_gradients_that_are_not_finite(void **state)
 {
     static const float bad[3] = { 1, NAN, 2 };
@@ -462,7 +489,7 @@ int main(void)
         cmocka_unit_test(param_steps_may_come_as_a_table),
         cmocka_unit_test(a_schedule_gives_each_step_its_rate),
         cmocka_unit_test(reads_bfloat16_weights),
-        cmocka_unit_test(notices_gradients_that_are_not_finite),
+        cmocka_unit_test(a_vector_of_one_bfloat16_is_a_scalar_where_its_gradient_is), cmocka_unit_test(notices_gradients_that_are_not_finite),
         cmocka_unit_test(knows_the_steps_that_raised_an_error),
         cmocka_unit_test(averages_have_a_gradient_and_a_result_for_each_replica),
         cmocka_unit_test(refuses_a_file_that_is_not_there),
