@@ -104,7 +104,7 @@ void pd_adafactor_limits(const pd_unit *unit)
 {
     const pd_plan *plan = unit->plan;
     const pd_over groups = pd_over_groups(plan);
-    const double count = (double)plan->elements / (double)groups.elements;
+    const float count = (float)(plan->elements / groups.elements);
     const int64_t room = plan->own[OWN_GROUPS];
     double *limits = pd_slot_doubles(unit, OWN_LIMITS);
 
@@ -118,8 +118,8 @@ void pd_adafactor_limits(const pd_unit *unit)
         }
     }
     for (int64_t i = 0; i < groups.elements; i++) {
-        limits[2 * i + OF_WEIGHTS] = rate_of(unit, (float)(limits[2 * i + OF_WEIGHTS] / count));
-        limits[2 * i + OF_UPDATE] = clip_of(unit, (float)(limits[2 * i + OF_UPDATE] / count));
+        limits[2 * i + OF_WEIGHTS] = rate_of(unit, (float)limits[2 * i + OF_WEIGHTS] / count);
+        limits[2 * i + OF_UPDATE] = clip_of(unit, (float)limits[2 * i + OF_UPDATE] / count);
     }
 }
 
@@ -183,15 +183,18 @@ PD_CLONES static void move_across(const pd_stretch *s, pull f) { move_as(s, f, A
 PD_CLONES static void move_along(const pd_stretch *s, pull f)  { move_as(s, f, ALONG); }
 PD_CLONES static void move_single(const pd_stretch *s, pull f) { move_as(s, f, SINGLE); }
 PD_CLONES static void move_whole(const pd_stretch *s, pull f)  { move_as(s, f, WHOLE); }
+PD_CLONES static void move_still(const pd_stretch *s, pull f)  { move_as(s, f, STILL); }
 
 void pd_adafactor_move(const pd_unit *unit)
 {
-    static void (*const moves[])(const pd_stretch *s, pull f) = { [ACROSS] = move_across, [ALONG] = move_along, [SINGLE] = move_single, [WHOLE] = move_whole };
+    static void (*const moves[])(const pd_stretch *s, pull f) = { [ACROSS] = move_across, [ALONG] = move_along, [SINGLE] = move_single, [WHOLE] = move_whole,
+                                                                     [STILL] = move_still };
     pd_walk w = pd_walk_of(unit->plan, unit->block);
     const double *limits = pd_slot_doubles(unit, OWN_LIMITS);
     const int64_t most = w.step[GROUP] != 0 ? 1 : w.n;
     pull f = pull_of(unit);
 
+    w.still = pd_adafactor_keep(unit) == 1;
     do {
         for (int64_t i = 0; i < w.n; i += most) {
             const pd_stretch s = pd_stretch_of(unit, &w, i, most);

@@ -139,11 +139,9 @@ static void sum_factored(const pd_unit *unit)
 
 typedef struct mixture { float keep, gain, epsilon; bool skip; } mixture;
 
-/* t = step - step_offset + 1 is rounded to float32, as are its power and the difference. */
 static mixture mixture_of(const pd_unit *unit)
 {
-    float t = (float)(unit->count - 1 - (int64_t)unit->hyper[STEP_OFFSET]) + 1.0f;
-    float keep = 1.0f - (float)pow((double)t, -(double)(float)unit->hyper[DECAY_RATE]);
+    float keep = pd_adafactor_keep(unit);
 
     return (mixture){ keep, 1.0f - keep, (float)unit->hyper[EPSILON1], unit->hyper[SKIP_NAN] != 0 };
 }
@@ -165,6 +163,7 @@ static void sum_whole(const pd_unit *unit)
     const int64_t first = w.at[GROUP];
     const mixture mix = mixture_of(unit);
 
+    w.still = mix.gain == 0;
     do {
         for (int64_t i = 0; i < w.n; i += w.tile) {
             pd_stretch s = pd_stretch_of(unit, &w, i, w.n - i < w.tile ? w.n - i : w.tile);
@@ -201,12 +200,12 @@ static double total_of(const pd_unit *unit, int which, int64_t i)
 static void mix_moment(const pd_unit *unit, int which, mixture mix)
 {
     const pd_over over = pd_over_all_but(unit->plan, which == ROW ? PD_DIM_COLUMN : PD_DIM_ROW);
-    const double count = (double)(unit->plan->elements / over.elements);
+    const float count = (float)(unit->plan->elements / over.elements);
     const int64_t begin = over.elements * unit->index / unit->n_units, end = over.elements * (unit->index + 1) / unit->n_units;
     float *v = pd_slot_floats(unit, which == ROW ? OWN_V_ROW : OWN_V_COL), *next = pd_slot_floats(unit, which == ROW ? OWN_ROW_FACTORS : OWN_COL_FACTORS);
 
     for (int64_t i = begin; i < end; i++) {
-        next[i] = mix.keep * v[i] + mix.gain * (float)(total_of(unit, which, i) / count);
+        next[i] = mix.keep * v[i] + mix.gain * ((float)total_of(unit, which, i) / count);
         if (!(isnan(next[i]) && mix.skip)) v[i] = next[i];
         if (which == COL) next[i] = 1.0f / sqrtf(next[i]);
     }
@@ -235,7 +234,7 @@ void pd_adafactor_means(const pd_unit *unit)
 {
     const pd_block block = rows_of(unit->plan);
     pd_walk w = pd_walk_of(unit->plan, &block);
-    const double count = (double)(w.over[ROW].elements / w.over[BOTH].elements);
+    const float count = (float)(w.over[ROW].elements / w.over[BOTH].elements);
     double *mean = pd_slot_doubles(unit, OWN_ROW_MEANS);
     float *factor = pd_slot_floats(unit, OWN_ROW_FACTORS);
 
@@ -247,7 +246,7 @@ void pd_adafactor_means(const pd_unit *unit)
     do {
         for (int64_t i = 0; i < w.n; i++) {
             float *at = &factor[w.at[ROW] + i * w.step[ROW]];
-            *at = 1.0f / sqrtf(*at / (float)(mean[w.at[BOTH] + i * w.step[BOTH]] / count));
+            *at = 1.0f / sqrtf(*at / ((float)mean[w.at[BOTH] + i * w.step[BOTH]] / count));
         }
     } while (pd_walk_on(&w));
 }

@@ -2,6 +2,14 @@
 
 #include "kernels.h"
 
+/* t = step - step_offset + 1 is rounded to float32, as are its power and the difference. */
+float pd_adafactor_keep(const pd_unit *unit)
+{
+    float t = (float)(unit->count - 1 - (int64_t)unit->hyper[STEP_OFFSET]) + 1.0f;
+
+    return 1.0f - (float)pow((double)t, -(double)(float)unit->hyper[DECAY_RATE]);
+}
+
 pd_walk pd_walk_of(const pd_plan *plan, const pd_block *block)
 {
     int last = plan->shape.rank - 1;
@@ -66,7 +74,7 @@ bool pd_walk_gather(pd_walk *w, pd_runs *r)
 pd_stretch pd_stretch_of(const pd_unit *unit, const pd_walk *w, int64_t i, int64_t n)
 {
     const int64_t at = w->element + i, *own = unit->plan->own;
-    pd_stretch s = { .layout = WHOLE, .n = n, .gradient = unit->gradient + at, .before = unit->before + at, .after = unit->after + at };
+    pd_stretch s = { .layout = w->still ? STILL : WHOLE, .n = n, .gradient = unit->gradient + at, .before = unit->before + at, .after = unit->after + at };
 
     if (own[OWN_M] >= 0) s.m = pd_slot_floats(unit, OWN_M) + at;
     if (!pd_adafactor_is_factored(unit)) {
@@ -91,6 +99,7 @@ PD_CLONES double pd_stretch_squares(const pd_stretch *s)
     float y[TILE];
 
     if (s->layout == WHOLE) find_updates_as(s, WHOLE, y);
+    else if (s->layout == STILL) find_updates_as(s, STILL, y);
     else find_updates_as(s, SINGLE, y);
     return pd_sum_squares(y, s->n);
 }

@@ -34,7 +34,11 @@ typedef struct pd_walk {
     int64_t element, at[TENSORS];           /* where the run begins */
     int64_t n, tile;                        /* elements of a run; how many of them at most have all one group */
     int64_t step[TENSORS];                  /* from one element of the run to the next: 0 or 1 */
+    bool    still;                          /* nothing of this step's squares gets into the moments */
 } pd_walk;
+
+/* The share of the moments that a step keeps. */
+float pd_adafactor_keep(const pd_unit *unit);
 
 /* At the first run of a block. */
 pd_walk pd_walk_of(const pd_plan *plan, const pd_block *block);
@@ -79,8 +83,8 @@ PD_INLINE double sum_of(const doubles *x)
 
 /* ---- a part of a run ---- */
 
-/* Which moments have an element for each of a run's: column, row, both, or the full one. */
-typedef enum pd_layout { ACROSS, ALONG, SINGLE, WHOLE } pd_layout;
+/* Which moments have an element for each of a run's: column, row, both, or the full one; STILL is WHOLE in a step of which nothing gets into it. */
+typedef enum pd_layout { ACROSS, ALONG, SINGLE, WHOLE, STILL } pd_layout;
 
 /* Factors of the update of n elements of a run. */
 typedef struct pd_stretch {
@@ -92,12 +96,13 @@ typedef struct pd_stretch {
 
 /* n elements of a run, from its element i on. */
 pd_stretch pd_stretch_of(const pd_unit *unit, const pd_walk *w, int64_t i, int64_t n);
-/* Sum of the squares of its update before the clip. At most TILE elements, of a layout SINGLE or WHOLE. */
+/* Sum of the squares of its update before the clip. At most TILE elements, of a layout SINGLE, WHOLE or STILL. */
 double pd_stretch_squares(const pd_stretch *s);
 
-/* The update before the clip, of element i. */
+/* The update before the clip, of element i. A square that is infinite makes NaN of a moment of which it is 0 parts, also where state keeps the old one. */
 PD_INLINE float pd_update_of(const pd_stretch *s, pd_layout layout, int64_t i)
 {
+    if (layout == STILL) return s->gradient[i] * (1.0f / sqrtf(s->v[i] + 0.0f * (s->gradient[i] * s->gradient[i])));
     if (layout == WHOLE) return s->gradient[i] * (1.0f / sqrtf(s->v[i]));
     return s->gradient[i] * s->row[layout == ACROSS ? 0 : i] * s->col[layout == ALONG ? 0 : i];
 }

@@ -25,7 +25,7 @@ void pd_clip_apply(const pd_clip_piece *pieces, size_t n, float scale, int threa
 
 float pd_clip_scale(double limit, double squares)
 {
-    float most = (float)(1.0 / limit), inverse = 1.0f / (float)sqrt(squares);
+    float most = (float)(1.0 / limit), inverse = 1.0f / sqrtf((float)squares);
 
     return (float)limit * (isnan(inverse) || inverse < most ? inverse : most);
 }

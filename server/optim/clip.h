@@ -34,7 +34,7 @@ double pd_clip_sum(pd_clip_piece *pieces, size_t n, double sofar, int threads);
 void   pd_clip_apply(const pd_clip_piece *pieces, size_t n, float scale, int threads);
 
 /* What gradients whose squares sum up to this are multiplied by. 1 only up to rounding where the norm is within the limit. Of gradients
- * that are not finite: NaN where one is NaN (all become NaN), 0 where one is infinite (that one becomes NaN). */
+ * that are not finite: NaN where one is NaN (all become NaN), 0 where one is infinite (that one becomes NaN). 0 also where the sum leaves float32. */
 float  pd_clip_scale(double limit, double squares);
 /* The norm exceeds the limit. */
 bool   pd_clip_exceeds(double limit, double squares);

@@ -419,6 +419,49 @@ static void the_first_step_of_a_vector_is_its_signs(void **state)
     for (int i = 0; i < 4; i++) assert_true(fabsf(w[i] - (g[i] > 0 ? 0.9f : 1.1f)) < 1e-6f);
 }
 
+/* Each square is in float32's range, and no sum of two. */
+static void a_mean_is_infinite_where_its_sum_leaves_float32(void **state)
+{
+    const float g[4] = { 1.5e19f, 1.5e19f, 1.5e19f, 1.5e19f };
+    float w[4];
+    (void)state;
+    set("min_dim_size_to_factor", "2");
+    take_steps((pd_shape){ 2, { 2, 2 } }, g, w, 4, 1);
+    assert_true(isnan(w[0]));
+    set("factored", "no");
+    set("clipping_threshold", "none");
+    take_steps((pd_shape){ 2, { 2, 2 } }, g, w, 4, 1);
+    assert_true(isfinite(w[0]));
+}
+
+/* So late that a moment takes nothing from its step: a square that is infinite makes NaN of it, which is not kept, and of the update. */
+static void an_infinite_square_of_which_nothing_is_taken_moves_nothing(void **state)
+{
+    const float g[4] = { 1, INFINITY, 1e20f, -2 };
+    float w[4], after[4];
+    pd_declaration declaration;
+    pd_step_io io = { .gradient = (const float[]){ 1, 1, 1, 1 }, .before = w, .after = after };
+    pd_model *model;
+    (void)state;
+    set("decay_rate", "3");
+    set("clipping_threshold", "none");
+    set("skip_nan_updates", "yes");
+    declaration = parameter((pd_shape){ 1, { 4 } });
+    declaration.start_step = 100;                           /* 101^-3 is 1e-6: the moment takes a little */
+    for (int i = 0; i < 4; i++) w[i] = 1;
+    assert_int_equal(pd_model_new(&model, &declaration, 1, 1, &err), PD_OK);
+    assert_int_equal(pd_model_step(model, &io, &err), PD_OK);
+    pd_model_free(model);
+    assert_true(isfinite(after[1]) && after[1] != 1);
+    declaration.start_step = 1000;
+    io.gradient = g;
+    assert_int_equal(pd_model_new(&model, &declaration, 1, 1, &err), PD_OK);
+    assert_int_equal(pd_model_step(model, &io, &err), PD_OK);
+    pd_model_free(model);
+    assert_true(after[1] == 1 && after[2] == 1);
+    assert_true(after[0] != 1 && after[3] != 1);
+}
+
 static void a_step_does_not_depend_on_the_gradients_size(void **state)
 {
     float g[ELEMENTS], w[ELEMENTS], again[ELEMENTS];
@@ -512,7 +555,8 @@ int main(void)
         CASE(refuses_values_outside_their_ranges), CASE(refuses_momentum_that_comes_or_goes), CASE(covers_what_upstream_refuses),
         CASE(moments_lack_what_they_are_averaged_over), CASE(moments_say_which_dimensions_they_follow), CASE(momentum_is_state_only_where_it_is_asked_for),
         CASE(a_large_matrix_needs_little_besides), CASE(sums_of_few_long_rows_are_not_kept_by_the_block), CASE(blocks_cover_each_element_once), CASE(says_that_a_rule_is_ignored),
-        CASE(says_that_a_table_of_axes_has_no_effect), CASE(the_first_step_of_a_vector_is_its_signs), CASE(a_step_does_not_depend_on_the_gradients_size),
+        CASE(says_that_a_table_of_axes_has_no_effect), CASE(the_first_step_of_a_vector_is_its_signs),
+        CASE(a_mean_is_infinite_where_its_sum_leaves_float32), CASE(an_infinite_square_of_which_nothing_is_taken_moves_nothing), CASE(a_step_does_not_depend_on_the_gradients_size),
         CASE(stacked_layers_step_as_each_would_alone), CASE(weights_of_bfloat16_stay_of_it), CASE(a_parameter_without_elements_takes_steps),
         CASE(the_rule_of_a_group_asks_for_its_norm), CASE(without_memory_nothing_is_declared),
     };

@@ -15,7 +15,7 @@ enum { N = 3 * PD_CLIP_RANGE + 1001 };
 /* By the page, one operation after the other. */
 static float scale_of(double limit, double squares)
 {
-    float norm = (float)sqrt(squares), a = (float)(1 / limit), b = 1.0f / norm;
+    float norm = sqrtf((float)squares), a = (float)(1 / limit), b = 1.0f / norm;
 
     return (float)limit * (isnan(b) ? b : fminf(a, b));
 }
