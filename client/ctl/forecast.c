@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "factor_rules.h"
+
 static int64_t plus(int64_t a, int64_t b)
 {
     int64_t sum;
@@ -142,7 +144,7 @@ static pd_declaration declaration_of(const pd_forecast *f, const pd_rule *rule, 
 {
     return (pd_declaration){ .name = entry->name, .shape = entry->shape, .axes = entry->axes, .hypers = rule->hypers, .group = (int)(rule - f->rules),
                              .world = (int)f->job.world, .seed = f->job.values.at[PD_JOB_KEY_SEED],
-                             .start_step = (int64_t)f->job.values.at[PD_JOB_KEY_START_STEP] };
+                             .start_step = (int64_t)f->job.values.at[PD_JOB_KEY_START_STEP], .maps = f->maps };
 }
 
 static int survey(pd_forecast *f, pd_rule *const *rule, pd_error *err)
@@ -296,10 +298,13 @@ int pd_forecast_make(pd_forecast *out, const pd_sizing *job, const pd_shapes *sh
     if (rc == PD_OK) rc = pd_rules_parse(&out->rules, &out->n_rules, rules, n_rules, rows, err);
     if (rc == PD_OK) rc = match_rules(out, rule, err);
     if (rc == PD_OK) rc = survey(out, rule, err);
+    if (rc == PD_OK && (out->maps = pd_name_maps_new(2 * shapes->n)) == NULL) rc = out_of_memory(err);
     if (rc == PD_OK) rc = find_digests(out, rule, digest, err);
     if (rc == PD_OK) rc = find_kinds(out, rule, digest, err);
     if (rc == PD_OK) rc = make_plans(out, err);
     if (rc == PD_OK) pd_need_complete(&out->all.need, job, out->rules, out->n_rules);
+    pd_name_maps_free(out->maps);
+    out->maps = NULL;
     free(rule);
     free(digest);
     if (rc != PD_OK) pd_forecast_free(out);

@@ -46,6 +46,7 @@ typedef struct pd_forecast {
     const pd_shapes *shapes;            /* borrowed */
     pd_sizing        job;
     pd_rule         *rules;             size_t n_rules;
+    struct pd_name_maps *maps;          /* of their texts, while plans are made: twice */
     pd_forecast_sum *of_rule;           /* by rule */
     double         (*fact)[PD_MAX_FACTS];       /* by rule */
     pd_kind         *kinds;             size_t n_kinds;

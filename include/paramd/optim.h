@@ -104,6 +104,7 @@ typedef struct pd_declaration {
     const char *axes;               /* logical names of its dimensions, "layers,embed,mlp": as many as it has, each may be empty; NULL or "": not given */
     uint64_t    seed;               /* of the random numbers that its optimizer draws: these follow from seed, name and step alone */
     int64_t     start_step;         /* steps that count as taken before the first one: counters, schedules and random numbers go on from there */
+    struct pd_name_maps *maps;      /* what is read once for a whole set of parameters, by who plans it: leave it NULL */
 } pd_declaration;
 
 typedef struct pd_model pd_model;

@@ -45,12 +45,16 @@ static int rule_of_axes(pd_factor_rule *rule, const pd_declaration *declaration,
     return in_hyper("logical_factor_rules", pd_factor_rule_of_axes(rule, text_of(declaration, LOGICAL_RULES), &axes, &why), &why, err);
 }
 
-static int rule_of_map(pd_factor_rule *rule, const pd_declaration *declaration, pd_error *err)
+/* In the maps of the set, or in some of its own. */
+static int find_in_map(const pd_declaration *declaration, int hyper, pd_value_reader *parse, void *value, pd_error *err)
 {
+    pd_name_maps *own = declaration->maps == NULL ? pd_name_maps_new(1) : NULL, *maps = own != NULL ? own : declaration->maps;
     pd_error why = { 0 };
-    int rc = pd_name_map_find(text_of(declaration, FACTOR_MAP), declaration->name, pd_factor_reader, rule, &why);
+    int rc = maps == NULL ? pd_fail(&why, PD_NO_MEMORY, "out of memory for a map")
+                          : pd_name_map_find(maps, text_of(declaration, hyper), declaration->name, parse, value, &why);
 
-    return in_hyper("factor_map", rc, &why, err);
+    pd_name_maps_free(own);
+    return in_hyper(declaration->hypers.row->hypers[hyper].name, rc, &why, err);
 }
 
 static int find_rule(pd_factor_rule *rule, const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
@@ -64,7 +68,7 @@ static int find_rule(pd_factor_rule *rule, const pd_declaration *declaration, co
     if (tabled && fact[FACT_HAS_AXES] == 0)
         snprintf(plan->note, sizeof plan->note, "logical_factor_rules has no effect: no parameter of the job names its axes");
     if (tabled && fact[FACT_HAS_AXES] != 0) rc = rule_of_axes(rule, declaration, err);
-    else if (maps) rc = rule_of_map(rule, declaration, err);
+    else if (maps) rc = find_in_map(declaration, FACTOR_MAP, pd_factor_reader, rule, err);
     if (!factored) *rule = (pd_factor_rule){ .way = PD_FACTOR_NONE };
     return rc;
 }
@@ -73,16 +77,15 @@ static int find_scaling(pd_plan *plan, const pd_declaration *declaration, pd_err
 {
     const char *text = text_of(declaration, BY_SCALE);
     bool flag = true;
-    pd_error why = { 0 };
     int rc = PD_OK;
 
     if (*text != '\0' && pd_flag_reader(&flag, text, NULL) != PD_OK) {
         if (strchr(text, ':') == NULL)
             return pd_fail(err, PD_INVALID_ARGUMENT, "multiply_by_parameter_scale must be either yes, no or rules, ['regular expression':yes,...]; got \"%.80s\"", text);
-        rc = pd_name_map_find(text, declaration->name, pd_flag_reader, &flag, &why);
+        rc = find_in_map(declaration, BY_SCALE, pd_flag_reader, &flag, err);
     }
     plan->own[OWN_BY_SCALE] = flag;
-    return in_hyper("multiply_by_parameter_scale", rc, &why, err);
+    return rc;
 }
 
 /* ---- the plan's shape ---- */

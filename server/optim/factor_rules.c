@@ -9,6 +9,10 @@
 #include "pattern.h"
 #include "text.h"
 
+/* Of all searches of a set: to begin with, for each of the first names, and for each of the others. A hundred expressions are worth some
+ * thousand steps a name; a model of more names than FIRST has fewer, or less to search for. */
+enum { STEPS = 2000000, FIRST = 1000, STEPS_OF_FIRST = 5000, STEPS_OF_OTHERS = 1000 };
+
 /* ---- one rule as text ---- */
 
 static int no_rule(const char *text, pd_error *err)
@@ -68,6 +72,69 @@ int pd_flag_reader(void *flag, const char *text, pd_error *err)
     return yes || no ? PD_OK : pd_fail(err, PD_INVALID_ARGUMENT, "expected yes or no, got \"%.80s\"", text);
 }
 
+typedef struct name_map {
+    const char  *text;                  /* as given */
+    pd_pairs     pairs;
+    pd_pattern **patterns;              /* of each pair; NULL: not searched for yet */
+} name_map;
+
+struct pd_name_maps {
+    pd_search *search;
+    name_map  *at;
+    size_t     n;
+};
+
+pd_name_maps *pd_name_maps_new(size_t names)
+{
+    pd_name_maps *maps = calloc(1, sizeof *maps);
+    int64_t first = names < FIRST ? (int64_t)names : FIRST, others = (int64_t)names - first;
+
+    if (maps != NULL && (maps->search = pd_search_new(STEPS + STEPS_OF_FIRST * first + STEPS_OF_OTHERS * others)) != NULL) return maps;
+    free(maps);
+    return NULL;
+}
+
+static void free_map(name_map *map)
+{
+    for (size_t i = 0; map->patterns != NULL && i < map->pairs.n; i++) pd_pattern_free(map->patterns[i]);
+    free(map->patterns);
+    pd_pairs_free(&map->pairs);
+}
+
+void pd_name_maps_free(pd_name_maps *maps)
+{
+    if (maps == NULL) return;
+    for (size_t i = 0; i < maps->n; i++) free_map(&maps->at[i]);
+    free(maps->at);
+    pd_search_free(maps->search);
+    free(maps);
+}
+
+int64_t pd_name_maps_left(const pd_name_maps *maps) { return pd_search_left(maps->search); }
+
+static int read_map(pd_name_maps *maps, const char *text, pd_error *err)
+{
+    name_map *more = realloc(maps->at, (maps->n + 1) * sizeof *more), map = { .text = text };
+    int rc;
+
+    if (more == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for a map");
+    maps->at = more;
+    rc = pd_pairs_read(&map.pairs, text, err);
+    if (rc == PD_OK && (map.patterns = calloc(map.pairs.n + 1, sizeof *map.patterns)) == NULL) rc = pd_fail(err, PD_NO_MEMORY, "out of memory for a map");
+    if (rc == PD_OK) maps->at[maps->n++] = map;
+    else free_map(&map);
+    return rc;
+}
+
+static name_map *map_of(pd_name_maps *maps, const char *text, pd_error *err)
+{
+    for (size_t i = 0; i < maps->n; i++)
+        if (maps->at[i].text == text || strcmp(maps->at[i].text, text) == 0) return &maps->at[i];
+    return read_map(maps, text, err) == PD_OK ? &maps->at[maps->n - 1] : NULL;
+}
+
+/* ---- */
+
 /* A copy with one separator for the other. */
 static char *respelled(const char *name, char from, char to)
 {
@@ -78,26 +145,46 @@ static char *respelled(const char *name, char from, char to)
     return copy;
 }
 
-static int find_first(const pd_pairs *pairs, const char *const *names, pd_value_reader *parse, void *value, pd_error *err)
+/* It has no / and may mean a dot: \. or one in []. */
+static bool knows_dots(const char *expression)
 {
-    for (size_t i = 0; i < pairs->n; i++) {
+    return strchr(expression, '/') == NULL && (strstr(expression, "\\.") != NULL || strchr(expression, '[') != NULL);
+}
+
+static int find_in(pd_pattern *pattern, const char *expression, const char *slashed, const char *dotted, bool *found, pd_error *err)
+{
+    int rc = pd_pattern_find(pattern, slashed, found, err);
+
+    return rc != PD_OK || *found || !knows_dots(expression) || strcmp(slashed, dotted) == 0 ? rc : pd_pattern_find(pattern, dotted, found, err);
+}
+
+static int find_first(pd_name_maps *maps, name_map *map, const char *slashed, const char *dotted, size_t *pair, pd_error *err)
+{
+    for (size_t i = 0; i < map->pairs.n; i++) {
+        const char *key = map->pairs.at[i].key;
         bool found;
-        int rc = pd_pattern_find(pairs->at[i].key, names, 3, &found, err);
-        if (rc != PD_OK) return rc;
-        if (found) return parse(value, pairs->at[i].value, err);
+        int rc;
+        if (map->patterns[i] == NULL && (map->patterns[i] = pd_pattern_new(maps->search, key)) == NULL)
+            return pd_fail(err, PD_NO_MEMORY, "out of memory for a regular expression");
+        if ((rc = find_in(map->patterns[i], key, slashed, dotted, &found, err)) != PD_OK) return rc;
+        *pair = i;
+        if (found) return PD_OK;
     }
     return pd_fail(err, PD_NOT_FOUND, "no rule is found for it: none of the expressions is found in its name; a last one of '.*' would hold for the rest");
 }
 
-int pd_name_map_find(const char *map, const char *name, pd_value_reader *parse, void *value, pd_error *err)
+int pd_name_map_find(pd_name_maps *maps, const char *map, const char *name, pd_value_reader *parse, void *value, pd_error *err)
 {
-    char *slashed = respelled(name, '.', '/'), *dotted = respelled(name, '/', '.');
-    const char *const names[] = { name, slashed, dotted };
-    pd_pairs pairs = { 0 };
-    int rc = slashed == NULL || dotted == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory for a name") : pd_pairs_read(&pairs, map, err);
+    pd_error why = { 0 };
+    name_map *read = map_of(maps, map, &why);
+    char *slashed = strchr(name, '/') != NULL ? strdup(name) : respelled(name, '.', '/'), *dotted = respelled(name, '/', '.');
+    size_t pair = 0;
+    int rc = read == NULL ? why.code : PD_OK;
 
-    if (rc == PD_OK) rc = find_first(&pairs, names, parse, value, err);
-    pd_pairs_free(&pairs);
+    if (rc == PD_OK && (slashed == NULL || dotted == NULL)) rc = pd_fail(&why, PD_NO_MEMORY, "out of memory for a name");
+    if (rc == PD_OK) rc = find_first(maps, read, slashed, dotted, &pair, &why);
+    if (rc == PD_OK) rc = parse(value, read->pairs.at[pair].value, &why);
+    if (rc != PD_OK && err != NULL) *err = why;
     free(slashed);
     free(dotted);
     return rc;

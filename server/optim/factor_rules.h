@@ -20,11 +20,22 @@ int pd_factor_rule_read(pd_factor_rule *out, const char *text, pd_error *err);
 /* "(BATCH,ROW,COLUMN)" into `text` (96 bytes are enough); returns it. */
 char *pd_factor_rule_text(const pd_factor_rule *rule, char *text, size_t size);
 
-/* In `map`, pairs of a regular expression and a value (pairs.h), the value of the first whose expression is found in `name`, with the separators as they are, with / for . or with . for
- * /. Reads *value, by `parse`, from its text. PD_NOT_FOUND: no expression is found. PD_INVALID_ARGUMENT: not such a map, an expression or value that is none.
- * PD_RESOURCE_EXHAUSTED: an expression that takes too long. PD_NO_MEMORY. */
+/* Maps of names: lists of pairs (pairs.h) of a regular expression (pattern.h) and a value. Those that are searched for the parameters of one set are read and
+ * compiled once, and all these searches together have a budget, so that no map, whoever sends it, costs more than so many steps. Of one thread. */
+typedef struct pd_name_maps pd_name_maps;
+
+/* For a set of so many names. NULL: out of memory. */
+pd_name_maps *pd_name_maps_new(size_t names);
+void          pd_name_maps_free(pd_name_maps *maps);        /* accepts NULL */
+/* Steps (pattern.h) that are left of the budget. */
+int64_t       pd_name_maps_left(const pd_name_maps *maps);
+
+/* The value of the first pair whose expression is found in `name`. It is searched for in the name with / between its parts: as it is where it has some, else
+ * with / for each dot; and where the expression has no / and a dot that means one (\. or in []), also with dots for each /. `map` is to outlive `maps`. Reads *value, by `parse`, from its text.
+ * PD_NOT_FOUND: no expression is found. PD_INVALID_ARGUMENT: not such a map, an expression or value that is none.
+ * PD_RESOURCE_EXHAUSTED: the budget is used up. PD_NO_MEMORY. */
 typedef int pd_value_reader(void *value, const char *text, pd_error *err);
-int pd_name_map_find(const char *map, const char *name, pd_value_reader *parse, void *value, pd_error *err);
+int pd_name_map_find(pd_name_maps *maps, const char *map, const char *name, pd_value_reader *parse, void *value, pd_error *err);
 
 /* A pd_factor_rule, and a bool of yes, no, true, false: readers for such maps. */
 int pd_factor_reader(void *rule, const char *text, pd_error *err);

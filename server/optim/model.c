@@ -6,6 +6,7 @@
 
 #include "assignment.h"
 #include "clip.h"
+#include "factor_rules.h"
 #include "state.h"
 
 /* Parameters that count their steps together: pd_row.counts_by_group. */
@@ -63,12 +64,17 @@ static const double *facts_of(surveyed *list, size_t *n_list, const pd_row *row,
 static int make_optims(pd_model *model, const pd_declaration *params, pd_error *err)
 {
     surveyed *list = malloc((model->n + 1) * sizeof *list);
+    pd_name_maps *maps = pd_name_maps_new(model->n);
     size_t n_list = 0;
-    int rc = list == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory") : PD_OK;
+    int rc = list == NULL || maps == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory") : PD_OK;
 
     for (size_t i = 0; rc == PD_OK && i < model->n; i++) rc = pd_hypers_check(&params[i].hypers, err);
-    for (size_t i = 0; rc == PD_OK && i < model->n; i++)
-        rc = pd_optim_new(&model->optims[i], &params[i], facts_of(list, &n_list, params[i].hypers.row, params, model->n), err);
+    for (size_t i = 0; rc == PD_OK && i < model->n; i++) {
+        pd_declaration declaration = params[i];
+        declaration.maps = maps;
+        rc = pd_optim_new(&model->optims[i], &declaration, facts_of(list, &n_list, params[i].hypers.row, params, model->n), err);
+    }
+    pd_name_maps_free(maps);
     free(list);
     return rc;
 }

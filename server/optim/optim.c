@@ -86,10 +86,8 @@ static double estimate_ns(const pd_optim *optim)
     return STEP_NS + bytes / BYTES_PER_NS + plan->flops / FLOPS_PER_NS;
 }
 
-static int build(pd_optim *optim, const pd_declaration *declaration, const double *fact, pd_error *err)
+static int build(pd_optim *optim, const pd_declaration *declaration, const double *fact, pd_plan *plan)
 {
-    int rc;
-
     optim->row = declaration->hypers.row;
     snprintf(optim->name, sizeof optim->name, "%s", declaration->name);
     optim->hypers = declaration->hypers;
@@ -99,7 +97,8 @@ static int build(pd_optim *optim, const pd_declaration *declaration, const doubl
     optim->basis->random = pd_random_stream(declaration->seed, declaration->name);
     optim->basis->random_of_all = pd_random_stream(declaration->seed, "");
     optim->count = declaration->start_step;
-    if ((rc = pd_plan_make(&optim->basis->plan, declaration, fact, err)) != PD_OK) return rc;
+    optim->basis->plan = *plan;
+    *plan = (pd_plan){ 0 };
     while (optim->n_phases < PD_MAX_PHASES && optim->row->phases[optim->n_phases].run != NULL) optim->n_phases++;
     assert(optim->row->task_phase <= optim->n_phases);
     optim->total = calloc((size_t)optim->n_phases, sizeof *optim->total);
@@ -110,19 +109,26 @@ static int build(pd_optim *optim, const pd_declaration *declaration, const doubl
     return PD_OK;
 }
 
-int pd_optim_new(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_error *err)
+int pd_optim_planned(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
 {
     pd_optim *optim = calloc(1, sizeof *optim);
-    pd_error why = { 0 };
-    int rc = optim == NULL ? PD_NO_MEMORY : build(optim, declaration, fact, &why);
 
-    if (rc == PD_OK) {
+    if (optim != NULL && build(optim, declaration, fact, plan) == PD_OK) {
         *out = optim;
         return PD_OK;
     }
     pd_optim_free(optim);
-    if (rc == PD_NO_MEMORY) return pd_fail(err, rc, "parameter %.160s: no memory for the optimizer's state", declaration->name);
-    return pd_fail(err, rc, "%s", why.text);
+    return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: no memory for the optimizer's state", declaration->name);
+}
+
+int pd_optim_new(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_error *err)
+{
+    pd_plan plan;
+    int rc = pd_plan_make(&plan, declaration, fact, err);
+
+    if (rc == PD_OK) rc = pd_optim_planned(out, declaration, fact, &plan, err);
+    pd_plan_free(&plan);
+    return rc;
 }
 
 void pd_optim_free(pd_optim *optim)

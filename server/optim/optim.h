@@ -25,6 +25,8 @@ void pd_optim_survey(const pd_row *row, const pd_declaration *params, size_t n, 
 /* Plans and allocates initial state. Copies what it needs of `declaration`. Gives *out.
  * PD_INVALID_ARGUMENT: refused by the row. PD_NO_MEMORY. */
 int  pd_optim_new(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_error *err);
+/* The same of a plan that was made of just these; takes what is in it, and leaves it empty. PD_NO_MEMORY. */
+int  pd_optim_planned(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);
 void pd_optim_free(pd_optim *optim);                        /* accepts NULL; also in the midst of a step */
 
 const pd_plan   *pd_optim_plan(const pd_optim *optim);

@@ -3,22 +3,36 @@
 #include "pattern.h"
 
 #include <pcre2.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS = 1000000, LEAST_STEPS = 1000 };       /* of a search from all starts together; from one start */
 enum { DEPTH = 1000, HEAP_KIB = 1024 };
+enum { START = 8 };                     /* steps of a search that ends before its first item */
 
-#define OPTIONS (PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF | PCRE2_NEVER_BACKSLASH_C)
+/* Bytes are characters where text and expression are ASCII, which is many times faster. PCRE2 calls us back at each item. */
+enum { ASCII, UTF8, MODES };
+static const uint32_t options[MODES] = {
+    [ASCII] = PCRE2_AUTO_CALLOUT | PCRE2_NEVER_BACKSLASH_C | PCRE2_NEVER_UTF | PCRE2_NEVER_UCP,
+    [UTF8] = PCRE2_AUTO_CALLOUT | PCRE2_NEVER_BACKSLASH_C | PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF,
+};
 
-typedef struct search {
+struct pd_search {
     pcre2_general_context *general;
     pcre2_compile_context *compile;
     pcre2_match_context   *match;
     pcre2_match_data      *data;
-    pcre2_code            *code;
-} search;
+    int64_t                left;
+    int64_t                weight;      /* of a step of the expression that is searched for */
+};
+
+struct pd_pattern {
+    pd_search  *search;
+    char       *text;
+    char       *ours;                   /* as PCRE2 reads it; NULL: it is too long */
+    bool        ascii;
+    pcre2_code *code[MODES];            /* NULL: not compiled yet */
+    int64_t     weight[MODES];
+};
 
 /* Our own calls, as all of the project's. */
 static void *get(size_t size, void *nothing)
@@ -33,71 +47,170 @@ static void put(void *at, void *nothing)
     free(at);
 }
 
-static void close_search(search *s)
-{
-    pcre2_code_free(s->code);
-    pcre2_match_data_free(s->data);
-    pcre2_match_context_free(s->match);
-    pcre2_compile_context_free(s->compile);
-    pcre2_general_context_free(s->general);
-}
-
 static int no_memory(pd_error *err)
 {
     return pd_fail(err, PD_NO_MEMORY, "out of memory for a regular expression");
 }
 
-static int open_search(search *s, pd_error *err)
+/* ---- the budget ---- */
+
+/* An item of more than a byte may run over all that is left of the text, and compare each character of that with all that it has. */
+static int count(pcre2_callout_block *at, void *arg)
 {
-    if ((s->general = pcre2_general_context_create(get, put, NULL)) == NULL) return no_memory(err);
-    s->compile = pcre2_compile_context_create(s->general);
-    s->match = pcre2_match_context_create(s->general);
-    s->data = pcre2_match_data_create(1, s->general);
-    if (s->compile == NULL || s->match == NULL || s->data == NULL) return no_memory(err);
-    pcre2_set_max_pattern_length(s->compile, PD_MAX_PATTERN);
-    pcre2_set_depth_limit(s->match, DEPTH);
-    pcre2_set_heap_limit(s->match, HEAP_KIB);
-    return PD_OK;
+    pd_search *search = arg;
+    int64_t over = at->next_item_length > 1 ? (int64_t)(at->next_item_length * (at->subject_length - at->current_position)) / 32 : 0;
+
+    search->left -= search->weight * (1 + over);
+    return search->left >= 0 ? 0 : PCRE2_ERROR_CALLOUT;
 }
 
-static int compile(search *s, const char *pattern, pd_error *err)
+pd_search *pd_search_new(int64_t steps)
+{
+    pd_search *search = calloc(1, sizeof *search);
+
+    if (search == NULL) return NULL;
+    search->left = steps;
+    if ((search->general = pcre2_general_context_create(get, put, NULL)) != NULL) {
+        search->compile = pcre2_compile_context_create(search->general);
+        search->match = pcre2_match_context_create(search->general);
+        search->data = pcre2_match_data_create(1, search->general);
+    }
+    if (search->compile == NULL || search->match == NULL || search->data == NULL) {
+        pd_search_free(search);
+        return NULL;
+    }
+    pcre2_set_depth_limit(search->match, DEPTH);
+    pcre2_set_heap_limit(search->match, HEAP_KIB);
+    pcre2_set_callout(search->match, count, search);
+    return search;
+}
+
+void pd_search_free(pd_search *search)
+{
+    if (search == NULL) return;
+    pcre2_match_data_free(search->data);
+    pcre2_match_context_free(search->match);
+    pcre2_compile_context_free(search->compile);
+    pcre2_general_context_free(search->general);
+    free(search);
+}
+
+int64_t pd_search_left(const pd_search *search) { return search->left; }
+
+/* ---- expressions ---- */
+
+static bool is_ascii(const char *text)
+{
+    while (*text > 0) text++;
+    return *text == '\0';
+}
+
+/* "{,n}" or "{,}", which Python reads as {0,n} and {0,}. */
+static bool has_no_least(const char *at)
+{
+    return at[0] == '{' && at[1] == ',' && at[2 + strspn(at + 2, "0123456789")] == '}';
+}
+
+/* The class that begins at *from, up to its ] or the end, where *from stands then. A ] that comes first stands for itself, as a [ does. */
+static char *copy_class(char *to, const char **from)
+{
+    const char *at = *from;
+
+    *to++ = *at++;
+    if (*at == '^') *to++ = *at++;
+    if (*at == ']') *to++ = *at++;
+    for (; *at != '\0' && *at != ']'; at++) {
+        if (*at == '[') *to++ = '\\';
+        *to++ = *at;
+        if (*at == '\\' && at[1] != '\0') *to++ = *++at;
+    }
+    *from = at;
+    return to;
+}
+
+/* From Python's spelling; at most twice as long. */
+static void respell(char *to, const char *from)
+{
+    while (*from != '\0') {
+        if (*from == '[') to = copy_class(to, &from);
+        if (*from == '\0') break;
+        *to++ = *from;
+        if (*from == '\\' && from[1] != '\0') *to++ = *++from;
+        else if (has_no_least(from)) *to++ = '0';
+        from++;
+    }
+    *to = '\0';
+}
+
+pd_pattern *pd_pattern_new(pd_search *search, const char *text)
+{
+    pd_pattern *pattern = calloc(1, sizeof *pattern);
+    size_t n = strlen(text);
+
+    if (pattern == NULL) return NULL;
+    pattern->search = search;
+    pattern->ascii = is_ascii(text);
+    pattern->text = strdup(text);
+    if (n <= PD_MAX_PATTERN && (pattern->ours = malloc(2 * n + 1)) != NULL) respell(pattern->ours, text);
+    if (pattern->text != NULL && (pattern->ours != NULL || n > PD_MAX_PATTERN)) return pattern;
+    pd_pattern_free(pattern);
+    return NULL;
+}
+
+void pd_pattern_free(pd_pattern *pattern)
+{
+    if (pattern == NULL) return;
+    for (int mode = 0; mode < MODES; mode++) pcre2_code_free(pattern->code[mode]);
+    free(pattern->ours);
+    free(pattern->text);
+    free(pattern);
+}
+
+/* What is kept of groups is copied in each step. */
+static void weigh(pd_pattern *pattern, int mode)
+{
+    uint32_t groups = 0;
+    size_t size = 0;
+
+    (void)pcre2_pattern_info(pattern->code[mode], PCRE2_INFO_CAPTURECOUNT, &groups);
+    (void)pcre2_pattern_info(pattern->code[mode], PCRE2_INFO_SIZE, &size);
+    pattern->weight[mode] = (mode == UTF8 ? 4 : 1) * (1 + (int64_t)groups / 16);
+    pattern->search->left -= (int64_t)size / 4;
+}
+
+static int compile(pd_pattern *pattern, int mode, pd_error *err)
 {
     PCRE2_UCHAR words[160] = "";
     size_t at = 0;
     int code = 0;
 
-    s->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, OPTIONS, &code, &at, s->compile);
-    if (s->code != NULL) return PD_OK;
+    if (pattern->ours == NULL)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "the regular expression \"%.64s...\" has %zu bytes; it may have %d", pattern->text, strlen(pattern->text), PD_MAX_PATTERN);
+    pattern->code[mode] = pcre2_compile((PCRE2_SPTR)pattern->ours, PCRE2_ZERO_TERMINATED, options[mode], &code, &at, pattern->search->compile);
+    if (pattern->code[mode] != NULL) {
+        weigh(pattern, mode);
+        return PD_OK;
+    }
     if (code == PCRE2_ERROR_HEAP_FAILED) return no_memory(err);
     (void)pcre2_get_error_message(code, words, sizeof words);
-    if (code == PCRE2_ERROR_PATTERN_STRING_TOO_LONG)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "the regular expression \"%.64s...\" has %zu bytes; it may have %d", pattern, strlen(pattern), PD_MAX_PATTERN);
-    return pd_fail(err, PD_INVALID_ARGUMENT, "\"%.128s\" is not a regular expression: %s at byte %zu", pattern, (const char *)words, at);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "\"%.128s\" is not a regular expression: %s at byte %zu", pattern->ours, (const char *)words, at);
 }
 
-/* The limit counts anew from each start. */
-static int find(search *s, const char *pattern, const char *text, bool *found, pd_error *err)
-{
-    size_t length = strlen(text), steps = STEPS / (length + 1);
-    int rc;
+/* ---- searches ---- */
 
-    pcre2_set_match_limit(s->match, (uint32_t)(steps > LEAST_STEPS ? steps : LEAST_STEPS));
-    rc = pcre2_match(s->code, (PCRE2_SPTR)text, length, 0, 0, s->data, s->match);
+int pd_pattern_find(pd_pattern *pattern, const char *text, bool *found, pd_error *err)
+{
+    pd_search *search = pattern->search;
+    int mode = pattern->ascii && is_ascii(text) ? ASCII : UTF8, rc;
+
+    *found = false;
+    if (pattern->code[mode] == NULL && (rc = compile(pattern, mode, err)) != PD_OK) return rc;
+    search->weight = pattern->weight[mode];
+    search->left -= START * search->weight;
+    rc = search->left < 0 ? PCRE2_ERROR_CALLOUT : pcre2_match(pattern->code[mode], (PCRE2_SPTR)text, strlen(text), 0, 0, search->data, search->match);
     *found = rc >= 0;
     if (rc >= 0 || rc == PCRE2_ERROR_NOMATCH) return PD_OK;
     if (rc == PCRE2_ERROR_NOMEMORY) return no_memory(err);
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "the regular expression \"%.128s\" takes too long or too much memory to be searched for in \"%.128s\": make it simpler",
-                   pattern, text);
-}
-
-int pd_pattern_find(const char *pattern, const char *const *texts, size_t n, bool *found, pd_error *err)
-{
-    search s = { 0 };
-    int rc = open_search(&s, err);
-
-    *found = false;
-    if (rc == PD_OK) rc = compile(&s, pattern, err);
-    for (size_t i = 0; rc == PD_OK && !*found && i < n; i++) rc = find(&s, pattern, texts[i], found, err);
-    close_search(&s);
-    return rc;
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "the regular expression \"%.128s\" takes too %s to be searched for in \"%.128s\": make it simpler",
+                   pattern->text, rc == PCRE2_ERROR_CALLOUT ? "long, after all searches before it," : "much memory", text);
 }

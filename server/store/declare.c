@@ -1,6 +1,7 @@
 /* declare.c - the set of parameters: the first rank's is planned as a whole, the others must declare the same. */
 #include "training.h"
 
+#include "factor_rules.h"
 #include "need.h"
 #include "norm.h"
 #include "plan.h"
@@ -137,6 +138,8 @@ static void count_ranges(pd_job *job)
 
 typedef struct pd_planning {
     pd_declaration *decls;
+    pd_name_maps   *maps;                       /* of all of them */
+    pd_plan        *plans;
     double        (*facts)[PD_MAX_FACTS];       /* by rule */
 } pd_planning;
 
@@ -145,14 +148,16 @@ static size_t rule_index(const pd_job *job, const pd_param *param) { return (siz
 static int survey(const pd_job *job, pd_planning *planning, pd_error *err)
 {
     planning->decls = calloc(job->n_params, sizeof *planning->decls);
+    planning->plans = calloc(job->n_params, sizeof *planning->plans);
     planning->facts = calloc(job->n_rules, sizeof *planning->facts);
-    if (planning->decls == NULL || planning->facts == NULL)
+    planning->maps = pd_name_maps_new(job->n_params);
+    if (planning->decls == NULL || planning->plans == NULL || planning->facts == NULL || planning->maps == NULL)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for plans", job->name);
     for (uint32_t i = 0; i < job->n_params; i++)
         planning->decls[i] = (pd_declaration){ .name = job->params[i].name, .shape = job->params[i].shape, .world = (int)job->world,
                                                .hypers = job->params[i].rule->hypers, .group = (int)rule_index(job, &job->params[i]),
                                                .axes = job->params[i].axes, .seed = job->values.at[PD_JOB_KEY_SEED],
-                                               .start_step = (int64_t)pd_job_start_step(job) };
+                                               .start_step = (int64_t)pd_job_start_step(job), .maps = planning->maps };
     for (size_t r = 0; r < job->n_rules; r++)
         pd_optim_survey(job->rules[r].hypers.row, planning->decls, job->n_params, planning->facts[r]);
     return PD_OK;
@@ -176,14 +181,13 @@ static int check_need(const pd_job *job, const pd_param *param, const pd_need *n
 static int need_of_param(const pd_job *job, const pd_sizing *sizing, const pd_planning *planning, uint32_t i, pd_need *n, pd_error *err)
 {
     const pd_param *param = &job->params[i];
+    pd_plan *plan = &planning->plans[i];
     bool pulled[4];
-    pd_plan plan;
     int rc;
 
     for (int t = 0; t < 4; t++) pulled[t] = param->shelf[t] != NULL;
-    if ((rc = pd_plan_make(&plan, &planning->decls[i], planning->facts[rule_index(job, param)], err)) != PD_OK) return rc;
-    rc = pd_need_of(n, sizing, param->how, &plan, param->ranged, pulled);
-    pd_plan_free(&plan);
+    if ((rc = pd_plan_make(plan, &planning->decls[i], planning->facts[rule_index(job, param)], err)) != PD_OK) return rc;
+    rc = pd_need_of(n, sizing, param->how, plan, param->ranged, pulled);
     return rc == PD_OK ? PD_OK : pd_fail(err, rc, "parameter %.160s: out of memory for its plan", param->name);
 }
 
@@ -208,7 +212,7 @@ static int make_optims(pd_job *job, const pd_planning *planning, pd_error *err)
 {
     for (uint32_t i = 0; i < job->n_params; i++) {
         pd_param *param = &job->params[i];
-        int rc = pd_optim_new(&param->optim, &planning->decls[i], planning->facts[rule_index(job, param)], err);
+        int rc = pd_optim_planned(&param->optim, &planning->decls[i], planning->facts[rule_index(job, param)], &planning->plans[i], err);
         if (rc != PD_OK) return rc;
         if (pd_roots_prepare(param) != PD_OK) return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for what is said of its roots", param->name);
     }
@@ -355,15 +359,23 @@ static void warn_of_values(pd_job *job)
     }
 }
 
+static void end_planning(const pd_job *job, pd_planning *planning)
+{
+    for (uint32_t i = 0; planning->plans != NULL && i < job->n_params; i++) pd_plan_free(&planning->plans[i]);
+    pd_name_maps_free(planning->maps);
+    free(planning->decls);
+    free(planning->plans);
+    free(planning->facts);
+}
+
 static int declare_first(pd_job *job, const pd_request *request, pd_error *err)
 {
-    pd_planning planning = { NULL, NULL };
+    pd_planning planning = { 0 };
     int rc = check_set(job, request, err);
 
     if (rc != PD_OK) return rc;
     rc = build_set(job, request, &planning, err);
-    free(planning.decls);
-    free(planning.facts);
+    end_planning(job, &planning);
     if (rc != PD_OK) {
         pd_job_forget_set(job);
         return rc;

@@ -247,6 +247,36 @@ static void without_memory_a_declaration_with_axes_and_notes_changes_nothing(voi
     }
 }
 
+/* ---- maps of names ---- */
+
+/* The first n of the names are declared with a rule whose map is searched in them: each search takes some 200,000 steps. */
+static int declare_with_a_hostile_map(rig *r, size_t n)
+{
+    static char name[40][PD_NAME_MAX + 1];
+    const char *all[40];
+    pd_shape shape[40];
+
+    for (size_t i = 0; i < n; i++) {
+        memset(name[i], 'a', PD_NAME_MAX);
+        name[i][PD_NAME_MAX - 2] = (char)('0' + i / 10);
+        name[i][PD_NAME_MAX - 1] = (char)('0' + i % 10);
+        all[i] = name[i];
+        shape[i] = (pd_shape){ 1, { 3 } };
+    }
+    return rig_declare(r, r->job, 0, 1, all, shape, NULL, n, PD_F32);
+}
+
+static void what_all_searches_of_a_set_cost_is_bounded(void **state)
+{
+    rig r;
+    (void)state;
+    begin_with(&r, NULL, NULL, "* adafactor learning_rate=0.1 factor_map=['a*a*[bc]':none,'':none]");
+    assert_int_equal(declare_with_a_hostile_map(&r, 40), PD_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(r.error.text, "parameter aaaa"));
+    assert_int_equal(declare_with_a_hostile_map(&r, 3), PD_OK);
+    rig_free(&r);
+}
+
 /* ---- model state ---- */
 
 static void model_state_is_the_mean_of_what_ranks_push(void **state)
@@ -413,6 +443,7 @@ int main(void)
         cmocka_unit_test(the_log_says_each_note_once),
         cmocka_unit_test(the_log_of_very_many_notes_is_short),
         cmocka_unit_test(without_memory_a_declaration_with_axes_and_notes_changes_nothing),
+        cmocka_unit_test(what_all_searches_of_a_set_cost_is_bounded),
         cmocka_unit_test(model_state_is_the_mean_of_what_ranks_push),
         cmocka_unit_test(model_state_is_weighted_as_the_job_weighs),
         cmocka_unit_test(model_state_is_averaged_whatever_becomes_of_gradients),
