@@ -26,15 +26,16 @@ struct pd_adasum {
     pd_adasum_form form;
     pd_vectors     in;
     int64_t        n, range, ranges;    /* elements, of a unit; units that cover them */
-    float         *to, **scratch;
+    float         *to;
     stage          stage;
     int            width;           /* of the whole tree: the largest power of two that is at most k; of vdot: 1 */
     bool           first;           /* the stage reads the contributions */
     bool           combines;        /* this pass; else it takes dot products */
     int            n_dots;          /* of a group and range */
     double        *dots;            /* [group][range][n_dots] */
-    double        *scale;           /* [group][member]: what each is multiplied by; 1 until that is known */
+    double        *scale;           /* behind the dots, [group][member]: what each is multiplied by; 1 until that is known */
     bool          *finite;          /* [range] */
+    float         *scratch[];
 };
 
 bool pd_adasum_is_exact(int k)
@@ -329,24 +330,24 @@ static int64_t range_of(pd_adasum_form form, int k)
 
 int pd_adasum_begin(pd_adasum **out, pd_adasum_form form, const pd_vectors *v, int64_t n, float *to, float *const *scratch)
 {
-    pd_adasum *a = calloc(1, sizeof *a);
     bool tree = form == PD_ADASUM_TREE;
+    int n_dots = tree ? PD_GRAM_DOTS : 2 * v->k;
     int64_t range = range_of(form, v->k);
     size_t spare = (size_t)pd_adasum_scratch_vectors(form, v->k), ranges = (size_t)((n + range - 1) / range);
-    size_t scales = tree ? (spare + 1) * MANY : (size_t)v->k;
+    size_t scales = tree ? (spare + 1) * MANY : (size_t)v->k, dots = (spare + 1) * ranges * (size_t)n_dots;
+    pd_adasum *a = calloc(1, sizeof *a + spare * sizeof *a->scratch);
 
     assert(v->k >= 1 && n >= 0 && (n == 0 || v->ends[v->n_runs - 1] == n));
     if (a == NULL) return PD_NO_MEMORY;
     *a = (pd_adasum){ .form = form, .in = *v, .n = n, .range = range, .ranges = (int64_t)ranges, .to = to, .first = true, .width = tree ? largest_power(v->k) : 1,
-                      .n_dots = tree ? PD_GRAM_DOTS : 2 * v->k };
-    a->dots = malloc(((spare + 1) * ranges * (size_t)a->n_dots + 1) * sizeof *a->dots);
-    a->scale = malloc(scales * sizeof *a->scale);
-    a->scratch = malloc((spare + 1) * sizeof *a->scratch);
+                      .n_dots = n_dots };
+    a->dots = malloc((dots + scales) * sizeof *a->dots);
     a->finite = malloc((ranges + 1) * sizeof *a->finite);
-    if (a->dots == NULL || a->scale == NULL || a->scratch == NULL || a->finite == NULL) {
+    if (a->dots == NULL || a->finite == NULL) {
         pd_adasum_end(a);
         return PD_NO_MEMORY;
     }
+    a->scale = a->dots + dots;
     for (size_t i = 0; i < spare; i++) a->scratch[i] = scratch[i];
     for (size_t i = 0; i < scales; i++) a->scale[i] = 1;
     plan_stage(a);
@@ -358,8 +359,6 @@ void pd_adasum_end(pd_adasum *a)
 {
     if (a == NULL) return;
     free(a->dots);
-    free(a->scale);
-    free(a->scratch);
     free(a->finite);
     free(a);
 }

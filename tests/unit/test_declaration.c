@@ -48,6 +48,8 @@ static void begin_with(rig *r, const pd_row *const *of, const char *options, con
     assert_int_equal(rig_hello(r, "job", 1, 2, 2, 2, options, rules), PD_OK);
 }
 
+static void begin(rig *r) { begin_with(r, rows, NULL, "* talking"); }
+
 static int declare(rig *r, uint32_t rank)
 {
     return rig_declare(r, r->job, rank, rank + 1, names, shapes, NULL, PARAMS, PD_F32);
@@ -118,7 +120,7 @@ static void the_store_refuses_bad_axes_and_makes_nothing(void **state)
     static const char *const axes[] = { "embed", NULL, NULL };
     rig r;
     (void)state;
-    begin_with(&r, rows, NULL, "* talking");
+    begin(&r);
     assert_int_equal(declare_as(&r, 0, axes, NULL), PD_INVALID_ARGUMENT);
     assert_string_equal(r.error.text, "parameter a: axes: expected a name for each of 2 dimensions, got 1 in \"embed\"");
     assert_int_equal(rig_ask(&r, PD_INFO_PARAMS, "job")->n_params, 0);
@@ -130,7 +132,7 @@ static void the_log_says_what_is_refused_and_whose_it_was(void **state)
     static const char *const axes[] = { "embed", NULL, NULL };
     rig r;
     (void)state;
-    begin_with(&r, rows, NULL, "* talking");
+    begin(&r);
     r.axes = axes;
     for (int i = 0; i < 5; i++) assert_int_equal(declare(&r, 1), PD_INVALID_ARGUMENT);
     assert_non_null(strstr(r.warning, "job job: rank 1: what "));
@@ -144,7 +146,7 @@ static void ranks_declare_the_same_axes(void **state)
     static const char *const ours[] = { "embed,mlp", NULL, NULL }, *const theirs[] = { "mlp,embed", NULL, NULL }, *const more[] = { "embed,mlp", "mlp", NULL };
     rig r;
     (void)state;
-    begin_with(&r, rows, NULL, "* talking");
+    begin(&r);
     assert_int_equal(declare_as(&r, 0, ours, NULL), PD_OK);
     assert_differs(&r, theirs, NULL, "parameter a: job job has it with axes embed,mlp, this rank declares mlp,embed");
     assert_differs(&r, NULL, NULL, "parameter a: job job has it with axes embed,mlp, this rank declares none");
@@ -161,7 +163,7 @@ static void every_rank_and_every_operator_hears_the_notes(void **state)
     const pd_info *info;
     rig r;
     (void)state;
-    begin_with(&r, rows, NULL, "* talking");
+    begin(&r);
     assert_int_equal(declare_as(&r, 0, axes, NULL), PD_OK);
     memset(r.notes, 0, sizeof r.notes);
     assert_int_equal(declare(&r, 1), PD_OK);
@@ -179,7 +181,7 @@ static void the_log_says_each_note_once(void **state)
     rig r;
     uint64_t before;
     (void)state;
-    begin_with(&r, rows, NULL, "* talking");
+    begin(&r);
     before = r.warnings;
     assert_int_equal(declare(&r, 0), PD_OK);
     assert_int_equal(r.warnings - before, 2);
@@ -203,7 +205,7 @@ static void the_log_of_very_many_notes_is_short(void **state)
         snprintf(many[i], sizeof many[i], "p%d", i);
         list[i] = many[i];
     }
-    begin_with(&r, rows, NULL, "* talking");
+    begin(&r);
     before = r.warnings;
     assert_int_equal(rig_declare(&r, r.job, 0, 1, list, scalars, NULL, MANY, PD_F32), PD_OK);
     assert_int_equal(r.warnings - before, 9);
@@ -223,7 +225,7 @@ static void without_memory_a_declaration_with_axes_and_notes_changes_nothing(voi
         for (n = 0; ; n++) {
             pd_request *request;
             int rc;
-            begin_with(&r, rows, NULL, "* talking");
+            begin(&r);
             r.axes = axes;
             r.states = states;
             if (rank == 1) assert_int_equal(declare(&r, 0), PD_OK);
@@ -369,7 +371,7 @@ static void ranks_agree_on_what_is_model_state(void **state)
     static const bool states[] = { true, false, false };
     rig r;
     (void)state;
-    begin_with(&r, rows, NULL, "* talking");
+    begin(&r);
     assert_int_equal(declare_as(&r, 0, NULL, states), PD_OK);
     assert_differs(&r, NULL, NULL, "parameter a: job job has it as model state, this rank declares it as trained");
     assert_int_equal(declare_as(&r, 1, NULL, states), PD_OK);

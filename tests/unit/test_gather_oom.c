@@ -176,8 +176,7 @@ static void what_cannot_be_spilled_yet_stands(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rounds_are_closed_later_with_the_same_bits),
-        cmocka_unit_test(what_cannot_be_spilled_yet_stands),
+        cmocka_unit_test(rounds_are_closed_later_with_the_same_bits), cmocka_unit_test(what_cannot_be_spilled_yet_stands),
         cmocka_unit_test(sections_of_many_ranks_are_merged_later_with_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
