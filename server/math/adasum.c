@@ -33,8 +33,8 @@ struct pd_adasum {
     bool           combines;        /* this pass; else it takes dot products */
     int            n_dots;          /* of a group and range */
     double        *dots;            /* [group][range][n_dots] */
-    double        *scale;           /* behind the dots, [group][member]: what each is multiplied by; 1 until that is known */
-    bool          *finite;          /* [range] */
+    double        *scale;           /* behind them, [group][member]: what each is multiplied by; 1 until that is known */
+    bool          *finite;          /* behind those, [range] */
     float         *scratch[];
 };
 
@@ -341,13 +341,12 @@ int pd_adasum_begin(pd_adasum **out, pd_adasum_form form, const pd_vectors *v, i
     if (a == NULL) return PD_NO_MEMORY;
     *a = (pd_adasum){ .form = form, .in = *v, .n = n, .range = range, .ranges = (int64_t)ranges, .to = to, .first = true, .width = tree ? largest_power(v->k) : 1,
                       .n_dots = n_dots };
-    a->dots = malloc((dots + scales) * sizeof *a->dots);
-    a->finite = malloc((ranges + 1) * sizeof *a->finite);
-    if (a->dots == NULL || a->finite == NULL) {
+    if ((a->dots = malloc((dots + scales) * sizeof *a->dots + (ranges + 1) * sizeof *a->finite)) == NULL) {
         pd_adasum_end(a);
         return PD_NO_MEMORY;
     }
     a->scale = a->dots + dots;
+    a->finite = (bool *)(a->scale + scales);
     for (size_t i = 0; i < spare; i++) a->scratch[i] = scratch[i];
     for (size_t i = 0; i < scales; i++) a->scale[i] = 1;
     plan_stage(a);
@@ -359,7 +358,6 @@ void pd_adasum_end(pd_adasum *a)
 {
     if (a == NULL) return;
     free(a->dots);
-    free(a->finite);
     free(a);
 }
 

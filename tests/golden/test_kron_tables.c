@@ -246,68 +246,78 @@ static int factors_in(const factored *f, const double **at, int64_t (*sizes)[PD_
 
 static const char *text_of(const json_t *entry, const char *key) { return json_string_value(json_object_get(entry, key)); }
 
-static void the_products_are_those_of_the_expressions(void **state)
+/* Runs it for each recorded product, of which there must be many; *f holds its factors. */
+static void each_product(void (*judge)(factored *f, const json_t *entry))
 {
     static factored f;
     json_t *entry;
     size_t i;
 
-    (void)state;
     json_array_foreach(products, i, entry) {
-        const double *at[MOST_OPERANDS];
-        int64_t sizes[MOST_OPERANDS][PD_MAX_RANK];
-        static double A[MOST_ELEMENTS], P[MOST_ELEMENTS];
-        static float x[MOST_ELEMENTS];
-        float *Q[PD_MAX_RANK];
-        pd_block_view view;
-        int n;
         fill(&f, entry);
-        memset(A, 0, sizeof A), memset(P, 0, sizeof P);
-        for (int d = 0; d < f.block.rank; d++) Q[d] = f.Q[d];
-        n = factors_in(&f, at, sizes, 0);
-        at[n] = f.wide_G;
-        memcpy(sizes[n], f.block.size, sizeof sizes[n]);
-        compute(text_of(entry, "exprA"), at, sizes, A);
-        memcpy(x, f.G, sizeof x);
-        view = view_of(&f, x);
-        for (int d = 0; d < f.block.rank; d++) pd_kron_along(&view, d, Q[d], f.block.diagonal[d], f.block.side[d], PD_KRON_APPLY);
-        assert_close(x, A, f.n);
-
-        n = factors_in(&f, at, sizes, n);
-        at[n] = f.wide_G;
-        memcpy(sizes[n], f.block.size, sizeof sizes[n]);
-        compute(text_of(entry, "exprP"), at, sizes, P);
-        memcpy(x, f.G, sizeof x);
-        pd_kron_precondition(&f.block, &view, Q);
-        assert_close(x, P, f.n);
+        judge(&f, entry);
     }
     assert_true(i > 50);
 }
 
+static void judge_expressions(factored *f, const json_t *entry)
+{
+    const double *at[MOST_OPERANDS];
+    int64_t sizes[MOST_OPERANDS][PD_MAX_RANK];
+    static double A[MOST_ELEMENTS], P[MOST_ELEMENTS];
+    static float x[MOST_ELEMENTS];
+    float *Q[PD_MAX_RANK];
+    pd_block_view view;
+    int n;
+
+    memset(A, 0, sizeof A), memset(P, 0, sizeof P);
+    for (int d = 0; d < f->block.rank; d++) Q[d] = f->Q[d];
+    n = factors_in(f, at, sizes, 0);
+    at[n] = f->wide_G;
+    memcpy(sizes[n], f->block.size, sizeof sizes[n]);
+    compute(text_of(entry, "exprA"), at, sizes, A);
+    memcpy(x, f->G, sizeof x);
+    view = view_of(f, x);
+    for (int d = 0; d < f->block.rank; d++) pd_kron_along(&view, d, Q[d], f->block.diagonal[d], f->block.side[d], PD_KRON_APPLY);
+    assert_close(x, A, f->n);
+
+    n = factors_in(f, at, sizes, n);
+    at[n] = f->wide_G;
+    memcpy(sizes[n], f->block.size, sizeof sizes[n]);
+    compute(text_of(entry, "exprP"), at, sizes, P);
+    memcpy(x, f->G, sizeof x);
+    pd_kron_precondition(&f->block, &view, Q);
+    assert_close(x, P, f->n);
+}
+
+static void the_products_are_those_of_the_expressions(void **state)
+{
+    (void)state;
+    each_product(judge_expressions);
+}
+
+static void judge_contractions(factored *f, const json_t *entry)
+{
+    for (int d = 0; d < f->block.rank; d++) {
+        const double *at[2] = { f->wide_G, f->wide_G };
+        int64_t sizes[2][PD_MAX_RANK], n = f->block.size[d];
+        double T[64] = { 0 };
+        float S[64];
+        pd_block_view view = view_of(f, f->G);
+        memcpy(sizes[0], f->block.size, sizeof sizes[0]);
+        memcpy(sizes[1], f->block.size, sizeof sizes[1]);
+        compute(json_string_value(json_array_get(json_object_get(entry, "exprGs"), (size_t)d)), at, sizes, T);
+        pd_block_gram(pd_mat_dense(S, n, n), 0, 1, &view, d);
+        pd_mirror(pd_mat_dense(S, n, n));
+        for (int64_t k = 0; f->block.diagonal[d] && k < n; k++) S[k] = S[k * n + k];
+        assert_close(S, T, f->block.diagonal[d] ? n : n * n);
+    }
+}
+
 static void a_block_is_contracted_as_the_expressions_say(void **state)
 {
-    static factored f;
-    json_t *entry;
-    size_t i;
-
     (void)state;
-    json_array_foreach(products, i, entry) {
-        fill(&f, entry);
-        for (int d = 0; d < f.block.rank; d++) {
-            const double *at[2] = { f.wide_G, f.wide_G };
-            int64_t sizes[2][PD_MAX_RANK], n = f.block.size[d];
-            double T[64] = { 0 };
-            float S[64];
-            pd_block_view view = view_of(&f, f.G);
-            memcpy(sizes[0], f.block.size, sizeof sizes[0]);
-            memcpy(sizes[1], f.block.size, sizeof sizes[1]);
-            compute(json_string_value(json_array_get(json_object_get(entry, "exprGs"), (size_t)d)), at, sizes, T);
-            pd_block_gram(pd_mat_dense(S, n, n), 0, 1, &view, d);
-            pd_mirror(pd_mat_dense(S, n, n));
-            for (int64_t k = 0; f.block.diagonal[d] && k < n; k++) S[k] = S[k * n + k];
-            assert_close(S, T, f.block.diagonal[d] ? n : n * n);
-        }
-    }
+    each_product(judge_contractions);
 }
 
 /* ---- plans ---- */

@@ -48,21 +48,8 @@ static const pd_row *row_at(size_t index) { return index == 0 ? &row : NULL; }
 static pd_hypers h;
 static pd_error err;
 
-static int set_up(void **state)
-{
-    (void)state;
-    pd_hypers_init(&h, &row);
-    memset(&err, 0, sizeof err);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    pd_hypers_free(&h);
-    return 0;
-}
-
+static int set_up(void **state)    { (void)state; err = (pd_error){ 0 }; pd_hypers_init(&h, &row); return 0; }
+static int tear_down(void **state) { (void)state; pd_hypers_free(&h); return 0; }
 static int set(const char *name, const char *value) { return pd_hypers_set(&h, name, value, &err); }
 static const char *given(const pd_hypers *hypers, int index) { return pd_hypers_given_text(hypers, index); }
 

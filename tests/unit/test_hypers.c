@@ -56,6 +56,12 @@ static int tear_down(void **state)
 
 static int set(const char *name, const char *value) { return pd_hypers_set(&h, name, value, &err); }
 
+static void reads(const char *name, const char *text, int index, double value)
+{
+    assert_int_equal(set(name, text), PD_OK);
+    assert_true(h.value[index] == value);
+}
+
 static void begins_with_the_presets(void **state)
 {
     (void)state;
@@ -72,17 +78,14 @@ static void tells_what_upstreams_name_is_called_here(void **state)
 static void reads_reals(void **state)
 {
     (void)state;
-    assert_int_equal(set("rate", "1e-3"), PD_OK);
-    assert_true(h.value[RATE] == 1e-3);
-    assert_int_equal(set("rate", "10"), PD_OK);
-    assert_true(h.value[RATE] == 10);
+    reads("rate", "1e-3", RATE, 1e-3);
+    reads("rate", "10", RATE, 10);
 }
 
 static void reads_whole_numbers(void **state)
 {
     (void)state;
-    assert_int_equal(set("size", "4096"), PD_OK);
-    assert_true(h.value[SIZE] == 4096);
+    reads("size", "4096", SIZE, 4096);
     assert_int_equal(set("size", "1.5"), PD_INVALID_ARGUMENT);
     assert_int_equal(set("size", "99999999999999999999"), PD_INVALID_ARGUMENT);
 }
@@ -103,8 +106,7 @@ static void reads_flags_in_three_manners(void **state)
 static void reads_choices_by_their_whole_name(void **state)
 {
     (void)state;
-    assert_int_equal(set("graft", "adam"), PD_OK);
-    assert_true(h.value[GRAFT] == 2);
+    reads("graft", "adam", GRAFT, 2);
     assert_int_equal(set("graft", "ada"), PD_INVALID_ARGUMENT);
     assert_int_equal(set("graft", "sgd|adam"), PD_INVALID_ARGUMENT);
     assert_int_equal(set("graft", ""), PD_INVALID_ARGUMENT);
@@ -114,20 +116,16 @@ static void reads_choices_by_their_whole_name(void **state)
 static void reads_choices_whatever_their_case(void **state)
 {
     (void)state;
-    assert_int_equal(set("graft", "Adam"), PD_OK);
-    assert_true(h.value[GRAFT] == 2);
-    assert_int_equal(set("graft", "NONE"), PD_OK);
-    assert_true(h.value[GRAFT] == 0);
+    reads("graft", "Adam", GRAFT, 2);
+    reads("graft", "NONE", GRAFT, 0);
 }
 
 /* As configurations in Python have them: use_nesterov=True. */
 static void reads_flags_whatever_their_case(void **state)
 {
     (void)state;
-    assert_int_equal(set("fast", "False"), PD_OK);
-    assert_true(h.value[FAST] == 0);
-    assert_int_equal(set("fast", "True"), PD_OK);
-    assert_true(h.value[FAST] == 1);
+    reads("fast", "False", FAST, 0);
+    reads("fast", "True", FAST, 1);
 }
 
 static void reads_a_list_with_and_without_brackets(void **state)
@@ -254,15 +252,12 @@ static void reads_and_writes_the_word_for_the_least_value(void **state)
 {
     char text[64];
     (void)state;
-    assert_int_equal(set("lag", "Ready"), PD_OK);
-    assert_true(h.value[LAG] == -1);
-    assert_int_equal(set("lag", "ready"), PD_OK);
-    assert_true(h.value[LAG] == -1);
+    reads("lag", "Ready", LAG, -1);
+    reads("lag", "ready", LAG, -1);
     assert_string_equal(pd_hypers_text(&h, LAG, text, sizeof text), "ready");
     assert_int_equal(set("lag", "0"), PD_OK);
     assert_string_equal(pd_hypers_text(&h, LAG, text, sizeof text), "0");
-    assert_int_equal(set("cut", "never"), PD_OK);
-    assert_true(h.value[CUT] == 0);
+    reads("cut", "never", CUT, 0);
     assert_string_equal(pd_hypers_text(&h, CUT, text, sizeof text), "never");
     assert_int_equal(set("cut", "0.5"), PD_OK);
     assert_string_equal(pd_hypers_text(&h, CUT, text, sizeof text), "0.5");
@@ -294,8 +289,7 @@ static double at(const pd_hypers *hypers, int index, int64_t count)
 static void a_schedule_is_followed_from_count_0_on(void **state)
 {
     (void)state;
-    assert_int_equal(set("rate", "linear_warmup(peak=8,warmup_steps=4)"), PD_OK);
-    assert_true(h.value[RATE] == 2);
+    reads("rate", "linear_warmup(peak=8,warmup_steps=4)", RATE, 2);
     for (int count = 0; count < 6; count++) assert_true(at(&h, RATE, count) == (count < 4 ? 2 * (count + 1) : 8));
     assert_true(at(&h, SIZE, 3) == 128 && at(&h, FAST, 3) == 1 && at(&h, GRAFT, 3) == 1);
 }
