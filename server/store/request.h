@@ -260,7 +260,7 @@ typedef struct pd_param_info {
 /* The root of one block and dimension, or whatever one task of the plan recomputes. */
 typedef struct pd_root_info {
     char     param[PD_NAME_MAX + 1];
-    char     root[64];                  /* the slot's name, "preconditioners.3", "block_3.inv_factor_matrices.1" */
+    char     root[64];                  /* the slot's name, "preconditioners.3", "block_3.inv_factor_matrices.1"; of a stack of all blocks' "block_3.Q.0" */
     pd_shape shape;                     /* of the root */
     double   condition, error;          /* of the task that ran last, adopted or refused: condition number; measure of its error. 0: not known */
     double   kept_error;                /* what the state keeps of it (pd_plan.errors_slot); negative: the row keeps nothing */

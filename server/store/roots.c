@@ -10,12 +10,22 @@ enum { MOST_LINES = 3 };            /* on the roots of one parameter in one step
 
 static size_t count_roots(const pd_param *param) { return pd_optim_plan(param->optim)->n_tasks; }
 
-/* The root that a task recomputes goes by its first output: "preconditioners.3". */
-static const pd_slot_spec *slot_of(const pd_param *param, size_t task)
+/* The root that a task recomputes goes by its first output: "preconditioners.3"; what is a block's share of it by the block, too: "block_2.Q.0". */
+static pd_slot_spec root_of(const pd_param *param, size_t task)
 {
     const pd_plan *plan = pd_optim_plan(param->optim);
+    pd_slot_spec root = plan->slots[plan->tasks[task].output[0]];
 
-    return &plan->slots[plan->tasks[task].output[0]];
+    if (root.share == PD_SHARE_WHOLE) return root;
+    root.of_block = true;
+    root.block = plan->tasks[task].block;
+    if (root.share == PD_SHARE_ITEM) {
+        memmove(root.shape.dim, root.shape.dim + 1, (size_t)--root.shape.rank * sizeof root.shape.dim[0]);
+    } else {
+        root.shape = plan->shape;
+        memcpy(root.shape.dim, plan->blocks[root.block].size, (size_t)root.shape.rank * sizeof root.shape.dim[0]);
+    }
+    return root;
 }
 
 int pd_roots_prepare(pd_param *param)
@@ -54,10 +64,11 @@ static news news_of(pd_root_said *said, const pd_root_state *root)
 static void say(pd_job *job, const pd_param *param, size_t task, news what, const pd_root_state *root)
 {
     char name[128], shape[192];
+    pd_slot_spec spec = root_of(param, task);
     unsigned long long step = (unsigned long long)param->step + 1;
 
-    pd_slot_name(slot_of(param, task), name, sizeof name);
-    pd_shape_text(&slot_of(param, task)->shape, shape, sizeof shape);
+    pd_slot_name(&spec, name, sizeof name);
+    pd_shape_text(&spec.shape, shape, sizeof shape);
     if (what == FAILED)
         pd_say(&job->store->outbox, PD_SAY_WARNING, "job %.100s: root %s of %.160s, size %s, has failed by step %llu (%lld times so far), error %.3g: the last "
                "good one stays", job->name, name, param->name, shape, step, (long long)root->failed, root->error);
@@ -95,10 +106,11 @@ static double kept_error(const pd_param *param, size_t task)
 void pd_roots_fill(pd_root_info *info, const pd_param *param, size_t task)
 {
     pd_root_state root = pd_optim_root(param->optim, task);
+    pd_slot_spec spec = root_of(param, task);
 
     snprintf(info->param, sizeof info->param, "%s", param->name);
-    pd_slot_name(slot_of(param, task), info->root, sizeof info->root);
-    info->shape = slot_of(param, task)->shape;
+    pd_slot_name(&spec, info->root, sizeof info->root);
+    info->shape = spec.shape;
     info->condition = root.condition;
     info->error = root.error;
     info->kept_error = kept_error(param, task);

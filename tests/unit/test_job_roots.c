@@ -3,6 +3,7 @@
 #include "optim.h"
 #include "plan.h"
 #include "rig.h"
+#include "stacked_row.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -41,12 +42,13 @@ static const pd_row square_row = {
     .phases = { { "stand_still", PD_WHOLE, stand_still, { 0 }, NULL } },
 };
 
-static const pd_row *const rows[] = { &coupled_row, &square_row, NULL };
+static const pd_row *rows[] = { &coupled_row, &square_row, &stacked_row, NULL, NULL };
 
 static int set_up(void **state)
 {
     pd_store_config config = rig_config();
 
+    rows[3] = pd_optim_find("kron");
     config.rows = rows;
     config.max_total_bytes = 1 << 20;
     return rig_set_up_with(state, &config);
@@ -183,6 +185,22 @@ static void roots_are_listed_by_pattern(void **state)
     assert_int_equal(ask_roots(r, "p1", 3)->n_roots, 4);
     assert_int_equal(ask_roots(r, "none", 0)->total, 0);
     assert_int_equal(ask_roots(r, "", 0)->total, 14);
+}
+
+/* One is a box of a tensor, the other an item of a stack. */
+static void a_share_of_a_block_is_listed_by_the_block(void **state)
+{
+    static const int64_t sizes[2] = { 6, 6 };
+    rig *r = *state;
+    const pd_info *info;
+
+    rig_start(r, "job", 1, 10, sizes, 2, NULL, "p0 stacked block_size=4;p1 kron block_size=4 min_ndim_triangular=1 merge_small_dims=no pad_blocks=no");
+    info = ask_roots(r, NULL, 0);
+    assert_int_equal(info->total, 4);
+    assert_string_equal(info->roots[1].root, "block_1.trace");
+    assert_true(pd_shape_equal(&info->roots[1].shape, &(pd_shape){ 1, { 2 } }));
+    assert_string_equal(info->roots[3].root, "block_1.Q.0");
+    assert_true(pd_shape_equal(&info->roots[3].shape, &(pd_shape){ 2, { 4, 4 } }));
 }
 
 static void a_root_shows_its_age_and_its_failures(void **state)
@@ -387,7 +405,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_root_that_fails_is_said_at_powers_of_two), CASE(a_root_that_is_good_again_is_said_once),
         CASE(many_roots_that_fail_together_take_few_lines), CASE(ready_roots_are_said_to_give_reproducibility_up),
-        CASE(roots_are_listed_page_by_page), CASE(roots_are_listed_by_pattern), CASE(a_root_shows_its_age_and_its_failures),
+        CASE(roots_are_listed_page_by_page), CASE(roots_are_listed_by_pattern), CASE(a_share_of_a_block_is_listed_by_the_block), CASE(a_root_shows_its_age_and_its_failures),
         CASE(parameters_and_jobs_sum_their_roots_up), CASE(roots_are_shown_while_a_parameter_waits),
         CASE(ready_roots_never_make_a_step_wait), CASE(a_job_may_be_dropped_while_its_tasks_are_out),
         CASE(copies_of_root_tasks_count_into_the_limit), CASE(temporaries_of_a_step_count_into_the_limit),
