@@ -248,11 +248,12 @@ static int fill(pd_plan *plan, const pd_declaration *declaration, const double *
     return row->plan(declaration, fact, plan, err);
 }
 
-/* What is shaped as the parameter follows its dimensions, unless the row says otherwise. A matrix of a block may have that shape by chance. */
+/* A number without dimensions follows none. What is shaped as the parameter follows its dimensions, unless the row says otherwise. A matrix of a block may have that shape by chance. */
 static void find_followers(pd_plan *plan, const pd_shape *declared)
 {
     for (size_t i = 0; i < plan->n_slots; i++) {
         pd_slot_spec *spec = &plan->slots[i];
+        if (spec->shape.rank == 0) spec->follows_known = true;
         if (spec->follows_known || spec->identity || spec->symmetric || spec->blockwise || spec->of_block || !pd_shape_equal(&spec->shape, declared)) continue;
         spec->follows_known = true;
         for (int d = 0; d < declared->rank; d++) spec->follows[d] = (int8_t)d;

@@ -69,6 +69,14 @@ static void a_number_follows_no_dimension_even_where_the_parameter_has_one_eleme
 }
 
 /* All matrices of a square block are shaped as the parameter. */
+static void what_has_no_dimensions_follows_none(void **state)
+{
+    (void)state;
+    make("kron", NULL, NULL, (pd_shape){ 2, { 4, 5 } });
+    assert_int_equal(slot("update_counter", -1)->shape.rank, 0);
+    assert_true(slot("update_counter", -1)->follows_known);
+}
+
 static void statistics_of_a_block_follow_their_own_dimension_twice(void **state)
 {
     static const char *const googles[] = { "statistics", "preconditioners" }, *const metas[] = { "factor_matrices", "inv_factor_matrices" };
@@ -153,6 +161,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(what_is_shaped_as_the_parameter_follows_its_dimensions, tear_down),
         cmocka_unit_test_teardown(a_number_follows_no_dimension_even_where_the_parameter_has_one_element, tear_down),
+        cmocka_unit_test_teardown(what_has_no_dimensions_follows_none, tear_down),
         cmocka_unit_test_teardown(statistics_of_a_block_follow_their_own_dimension_twice, tear_down),
         cmocka_unit_test_teardown(statistics_of_merged_dimensions_follow_nobody_knows_which, tear_down),
         cmocka_unit_test(a_merged_dimension_is_one_of_the_shapes_or_several), cmocka_unit_test(operators_are_told),
