@@ -12,7 +12,7 @@
 #include "oom.h"
 #include "roots.h"
 
-enum { K_MAX = 40, N_MAX = 70001, RUNS_MAX = 64 };
+enum { K_MAX = 130, FEW = 40, N_MAX = 70001, RUNS_MAX = 64 };
 
 /* Some vectors, how they are cut, and what comes of them. */
 typedef struct fixture {
@@ -186,11 +186,15 @@ static void check_against_twin(fixture *f, pd_adasum_form form)
 
 static void check_lengths(fixture *f, pd_adasum_form form, const int64_t lengths[5])
 {
-    for (int k = 1; k <= K_MAX; k++)
+    for (int k = 1; k <= FEW; k++)
         for (size_t l = 0; l < 5; l++) {
             fill(f, k, lengths[l], l % 2 == 0);
             check_against_twin(f, form);
         }
+    for (int k = 64; k <= K_MAX; k += 11) {         /* more than 64: results of groups are merged in groups */
+        fill(f, k, 513, k % 2 == 0);
+        check_against_twin(f, form);
+    }
 }
 
 static void tree_of_any_number_is_the_butterfly(void **state)

@@ -30,6 +30,7 @@ typedef struct scene {
 /* How it is played; nothing of it may show. */
 typedef struct play {
     bool     pressed, late;     /* every rank's share is used up by any frame; work is done when all frames have come */
+    bool     lossy;             /* now and then a rank is lost, and a new process gives all of its part again */
     int      threads;
     double   batch_ns;
     uint64_t order;             /* seed */
@@ -166,23 +167,27 @@ static const char *options_of(const scene *s, char text[96])
     return text;
 }
 
-static void start(rig *r, const scene *s, const play *p)
+static void join(rig *r, const scene *s, uint32_t rank, uint64_t nonce)
 {
     static const char *const name[] = { "w" };
-    static float zeros[MOST_ELEMENTS];
     pd_shape shape = { 1, { s->n } };
-    pd_store_config config = rig_config();
     char options[96];
+
+    assert_int_equal(rig_hello(r, "job", rank, s->world, nonce, JOB_CONN + rank, options_of(s, options), "* sgd lr=1"), PD_OK);
+    r->ranges = s->ranged ? &s->range[rank] : NULL;
+    assert_int_equal(rig_declare(r, r->job, rank, JOB_CONN + rank, name, &shape, NULL, 1, PD_F32), PD_OK);
+}
+
+static void start(rig *r, const scene *s, const play *p)
+{
+    static float zeros[MOST_ELEMENTS];
+    pd_store_config config = rig_config();
 
     if (p->pressed) config.ingest_bytes = s->world * 4096;
     config.threads = p->threads;
     config.batch_ns = p->batch_ns;
     rig_new(r, &config);
-    for (uint32_t rank = 0; rank < s->world; rank++) {
-        assert_int_equal(rig_hello(r, "job", rank, s->world, rank + 1, JOB_CONN + rank, options_of(s, options), "* sgd lr=1"), PD_OK);
-        r->ranges = s->ranged ? &s->range[rank] : NULL;
-        assert_int_equal(rig_declare(r, r->job, rank, JOB_CONN + rank, name, &shape, NULL, 1, PD_F32), PD_OK);
-    }
+    for (uint32_t rank = 0; rank < s->world; rank++) join(r, s, rank, rank + 1);
     for (uint32_t rank = 0; rank < (s->ranged ? s->world : 1); rank++)
         for (int64_t first = s->range[rank].start; first < s->range[rank].end;) {
             rig_frame *frame = rig_frame_new(r, PD_REQ_INIT, r->job, rank, JOB_CONN + rank, 0);
@@ -205,12 +210,28 @@ static void push_piece(rig *r, const scene *s, uint32_t rank, int64_t first, uin
     assert_int_equal(rig_send(r, frame), PD_OK);
 }
 
+/* One of a rank's frames. */
+typedef struct part { uint32_t rank; int64_t first; } part;
+
+/* What the lost process has given stands. */
+static void replace(rig *r, const scene *s, uint32_t rank, const part *given, uint32_t n, uint64_t *seed)
+{
+    pd_request *lost = pd_request_new(PD_REQ_LOST, (pd_ticket){ JOB_CONN + rank, 0 });
+
+    lost->job = r->job;
+    lost->rank = rank;
+    rig_apply(r, lost);
+    join(r, s, rank, rig_random(seed));
+    for (uint32_t i = 0; i < n; i++)
+        if (given[i].rank == rank) push_piece(r, s, rank, given[i].first, seed);
+}
+
 /* The weights after the round, as what was added to zeros and turned around. */
 static pd_outcome play_out(const scene *s, const play *p, float *out)
 {
-    struct { uint32_t rank; int64_t first; } left[MOST_RANKS * (MOST_ELEMENTS / CHUNK + 2)];
+    part left[MOST_RANKS * (MOST_ELEMENTS / CHUNK + 2)], given;
     uint64_t seed = p->order;
-    uint32_t n = 0;
+    uint32_t n = 0, all;
     pd_outcome outcome;
     rig r;
 
@@ -223,10 +244,13 @@ static pd_outcome play_out(const scene *s, const play *p, float *out)
             left[n++].first = first;
         }
     }
-    while (n > 0) {
+    for (all = n; n > 0;) {
         uint32_t i = (uint32_t)(rig_random(&seed) % n);
-        push_piece(&r, s, left[i].rank, left[i].first, &seed);
+        if (p->lossy && rig_random(&seed) % 4 == 0) replace(&r, s, (uint32_t)(rig_random(&seed) % s->world), left + n, all - n, &seed);
+        given = left[i];
         left[i] = left[--n];
+        left[n] = given;                /* those behind n have been given */
+        push_piece(&r, s, given.rank, given.first, &seed);
         if (!p->late) rig_work(&r);
         if (p->pressed && !p->late && n > 0) assert_int_equal(r.buffers_out, 0);
     }
@@ -299,7 +323,7 @@ static void every_aggregate_equals_its_twin_however_it_is_played(void **state)
         outcome = play_out(&s, &(play){ .threads = 1, .batch_ns = 50e6, .late = true, .order = 1 }, first);
         expect_twin(&s, outcome, first);
         for (int again = 0; again < 3; again++) {
-            play p = { .pressed = again < 2, .late = again == 1, .threads = 1 + again, .batch_ns = again == 1 ? 1 : 50e6, .order = rig_random(&seed) };
+            play p = { .pressed = again < 2, .late = again == 1, .lossy = again != 1, .threads = 1 + again, .batch_ns = again == 1 ? 1 : 50e6, .order = rig_random(&seed) };
             assert_int_equal(play_out(&s, &p, got), outcome);
             assert_memory_equal(got, first, (size_t)s.n * sizeof(float));
         }

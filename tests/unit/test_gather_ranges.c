@@ -145,6 +145,38 @@ static void who_waits_for_a_last_rank_that_is_refused_finds_it_in_the_log(void *
     rig_free(&r);
 }
 
+/* Two ranks share the first elements, twenty the others: what a thread sorts in is as large as the most want. */
+static void threads_do_not_share_what_they_sort_in(void **state)
+{
+    enum { RANKS = 20, LARGE = 400000 };
+    static float x[LARGE], expected[LARGE];
+
+    (void)state;
+    for (int threads = 1; threads <= 4; threads += 3) {
+        pd_store_config config = rig_config();
+        rig r;
+        config.chunk_elements = 1 << 19;
+        config.threads = threads;
+        rig_new(&r, &config);
+        join(&r, RANKS, "aggregate=median", "* sgd lr=1");
+        for (uint32_t rank = 0; rank < RANKS; rank++) assert_int_equal(declare(&r, rank, LARGE, rank < 2 ? 0 : CHUNK, LARGE), PD_OK);
+        for (int step = 0; step <= 1; step++)
+            for (uint32_t rank = 0; rank < RANKS; rank++) {
+                rig_frame *frame = rig_frame_new(&r, step == 0 ? PD_REQ_INIT : PD_REQ_PUSH, r.job, rank, CONN + rank, (uint64_t)step);
+                int64_t first = rank < 2 ? 0 : CHUNK;
+                for (int64_t i = 0; i < LARGE; i++) x[i] = step == 0 ? 0 : (float)((i * 7 + rank * 13) % 101);
+                rig_piece(frame, 0, PD_F32, first, LARGE - first, x + first);
+                assert_int_equal(rig_send(&r, frame), PD_OK);
+                if (step == 0) rig_work(&r);
+            }
+        rig_work(&r);
+        assert_int_equal(r.board[r.job][0].step, 1);
+        if (threads == 1) memcpy(expected, rig_weights(&r, r.job, 0), sizeof expected);
+        else assert_memory_equal(rig_weights(&r, r.job, 0), expected, sizeof expected);
+        rig_free(&r);
+    }
+}
+
 /* ---- what they may leave behind ---- */
 
 static uint64_t gather_bytes(rig *r) { return rig_ask(r, PD_INFO_PARAMS, "job")->params[0].gather_bytes; }
@@ -226,6 +258,7 @@ int main(void)
         cmocka_unit_test(values_are_averaged_over_any_number_of_ranks),
         cmocka_unit_test(six_ranks_with_weights_in_three_shards_merge_in_pairs),
         cmocka_unit_test(who_waits_for_a_last_rank_that_is_refused_finds_it_in_the_log),
+        cmocka_unit_test(threads_do_not_share_what_they_sort_in),
         cmocka_unit_test(params_say_what_ranges_may_hold),
         cmocka_unit_test(a_tree_of_shards_is_as_large_as_the_ranks_that_share_one),
         cmocka_unit_test(shards_are_counted_as_what_they_are),
