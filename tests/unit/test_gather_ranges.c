@@ -12,17 +12,19 @@
 enum { CONN = 10, CHUNK = 64, N = 300 };
 static const char *const name[] = { "w" };
 
-static int declare(rig *r, uint32_t rank, int64_t n, int64_t start, int64_t end)
+static int declare_pulling(rig *r, uint32_t rank, int64_t n, int64_t start, int64_t end, pd_dtype pull)
 {
     pd_shape shape = { 1, { n } };
     rig_range range = { start, end };
     int rc;
 
     r->ranges = &range;
-    rc = rig_declare(r, r->job, rank, CONN + rank, name, &shape, NULL, 1, PD_F32);
+    rc = rig_declare(r, r->job, rank, CONN + rank, name, &shape, NULL, 1, pull);
     r->ranges = NULL;
     return rc;
 }
+
+static int declare(rig *r, uint32_t rank, int64_t n, int64_t start, int64_t end) { return declare_pulling(r, rank, n, start, end, PD_F32); }
 
 static void join(rig *r, uint32_t world, const char *options, const char *rules)
 {
@@ -239,6 +241,8 @@ static void shards_are_counted_as_what_they_are(void **state)
     assert_int_equal(declare(&r, 7, LARGE, 0, LARGE), PD_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(r.error.text, "contributions gathered"));
     assert_int_equal(r.store->committed, seven);
+    assert_int_equal(declare_pulling(&r, 7, LARGE, 7 * SHARD, LARGE, PD_BF16), PD_RESOURCE_EXHAUSTED);      /* the shard fits, weights in another type do not */
+    assert_int_equal(r.store->committed, seven);
     assert_int_equal(declare(&r, 7, LARGE, 7 * SHARD, LARGE), PD_OK);
     assert_true(r.store->committed > seven);
     seven = r.store->committed;
@@ -247,6 +251,27 @@ static void shards_are_counted_as_what_they_are(void **state)
     pd_store_drop(r.store, pd_store_find(r.store, "job"), &(pd_error){ .code = PD_ABORTED });
     rig_absorb(&r);
     assert_int_equal(r.store->committed, before);
+    rig_free(&r);
+}
+
+/* What was counted for a first set that is refused in the end is counted no more, and again with the next. */
+static void a_first_set_that_was_refused_is_not_counted(void **state)
+{
+    enum { LARGE = 100 * CHUNK };
+    uint64_t committed;
+    rig r;
+
+    (void)state;
+    begin(&r, 2, "aggregate=median");
+    assert_int_equal(declare(&r, 0, LARGE, 0, LARGE / 2), PD_OK);
+    committed = r.store->committed;
+    rig_free(&r);
+    begin(&r, 2, "aggregate=median");
+    r.store->config.max_total_bytes = committed;
+    assert_int_equal(declare_pulling(&r, 0, LARGE, 0, LARGE / 2, PD_BF16), PD_RESOURCE_EXHAUSTED);
+    assert_int_equal(r.store->committed, 0);
+    assert_int_equal(declare(&r, 0, LARGE, 0, LARGE / 2), PD_OK);
+    assert_int_equal(r.store->committed, committed);
     rig_free(&r);
 }
 
@@ -262,6 +287,7 @@ int main(void)
         cmocka_unit_test(params_say_what_ranges_may_hold),
         cmocka_unit_test(a_tree_of_shards_is_as_large_as_the_ranks_that_share_one),
         cmocka_unit_test(shards_are_counted_as_what_they_are),
+        cmocka_unit_test(a_first_set_that_was_refused_is_not_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@
 #include "rig.h"
 #include "training.h"
 
-enum { CONN = 10, OPERATOR = 99, WORLD = 4, N = 2000, STEPS = 2 };
+enum { CONN = 10, OPERATOR = 99, WORLD = 4, N = 700, STEPS = 2 };
 static const char *const gathering[] = { "aggregate=adasum", "aggregate=adasum_vdot", "aggregate=median", "aggregate=trimmed_mean" };
 enum { GATHERING = sizeof gathering / sizeof gathering[0] };
 
@@ -21,7 +21,7 @@ static void start(rig *r, int how, bool pressed)
     static const int64_t two[] = { N, 70 };
     pd_store_config config = rig_config();
 
-    config.chunk_elements = 256;
+    config.chunk_elements = 128;
     config.batch_ns = 1;                    /* a unit of work a batch */
     if (pressed) config.ingest_bytes = WORLD * 4096;
     rig_new(r, &config);
@@ -163,7 +163,7 @@ static void sweep(int how, bool pressed, uint32_t late)
         assert_true(answer == PD_OK || answer == PD_FAILED_PRECONDITION);
         assert_memory_equal(&got, answer == PD_OK ? &before : &never, sizeof got);
         taken += answer == PD_OK;
-        if (late > 0 && n == 40) break;     /* nothing moves any more */
+        if (late > 0 && n == 8) break;      /* nothing moves any more */
     }
     assert_true(taken > 1);                 /* one of them between the passes of Adasum, the chunks of a median */
 }
