@@ -94,7 +94,6 @@ int pd_ranges_take(pd_job *job, const pd_request *request, pd_error *err)
         param->unlanded -= param->round.n_chunks - pd_round_count_chunks(&param->round, rank);
     }
     if (!is_last(job, rank) || (rc = check_all(job, err)) == PD_OK) return PD_OK;
-    if (job->world > 1) pd_say(&job->store->outbox, PD_SAY_WARNING, "job %.60s: rank %u, the last to declare, is refused, and the others wait for it: %.260s", job->name, rank, err->text);
     pd_ranges_give_back(job, rank);
     return rc;
 }

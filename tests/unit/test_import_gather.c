@@ -7,14 +7,12 @@
 
 #include <cmocka.h>
 
+#include "gathering.h"
 #include "import.h"
 #include "oom.h"
-#include "rig.h"
 #include "training.h"
 
 enum { CONN = 10, OPERATOR = 99, WORLD = 4, N = 700, STEPS = 2 };
-static const char *const gathering[] = { "aggregate=adasum", "aggregate=adasum_vdot", "aggregate=median", "aggregate=trimmed_mean" };
-enum { GATHERING = sizeof gathering / sizeof gathering[0] };
 
 static void start(rig *r, int how, bool pressed)
 {
