@@ -73,10 +73,11 @@ void pd_kron_along(const pd_block_view *x, int dim, const float *Q, bool diagona
 
 /* What an update of the factors takes besides the inputs, in floats. */
 int64_t pd_kron_update_scratch(const pd_kron_block *block);
-/* How the factors are to change: M[d], of the form of Q[d], such that the new factor is M[d] Q[d]. H: the damped momentum; V: the probe; both dense, of
- * the sizes block->full, and used up. All factors are those before the update. */
+/* How the factors are to change: M[d], of the form of Q[d], such that the new factor is M[d] Q[d] where it is triangular, and Q[d] + M[d] Q[d], element by element,
+ * where it is diagonal: Q times 1.1 lies between two bfloat16 numbers for one Q in ten, and 1 + M, rounded, would choose where upstream's sum does not. H: the damped
+ * momentum; V: the probe; both dense, of the sizes block->full, and used up. All factors are those before the update. */
 void pd_kron_multipliers(const pd_kron_block *block, float *H, float *V, float *const *Q, float rate, float *const *M, float *scratch);
-/* Q[d] <- M[d] Q[d], rounded to bfloat16 where that is wanted. */
+/* The new factors in Q, rounded to bfloat16 where that is wanted. */
 void pd_kron_multiply(const pd_kron_block *block, float *const *Q, float *const *M, bool bfloat16);
 /* Brings the largest absolute elements of all factors to their geometric mean; the product of the factors stays. */
 void pd_kron_balance(const pd_kron_block *block, float *const *Q, bool bfloat16);

@@ -81,6 +81,11 @@ PD_CLONES static void divide_each(float *restrict x, const float *restrict by, i
     for (int64_t i = 0; i < n; i++) x[i] /= by[i];
 }
 
+PD_CLONES static void add_share_of_each(float *restrict x, const float *restrict share, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) x[i] += share[i] * x[i];
+}
+
 PD_CLONES static void add_squares(float *restrict sum, const float *restrict x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) sum[i] += x[i] * x[i];
@@ -240,7 +245,7 @@ static void squares_along(float *sum, const pd_block_view *x, int dim)
         }
 }
 
-/* m = 1 - rate / max|T1 + T2| (T1 - T2), of a factor with `side` >= n elements. */
+/* m = -rate / max|T1 + T2| (T1 - T2), of a factor with `side` >= n elements. */
 static void diagonal_multiplier(float *m, int64_t side, const pd_block_view *A, const pd_block_view *B, int dim, float rate, float *scratch)
 {
     int64_t n = A->size[dim];
@@ -251,7 +256,7 @@ static void diagonal_multiplier(float *m, int64_t side, const pd_block_view *A, 
     squares_along(m, B, dim);
     sum_and_difference(scratch, m, n);
     step = rate / (largest(scratch, n) + TINY);
-    for (int64_t i = 0; i < n; i++) m[i] = 1 - step * m[i];
+    for (int64_t i = 0; i < n; i++) m[i] *= -step;
 }
 
 /* The difference, whose lower half is given, becomes the identity minus `step` times its upper half, with zeros below. By squares whose rows share a set of
@@ -310,7 +315,7 @@ void pd_kron_multiply(const pd_kron_block *block, float *const *Q, float *const 
 {
     for (int d = 0; d < block->rank; d++) {
         int64_t n = block->full[d], side = block->side[d];
-        if (block->diagonal[d]) scale_each(Q[d], M[d], n);
+        if (block->diagonal[d]) add_share_of_each(Q[d], M[d], n);
         else pd_trmm_upper((pd_mat){ Q[d], n, n, side }, (pd_mat){ M[d], n, n, side });
         if (bfloat16) round_to_bfloat16(Q[d], factor_floats(block, d));
     }

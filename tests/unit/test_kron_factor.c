@@ -407,6 +407,24 @@ static void bfloat16_rounds_the_multiplier_before_it_multiplies(void **state)
     assert_true(f->q[1][0] == 1.734375f);           /* 0.578125 * 3 */
 }
 
+/* Without a gradient T1 is 0, and Q becomes 1.3 Q. In units of Q's last place that is 13 Q / 10, or, from 256 on, where numbers are two units apart, half of it: of
+ * two that are equally near the even one, as where 0.3 Q is added to Q. */
+static void a_diagonal_factor_halfway_between_bfloat16_numbers_becomes_the_even_one(void **state)
+{
+    fixture *f = *state;
+
+    f->block = (pd_kron_block){ .rank = 1, .diagonal = { true }, .size = { 1 }, .full = { 1 }, .side = { 1 } };
+    f->Q[0] = f->q[0], f->M[0] = f->m[0];
+    for (int Q = 128; Q < 256; Q++) {
+        int unit = 13 * Q < 2560 ? 10 : 20, next = 13 * Q / unit, rest = 13 * Q % unit;
+        next += 2 * rest > unit || (2 * rest == unit && next % 2 != 0);
+        f->q[0][0] = (float)Q, f->H[0] = 0, f->V[0] = 1;
+        pd_kron_multipliers(&f->block, f->H, f->V, f->Q, 0.3f, f->M, f->scratch);
+        pd_kron_multiply(&f->block, f->Q, f->M, true);
+        if (f->q[0][0] != (float)(next * unit / 10)) fail_msg("%d becomes %g", Q, f->q[0][0]);
+    }
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -422,6 +440,7 @@ int main(void)
         CASE(balancing_makes_factors_equally_large_and_keeps_their_product),
         CASE(bfloat16_factors_hold_bfloat16_numbers_after_each_deed),
         CASE(bfloat16_rounds_the_multiplier_before_it_multiplies),
+        CASE(a_diagonal_factor_halfway_between_bfloat16_numbers_becomes_the_even_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
