@@ -112,6 +112,7 @@ struct pd_schedule_kind {
 #define MOST_STEPS 9007199254740992.0           /* 2^53: doubles count up to here */
 #define VALUE(name, preset)        { name, preset, -1e300, 1e300, false }
 #define SHARE(name, preset)        { name, preset, 0, 1, false }
+#define RATE(name, preset)         { name, preset, 0, 1e300, false }
 #define POWER(name, preset)        { name, preset, 1e-3, 1e3, false }
 #define STEPS(name, preset, least) { name, preset, least, MOST_STEPS, true }
 
@@ -131,7 +132,7 @@ static const pd_schedule_kind kinds[] = {
     { "rsqrt", "base / sqrt(max(count, warmup_steps))", NAMED,
       { VALUE("base", NAN), STEPS("warmup_steps", NAN, 1) }, rsqrt },
     { "precond_update_prob_schedule", "max_prob exp(-decay (count + 1 - flat_start)), between min_prob and max_prob", NAMED,
-      { SHARE("max_prob", 1), SHARE("min_prob", 0.03), SHARE("decay", 0.001), STEPS("flat_start", 500, 0) }, anneal },
+      { SHARE("max_prob", 1), SHARE("min_prob", 0.03), RATE("decay", 0.001), STEPS("flat_start", 500, 0) }, anneal },
     { "piecewise", "the first value, and from each count on the value behind its colon", PIECEWISE, { { .name = NULL } }, NULL },
     { "table", "one value a step, the last one held", TABLE, { { .name = NULL } }, NULL },
 };

@@ -144,6 +144,7 @@ static void the_update_probability_is_flat_then_decays_down_to_its_least(void **
     assert_true(at(own, 0) == 0.5 && at(own, 19) == 0.5);
     is_near(at(own, 99), 0.5 * exp(-0.8));
     assert_true(at(own, 2000) == 0.01);
+    is_near(at("precond_update_prob_schedule(min_prob=0,decay=3,flat_start=2)", 2), exp(-3));
     for (int64_t count = 0; count < 5000; count += 7) assert_true(at(all, count) == pd_schedule_anneal(count));
 }
 
