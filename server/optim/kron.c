@@ -11,9 +11,9 @@
  *     U <- U / max(1, rms(U) / 1.1)                                         over the whole parameter
  *     W <- W - learning_rate (U + weight_decay W)
  *
- * A task gives what is in parentheses, not the factor: results that come late (root_delay) multiply whatever the factors have become, so none undoes another,
- * and balancing in between, which leaves A and B as they were, does no harm. What looks as if it could be simplified mostly cannot: the padding is part of the arithmetic, and the
- * root mean square overflows as that of float32 does, upon which nothing moves. */
+ * A task gives what is in parentheses, of a diagonal factor without the I, and not the factor: results that come late (root_delay) change whatever the factors have
+ * become, so none undoes another, and balancing in between, which leaves A and B as they were, does no harm. What looks as if it could be simplified mostly cannot:
+ * the padding is part of the arithmetic, and the root mean square overflows as that of float32 does, upon which nothing moves. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -26,15 +26,17 @@
 #define DAMPING     3.4526698e-4f       /* sqrt(2^-23) */
 #define BALANCED    0.01                /* probability of balancing, of an update */
 #define MOST_RMS    1.1f
+/* Stands for upstream's default schedule. 0 does not: a schedule of one's own may come down to it, upon which no factor changes any more. */
+#define ANNEAL      (-1.0)
 
 static const pd_hyper kron_hypers[] = {
     [LEARNING_RATE]    = { "learning_rate", PD_REAL, 0.0003, -INFINITY, INFINITY, NULL, "learning rate, about a third of Adam's", true },
     [B1]               = { "b1", PD_REAL, 0.9, 0, 1, NULL, "decay of the momentum, below 1; 0: no momentum, and no memory for it", true },
     [WEIGHT_DECAY]     = { "weight_decay", PD_REAL, 0, 0, INFINITY, NULL, "decoupled weight decay, times the learning rate", true },
-    [DECAY_MIN_NDIM]   = { "weight_decay_min_ndim", PD_INT, 0, 0, PD_MAX_RANK + 1, NULL, "parameters with fewer dimensions do not decay (upstream: weight_decay_mask)", false },
-    [PROBABILITY]      = { "preconditioner_update_probability", PD_REAL, 0, 0, 1, "anneal", "p: factors are updated every ceil(1/p) steps; anneal: precond_update_prob_schedule(), upstream's default", true },
+    [DECAY_MIN_NDIM]   = { "weight_decay_min_ndim", PD_INT, 0, 0, 2147483647, NULL, "parameters with fewer dimensions do not decay (upstream: weight_decay_mask)", false },
+    [PROBABILITY]      = { "preconditioner_update_probability", PD_REAL, ANNEAL, ANNEAL, 1, "anneal", "p, above 0: factors are updated every ceil(1/p) steps; anneal: precond_update_prob_schedule(), upstream's default", true },
     [MAX_SIZE]         = { "max_size_triangular", PD_INT, 8192, 0, 2147483647, NULL, "larger dimensions get a diagonal factor", false },
-    [MIN_NDIM]         = { "min_ndim_triangular", PD_INT, 2, 0, PD_MAX_RANK + 1, NULL, "parameters with fewer dimensions get diagonal factors alone", false },
+    [MIN_NDIM]         = { "min_ndim_triangular", PD_INT, 2, 0, 2147483647, NULL, "parameters with fewer dimensions get diagonal factors alone", false },
     [SAVE_MODE]        = { "memory_save_mode", PD_CHOICE, KRON_SAVE_NONE, 0, 0, "none|one_diag|all_diag", "which dimensions get diagonal factors all the same: the largest, all", false },
     [FACTOR_RATE]      = { "preconditioner_lr", PD_REAL, 0.1, 0, INFINITY, NULL, "step size of the factors, sensibly 0.01 to 0.5", true },
     [INIT_SCALE]       = { "preconditioner_init_scale", PD_REAL, 1, 0, 1e30, NULL, "the preconditioner's factors multiply to this at first, above 0", false },
@@ -58,13 +60,18 @@ static const pd_hyper kron_hypers[] = {
 
 static double probability(const double *h, int64_t count)
 {
-    return h[PROBABILITY] == 0 ? pd_schedule_anneal(count - 1) : h[PROBABILITY];
+    return h[PROBABILITY] == ANNEAL ? pd_schedule_anneal(count - 1) : h[PROBABILITY];
 }
 
 /* Steps from one update to the next at the probability p, at least. */
 static double interval_of(double p)
 {
-    return p == 0 ? 1 : fmin(ceil((double)(1 / (float)p)), 0x1p53);
+    return p == ANNEAL ? 1 : fmin(ceil((double)(1 / (float)p)), 0x1p53);
+}
+
+static bool is_probability(double p, bool scheduled)
+{
+    return p == ANNEAL || (p > 0 && p <= 1) || (p == 0 && scheduled);
 }
 
 static int kron_check(const pd_hypers *declared, const pd_hypers *now, pd_error *err)
@@ -75,6 +82,8 @@ static int kron_check(const pd_hypers *declared, const pd_hypers *now, pd_error 
     if ((declared->value[B1] != 0) != (h[B1] != 0))
         return pd_fail(err, PD_INVALID_ARGUMENT, "b1 of kron cannot change from %g to %g while the job runs: only between values above 0", declared->value[B1], h[B1]);
     if (h[INIT_SCALE] <= 0) return pd_fail(err, PD_INVALID_ARGUMENT, "preconditioner_init_scale of kron must be above 0, got %g", h[INIT_SCALE]);
+    if (!is_probability(h[PROBABILITY], (now->scheduled >> PROBABILITY & 1) != 0))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "preconditioner_update_probability of kron must be above 0 and at most 1, or anneal, got %g", h[PROBABILITY]);
     if (h[ROOT_DELAY] > interval_of(h[PROBABILITY]))
         return pd_fail(err, PD_INVALID_ARGUMENT, "root_delay of kron must be at most the steps between two updates of the factors: it is %.0f, and with "
                        "preconditioner_update_probability as it is there are updates every %.0f steps", h[ROOT_DELAY], interval_of(h[PROBABILITY]));
@@ -349,6 +358,7 @@ const pd_row pd_kron = {
     .about   = "PSGD Kron (distributed_kron)",
     .hypers  = kron_hypers,
     .check   = kron_check,
+    .words_ranges = true,
     .warning = kron_warning,
     .plan    = pd_kron_plan,
     .phases  = {

@@ -148,6 +148,13 @@ static void factors_change_every_so_many_steps(void **state)
     assert_int_equal(first_change(PLAIN "preconditioner_update_probability=precond_update_prob_schedule(max_prob=0.2)"), 5);
 }
 
+static void a_probability_that_came_down_to_0_updates_no_more(void **state)
+{
+    (void)state;
+    assert_int_equal(first_change(PLAIN "preconditioner_update_probability=table(0,0,0,0,1)"), 5);
+    assert_int_equal(first_change(PLAIN "preconditioner_update_probability=precond_update_prob_schedule(min_prob=0,decay=1000,flat_start=0)"), 20);
+}
+
 static void a_delay_counts_from_the_step_of_the_momentum(void **state)
 {
     (void)state;
@@ -516,6 +523,7 @@ int main(void)
         CASE(another_seed_is_another_run),
         CASE(accepted_options_change_nothing),
         CASE(factors_change_every_so_many_steps),
+        CASE(a_probability_that_came_down_to_0_updates_no_more),
         CASE(a_delay_counts_from_the_step_of_the_momentum),
         CASE(late_updates_multiply_what_others_have_made_of_the_factors),
         CASE(factors_are_balanced_where_the_draw_is_at_most_a_hundredth),

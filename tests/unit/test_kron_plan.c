@@ -158,6 +158,15 @@ static void values_out_of_range_are_refused_by_name(void **state)
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) shampoo_assert_refused("kron", refused[i][0], refused[i][1], refused[i][2]);
 }
 
+static void dimensions_may_be_asked_for_that_no_parameter_has(void **state)
+{
+    (void)state;
+    for (int d = 0; d < 2; d++) {
+        pd_hypers hypers = shampoo_hypers("kron", d == 0 ? "min_ndim_triangular=100" : "weight_decay_min_ndim=100");
+        assert_int_equal(pd_hypers_check(&hypers, NULL), PD_OK);
+    }
+}
+
 static void a_delay_is_at_most_the_shortest_interval(void **state)
 {
     (void)state;
@@ -208,6 +217,7 @@ int main(void)
         CASE(factors_far_larger_than_their_weights_are_noted),
         CASE(out_of_memory_is_told_and_leaves_nothing),
         CASE(values_out_of_range_are_refused_by_name),
+        CASE(dimensions_may_be_asked_for_that_no_parameter_has),
         CASE(a_delay_is_at_most_the_shortest_interval),
         CASE(what_deviates_is_warned_of),
         CASE(a_forecast_goes_by_the_probability_alone),
