@@ -375,9 +375,11 @@ static int read_declared(pd_recipe *recipe, const json_t *config, pd_error *err)
 }
 
 /* Kron's way to name axes: the leading dimension of some parameters counts layers. */
-static void read_scanned(pd_recipe *recipe, const json_t *scanned)
+static int read_scanned(pd_recipe *recipe, const json_t *scanned, pd_error *err)
 {
-    if (json_is_object(scanned) && recipe->axes == NULL) recipe->axes = json_incref((json_t *)scanned);
+    if (!json_is_object(scanned) || recipe->axes != NULL) return PD_OK;
+    recipe->axes = pd_recipe_leaves(scanned);
+    return recipe->axes != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "out of memory");
 }
 
 char *pd_recipe_axes(const pd_recipe *recipe, const char *name, int rank)
@@ -566,7 +568,7 @@ int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_
     json_decref(grouped);
     if (rc == PD_OK && entry->read == read_average) rc = read_aggregate(out, config, err);
     if (rc == PD_OK) rc = read_declared(out, config, err);
-    if (rc == PD_OK) read_scanned(out, json_object_get(config, "scanned_layers"));
+    if (rc == PD_OK) rc = read_scanned(out, json_object_get(config, "scanned_layers"), err);
     return rc == PD_OK && contains(entry->execution, "lr_schedule") ? read_rates(out, json_object_get(config, "lr_schedule"), err) : rc;
 }
 

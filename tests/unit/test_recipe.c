@@ -264,6 +264,23 @@ static void a_mask_of_kron_takes_the_decay_off_some(void **state)
     pd_recipe_free(&recipe);
 }
 
+static void trees_of_kron_name_a_parameter_by_the_way_to_it(void **state)
+{
+    static const char config[] = "{\"weight_decay\": 0.25, \"weight_decay_mask\": {\"b\": true, \"e\": {\"l\": {\"w\": true, \"b\": false}}}, "
+                                 "\"scanned_layers\": {\"b\": false, \"e\": {\"l\": {\"w\": true, \"b\": false}}}}";
+    pd_recipe recipe;
+    char *axes;
+
+    (void)state;
+    assert_int_equal(read_as("distributed_kron", &recipe, config, NULL), PD_OK);
+    assert_true(value_for(&recipe, "e/l/w", "weight_decay") == 0.25 && value_for(&recipe, "b", "weight_decay") == 0.25);
+    assert_true(value_for(&recipe, "e/l/b", "weight_decay") == 0);
+    axes = pd_recipe_axes(&recipe, "e/l/w", 2);
+    assert_string_equal(axes, "layers,");
+    free(axes);
+    pd_recipe_free(&recipe);
+}
+
 static void the_probability_of_kron_is_upstreams_schedule(void **state)
 {
     double at[PD_MAX_HYPERS];
@@ -393,6 +410,7 @@ int main(void)
         cmocka_unit_test(values_that_cannot_be_are_refused_with_their_name),
         cmocka_unit_test(a_key_without_a_value_leaves_the_default),
         cmocka_unit_test(a_mask_of_kron_takes_the_decay_off_some),
+        cmocka_unit_test(trees_of_kron_name_a_parameter_by_the_way_to_it),
         cmocka_unit_test(the_probability_of_kron_is_upstreams_schedule),
         cmocka_unit_test(a_scanned_parameter_of_kron_has_layers),
         cmocka_unit_test(a_mask_of_kron_may_be_a_rule_for_dimensions),
