@@ -1,5 +1,6 @@
 #include "replay_state.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +59,8 @@ static bool ends_with(const char *text, int length, const char *suffix)
     return length > n && memcmp(text + length - n, suffix, (size_t)n) == 0;
 }
 
-/* The parameter that `text` begins with, a slash behind it: the longest, since a name may contain others. NULL: none. */
+/* The parameter that `text` begins with, a slash and a slot's name behind it: the longest, since a name may contain others. A slot's name begins with no digit: of
+ * parameters w and w/Q, "w/Q/0" is of w. NULL: none. */
 static const pd_trace_param *owner_of(const pd_trace *trace, const char *text, size_t *param)
 {
     size_t n;
@@ -66,7 +68,7 @@ static const pd_trace_param *owner_of(const pd_trace *trace, const char *text, s
 
     for (size_t i = 0; i < n; i++) {
         size_t length = strlen(params[i].name);
-        if (strncmp(text, params[i].name, length) != 0 || text[length] != '/') continue;
+        if (strncmp(text, params[i].name, length) != 0 || text[length] != '/' || isdigit((unsigned char)text[length + 1])) continue;
         if (best != NULL && length < strlen(best->name)) continue;
         best = &params[i];
         *param = i;

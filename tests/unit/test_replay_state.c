@@ -430,6 +430,19 @@ static void state_belongs_to_the_longest_name(void **state)
     assert_outcome(&file, PD_REPLAY_OK, "");
 }
 
+static void a_number_is_not_the_name_of_a_slot(void **state)
+{
+    tracefile file = momentum_file();
+
+    (void)state;
+    tracefile_add_matrix(&file, "param/0000/w/momentum_buffer", w0, 2, 2);
+    tracefile_add_matrix(&file, "grad/0001/w/momentum_buffer", g1, 2, 2);
+    tracefile_add_matrix(&file, "param/0001/w/momentum_buffer", w1, 2, 2);
+    tracefile_add_matrix(&file, "param/0002/w/momentum_buffer", w1, 2, 2);
+    tracefile_add_matrix(&file, "state/0001/w/momentum_buffer/0", b1, 2, 2);
+    assert_outcome(&file, PD_REPLAY_FAILED, "state/0001/w/momentum_buffer/0: the optimizer keeps no slot momentum_buffer.0");
+}
+
 static void without_memory_it_fails_and_leaks_nothing(void **state)
 {
     tracefile file = quantized_file();
@@ -463,6 +476,7 @@ int main(void)
         cmocka_unit_test(state_of_another_size_fails),
         cmocka_unit_test(state_of_no_parameter_or_step_fails),
         cmocka_unit_test(state_belongs_to_the_longest_name),
+        cmocka_unit_test(a_number_is_not_the_name_of_a_slot),
         cmocka_unit_test(without_memory_it_fails_and_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
