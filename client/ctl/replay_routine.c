@@ -1,7 +1,6 @@
 /* replay_routine.c - recorded cases of single routines, computed by the arithmetic library in this process and judged one by one. */
 #include "replay_routine.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,11 +12,25 @@ enum { MOST_CASES = 1000 };
 
 /* ---- memory and tensors ---- */
 
+static int make_room(pd_sitting *s)
+{
+    size_t room = 2 * s->room + 16;
+    void **more;
+
+    if (s->n_held < s->room) return PD_OK;
+    if ((more = realloc(s->held, room * sizeof *more)) == NULL) return pd_fail(s->err, PD_NO_MEMORY, "out of memory");
+    s->held = more;
+    s->room = room;
+    return PD_OK;
+}
+
 int pd_sitting_hold(pd_sitting *s, void **out, size_t bytes)
 {
-    assert(s->n_held < PD_SITTING_HELD);
-    *out = pd_pages_new(bytes);
-    if (*out == NULL) return pd_fail(s->err, PD_NO_MEMORY, "no memory for %zu bytes", bytes);
+    int rc = make_room(s);
+
+    *out = NULL;
+    if (rc != PD_OK) return rc;
+    if ((*out = pd_pages_new(bytes)) == NULL) return pd_fail(s->err, PD_NO_MEMORY, "no memory for %zu bytes", bytes);
     s->held[s->n_held++] = *out;
     return PD_OK;
 }
@@ -35,6 +48,9 @@ int pd_sitting_floats(pd_sitting *s, float **out, int64_t n)
 void pd_sitting_let_go(pd_sitting *s)
 {
     while (s->n_held > 0) free(s->held[--s->n_held]);
+    free(s->held);
+    s->held = NULL;
+    s->room = 0;
 }
 
 /* A tensor's name. */

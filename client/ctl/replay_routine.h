@@ -9,8 +9,6 @@
 #include "linalg.h"
 #include "replay.h"
 
-enum { PD_SITTING_HELD = 64 };
-
 typedef struct pd_routine pd_routine;
 
 /* One case. Memory that it takes is held here and freed behind it. */
@@ -22,8 +20,8 @@ typedef struct pd_sitting {
     size_t            number;           /* in the list */
     pd_verdict       *verdict;
     pd_error         *err;
-    void             *held[PD_SITTING_HELD];
-    int               n_held;
+    void            **held;
+    size_t            n_held, room;
 } pd_sitting;
 
 struct pd_routine {

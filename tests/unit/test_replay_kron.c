@@ -149,6 +149,27 @@ static void an_update_of_another_shape_is_refused(void **state)
     }
 }
 
+/* Of size 1 each, and all numbers 1: T1 is T2, and Q stays. */
+static void an_update_may_have_as_many_dimensions_as_a_tensor(void **state)
+{
+    static const char *const whole[] = { "G", "V", "A", "conjB", "precond_grad" }, *const of_dim[] = { "Q", "term1", "term2", "newQ" };
+    static const float one[1] = { 1 };
+    static const char config[] = "{\"preconditioner_lr\": 0.5, \"cases\": [{\"shape\": [1,1,1,1,1,1,1,1], \"diag\": [true,true,true,true,true,true,true,true]}]}";
+    tracefile file = tracefile_of("distributed_kron", "single_update", "0", config);
+    char name[32];
+
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        snprintf(name, sizeof name, "0000/%s", whole[i]);
+        tracefile_add(&file, name, one, 1);
+    }
+    for (int i = 0; i < 4 * PD_MAX_RANK; i++) {
+        snprintf(name, sizeof name, "0000/%s/%d", of_dim[i / PD_MAX_RANK], i % PD_MAX_RANK);
+        tracefile_add(&file, name, one, 1);
+    }
+    assert_ok(&file, 1);
+}
+
 /* ---- when factors are updated ---- */
 
 static const int32_t every_second[3] = { 2, 4, 6 }, annealed[3] = { 1, 2, 4 };
@@ -178,6 +199,22 @@ static void updated_steps_are_judged_one_and_all(void **state)
         file.entry[0].at = wrong[i];
         assert_outcome(&file, PD_REPLAY_FAILED, "");
     }
+}
+
+static void steps_without_an_update_are_judged_as_far_as_probabilities_reach(void **state)
+{
+    static const float rare[5] = { .2f, .2f, .2f, .2f, .2f }, still_rare[6] = { .2f, .2f, .2f, .2f, .2f, .2f };
+    tracefile file = tracefile_of("distributed_kron", "update_probability", "0", "[{\"min_prob\": 0.2, \"max_prob\": 0.2}]");
+
+    (void)state;
+    tracefile_add_typed(&file, "updated_steps/0", PD_ST_I32, every_second, 1);
+    file.entry[0].shape.dim[0] = 0;
+    file.entry[0].bytes = 0;
+    tracefile_add(&file, "probability/0", rare, 5);
+    assert_ok(&file, 1);
+    remove_last(&file);
+    tracefile_add(&file, "probability/0", still_rare, 6);
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
 }
 
 static void probabilities_that_are_none_are_refused(void **state)
@@ -224,6 +261,23 @@ static void draws_of_jax_are_judged(void **state)
     assert_outcome(&file, PD_REPLAY_FAILED, "fold_in/1: missing");
 }
 
+static void draws_of_jax_may_be_many_and_long(void **state)
+{
+    enum { MANY = 40, LONG = 300 };
+    static float same[LONG];
+    tracefile file = jax_file(), other = file;
+    char name[32];
+
+    (void)state;
+    for (int i = 0; i < MANY; i++) {
+        snprintf(name, sizeof name, "normal/0/a%d", i);
+        tracefile_add(&file, name, normal, 5);
+    }
+    assert_ok(&file, 1);
+    tracefile_add(&other, "normal/0/300", same, LONG);
+    assert_outcome(&other, PD_REPLAY_FAILED, "");
+}
+
 /* ---- memory ---- */
 
 static void without_memory_they_fail_and_leak_nothing(void **state)
@@ -245,9 +299,12 @@ int main(void)
         cmocka_unit_test(a_file_without_its_tensors_has_no_cases),
         cmocka_unit_test(every_part_of_an_update_is_judged),
         cmocka_unit_test(an_update_of_another_shape_is_refused),
+        cmocka_unit_test(an_update_may_have_as_many_dimensions_as_a_tensor),
         cmocka_unit_test(updated_steps_are_judged_one_and_all),
+        cmocka_unit_test(steps_without_an_update_are_judged_as_far_as_probabilities_reach),
         cmocka_unit_test(probabilities_that_are_none_are_refused),
         cmocka_unit_test(draws_of_jax_are_judged),
+        cmocka_unit_test(draws_of_jax_may_be_many_and_long),
         cmocka_unit_test(without_memory_they_fail_and_leak_nothing),
     };
 
