@@ -132,7 +132,7 @@ static const pd_schedule_kind kinds[] = {
     { "rsqrt", "base / sqrt(max(count, warmup_steps))", NAMED,
       { VALUE("base", NAN), STEPS("warmup_steps", NAN, 1) }, rsqrt },
     { "precond_update_prob_schedule", "max_prob exp(-decay (count + 1 - flat_start)), between min_prob and max_prob", NAMED,
-      { SHARE("max_prob", 1), SHARE("min_prob", 0.03), RATE("decay", 0.001), STEPS("flat_start", 500, 0) }, anneal },
+      { SHARE("max_prob", 1), SHARE("min_prob", 0.03), RATE("decay", 0.001), VALUE("flat_start", 500) }, anneal },
     { "piecewise", "the first value, and from each count on the value behind its colon", PIECEWISE, { { .name = NULL } }, NULL },
     { "table", "one value a step, the last one held", TABLE, { { .name = NULL } }, NULL },
 };

@@ -167,6 +167,18 @@ static void dimensions_may_be_asked_for_that_no_parameter_has(void **state)
     }
 }
 
+static void precisions_go_by_jax_s_words(void **state)
+{
+    static const char *const words[] = { "bfloat16", "tensorfloat32", "float32", "default", "high", "highest" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        pd_hypers hypers = shampoo_hypers("kron", "");
+        assert_int_equal(pd_hypers_set(&hypers, "precond_update_precision", words[i], NULL), PD_OK);
+        assert_int_equal(pd_hypers_set(&hypers, "precond_grads_precision", words[i], NULL), PD_OK);
+    }
+}
+
 static void a_delay_is_at_most_the_shortest_interval(void **state)
 {
     (void)state;
@@ -218,6 +230,7 @@ int main(void)
         CASE(out_of_memory_is_told_and_leaves_nothing),
         CASE(values_out_of_range_are_refused_by_name),
         CASE(dimensions_may_be_asked_for_that_no_parameter_has),
+        CASE(precisions_go_by_jax_s_words),
         CASE(a_delay_is_at_most_the_shortest_interval),
         CASE(what_deviates_is_warned_of),
         CASE(a_forecast_goes_by_the_probability_alone),

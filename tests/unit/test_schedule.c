@@ -145,6 +145,7 @@ static void the_update_probability_is_flat_then_decays_down_to_its_least(void **
     is_near(at(own, 99), 0.5 * exp(-0.8));
     assert_true(at(own, 2000) == 0.01);
     is_near(at("precond_update_prob_schedule(min_prob=0,decay=3,flat_start=2)", 2), exp(-3));
+    is_near(at("precond_update_prob_schedule(decay=0.5,flat_start=-0.5)", 0), exp(-0.75));
     for (int64_t count = 0; count < 5000; count += 7) assert_true(at(all, count) == pd_schedule_anneal(count));
 }
 
@@ -200,6 +201,7 @@ static const shape shapes[] = {
     { "inverse_sqrt(peak=0.7,warmup_steps=41)", 40, 40, 0 },
     { "rsqrt(base=0.7,warmup_steps=41)", 0, 41, 0 },
     { "precond_update_prob_schedule(max_prob=0.7,min_prob=0.1,decay=0.01,flat_start=41)", 0, 40, 240 },
+    { "precond_update_prob_schedule(max_prob=0.7,min_prob=0.1,decay=0.01,flat_start=-2.5)", 0, 0, 195 },
 };
 
 static void formulas_rise_fall_and_end_where_they_should(void **state)
