@@ -113,7 +113,7 @@ static void fill_stepper_config(const process *p, pd_stepper_config *out)
     *out = (pd_stepper_config){
         .store = { .max_jobs = (uint32_t)config->max_jobs, .max_params = (uint32_t)config->max_params, .max_total_bytes = config->max_total_bytes,
                    .ingest_bytes = config->ingest_bytes, .chunk_elements = config->chunk_bytes / sizeof(float), .frame_bytes = config->max_payload,
-                   .threads = (int)config->step_threads, .batch_ns = BATCH_NS, .job_presets = config->job, .n_job_presets = config->n_job },
+                   .threads = (int)config->step_threads, .pool_threads = (int)config->pool_threads, .batch_ns = BATCH_NS, .job_presets = config->job, .n_job_presets = config->n_job },
         .pool_threads = (int)config->pool_threads, .effects = pd_daemon_effects(p->daemon),
     };
     if (getrandom(out->store.hash_key, sizeof out->store.hash_key, 0) != sizeof out->store.hash_key)

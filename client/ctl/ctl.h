@@ -21,7 +21,7 @@ typedef struct pd_ctl {
     int64_t     from;               /* set: the step from which it holds; 0: the next */
     int64_t     workers, tensors, floats, rounds;   /* bench */
     int64_t     world;              /* plan: workers of the job */
-    int64_t     threads;            /* plan: the daemon's step_threads */
+    int64_t     threads, pool_threads;          /* plan: the daemon's step_threads and pool_threads */
     char       *rules[PD_CTL_RULES];            /* plan */
     size_t      n_rules;
     char       *options[PD_CTL_OPTIONS];        /* plan: "key=value" of the job */

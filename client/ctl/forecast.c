@@ -281,7 +281,7 @@ static int make_plans(pd_forecast *f, pd_error *err)
 
 pd_sizing pd_forecast_job(void)
 {
-    pd_sizing job = { .world = 1, .chunk_elements = PD_CHUNK_MIB * 1048576 / sizeof(float), .threads = 1 };
+    pd_sizing job = { .world = 1, .chunk_elements = PD_CHUNK_MIB * 1048576 / sizeof(float), .threads = 1, .pool_threads = 1 };
 
     pd_job_values_init(&job.values);
     return job;

@@ -55,7 +55,7 @@ typedef struct pd_forecast {
     size_t           largest;           /* the parameter with most bytes of weights and state */
 } pd_forecast;
 
-/* A job with the presets and one worker, on a daemon with the presets and one thread. */
+/* A job with the presets and one worker, on a daemon with the presets and one thread of each kind. */
 pd_sizing pd_forecast_job(void);
 /* Fills *out; pd_forecast_free it. `rules` as a worker's Hello has them, none: "* sgd"; `rows`: the optimizers there are, ending with NULL.
  * PD_INVALID_ARGUMENT: a rule, a parameter or a number of workers that a job would be refused for; the text names it. PD_NO_MEMORY. After an error it is empty. */

@@ -7,7 +7,7 @@
 
 #include "ctl.h"
 
-enum { KEY_LOCAL = 256, KEY_STATE, KEY_WITHIN, KEY_WORKERS, KEY_TENSORS, KEY_FLOATS, KEY_ROUNDS, KEY_RULE, KEY_OPTION, KEY_WORLD, KEY_THREADS, KEY_FROM, KEY_PARTIAL };
+enum { KEY_LOCAL = 256, KEY_STATE, KEY_WITHIN, KEY_WORKERS, KEY_TENSORS, KEY_FLOATS, KEY_ROUNDS, KEY_RULE, KEY_OPTION, KEY_WORLD, KEY_THREADS, KEY_POOL, KEY_FROM, KEY_PARTIAL };
 
 static const struct argp_option common_options[] = {
     { "server",  's', "URL",     0, "Daemon to talk to: tcp://host:port or unix:///path (default: $PARAMD_URL, else tcp://127.0.0.1:7070)", 1 },
@@ -59,6 +59,7 @@ static const struct argp_option plan_options[] = {
     { "workers", KEY_WORLD, "W",   0, "Workers of the job (default 1)", 0 },
     { "option",  KEY_OPTION, "KEY=VALUE", 0, "Of the job, as its workers give it: aggregate=median, say; may be repeated", 0 },
     { "threads", KEY_THREADS, "T", 0, "Threads of the daemon that take optimizer steps, its step_threads (default 1)", 0 },
+    { "pool-threads", KEY_POOL, "P", 0, "Threads of the daemon that compute roots, its pool_threads (default 1)", 0 },
     { "verbose", 'v',      NULL,   0, "List every parameter, slot and task; without it those that are alike share a line", 0 },
     { 0 }
 };
@@ -173,6 +174,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case KEY_OPTION:  add_option(ctl, arg, state); break;
     case KEY_WORLD:   ctl->world = number(arg, 0, UINT32_MAX, state); break;
     case KEY_THREADS: ctl->threads = number(arg, 1, 1024, state); break;
+    case KEY_POOL:    ctl->pool_threads = number(arg, 1, 60, state); break;
     default:          return ARGP_ERR_UNKNOWN;
     }
     return 0;
@@ -269,7 +271,7 @@ static char *list_commands(int key, const char *text, void *input)
 
 int main(int argc, char **argv)
 {
-    line l = { .ctl = { .timeout = 5, .within = 60, .workers = 4, .tensors = 25, .floats = 1 << 20, .rounds = 20, .world = 1, .threads = 1 } };
+    line l = { .ctl = { .timeout = 5, .within = 60, .workers = 4, .tensors = 25, .floats = 1 << 20, .rounds = 20, .world = 1, .threads = 1, .pool_threads = 1 } };
     struct argp argp = { .parser = parse_line, .args_doc = "COMMAND [ARGUMENT...]", .children = common_child, .help_filter = list_commands,
                          .doc = "Asks a paramd daemon, proves a build by replaying recorded runs, measures a machine.\v(commands)" };
 

@@ -453,7 +453,7 @@ static void print_memory(const pd_forecast *f, FILE *out)
         { need->weights, "weights, published and to come" }, { need->sums, "sums of gradients" },
         { need->gathered, "contributions of all workers at once" }, { need->state, "optimizer state" },
         { need->roots, "roots under way, copies and results" }, { need->step, "temporaries of steps" },
-        { need->job, "scratch of threads and of clipping" }, { need->records, "records of rounds and plans" },
+        { need->job, "scratch of steps, roots and clipping" }, { need->records, "records of rounds and plans" },
     };
     char text[PD_CELL];
 
@@ -511,6 +511,7 @@ static int read_job(pd_sizing *job, const pd_ctl *ctl, pd_error *err)
     *job = pd_forecast_job();
     job->world = (uint32_t)ctl->world;
     job->threads = (int)ctl->threads;
+    job->pool_threads = (int)ctl->pool_threads;
     for (size_t i = 0; i < ctl->n_options && rc == PD_OK; i++) {
         const char *option = ctl->options[i], *value = strchr(option, '=') + 1;
         char *name = strndup(option, (size_t)(value - option) - 1);

@@ -35,8 +35,8 @@ static json_t *indices_json(const int *slot, int n)
 
 static json_t *task_json(const pd_task_spec *spec)
 {
-    return json_pack("{s:o, s:o, s:f, s:f}", "inputs", indices_json(spec->input, spec->n_inputs), "outputs", indices_json(spec->output, spec->n_outputs),
-                     "exponent", spec->exponent, "flops", spec->cost);
+    return json_pack("{s:o, s:o, s:f, s:f, s:I}", "inputs", indices_json(spec->input, spec->n_inputs), "outputs", indices_json(spec->output, spec->n_outputs),
+                     "exponent", spec->exponent, "flops", spec->cost, "scratch_bytes", (json_int_t)spec->scratch);
 }
 
 static json_t *block_json(const pd_block *block, int rank)
@@ -114,7 +114,8 @@ static json_t *job_json(const pd_forecast *f)
 
     for (int k = 0; k < PD_JOB_KEYS; k++)
         json_object_set_new(options, pd_job_keys[k].name, json_string(pd_job_values_text(&f->job.values, (enum pd_job_key_index)k, text, sizeof text)));
-    return json_pack("{s:I, s:o, s:i}", "workers", (json_int_t)f->job.world, "options", options, "step_threads", f->job.threads);
+    return json_pack("{s:I, s:o, s:i, s:i}", "workers", (json_int_t)f->job.world, "options", options, "step_threads", f->job.threads, "pool_threads",
+                     f->job.pool_threads);
 }
 
 static json_t *rule_json(const pd_forecast *f, size_t r)

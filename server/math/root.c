@@ -73,3 +73,28 @@ double pd_root_flops(pd_root_method method, int64_t n, int p)
     }
     return 5 * product;
 }
+
+/* Matrices of n by n float32 that are there at once. Newton's are float64: M, H, T, and what T^p goes through. Eigendecompositions have two for LAPACK, in float64 the
+ * matrix too; small ones are made in float64. To follow an eigenbasis takes the root in it and four more; coupled iterations have seven. */
+static int64_t matrices_of(pd_root_method method, int64_t n, int p)
+{
+    enum { SMALL = 128 };
+
+    switch (method) {
+    case PD_ROOT_NEWTON:  return 2 * (3 + (__builtin_popcount((unsigned)p) == 1 ? 2 : 3));
+    case PD_ROOT_EIGH:    return n <= SMALL ? 6 : 2;
+    case PD_ROOT_EIGH64:  return 6;
+    case PD_ROOT_TRACKED: return n <= SMALL ? 6 : 5;
+    case PD_ROOT_COUPLED:
+    case PD_ROOT_HIGHER_ORDER: break;
+    }
+    return 7;
+}
+
+/* And vectors. */
+int64_t pd_root_scratch(pd_root_method method, bool retried, int64_t n, int p)
+{
+    int64_t most = matrices_of(method, n, p), again = retried ? matrices_of(PD_ROOT_EIGH64, n, p) : 0;
+
+    return ((most > again ? most : again) * n + 64) * n * (int64_t)sizeof(float);
+}

@@ -196,7 +196,7 @@ static int64_t product(const int64_t *size, int rank)
 static int64_t padded(int64_t floats) { return (floats + 15) / 16 * 16; }
 
 /* Probe, momentum with its padding, and scratch. */
-static int64_t update_floats(const pd_kron_block *block)
+int64_t pd_kron_task_scratch(const pd_kron_block *block)
 {
     return 2 * padded(product(block->full, block->rank)) + pd_kron_update_scratch(block);
 }
@@ -250,7 +250,7 @@ static int kron_task(pd_task_view *task)
     pd_kron_block block = pd_kron_block_of(task->plan, task->spec->block);
     update u = { .plan = task->plan, .hyper = task->hyper, .random = task->random, .draws = task->draws, .count = task->count,
                  .index = task->spec->block, .mean = task->input[1][DECIDED_MEAN] };
-    float *memory = pd_pages_new((size_t)update_floats(&block) * sizeof *memory);
+    float *memory = pd_pages_new((size_t)pd_kron_task_scratch(&block) * sizeof *memory);
 
     if (memory == NULL) return PD_NO_MEMORY;
     find_multipliers(&u, task->input[0], task->input + 2, task->output, memory);
@@ -276,7 +276,7 @@ static int64_t factor_floats(const pd_kron_block *block, int d)
 
 int64_t pd_kron_phase_scratch(const pd_kron_block *block)
 {
-    int64_t floats = update_floats(block) + padded(product(block->size, block->rank));
+    int64_t floats = pd_kron_task_scratch(block) + padded(product(block->size, block->rank));
 
     for (int d = 0; d < block->rank; d++) floats += padded(factor_floats(block, d));
     return floats;

@@ -119,6 +119,8 @@ pd_kron_place pd_kron_place_of(const pd_plan *plan, int64_t index);
 
 /* Floats that the update of a block's factors takes where it runs in a phase. */
 int64_t pd_kron_phase_scratch(const pd_kron_block *block);
+/* And of a task's. */
+int64_t pd_kron_task_scratch(const pd_kron_block *block);
 
 /* ---- kron_move.c ---- */
 

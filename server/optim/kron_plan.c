@@ -256,7 +256,8 @@ pd_kron_place pd_kron_place_of(const pd_plan *plan, int64_t index)
 static int add_task(pd_plan *plan, int64_t b)
 {
     pd_kron_block block = pd_kron_block_of(plan, b);
-    pd_task_spec task = { .block = (int)b, .n_inputs = 2 + block.rank, .n_outputs = block.rank, .cost = pd_kron_update_flops(&block) };
+    pd_task_spec task = { .block = (int)b, .n_inputs = 2 + block.rank, .n_outputs = block.rank, .cost = pd_kron_update_flops(&block),
+                          .scratch = pd_kron_task_scratch(&block) * (int64_t)sizeof(float) };
 
     task.input[0] = (int)plan->own[KRON_X];
     task.input[1] = (int)plan->own[KRON_DECISION];

@@ -154,6 +154,15 @@ int64_t pd_plan_task_bytes(const pd_plan *plan)
     return bytes;
 }
 
+int64_t pd_plan_task_scratch(const pd_plan *plan)
+{
+    int64_t most = 0;
+
+    for (size_t t = 0; t < plan->n_tasks; t++)
+        if (plan->tasks[t].scratch > most) most = plan->tasks[t].scratch;
+    return most;
+}
+
 int64_t pd_plan_step_bytes(const pd_plan *plan)
 {
     int64_t bytes = 0;

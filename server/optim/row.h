@@ -91,6 +91,7 @@ typedef struct pd_task_spec {
     int     input[PD_MAX_TASK_TENSORS];     /* slot indices whose contents, or its share of them, are copied at capture */
     int     output[PD_MAX_TASK_TENSORS];    /* slot indices whose shapes the results have, or that of its share */
     double  cost;               /* estimated floating-point operations: due tasks run largest first */
+    int64_t scratch;            /* bytes that it asks for while it runs, at most */
     double  exponent;           /* p, where it makes inverse p-th roots of its inputs; 0: it makes something else. For who reads the plan */
 } pd_task_spec;
 

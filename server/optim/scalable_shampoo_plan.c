@@ -108,6 +108,7 @@ static int plan_statistic(pd_plan *plan, const pd_shape *declared, const scalabl
     task.input[1] = task.output[1] = pd_scalable_slot(slots, k, BASIS);
     task.exponent = pd_scalable_root_order(plan, h);
     task.cost = pd_root_flops((pd_root_method)h[ROOT_METHOD], side, pd_scalable_root_order(plan, h));
+    task.scratch = pd_root_scratch((pd_root_method)h[ROOT_METHOD], h[ROOT_RETRIES] > 0, side, pd_scalable_root_order(plan, h));
     if (pd_plan_slot(plan, &statistic) < 0 || pd_plan_slot(plan, &preconditioner) < 0) return PD_NO_MEMORY;
     if (slots->each > 2 && pd_plan_slot(plan, &basis) < 0) return PD_NO_MEMORY;
     return pd_plan_task(plan, &task) < 0 ? PD_NO_MEMORY : PD_OK;

@@ -69,12 +69,13 @@ static int plan_whole(pd_plan *plan, const pd_shape *shape, const double *h)
     return PD_OK;
 }
 
-static double cost_of_root(const pd_plan *plan, int64_t side, const double *h)
+static pd_root_method method_of(const double *h)
 {
-    return pd_root_flops(h[ROOT_METHOD] == ROOT_NEWTON ? PD_ROOT_COUPLED : h[ROOT_METHOD] == ROOT_HIGHER_ORDER ? PD_ROOT_HIGHER_ORDER
-                         : h[ROOT_METHOD] == ROOT_TRACKED ? PD_ROOT_TRACKED : pd_shampoo_factors_are_wide(h) ? PD_ROOT_EIGH64 : PD_ROOT_EIGH,
-                         side, pd_shampoo_root_order(plan, h));
+    return h[ROOT_METHOD] == ROOT_NEWTON ? PD_ROOT_COUPLED : h[ROOT_METHOD] == ROOT_HIGHER_ORDER ? PD_ROOT_HIGHER_ORDER
+           : h[ROOT_METHOD] == ROOT_TRACKED ? PD_ROOT_TRACKED : pd_shampoo_factors_are_wide(h) ? PD_ROOT_EIGH64 : PD_ROOT_EIGH;
 }
+
+static bool is_retried(const double *h) { return h[ROOT_RETRIES] > 0 || (h[PROTECTED_EIGH] != 0 && h[ROOT_METHOD] == ROOT_EIGEN); }
 
 static int plan_factor(pd_plan *plan, const pd_shape *declared, const shampoo_layout *slots, int64_t k, const double *h)
 {
@@ -95,7 +96,8 @@ static int plan_factor(pd_plan *plan, const pd_shape *declared, const shampoo_la
     task.output[0] = pd_shampoo_slot(slots, k, INVERSE);
     task.input[1] = task.output[1] = pd_shampoo_slot(slots, k, BASIS);
     task.exponent = pd_shampoo_root_order(plan, h);
-    task.cost = cost_of_root(plan, side, h);
+    task.cost = pd_root_flops(method_of(h), side, pd_shampoo_root_order(plan, h));
+    task.scratch = pd_root_scratch(method_of(h), is_retried(h), side, pd_shampoo_root_order(plan, h));
     if (pd_plan_slot(plan, &factor) < 0 || pd_plan_slot(plan, &inverse) < 0) return PD_NO_MEMORY;
     if (slots->each > 2 && pd_plan_slot(plan, &basis) < 0) return PD_NO_MEMORY;
     return pd_plan_task(plan, &task) < 0 ? PD_NO_MEMORY : PD_OK;

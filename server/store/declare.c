@@ -194,7 +194,7 @@ static int need_of_param(const pd_job *job, const pd_sizing *sizing, const pd_pl
 static int count_bytes(const pd_job *job, const pd_planning *planning, uint64_t *bytes, pd_error *err)
 {
     const pd_store_config *config = &job->store->config;
-    const pd_sizing sizing = { job->values, job->world, config->chunk_elements, config->threads };
+    const pd_sizing sizing = { job->values, job->world, config->chunk_elements, config->threads, config->pool_threads };
     pd_need all = { 0 }, n;
     int rc;
 

@@ -60,7 +60,7 @@ int pd_need_of(pd_need *out, const pd_sizing *job, pd_aggregation how, const pd_
     *out = (pd_need){ .weights = pd_weight_bytes(plan->elements, pulled), .sums = times((uint64_t)plan->elements, sizeof(float)),
                       .gathered = gather_bytes(job, how, plan->elements, ranged), .state = known(pd_plan_state_bytes(plan)),
                       .roots = root_bytes(plan), .step = known(pd_plan_step_bytes(plan)), .records = record_bytes(job, plan, ranged),
-                      .thread = known(thread) };
+                      .thread = known(thread), .pool = known(pd_plan_task_scratch(plan)) };
     return PD_OK;
 }
 
@@ -74,11 +74,14 @@ void pd_need_add(pd_need *all, const pd_need *one, uint64_t n)
     all->step = plus(all->step, times(one->step, n));
     all->records = plus(all->records, times(one->records, n));
     if (one->thread > all->thread) all->thread = one->thread;
+    if (one->pool > all->pool) all->pool = one->pool;
 }
 
 void pd_need_complete(pd_need *all, const pd_sizing *job, const pd_rule *rules, size_t n_rules)
 {
-    all->job = plus(times(all->thread, (uint64_t)job->threads), pd_norm_bytes(&job->values, rules, n_rules));
+    uint64_t threads = plus(times(all->thread, (uint64_t)job->threads), times(all->pool, (uint64_t)job->pool_threads));
+
+    all->job = plus(threads, pd_norm_bytes(&job->values, rules, n_rules));
 }
 
 uint64_t pd_need_sum(const pd_need *n)

@@ -11,7 +11,8 @@ typedef struct pd_sizing {
     pd_job_values values;
     uint32_t      world;
     uint64_t      chunk_elements;       /* the daemon's limits.chunk_bytes / 4 */
-    int           threads;              /* the daemon's threads.step_threads */
+    int           threads;              /* the daemon's threads.step_threads, */
+    int           pool_threads;         /* and threads.pool_threads */
 } pd_sizing;
 
 /* Bytes of one parameter, or of several. UINT64_MAX: what does not fit. */
@@ -24,6 +25,7 @@ typedef struct pd_need {
     uint64_t step;                      /* temporaries of a step; it may be parked with them */
     uint64_t records;                   /* who has contributed what (chunks, slots, ranges), and the plan */
     uint64_t thread;                    /* of each thread of a batch: the largest of the parameters' counts */
+    uint64_t pool;                      /* of each thread that runs root tasks, likewise */
     uint64_t job;                       /* all threads', and what the job itself needs: pd_need_complete */
 } pd_need;
 

@@ -15,7 +15,7 @@
 #include "job_keys.h"
 #include "paramd/client.h"
 
-enum { WORKERS = 4, THREADS = 3, PARAMS = 4 };
+enum { WORKERS = 4, THREADS = 3, POOL = 2, PARAMS = 4 };
 
 /* One in several chunks, one that is scanned, a vector, and values that are averaged. */
 static const pd_client_param params[PARAMS] = {
@@ -65,7 +65,7 @@ static int64_t integer(const json_t *object, const char *key)
 static json_t *planned(const char *rule, const char *options, int workers)
 {
     char words[2048], copy[256], *rest;
-    size_t at = (size_t)snprintf(words, sizeof words, "plan --json --workers %d --threads %d --rule '*running_mean model_state' --rule \"%s\"", workers, THREADS, rule);
+    size_t at = (size_t)snprintf(words, sizeof words, "plan --json --workers %d --threads %d --pool-threads %d --rule '*running_mean model_state' --rule \"%s\"", workers, THREADS, POOL, rule);
 
     snprintf(copy, sizeof copy, "%s", options);
     for (char *option = strtok_r(copy, " ", &rest); option != NULL; option = strtok_r(NULL, " ", &rest))
@@ -210,7 +210,7 @@ static void what_the_daemon_refuses_a_forecast_refuses_in_its_words(void **state
 
 static int begin(void **state)
 {
-    static const char *const flags[] = { "--threads-step-threads=3", "--job-job-linger=1h", NULL };
+    static const char *const flags[] = { "--threads-step-threads=3", "--threads-pool-threads=2", "--job-job-linger=1h", NULL };
     int fd = mkstemp(shapes_path);
 
     (void)state;

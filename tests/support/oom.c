@@ -12,6 +12,7 @@
 #include "paramd/error.h"
 
 static atomic_int_least64_t allocations;        /* so far */
+static atomic_int_least64_t largest;            /* bytes */
 static atomic_int_least64_t failing = -1;       /* number of the one that fails; -1: none */
 
 void oom_arm(int64_t n)
@@ -54,26 +55,39 @@ int64_t oom_allocations(void)
     return atomic_load(&allocations);
 }
 
-static bool fails(void)
+int64_t oom_largest(void)         { return atomic_load(&largest); }
+void    oom_forget_largest(void)  { atomic_store(&largest, 0); }
+
+static void note(size_t bytes)
 {
-    if (atomic_fetch_add(&allocations, 1) != atomic_load(&failing)) return false;
+    int_least64_t most = atomic_load(&largest);
+
+    while ((int_least64_t)bytes > most && !atomic_compare_exchange_weak(&largest, &most, (int_least64_t)bytes)) { }
+}
+
+static bool fails(size_t bytes)
+{
+    if (atomic_fetch_add(&allocations, 1) != atomic_load(&failing)) {
+        note(bytes);
+        return false;
+    }
     errno = ENOMEM;
     return true;
 }
 
 /* The linker sends every call of NAME to __wrap_NAME, and __real_NAME is what it was. */
-#define WRAP(type, name, parameters, arguments, failed)     \
+#define WRAP(type, name, parameters, arguments, bytes, failed) \
     type __real_##name parameters;                          \
     type __wrap_##name parameters;                          \
     type __wrap_##name parameters                           \
     {                                                       \
-        return fails() ? failed : __real_##name arguments;  \
+        return fails(bytes) ? failed : __real_##name arguments;  \
     }
 
-WRAP(void *, malloc, (size_t size), (size), NULL)
-WRAP(void *, calloc, (size_t n, size_t size), (n, size), NULL)
-WRAP(void *, realloc, (void *at, size_t size), (at, size), NULL)
-WRAP(void *, aligned_alloc, (size_t alignment, size_t size), (alignment, size), NULL)
-WRAP(int, posix_memalign, (void **at, size_t alignment, size_t size), (at, alignment, size), ENOMEM)
-WRAP(char *, strdup, (const char *text), (text), NULL)
-WRAP(char *, strndup, (const char *text, size_t size), (text, size), NULL)
+WRAP(void *, malloc, (size_t size), (size), size, NULL)
+WRAP(void *, calloc, (size_t n, size_t size), (n, size), n * size, NULL)
+WRAP(void *, realloc, (void *at, size_t size), (at, size), size, NULL)
+WRAP(void *, aligned_alloc, (size_t alignment, size_t size), (alignment, size), size, NULL)
+WRAP(int, posix_memalign, (void **at, size_t alignment, size_t size), (at, alignment, size), size, ENOMEM)
+WRAP(char *, strdup, (const char *text), (text), 0, NULL)
+WRAP(char *, strndup, (const char *text, size_t size), (text, size), 0, NULL)

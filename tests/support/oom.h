@@ -30,5 +30,8 @@ int64_t oom_each(int (*attempt)(const void *what), const void *what);
 void oom_assert_same(bool (*attempt)(float *out, int64_t n), size_t floats);
 /* Allocations of this process so far: to show that something allocates nothing. */
 int64_t oom_allocations(void);
+/* Bytes of the largest that succeeded since they were forgotten. */
+int64_t oom_largest(void);
+void    oom_forget_largest(void);
 
 #endif

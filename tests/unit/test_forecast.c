@@ -11,6 +11,7 @@
 #include "coupled_row.h"
 #include "forecasts.h"
 #include "oom.h"
+#include "root.h"
 
 /* ---- numbers ---- */
 
@@ -83,6 +84,20 @@ static void scratch_counts_for_each_thread(void **state)
         const pd_forecast *f = forecast(&m, "* coupled block_size=4", NULL);
         assert_int_equal(f->all.need.job, threads * f->all.thread_bytes);
         assert_true(f->all.thread_bytes > 0);
+        pd_forecast_free(&m.forecast);
+    }
+}
+
+static void what_a_root_works_with_counts_for_each_thread_of_the_pool(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 5; threads += 4) {
+        model m = small_model();
+        m.job = pd_forecast_job();
+        m.job.pool_threads = threads;
+        const pd_forecast *f = forecast(&m, "* scalable_shampoo block_size=8", NULL);
+        assert_int_equal(f->all.need.pool, pd_root_scratch(PD_ROOT_NEWTON, false, 7, 4));        /* the larger of its two sides */
+        assert_int_equal(f->all.need.job, f->all.thread_bytes + threads * (int64_t)f->all.need.pool);
         pd_forecast_free(&m.forecast);
     }
 }
@@ -404,6 +419,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_an_aggregate_holds_is_counted),
         cmocka_unit_test(scratch_counts_for_each_thread),
+        cmocka_unit_test(what_a_root_works_with_counts_for_each_thread_of_the_pool),
         cmocka_unit_test(a_number_of_workers_that_does_not_suit_is_refused),
         cmocka_unit_test(sums_that_do_not_fit_are_the_largest),
         cmocka_unit_test(sums_are_those_of_the_state_a_job_would_make),

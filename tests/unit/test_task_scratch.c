@@ -1,0 +1,102 @@
+/* What plans say of the memory that tasks work with, beside what these ask for: it is counted when a job declares. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "oom.h"
+#include "optim.h"
+#include "rule.h"
+#include "state.h"
+
+enum { SIDE = 160, N = SIDE * SIDE, MOST_TASKS = 16, ALIGN = 64 };
+
+/* Runs a task and looks: never more at a time than said, and at its largest not much less. */
+static void run_task(const char *rule, pd_task *task, double least)
+{
+    int64_t told = task->view.spec->scratch, largest;
+
+    oom_forget_largest();
+    pd_task_run(task);
+    largest = oom_largest();
+    if (largest > told + ALIGN || (double)largest < least * (double)told)
+        fail_msg("%s: the plan tells %lld bytes, the task asks for %lld", rule, (long long)told, (long long)largest);
+}
+
+/* Steps of one matrix. */
+static void run(const char *text, int steps, double least)
+{
+    static float W[N], G[N];
+    static const double no_fact[PD_MAX_FACTS];
+    char *texts[] = { (char *)(uintptr_t)text };
+    pd_rule *rules;
+    size_t n, tasks = 0;
+    pd_optim *optim;
+    pd_error err;
+
+    if (pd_rules_parse(&rules, &n, texts, 1, pd_rows, &err) != PD_OK) fail_msg("%s", err.text);
+    if (pd_optim_new(&optim, &(pd_declaration){ .name = "w", .shape = { 2, { SIDE, SIDE } }, .hypers = rules->hypers }, no_fact, &err) != PD_OK) fail_msg("%s", err.text);
+    for (int s = 0; s < steps; s++) {
+        for (int i = 0; i < N; i++) G[i] = sinf((float)(i % 977 * (s + 1)) + (float)i * 0.37f);
+        assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ .gradient = G, .before = W, .after = W }), PD_OK);
+        while (!pd_optim_done(optim)) {
+            pd_task *out[MOST_TASKS], *task;
+            size_t n_out = 0;
+            assert_int_equal(pd_batch_run(&optim, 1, 1), PD_OK);
+            while ((task = pd_optim_capture(optim)) != NULL) out[n_out++] = task;
+            for (size_t i = 0; i < n_out; i++) run_task(text, out[i], least);
+            for (size_t i = 0; i < n_out; i++) pd_optim_deliver(optim, out[i]);
+            tasks += n_out;
+        }
+    }
+    assert_true(tasks > 0);
+    pd_optim_free(optim);
+    pd_rules_free(rules, n);
+}
+
+static void roots_of_google_s_shampoo_take_what_its_plan_tells(void **state)
+{
+    (void)state;
+    run("* scalable_shampoo block_size=160 learning_rate=0.1", 1, 0.9);
+    run("* scalable_shampoo block_size=160 learning_rate=0.1 exponent_override=3", 1, 0.9);
+    run("* scalable_shampoo block_size=160 learning_rate=0.1 root_method=eigh root_retries=0", 1, 0.8);
+    run("* scalable_shampoo block_size=160 learning_rate=0.1 root_method=eigh64", 1, 0.9);
+}
+
+static void roots_of_meta_s_shampoo_take_what_its_plan_tells(void **state)
+{
+    (void)state;
+    run("* shampoo lr=0.1 use_protected_eigh=no", 1, 0.8);
+    run("* shampoo lr=0.1 preconditioner_dtype=float64", 1, 0.9);
+}
+
+/* What it asks for comes in two pieces; after a decomposition it follows the basis. */
+static void roots_that_follow_a_basis_take_no_more_than_the_plan_tells(void **state)
+{
+    (void)state;
+    run("* scalable_shampoo block_size=160 learning_rate=0.1 root_method=tracked root_retries=0", 4, 0.3);
+}
+
+static void updates_of_kron_take_what_its_plan_tells(void **state)
+{
+    (void)state;
+    run("* kron learning_rate=0.1 merge_small_dims=no partition_grads_into_blocks=no", 1, 0.99);
+    run("* kron learning_rate=0.1 merge_small_dims=no partition_grads_into_blocks=yes block_size=100", 1, 0.99);
+    run("* kron learning_rate=0.1 merge_small_dims=no partition_grads_into_blocks=no memory_save_mode=all_diag", 1, 0.99);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(roots_of_google_s_shampoo_take_what_its_plan_tells),
+        cmocka_unit_test(roots_of_meta_s_shampoo_take_what_its_plan_tells),
+        cmocka_unit_test(roots_that_follow_a_basis_take_no_more_than_the_plan_tells),
+        cmocka_unit_test(updates_of_kron_take_what_its_plan_tells),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
