@@ -98,8 +98,8 @@ typedef struct pd_client_param {
  * pushes, initialises and pulls these. The shape stays that of the whole tensor, which the optimizer works on. Ranges of several ranks may be
  * the same, as HSDP's replicas have them, or overlap: an element's gradient is the mean of those that have it, and of what one rank alone has, that rank's,
  * bit for bit. Together they leave nothing out. The step is taken when all ranges have come.
- * PD_INVALID_ARGUMENT: a name, shape, range or hyperparameter (names it). PD_FAILED_PRECONDITION: differs from what other ranks declared, or this rank before; or
- * elements that no rank has.
+ * PD_INVALID_ARGUMENT: a name, shape, range or hyperparameter (names it), or a number of ranks that adasum cannot pair. PD_FAILED_PRECONDITION: differs from what other
+ * ranks declared, or this rank before; or elements that no rank has, or that adasum cannot pair the ranks of.
  * PD_RESOURCE_EXHAUSTED: over a limit of the server (says which, in bytes). */
 PD_API int pd_client_declare(pd_client *client, const pd_client_param *params, size_t n, pd_error *err);
 /* Rounds closed so far of a parameter, as last heard of: where a process that comes back goes on. */
