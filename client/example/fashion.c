@@ -150,8 +150,8 @@ static int keep(worker *w, pd_error *err)
     int  rc;
 
     snprintf(path, sizeof path, "%s.safetensors", w->set.out);
-    snprintf(subtitle, sizeof subtitle, "%s, %d worker%s, %d images a step, %d epochs", w->set.optimizer, w->world, w->world == 1 ? "" : "s",
-             w->set.batch, w->set.epochs);
+    snprintf(subtitle, sizeof subtitle, "%s, %d worker%s, %d images a step, %d epoch%s", w->set.optimizer, w->world, w->world == 1 ? "" : "s",
+             w->set.batch, w->set.epochs, w->set.epochs == 1 ? "" : "s");
     if ((rc = weights_write(&w->net, path, err)) != PD_OK) return rc;
     if ((rc = report_finish(&w->report, subtitle, err)) != PD_OK) return rc;
     printf("final test accuracy %.2f %%\nweights %s\ncurve   %s\n", w->report.accuracy, path, w->report.picture);

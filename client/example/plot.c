@@ -7,7 +7,7 @@
 
 #define GRID "#e4e7eb"
 
-enum { MOST_DRAWN = 800, LINE_LENGTH = 100 };
+enum { MOST_DRAWN = 800, LINE_LENGTH = 100, MOST_LABELS = 12 };
 
 static int grow(plot_points *points)
 {
@@ -122,15 +122,24 @@ static void tick_y(const plot *p, double value, const char *unit)
     plot_text(p, PLOT_LEFT - 8, plot_y(p, value) + 4, "end", 12, PLOT_FAINT, label);
 }
 
-/* Grid and ticks of y: 1, 2, 5 times powers of ten on a logarithmic axis, else evenly spaced. */
+/* 1, 2, 5 times powers of ten; where these would be too many, as of a run that has diverged, every so many-th power. */
+static void logarithmic_ticks(const plot *p, const char *unit)
+{
+    double decades = log10(p->y1 / p->y0);
+    int leads = decades <= MOST_LABELS / 3 ? 3 : 1, every = leads == 3 ? 1 : (int)(decades / MOST_LABELS) + 1;
+
+    for (int power = (int)floor(log10(p->y0)); pow(10.0, power) <= p->y1; power++)
+        for (int i = 0; i < leads && power % every == 0; i++) {
+            double value = pow(10.0, power) * (double[]){ 1, 2, 5 }[i];
+            if (value >= p->y0 * 0.999 && value <= p->y1 * 1.001) tick_y(p, value, unit);
+        }
+}
+
+/* Grid and ticks of y, evenly spaced unless the axis is logarithmic. */
 void plot_y_axis(const plot *p, const char *name, const char *unit)
 {
     if (p->logarithmic) {
-        for (double power = pow(10.0, floor(log10(p->y0))); power <= p->y1; power *= 10.0)
-            for (int i = 0; i < 3; i++) {
-                double value = power * (double[]){ 1, 2, 5 }[i];
-                if (value >= p->y0 * 0.999 && value <= p->y1 * 1.001) tick_y(p, value, unit);
-            }
+        logarithmic_ticks(p, unit);
     } else {
         double distance = nice_distance(p->y1 - p->y0, 6);
         for (double value = ceil(p->y0 / distance) * distance; value <= p->y1 + distance / 1e6; value += distance) tick_y(p, value, unit);

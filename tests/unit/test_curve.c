@@ -82,6 +82,21 @@ static void draws_each_line_within_the_picture(void **state)
     curve_free(&c);
 }
 
+static void a_loss_that_grows_over_decades_has_labels_that_can_be_read(void **state)
+{
+    (void)state;
+    for (int decades = 1; decades <= 300; decades *= 4) {
+        curve c = { 0 };
+        int labels;
+        curve_add(&c, CURVE_LOSS, 1, 2.3);
+        curve_add(&c, CURVE_LOSS, 2, 2.3 * pow(10.0, decades));
+        draw(&c);
+        labels = occurrences(picture, "text-anchor=\"end\" font-size=\"12\"");
+        if (labels < 3 || labels > 25) fail_msg("%d decades: %d labels", decades, labels);
+        curve_free(&c);
+    }
+}
+
 static void leaves_out_what_is_not_finite(void **state)
 {
     curve c = { 0 };
@@ -142,7 +157,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         CASE(draws_each_line_within_the_picture),
-        CASE(leaves_out_what_is_not_finite),
+        CASE(a_loss_that_grows_over_decades_has_labels_that_can_be_read), CASE(leaves_out_what_is_not_finite),
         CASE(an_empty_curve_is_a_picture_too),
         CASE(text_is_escaped),
         CASE(a_long_subtitle_takes_two_lines),
