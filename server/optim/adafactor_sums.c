@@ -207,7 +207,7 @@ static void mix_moment(const pd_unit *unit, int which, mixture mix)
     for (int64_t i = begin; i < end; i++) {
         next[i] = mix.keep * v[i] + mix.gain * ((float)total_of(unit, which, i) / count);
         if (!(isnan(next[i]) && mix.skip)) v[i] = next[i];
-        if (which == COL) next[i] = 1.0f / sqrtf(next[i]);
+        if (which == COL) next[i] = pd_inverse_root(next[i]);
     }
 }
 
@@ -246,7 +246,7 @@ void pd_adafactor_means(const pd_unit *unit)
     do {
         for (int64_t i = 0; i < w.n; i++) {
             float *at = &factor[w.at[ROW] + i * w.step[ROW]];
-            *at = 1.0f / sqrtf(*at / ((float)mean[w.at[BOTH] + i * w.step[BOTH]] / count));
+            *at = pd_inverse_root(*at / ((float)mean[w.at[BOTH] + i * w.step[BOTH]] / count));
         }
     } while (pd_walk_on(&w));
 }

@@ -13,6 +13,9 @@ enum { ROW, COL, GROUP, BOTH, TENSORS };
 
 PD_INLINE float pd_rounded(float x) { return pd_f32_from_bf16(pd_bf16_from_f32(x)); }
 
+/* x^(-1/2), rounded once: a power, as upstream has it, and not two operations. */
+PD_INLINE float pd_inverse_root(float x) { return (float)(1 / sqrt((double)x)); }
+
 static inline float *pd_slot_floats(const pd_unit *unit, int own)   { return unit->slot[unit->plan->own[own]]; }
 static inline double *pd_slot_doubles(const pd_unit *unit, int own) { return (double *)unit->slot[unit->plan->own[own]]; }
 static inline bool pd_adafactor_is_factored(const pd_unit *unit) { return unit->plan->own[OWN_FACTORED] != 0; }
