@@ -157,8 +157,7 @@ static void several_optimizers_step_alike_on_one_norm_from_the_mean_of_first_wei
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kron_steps_alike),
-        cmocka_unit_test(adafactor_steps_alike_from_a_later_step_on),
+        cmocka_unit_test(kron_steps_alike), cmocka_unit_test(adafactor_steps_alike_from_a_later_step_on),
         cmocka_unit_test(several_optimizers_step_alike_on_one_norm_from_the_mean_of_first_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -233,13 +233,14 @@ static void a_job_may_be_dropped_while_state_is_written_beside_a_round(void **st
         }
 }
 
+#define CASE(f) cmocka_unit_test(f)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(state_that_comes_while_a_round_gathers_is_there_before_its_step),
-        cmocka_unit_test(state_that_comes_while_an_aggregate_is_made_is_there_before_the_step_or_refused),
-        cmocka_unit_test(memory_that_runs_out_while_state_is_written_costs_neither),
-        cmocka_unit_test(a_job_may_be_dropped_while_state_is_written_beside_a_round),
+        CASE(state_that_comes_while_a_round_gathers_is_there_before_its_step),
+        CASE(state_that_comes_while_an_aggregate_is_made_is_there_before_the_step_or_refused),
+        CASE(memory_that_runs_out_while_state_is_written_costs_neither), CASE(a_job_may_be_dropped_while_state_is_written_beside_a_round),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -261,10 +261,8 @@ static void adafactors_momentum_in_bfloat16_may_be_off_by_a_unit(void **state)
         file.n = 0;
         tracefile_meta(&file, "system", "t5x_adafactor");
         tracefile_meta(&file, "steps", "1");
-        tracefile_add(&file, "param/0000/w", zero, 1);
-        tracefile_add(&file, "grad/0001/w", gradient, 1);
-        tracefile_add(&file, "param/0001/w", moved, 1);
-        tracefile_add(&file, "state/0001/w/m", off, 1);
+        tracefile_add_all(&file, (const tracefile_values[]){ { "param/0000/w", zero, 1 }, { "grad/0001/w", gradient, 1 }, { "param/0001/w", moved, 1 },
+                                                             { "state/0001/w/m", off, 1 } }, 4);
         assert_outcome(&file, i == 0 ? PD_REPLAY_OK : PD_REPLAY_FAILED, "");
     }
 }
@@ -416,15 +414,27 @@ static void state_of_no_parameter_or_step_fails(void **state)
     }
 }
 
+/* With another parameter, which has a gradient in the first step. */
+static tracefile momentum_file_and(const char *param)
+{
+    static const struct { const char *where; const float *values; } all[] = {
+        { "param/0000", w0 }, { "grad/0001", g1 }, { "param/0001", w1 }, { "param/0002", w1 },
+    };
+    tracefile file = momentum_file();
+    char name[80];
+
+    for (int i = 0; i < 4; i++) {
+        snprintf(name, sizeof name, "%s/%s", all[i].where, param);
+        tracefile_add_matrix(&file, name, all[i].values, 2, 2);
+    }
+    return file;
+}
+
 static void state_belongs_to_the_longest_name(void **state)
 {
-    tracefile file = momentum_file();
+    tracefile file = momentum_file_and("w/momentum");
 
     (void)state;
-    tracefile_add_matrix(&file, "param/0000/w/momentum", w0, 2, 2);
-    tracefile_add_matrix(&file, "grad/0001/w/momentum", g1, 2, 2);
-    tracefile_add_matrix(&file, "param/0001/w/momentum", w1, 2, 2);
-    tracefile_add_matrix(&file, "param/0002/w/momentum", w1, 2, 2);
     tracefile_add_matrix(&file, "state/0001/w/momentum/momentum_buffer", b1, 2, 2);
     tracefile_add_matrix(&file, "state/0001/w/momentum_buffer", b1, 2, 2);
     assert_outcome(&file, PD_REPLAY_OK, "");
@@ -432,13 +442,9 @@ static void state_belongs_to_the_longest_name(void **state)
 
 static void a_number_is_not_the_name_of_a_slot(void **state)
 {
-    tracefile file = momentum_file();
+    tracefile file = momentum_file_and("w/momentum_buffer");
 
     (void)state;
-    tracefile_add_matrix(&file, "param/0000/w/momentum_buffer", w0, 2, 2);
-    tracefile_add_matrix(&file, "grad/0001/w/momentum_buffer", g1, 2, 2);
-    tracefile_add_matrix(&file, "param/0001/w/momentum_buffer", w1, 2, 2);
-    tracefile_add_matrix(&file, "param/0002/w/momentum_buffer", w1, 2, 2);
     tracefile_add_matrix(&file, "state/0001/w/momentum_buffer/0", b1, 2, 2);
     assert_outcome(&file, PD_REPLAY_FAILED, "state/0001/w/momentum_buffer/0: the optimizer keeps no slot momentum_buffer.0");
 }
