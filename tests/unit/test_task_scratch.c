@@ -93,10 +93,8 @@ static void updates_of_kron_take_what_its_plan_tells(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(roots_of_google_s_shampoo_take_what_its_plan_tells),
-        cmocka_unit_test(roots_of_meta_s_shampoo_take_what_its_plan_tells),
-        cmocka_unit_test(roots_that_follow_a_basis_take_no_more_than_the_plan_tells),
-        cmocka_unit_test(updates_of_kron_take_what_its_plan_tells),
+        cmocka_unit_test(roots_of_google_s_shampoo_take_what_its_plan_tells), cmocka_unit_test(roots_of_meta_s_shampoo_take_what_its_plan_tells),
+        cmocka_unit_test(roots_that_follow_a_basis_take_no_more_than_the_plan_tells), cmocka_unit_test(updates_of_kron_take_what_its_plan_tells),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
