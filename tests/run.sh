@@ -8,6 +8,12 @@ cd "$(dirname "$0")/.."
 export PATH=/usr/bin:/bin:/usr/sbin:/sbin           # Debian's own tools, whatever else lies on the path
 presets=("$@")
 [ ${#presets[@]} -gt 0 ] || presets=(fuzz tsan debug release)
+for preset in "${presets[@]}"; do
+    case $preset in
+        release | debug | tsan | fuzz) ;;
+        *) echo "$preset: expected release, debug, tsan or fuzz, or nothing for all of them" >&2; exit 2 ;;
+    esac
+done
 
 . deploy/packages.sh
 install_packages build run test
