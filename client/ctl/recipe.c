@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "recipe_mask.h"
+#include "recipe_value.h"
 
 struct entry;
 typedef int read_config(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err);
@@ -79,88 +80,6 @@ static const struct entry *find_entry(const char *system, const char *optimizer)
     return NULL;
 }
 
-/* A JSON scalar as pd_hypers_set reads it. NULL: not a scalar. */
-static const char *scalar_text(const json_t *value, char *text, size_t size)
-{
-    switch (json_typeof(value)) {
-    case JSON_TRUE:    return "yes";
-    case JSON_FALSE:   return "no";
-    case JSON_STRING:  return json_string_value(value);
-    case JSON_INTEGER: snprintf(text, size, "%" JSON_INTEGER_FORMAT, json_integer_value(value)); return text;
-    case JSON_REAL:    snprintf(text, size, "%.17g", json_real_value(value)); return text;
-    default:           return NULL;
-    }
-}
-
-/* {"schedule": "linear_warmup", "peak": 0.1, "warmup_steps": 5} as pd_hypers_set reads it. */
-static void print_schedule(FILE *out, const json_t *schedule)
-{
-    const char *key, *separator = "";
-    char number[40];
-    json_t *value;
-
-    fprintf(out, "%s(", json_string_value(json_object_get(schedule, "schedule")));
-    json_object_foreach((json_t *)schedule, key, value) {
-        const char *argument = scalar_text(value, number, sizeof number);
-        if (strcmp(key, "schedule") == 0) continue;
-        fprintf(out, "%s%s=%s", separator, key, argument != NULL ? argument : "");
-        separator = ",";
-    }
-    fputc(')', out);
-}
-
-/* [0.9, 0.999] as pd_hypers_set reads it. */
-static void print_list(FILE *out, const json_t *list)
-{
-    char number[40];
-    json_t *value;
-    size_t i;
-
-    json_array_foreach(list, i, value) {
-        const char *item = scalar_text(value, number, sizeof number);
-        fprintf(out, "%s%s", i > 0 ? "," : "(", item != NULL ? item : "");
-    }
-    fputs(i > 0 ? ")" : "()", out);
-}
-
-/* What is not a scalar: as text that pd_hypers_set reads. */
-static int set_printed(pd_hypers *hypers, const char *name, const json_t *value, void (*print)(FILE *out, const json_t *value), pd_error *err)
-{
-    char *text = NULL;
-    size_t size;
-    FILE *out = open_memstream(&text, &size);
-    int rc;
-
-    if (out == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    print(out, value);
-    rc = fclose(out) != 0 ? pd_fail(err, PD_NO_MEMORY, "out of memory") : pd_hypers_set(hypers, name, text, err);
-    free(text);
-    return rc;
-}
-
-/* A hyperparameter, or the name of a list ("betas": it has "betas[0]"). */
-static bool has(const pd_row *row, const char *name)
-{
-    char first[96];
-
-    snprintf(first, sizeof first, "%.64s[0]", name);
-    return pd_hypers_find(row, name) >= 0 || pd_hypers_find(row, first) >= 0;
-}
-
-static int set_value(pd_hypers *hypers, const char *name, const json_t *value, pd_error *err)
-{
-    char number[40];
-    const char *text = scalar_text(value, number, sizeof number);
-
-    if (!has(hypers->row, name)) {
-        return pd_fail(err, PD_UNIMPLEMENTED, "hyperparameter %.64s of %s is not implemented", name, pd_row_name(hypers->row));
-    }
-    if (text != NULL) return pd_hypers_set(hypers, name, text, err);
-    if (json_is_string(json_object_get(value, "schedule"))) return set_printed(hypers, name, value, print_schedule, err);
-    if (json_is_array(value)) return set_printed(hypers, name, value, print_list, err);
-    return pd_fail(err, PD_INVALID_ARGUMENT, "config: %.64s is neither number, word, flag, list nor schedule", name);
-}
-
 /* Hyperparameters bear the upstream's own names, so what is in a configuration is set as it stands. A key without a value means that the option is
  * off, as our defaults do. */
 static int read_by_name(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
@@ -169,7 +88,7 @@ static int read_by_name(pd_hypers *hypers, const struct entry *entry, const json
     json_t *value;
 
     json_object_foreach((json_t *)config, key, value) {
-        int rc = json_is_null(value) || contains(entry->execution, key) ? PD_OK : set_value(hypers, key, value, err);
+        int rc = json_is_null(value) || contains(entry->execution, key) ? PD_OK : pd_recipe_set(hypers, key, value, err);
         if (rc != PD_OK) return rc;
     }
     return PD_OK;
@@ -214,7 +133,7 @@ static int read_members(pd_hypers *hypers, const char *name, const json_t *objec
         int rc;
         if (json_is_null(value)) continue;
         snprintf(member, sizeof member, "%.64s%s%.64s", name, choice ? "" : ".", choice ? "" : key);
-        if ((rc = set_value(hypers, member, value, err)) != PD_OK) return rc;
+        if ((rc = pd_recipe_set(hypers, member, value, err)) != PD_OK) return rc;
     }
     return PD_OK;
 }
@@ -230,61 +149,13 @@ static int read_meta(pd_hypers *hypers, const struct entry *entry, const json_t 
         if (json_is_null(value) || contains(entry->execution, key)) continue;
         if (strcmp(key, "distributed_config") == 0) rc = read_by_name(hypers, &distribution, value, err);
         else if (json_is_object(value) && !json_is_string(json_object_get(value, "schedule"))) rc = read_members(hypers, key, value, err);
-        else rc = set_value(hypers, key, value, err);
+        else rc = pd_recipe_set(hypers, key, value, err);
         if (rc != PD_OK) return rc;
     }
     return PD_OK;
 }
 
-/* ---- maps of rules ---- */
-
-/* As pairs.h has them: any key between two ', in which '' is one. */
-static void print_key(FILE *out, const char *key)
-{
-    fputc('\'', out);
-    for (; *key != '\0'; key++) fprintf(out, *key == '\'' ? "''" : "%c", *key);
-    fputs("':", out);
-}
-
-/* ["BATCH", "ROW"], "HEURISTIC", true, or null for none. */
-static void print_rule(FILE *out, const json_t *rule)
-{
-    char number[40];
-    const char *word = json_is_array(rule) ? NULL : scalar_text(rule, number, sizeof number);
-
-    if (json_is_array(rule)) print_list(out, rule);
-    else fputs(word != NULL ? word : "none", out);
-}
-
-/* [["regular expression", rule], ...] */
-static void print_rules(FILE *out, const json_t *rules)
-{
-    json_t *pair;
-    size_t i;
-
-    json_array_foreach(rules, i, pair) {
-        const char *key = json_string_value(json_array_get(pair, 0));
-        fputs(i > 0 ? "," : "[", out);
-        print_key(out, key != NULL ? key : "");
-        print_rule(out, json_array_get(pair, 1));
-    }
-    fputs(i > 0 ? "]" : "[]", out);
-}
-
-/* {"embed": "ROW", ...} */
-static void print_axis_rules(FILE *out, const json_t *rules)
-{
-    const char *key, *separator = "[";
-    json_t *rule;
-
-    json_object_foreach((json_t *)rules, key, rule) {
-        fputs(separator, out);
-        print_key(out, key);
-        print_rule(out, rule);
-        separator = ",";
-    }
-    fputs(*separator == '[' ? "[]" : "]", out);
-}
+/* ---- adafactor ---- */
 
 /* A hyperparameter that may be off by the word. */
 static bool may_be_none(const pd_row *row, const char *name)
@@ -299,9 +170,9 @@ static bool may_be_none(const pd_row *row, const char *name)
 static int set_t5x(pd_hypers *hypers, const char *key, const json_t *value, pd_error *err)
 {
     if (json_is_null(value)) return may_be_none(hypers->row, key) ? pd_hypers_set(hypers, key, "none", err) : PD_OK;
-    if (json_is_array(value)) return set_printed(hypers, key, value, print_rules, err);
-    if (strcmp(key, "logical_factor_rules") == 0 && json_is_object(value)) return set_printed(hypers, key, value, print_axis_rules, err);
-    return set_value(hypers, key, value, err);
+    if (json_is_array(value)) return pd_recipe_set_rules(hypers, key, value, err);
+    if (strcmp(key, "logical_factor_rules") == 0 && json_is_object(value)) return pd_recipe_set_axis_rules(hypers, key, value, err);
+    return pd_recipe_set(hypers, key, value, err);
 }
 
 static int read_t5x(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
@@ -326,7 +197,7 @@ static int set_probability(pd_hypers *hypers, const char *name, const json_t *va
 
     if (named == NULL || json_object_set_new(named, "schedule", json_string("precond_update_prob_schedule")) != 0)
         rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
-    else rc = set_value(hypers, name, named, err);
+    else rc = pd_recipe_set(hypers, name, named, err);
     json_decref(named);
     return rc;
 }
@@ -354,7 +225,7 @@ static int read_kron(pd_hypers *hypers, const struct entry *entry, const json_t 
         if (strcmp(key, "weight_decay_mask") == 0) rc = set_mask(hypers, value, err);
         else if (strcmp(key, "learning_rate") == 0 && schedule != NULL) rc = PD_OK;
         else if (schedule != NULL && strcmp(schedule, "anneal") == 0) rc = set_probability(hypers, key, value, err);
-        else rc = set_value(hypers, key, value, err);
+        else rc = pd_recipe_set(hypers, key, value, err);
         if (rc != PD_OK) return rc;
     }
     return PD_OK;
