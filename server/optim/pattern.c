@@ -101,7 +101,7 @@ int64_t pd_search_left(const pd_search *search) { return search->left; }
 
 static bool is_ascii(const char *text)
 {
-    while (*text > 0) text++;
+    while ((signed char)*text > 0) text++;
     return *text == '\0';
 }
 

@@ -384,7 +384,7 @@ static void note_merges(pd_job *job)
 
 static void run_unit(const pd_gather_batch *batch, pd_gather_unit *unit, int thread)
 {
-    const pd_source *x = batch->sources + unit->first_source;
+    const pd_source *x = unit->adasum == NULL ? batch->sources + unit->first_source : NULL;      /* there may be no array yet */
 
     if (unit->adasum != NULL) {
         pd_adasum_unit(unit->adasum, unit->i);

@@ -135,6 +135,10 @@ static const uint8_t averaging[] = {
     PD_PUSH, 2, 2, 5, 2, 0, F32_, 0 | 1 << 3, F32_,  PD_PUSH, 0, 2, 5, 2, 0, F32_, 1, 1,  TIME, 0, 200
 /* Four ranks of a job that gathers, all of them pressed: what they push is left behind, comes twice, is absent; one is taken over; then the job is dropped. */
 static const uint8_t gathering[] = { SPILLS(2),  CLOSE, 1,  PD_HELLO, 1, WORKER(0, 0, 1), PLAIN, 0,  PD_DROP, 1, 1 << 3 };
+/* Adasum of one rank, before anything else was gathered. */
+static const uint8_t alone[] = {
+    PD_HELLO, 0, WORKER(1, 0, 1), PLAIN, 1 | GATHERS, 0,  PD_DECLARE, 0, 1, 0, 3, 3,  PD_INIT, 0, 0, 1, 0, F32_,  PD_PUSH_PULL, 0, 1, 5, 1, 0, F32_,
+};
 static const uint8_t merging[] = {
     PD_HELLO, 0, WORKER(3, 0, 3), PLAIN, 1 | GATHERS, 0,  SPILLS(0),  CLOSE, 0,  PD_HELLO, 0, WORKER(3, 0, 3), PLAIN, 1 | GATHERS, FOLDED(0),
 };

@@ -567,7 +567,7 @@ static void make_seeds(const char *folder)
     static const struct { const char *name; const uint8_t *at; size_t n; } seeds[] = {
         { "training", training, sizeof training }, { "closing", closing, sizeof closing }, { "reporting", reporting, sizeof reporting }, { "operating", operating, sizeof operating },
         { "setting", setting, sizeof setting }, { "importing", importing, sizeof importing }, { "updating", updating, sizeof updating }, { "troubles", troubles, sizeof troubles }, { "shards", shards, sizeof shards },
-        { "gathering", gathering, sizeof gathering }, { "merging", merging, sizeof merging }, { "stating", stating, sizeof stating }, { "averaging", averaging, sizeof averaging },
+        { "gathering", gathering, sizeof gathering }, { "alone", alone, sizeof alone }, { "merging", merging, sizeof merging }, { "stating", stating, sizeof stating }, { "averaging", averaging, sizeof averaging },
     };
 
     for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {

@@ -5,8 +5,8 @@
 #include "plan.h"
 
 static const pd_hyper hypers[] = {
-    [WIDE_STORAGE] = { "storage", PD_CHOICE, 0, 0, 0, "float32|bfloat16|int8|int16|float16|float64", "of the momentum", false },
-    [WIDE_DELAY]   = { "root_delay", PD_INT, 0, -1, 8, NULL, "", false },
+    [WIDE_STORAGE] = { "storage", PD_CHOICE, 0, 0, 0, "float32|bfloat16|int8|int16|float16|float64", "of the momentum", false, false },
+    [WIDE_DELAY]   = { "root_delay", PD_INT, 0, -1, 8, NULL, "", false, false },
     { .name = NULL },
 };
 
