@@ -78,13 +78,11 @@ double pd_root_flops(pd_root_method method, int64_t n, int p)
  * matrix too; small ones are made in float64. To follow an eigenbasis takes the root in it and four more; coupled iterations have seven. */
 static int64_t matrices_of(pd_root_method method, int64_t n, int p)
 {
-    enum { SMALL = 128 };
-
     switch (method) {
     case PD_ROOT_NEWTON:  return 2 * (3 + (__builtin_popcount((unsigned)p) == 1 ? 2 : 3));
-    case PD_ROOT_EIGH:    return n <= SMALL ? 6 : 2;
+    case PD_ROOT_EIGH:    return n <= PD_ROOT_SMALL ? 6 : 2;
     case PD_ROOT_EIGH64:  return 6;
-    case PD_ROOT_TRACKED: return n <= SMALL ? 6 : 5;
+    case PD_ROOT_TRACKED: return n <= PD_ROOT_SMALL ? 6 : 5;
     case PD_ROOT_COUPLED:
     case PD_ROOT_HIGHER_ORDER: break;
     }

@@ -98,6 +98,7 @@ void pd_start_vector(double *v, int64_t n);
 
 /* Floating-point operations of one root, an estimate: due tasks run largest first. */
 double pd_root_flops(pd_root_method method, int64_t n, int p);
+enum { PD_ROOT_SMALL = 128 };           /* up to so many rows eigendecompositions may be of float64: root_eigh.c */
 /* Bytes that it works with beside X, Q and A, at most. `retried`: eigh64 may have to make it. */
 int64_t pd_root_scratch(pd_root_method method, bool retried, int64_t n, int p);
 

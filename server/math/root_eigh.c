@@ -13,10 +13,6 @@
 #include "root_basis.h"
 #include "root_parts.h"
 
-/* Up to so many rows a root with an absolute ridge is made in float64, which costs 0.1 ms more at 64 rows and 0.5 at 128. Eigenvalues of ssyevd are
- * wrong by 2^-24 of the largest: where the ridge is no larger than that they are most of a small factor's error. */
-enum { SMALL = 128 };
-
 /* ---- in float64 ---- */
 
 typedef struct wide {
@@ -111,14 +107,15 @@ int pd_root_wide(pd_mat X, const double *A, const pd_root_want *want, pd_root_re
     return wide_root(X, factor, want, report);
 }
 
-/* ---- in float32 ---- */
+/* ---- in float32 ---- Up to PD_ROOT_SMALL rows one with an absolute ridge is made in
+ * float64, which costs 0.1 ms more at 64 rows and 0.5 at 128: eigenvalues of ssyevd are wrong by 2^-24 of the largest, most of a small factor's error. */
 
 int pd_root_eigh(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report)
 {
     pd_form form;
     int rc;
 
-    if (want->ridge == PD_RIDGE_SHIFTED && A.rows <= SMALL) return pd_root_eigh64(X, A, want, report);
+    if (want->ridge == PD_RIDGE_SHIFTED && A.rows <= PD_ROOT_SMALL) return pd_root_eigh64(X, A, want, report);
     *report = (pd_root_report){ .error = INFINITY };
     rc = pd_basis_decompose(X, X, A, want, &form, report);
     return rc == PD_OK ? pd_basis_finish(&report->error, X, (pd_factor){ .A = A }, &form) : rc;

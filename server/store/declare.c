@@ -101,18 +101,13 @@ static int check_total(const pd_job *job, uint64_t more, pd_error *err)
                    (unsigned long long)limit, (unsigned long long)store->committed);
 }
 
-static uint64_t plus(uint64_t bytes, uint64_t more)
-{
-    return __builtin_add_overflow(bytes, more, &bytes) ? UINT64_MAX : bytes;
-}
-
 /* What the ranks that have declared ranges may leave behind, all together. */
 static uint64_t bytes_of_ranges(const pd_job *job)
 {
     uint64_t bytes = 0;
 
     for (uint32_t i = 0; i < job->n_params; i++)
-        if (job->params[i].ranged) bytes = plus(bytes, pd_gather_bytes(job, &job->params[i]));
+        if (job->params[i].ranged) bytes = pd_need_plus(bytes, pd_gather_bytes(job, &job->params[i]));
     return bytes;
 }
 
@@ -121,7 +116,7 @@ static int check_ranges(const pd_job *job, uint32_t rank, uint64_t more, pd_erro
 {
     int rc = check_ingest(job, rank, err);
 
-    return rc != PD_OK ? rc : check_total(job, plus(more, bytes_of_ranges(job) - job->gathered), err);
+    return rc != PD_OK ? rc : check_total(job, pd_need_plus(more, bytes_of_ranges(job) - job->gathered), err);
 }
 
 /* After ranges were taken, or given back. */
@@ -254,18 +249,13 @@ static int add_param(pd_job *job, const pd_param_decl *decl, pd_error *err)
     return join_spills(job, param, err);
 }
 
-static uint64_t chunks_of(const pd_job *job, const pd_param *param)
-{
-    return ((uint64_t)param->elements + job->store->config.chunk_elements - 1) / job->store->config.chunk_elements;
-}
-
 /* Chunks, slots and ranges of all parameters in three arrays. */
 static int lay_chunks(pd_job *job, pd_error *err)
 {
     uint64_t n = 0, at = 0;
     size_t ranged = 0;
 
-    for (uint32_t i = 0; i < job->n_params; i++) n += chunks_of(job, &job->params[i]);
+    for (uint32_t i = 0; i < job->n_params; i++) n += pd_count_chunks(job->params[i].elements, job->store->config.chunk_elements);
     for (uint32_t i = 0; i < job->n_params; i++) ranged += job->params[i].ranged;
     job->ranges = calloc(ranged + 1, job->world * sizeof *job->ranges);
     job->chunks = calloc(n, sizeof *job->chunks);

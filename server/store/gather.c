@@ -66,9 +66,9 @@ static pd_adasum_form form_of(pd_aggregation how) { return how == PD_ADASUM ? PD
 
 pd_crowd pd_crowd_whole(int64_t elements, uint64_t chunk_elements, uint32_t world)
 {
-    uint64_t chunks = ((uint64_t)elements + chunk_elements - 1) / chunk_elements, slots;
+    uint64_t slots;
 
-    return (pd_crowd){ __builtin_mul_overflow(chunks, world, &slots) ? UINT64_MAX : slots, world };
+    return (pd_crowd){ __builtin_mul_overflow(pd_count_chunks(elements, chunk_elements), world, &slots) ? UINT64_MAX : slots, world };
 }
 
 static pd_crowd crowd_of(const pd_job *job, const pd_param *param)

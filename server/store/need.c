@@ -4,7 +4,6 @@
 #include "norm.h"
 #include "param.h"
 
-static uint64_t plus(uint64_t bytes, uint64_t more) { return __builtin_add_overflow(bytes, more, &bytes) ? UINT64_MAX : bytes; }
 static uint64_t times(uint64_t bytes, uint64_t n)   { return __builtin_mul_overflow(bytes, n, &bytes) ? UINT64_MAX : bytes; }
 
 /* A plan says INT64_MAX where a sum does not fit. */
@@ -35,14 +34,12 @@ static uint64_t root_bytes(const pd_plan *plan)
 {
     uint64_t once = known(pd_plan_task_bytes(plan));
 
-    return plan->root_delay != 0 ? plus(once, once) : once;
+    return plan->root_delay != 0 ? pd_need_plus(once, once) : once;
 }
 
 static uint64_t record_bytes(const pd_sizing *job, const pd_plan *plan, bool ranged)
 {
-    uint64_t chunks = ((uint64_t)plan->elements + job->chunk_elements - 1) / job->chunk_elements;
-
-    return plus(times(chunks, sizeof(pd_chunk) + job->world * sizeof(pd_slot)),
+    return pd_need_plus(times(pd_count_chunks(plan->elements, job->chunk_elements), sizeof(pd_chunk) + job->world * sizeof(pd_slot)),
                 (ranged ? job->world * sizeof(pd_range) : 0) + (uint64_t)pd_plan_own_bytes(plan));
 }
 
@@ -66,27 +63,27 @@ int pd_need_of(pd_need *out, const pd_sizing *job, pd_aggregation how, const pd_
 
 void pd_need_add(pd_need *all, const pd_need *one, uint64_t n)
 {
-    all->weights = plus(all->weights, times(one->weights, n));
-    all->sums = plus(all->sums, times(one->sums, n));
-    all->gathered = plus(all->gathered, times(one->gathered, n));
-    all->state = plus(all->state, times(one->state, n));
-    all->roots = plus(all->roots, times(one->roots, n));
-    all->step = plus(all->step, times(one->step, n));
-    all->records = plus(all->records, times(one->records, n));
+    all->weights = pd_need_plus(all->weights, times(one->weights, n));
+    all->sums = pd_need_plus(all->sums, times(one->sums, n));
+    all->gathered = pd_need_plus(all->gathered, times(one->gathered, n));
+    all->state = pd_need_plus(all->state, times(one->state, n));
+    all->roots = pd_need_plus(all->roots, times(one->roots, n));
+    all->step = pd_need_plus(all->step, times(one->step, n));
+    all->records = pd_need_plus(all->records, times(one->records, n));
     if (one->thread > all->thread) all->thread = one->thread;
     if (one->pool > all->pool) all->pool = one->pool;
 }
 
 void pd_need_complete(pd_need *all, const pd_sizing *job, const pd_rule *rules, size_t n_rules)
 {
-    uint64_t threads = plus(times(all->thread, (uint64_t)job->threads), times(all->pool, (uint64_t)job->pool_threads));
+    uint64_t threads = pd_need_plus(times(all->thread, (uint64_t)job->threads), times(all->pool, (uint64_t)job->pool_threads));
 
-    all->job = plus(threads, pd_norm_bytes(&job->values, rules, n_rules));
+    all->job = pd_need_plus(threads, pd_norm_bytes(&job->values, rules, n_rules));
 }
 
 uint64_t pd_need_sum(const pd_need *n)
 {
-    uint64_t rounds = plus(plus(n->weights, n->sums), plus(n->gathered, n->records)), steps = plus(plus(n->state, n->roots), plus(n->step, n->job));
+    uint64_t rounds = pd_need_plus(pd_need_plus(n->weights, n->sums), pd_need_plus(n->gathered, n->records)), steps = pd_need_plus(pd_need_plus(n->state, n->roots), pd_need_plus(n->step, n->job));
 
-    return plus(rounds, steps);
+    return pd_need_plus(rounds, steps);
 }

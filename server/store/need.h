@@ -29,6 +29,9 @@ typedef struct pd_need {
     uint64_t job;                       /* all threads', and what the job itself needs: pd_need_complete */
 } pd_need;
 
+/* A sum of bytes that stays at what does not fit. */
+static inline uint64_t pd_need_plus(uint64_t bytes, uint64_t more) { return __builtin_add_overflow(bytes, more, &bytes) ? UINT64_MAX : bytes; }
+
 /* The number of workers is possible and suits the aggregate. PD_INVALID_ARGUMENT, as a worker is told. */
 int pd_sizing_check(const pd_sizing *job, pd_error *err);
 /* So it is for a parameter that every worker contributes whole. */

@@ -155,7 +155,7 @@ void pd_round_reset(pd_round *round)
 void pd_round_init(pd_round *round, struct pd_param *param, int64_t elements, int64_t chunk_elements, uint32_t world, pd_chunk *chunks,
                    pd_slot *slots, pd_range *ranges)
 {
-    int64_t n = (elements + chunk_elements - 1) / chunk_elements;
+    int64_t n = (int64_t)pd_count_chunks(elements, (uint64_t)chunk_elements);
 
     *round = (pd_round){ .chunks = chunks, .ranges = ranges, .elements = elements, .chunk_elements = chunk_elements, .n_chunks = (uint32_t)n, .world = world };
     for (int64_t c = 0; c < n; c++) {

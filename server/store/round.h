@@ -88,6 +88,8 @@ void pd_round_unset_range(pd_round *round, uint32_t rank);
 pd_range pd_round_range(const pd_round *round, uint32_t rank);
 /* What the rank contributes of a chunk; n is 0 where nothing. */
 pd_run pd_round_run(const pd_round *round, const pd_chunk *chunk, uint32_t rank);
+/* How many chunks so many elements are cut into. */
+static inline uint64_t pd_count_chunks(int64_t elements, uint64_t chunk_elements) { return ((uint64_t)elements + chunk_elements - 1) / chunk_elements; }
 /* How many chunks the rank's range touches. */
 uint32_t pd_round_count_chunks(const pd_round *round, uint32_t rank);
 /* How many ranks' known ranges touch the chunk. */
