@@ -107,9 +107,10 @@ int pd_root_wide(pd_mat X, const double *A, const pd_root_want *want, pd_root_re
     return wide_root(X, factor, want, report);
 }
 
-/* ---- in float32 ---- Up to PD_ROOT_SMALL rows one with an absolute ridge is made in
- * float64, which costs 0.1 ms more at 64 rows and 0.5 at 128: eigenvalues of ssyevd are wrong by 2^-24 of the largest, most of a small factor's error. */
+/* ---- in float32 ---- */
 
+/* Up to PD_ROOT_SMALL rows a root with an absolute ridge is made in float64, which costs 0.1 ms more at 64 rows and 0.5 at 128. Eigenvalues of ssyevd are
+ * wrong by 2^-24 of the largest: where the ridge is no larger than that they are most of a small factor's error. */
 int pd_root_eigh(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report)
 {
     pd_form form;
