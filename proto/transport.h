@@ -1,0 +1,39 @@
+/* transport.h - how the bytes of one connection travel: over a socket, over TLS or shared memory later, or inside the simulator.
+ *
+ * One interface for both sides of the wire. The daemon's loop thread uses it with callbacks (`watch`, `ready`); the client's I/O thread
+ * polls its own descriptor and uses the rest. Nothing here knows sockets. */
+#ifndef PD_TRANSPORT_H
+#define PD_TRANSPORT_H
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "paramd/error.h"
+
+/* Events: what a connection waits for, and what has happened. PD_ON_GONE comes although nobody waits for it. */
+enum { PD_ON_READ = 1, PD_ON_WRITE = 2, PD_ON_GONE = 4 };
+
+typedef struct pd_transport pd_transport;
+
+typedef struct pd_transport_ops {
+    /* Copies received bytes into the spans, in order. Returns how many bytes; 0: none now. PD_CANCELLED: the peer has ended its side, and
+     * everything before was received. PD_UNAVAILABLE: the connection is broken; *err says why. */
+    ssize_t (*receive)(pd_transport *transport, const struct iovec *iov, int n, pd_error *err);
+    /* Sends bytes of the spans, in order. Returns how many bytes; 0: none can be sent now. PD_UNAVAILABLE: the connection is broken; *err says why. */
+    ssize_t (*send)(pd_transport *transport, const struct iovec *iov, int n, pd_error *err);
+    /* From now on `ready` is called when one of these events happens. Calls it later, never from here. */
+    void    (*watch)(pd_transport *transport, unsigned events);
+    /* Ends our side of the stream. The peer sees the end after all that was sent; receiving goes on. */
+    void    (*shut)(pd_transport *transport);
+    /* Ends both sides and frees the transport. `ready` is not called any more. */
+    void    (*close)(pd_transport *transport);
+} pd_transport_ops;
+
+/* First member of every implementation. */
+struct pd_transport {
+    const pd_transport_ops *ops;
+    void (*ready)(void *arg, unsigned events);      /* set by the connection that owns it, before the first `watch` */
+    void  *arg;
+};
+
+#endif

@@ -1,0 +1,29 @@
+/* plant.h - bugs that the simulator can switch on, to show that it finds them (tests/sim/README.md).
+ *
+ * The product is built without PD_PLANTS: PD_PLANTED(name) is then the constant false, and the compiler drops the planted code. The
+ * simulator builds the same sources with PD_PLANTS and chooses one bug for a run. A plant is one condition at the place where the bug was, or would be. */
+#ifndef PD_PLANT_H
+#define PD_PLANT_H
+
+#include <stdbool.h>
+
+/* name, what goes wrong */
+#define PD_PLANTS_TABLE(X) \
+    X(roots_largest_first, "the root pool takes the largest task first, across all jobs, so a small job's root never runs beside a large job's") \
+
+enum pd_plant {
+    PD_PLANT_none,
+#define PD_PLANT_NUMBER(name, text) PD_PLANT_##name,
+    PD_PLANTS_TABLE(PD_PLANT_NUMBER)
+#undef PD_PLANT_NUMBER
+    PD_PLANT_END
+};
+
+#ifdef PD_PLANTS
+extern enum pd_plant pd_planted;        /* tests/sim: set before the first event of a run */
+#define PD_PLANTED(name) (pd_planted == PD_PLANT_##name)
+#else
+#define PD_PLANTED(name) false
+#endif
+
+#endif
