@@ -173,7 +173,7 @@ static bool on_closed(pd_daemon *daemon, const pd_effect *effect, uint64_t until
         pd_closed *closed = &effect->u.closed.at[daemon->backlog_at++];
         if (closed->why != NULL) mend(closed->why->text);
         pd_board_close(daemon->board, effect->job, closed);
-        if (daemon->backlog_at % 16 == 0 && uv_hrtime() > until_ns) break;
+        if (daemon->backlog_at % 16 == 0 && pd_daemon_clock_ns(daemon) > until_ns) break;
     }
     if (daemon->backlog_at < effect->u.closed.n) return false;
     daemon->backlog_at = 0;

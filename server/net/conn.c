@@ -1,18 +1,15 @@
 #include "loop.h"
 
-#include <assert.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
-#include <unistd.h>
 
 enum { LINGER_MS = 2000, READ_SPANS = 8, WRITE_SPANS = 1024 };
 
 static uint64_t now_ms(const pd_conn *conn)
 {
-    return uv_now(&conn->daemon->loop);
+    return pd_daemon_now_ms(conn->daemon);
 }
 
 bool pd_conn_live(const pd_conn *conn)
@@ -20,7 +17,7 @@ bool pd_conn_live(const pd_conn *conn)
     return conn->state != PD_ENDING && conn->state != PD_CLOSED;
 }
 
-/* ---- watching the socket ---- */
+/* ---- watching the transport ---- */
 
 static bool wants_to_read(const pd_conn *conn)
 {
@@ -28,18 +25,16 @@ static bool wants_to_read(const pd_conn *conn)
     return !pd_framer_stalled(conn->framer) && conn->output.held < PD_HIGH_WATER;
 }
 
-static void on_poll(uv_poll_t *poll, int status, int events);
-
 /* A connection that is not read from still tells when its peer has gone. */
 static void watch(pd_conn *conn)
 {
-    int events = wants_to_read(conn) ? UV_READABLE : UV_DISCONNECT;
+    unsigned events = wants_to_read(conn) ? PD_ON_READ : PD_ON_GONE;
 
     if (conn->state == PD_CLOSED) return;
-    if (!pd_output_empty(&conn->output)) events |= UV_WRITABLE;
+    if (!pd_output_empty(&conn->output)) events |= PD_ON_WRITE;
     if (events == conn->watched) return;
     conn->watched = events;
-    uv_poll_start(&conn->poll, events, on_poll);
+    conn->transport->ops->watch(conn->transport, events);
 }
 
 void pd_conn_touch(pd_conn *conn)
@@ -52,35 +47,32 @@ void pd_conn_touch(pd_conn *conn)
 
 /* ---- opening and closing ---- */
 
-static void on_closed(uv_handle_t *handle)
+void pd_conn_free(pd_conn *conn)
 {
-    pd_conn *conn = handle->data;
-
     pd_handles_free(&conn->handles);
     pd_framer_free(conn->framer);
     free(conn);
 }
 
-pd_conn *pd_conn_new(pd_daemon *daemon, int fd, const char *peer)
+static void on_ready(void *arg, unsigned events);
+
+pd_conn *pd_conn_new(pd_daemon *daemon, pd_transport *transport, const char *peer)
 {
     pd_conn *conn = calloc(1, sizeof *conn);
 
     if (conn == NULL) return NULL;
     conn->daemon = daemon;
-    conn->fd = fd;
     snprintf(conn->peer, sizeof conn->peer, "%s", peer);
     conn->pendings.key = daemon->key;
-    conn->opened_ms = conn->read_ms = conn->frame_ms = conn->write_ms = uv_now(&daemon->loop);
-    conn->poll.data = conn;
+    conn->opened_ms = conn->read_ms = conn->frame_ms = conn->write_ms = pd_daemon_now_ms(daemon);
     conn->farewell = pd_request_new(PD_REQ_LOST, (pd_ticket){ 0, 0 });
     pd_framer_user user = pd_dispatch;
     user.arg = conn;
     conn->framer = pd_framer_new(&user, daemon->config.max_payload);
     if (conn->farewell == NULL || conn->framer == NULL || pd_daemon_place(daemon, conn) != PD_OK) goto fail;
-    if (uv_poll_init(&daemon->loop, &conn->poll, fd) != 0) {
-        pd_daemon_gone(daemon, conn);
-        goto fail;
-    }
+    transport->ready = on_ready;
+    transport->arg = conn;
+    conn->transport = transport;
     watch(conn);
     return conn;
 
@@ -152,9 +144,10 @@ void pd_conn_close(pd_conn *conn, const char *reason)
     drop_output(conn);
     conn->state = PD_CLOSED;
     pd_daemon_gone(daemon, conn);
-    uv_poll_stop(&conn->poll);
-    close(conn->fd);
-    uv_close((uv_handle_t *)&conn->poll, on_closed);
+    conn->transport->ops->close(conn->transport);
+    conn->transport = NULL;
+    conn->next_closed = daemon->closed;
+    daemon->closed = conn;
 }
 
 void pd_conn_end(pd_conn *conn, unsigned method, uint64_t request, const pd_error *err)
@@ -244,21 +237,19 @@ static void sent(pd_conn *conn, size_t n)
     pd_pending_free(done);
 }
 
-/* One sendmsg. PD_UNAVAILABLE: the socket is full. */
+/* Sends once. PD_UNAVAILABLE: the transport takes no more now. PD_CANCELLED: it is broken. */
 static int write_some(pd_conn *conn, size_t most, size_t *n)
 {
     struct iovec iov[WRITE_SPANS];
-    struct msghdr message = { .msg_iov = iov };
     int spans, rc = pd_output_next(&conn->output, &conn->daemon->scratch, iov, WRITE_SPANS, most, &spans);
+    pd_error err;
     ssize_t written;
 
     *n = 0;
     if (rc != PD_OK) return rc;
     if (spans == 0) return PD_UNAVAILABLE;
-    message.msg_iovlen = (size_t)spans;
-    do written = sendmsg(conn->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    while (written < 0 && errno == EINTR);
-    if (written < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? PD_UNAVAILABLE : PD_CANCELLED;
+    written = conn->transport->ops->send(conn->transport, iov, spans, &err);
+    if (written <= 0) return written == 0 ? PD_UNAVAILABLE : PD_CANCELLED;
     *n = (size_t)written;
     sent(conn, *n);
     return PD_OK;
@@ -268,7 +259,7 @@ static int write_some(pd_conn *conn, size_t most, size_t *n)
 static void shut(pd_conn *conn)
 {
     conn->shut = true;
-    shutdown(conn->fd, SHUT_WR);
+    conn->transport->ops->shut(conn->transport);
 }
 
 void pd_conn_write(pd_conn *conn)
@@ -277,7 +268,7 @@ void pd_conn_write(pd_conn *conn)
     int rc = PD_OK;
 
     if (conn->state == PD_CLOSED) return;
-    if (!pd_output_empty(&conn->output) && (conn->watched & UV_WRITABLE) == 0) conn->write_ms = now_ms(conn);
+    if (!pd_output_empty(&conn->output) && (conn->watched & PD_ON_WRITE) == 0) conn->write_ms = now_ms(conn);
     while (rc == PD_OK && quota > 0 && !pd_output_empty(&conn->output)) {
         rc = write_some(conn, quota, &n);
         quota -= n;
@@ -292,18 +283,14 @@ void pd_conn_write(pd_conn *conn)
 
 /* ---- reading ---- */
 
-static ssize_t read_slice(pd_conn *conn, size_t slice, size_t *offered)
+static ssize_t read_slice(pd_conn *conn, size_t slice, size_t *offered, pd_error *err)
 {
     struct iovec iov[READ_SPANS];
     int spans = pd_framer_space(conn->framer, iov, READ_SPANS, slice);
-    ssize_t n;
 
     *offered = 0;
-    if (spans == 0) return 0;
     for (int i = 0; i < spans; i++) *offered += iov[i].iov_len;
-    do n = readv(conn->fd, iov, spans);
-    while (n < 0 && errno == EINTR);
-    return n;
+    return conn->transport->ops->receive(conn->transport, iov, spans, err);
 }
 
 /* What the framer's callbacks found is said in conn->why; what the framer itself found, by the framer. */
@@ -327,13 +314,14 @@ static void peer_closed(pd_conn *conn)
 static void read_frames(pd_conn *conn)
 {
     size_t quota = pd_daemon_quota(conn->daemon), offered;
+    pd_error err;
 
     while (quota > 0 && pd_conn_live(conn) && wants_to_read(conn)) {
-        ssize_t n = read_slice(conn, quota < PD_SLICE ? quota : PD_SLICE, &offered);
-        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-        if (n <= 0) {
-            if (n == 0) peer_closed(conn);
-            else pd_conn_close(conn, strerror(errno));
+        ssize_t n = read_slice(conn, quota < PD_SLICE ? quota : PD_SLICE, &offered, &err);
+        if (n == 0) return;
+        if (n < 0) {
+            if (n == PD_CANCELLED) peer_closed(conn);
+            else pd_conn_close(conn, err.text);
             return;
         }
         conn->read_ms = now_ms(conn);
@@ -348,34 +336,28 @@ static void read_frames(pd_conn *conn)
 static void read_away(pd_conn *conn)
 {
     uint8_t bin[4096];
-    ssize_t n;
+    struct iovec span = { bin, sizeof bin };
+    ssize_t n = 1;
+    pd_error err;
 
-    for (int i = 0; i < 16; i++) {
-        n = recv(conn->fd, bin, sizeof bin, MSG_DONTWAIT);
-        if (n > 0) continue;
-        if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) pd_conn_close(conn, "ended");
-        return;
-    }
+    for (int i = 0; i < 16 && n > 0; i++) n = conn->transport->ops->receive(conn->transport, &span, 1, &err);
+    if (n < 0) pd_conn_close(conn, "ended");
 }
 
-static void on_poll(uv_poll_t *poll, int status, int events)
+static void on_ready(void *arg, unsigned events)
 {
-    pd_conn *conn = poll->data;
+    pd_conn *conn = arg;
 
     conn->daemon->active++;
-    if (status < 0) {
-        pd_conn_close(conn, "its socket is broken");
-        return;
-    }
-    if ((events & UV_DISCONNECT) != 0 && (events & UV_READABLE) == 0) {
+    if ((events & PD_ON_GONE) != 0 && (events & PD_ON_READ) == 0) {
         pd_conn_close(conn, "closed by the peer");
         return;
     }
-    if ((events & UV_READABLE) != 0) {
+    if ((events & PD_ON_READ) != 0) {
         if (conn->state == PD_ENDING) read_away(conn);
         else read_frames(conn);
     }
-    if ((events & UV_WRITABLE) != 0) pd_conn_touch(conn);
+    if ((events & PD_ON_WRITE) != 0) pd_conn_touch(conn);
 }
 
 void pd_conn_resume(pd_conn *conn)

@@ -1,16 +1,15 @@
-/* conn.h - one connection: its socket, what it has declared, what it waits for, what it still has to send. Loop thread.
+/* conn.h - one connection: its transport, what it has declared, what it waits for, what it still has to send. Loop thread.
  *
  * Life: GREETING until its Hello has come, WELCOMING until the store has answered it, OPEN, then either CLOSED at once or ENDING: a
  * last ERROR frame goes out and the peer is given a moment to read it. A connection never goes away inside a callback
- * of its own framer: closing marks it, libuv's close callback frees it. */
+ * of its own framer: closing marks it, and the end of the loop's turn frees it. */
 #ifndef PD_CONN_H
 #define PD_CONN_H
-
-#include <uv.h>
 
 #include "admission.h"
 #include "frame.h"
 #include "output.h"
+#include "transport.h"
 
 struct pd_daemon;
 
@@ -39,9 +38,8 @@ typedef struct pd_conn {
     struct pd_daemon *daemon;
     uint64_t      number;               /* never reused */
     pd_conn_state state;
-    int           fd;
-    uv_poll_t     poll;
-    int           watched;              /* events that the poll handle waits for */
+    pd_transport *transport;            /* NULL once closed */
+    unsigned      watched;              /* events that the transport waits for */
     char          peer[72];             /* address, for the log */
     char          label[128];           /* what its Hello said */
     pd_framer    *framer;
@@ -60,12 +58,14 @@ typedef struct pd_conn {
     bool          shut;                 /* ENDING: everything is sent and our side is shut */
     struct pd_conn *next_dirty;
     bool          waking;               /* in the daemon's list of those whose payload came home while they waited */
-    struct pd_conn *next_waking;
+    struct pd_conn *next_waking, *next_closed;
     uint64_t      opened_ms, read_ms, frame_ms, write_ms, end_ms, beat_ms;      /* opened; last bytes; frame in begun; frame out begun; ENDING until; said that we live */
 } pd_conn;
 
-/* Takes the socket (non-blocking). NULL: out of memory, the socket is still the caller's. */
-pd_conn *pd_conn_new(struct pd_daemon *daemon, int fd, const char *peer);
+/* Takes the transport. NULL: out of memory, the transport is still the caller's. */
+pd_conn *pd_conn_new(struct pd_daemon *daemon, pd_transport *transport, const char *peer);
+/* Frees a closed one, at the end of a turn. */
+void     pd_conn_free(pd_conn *conn);
 /* A last ERROR frame (answer to `request`, or 0), then the end. */
 void     pd_conn_end(pd_conn *conn, unsigned method, uint64_t request, const pd_error *err);
 /* At once. `reason` goes to the log and the store. */

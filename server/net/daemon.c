@@ -1,18 +1,23 @@
+/* daemon.c - the conversation as a whole: connections by number, a turn of the loop, draining. It runs on any platform (platform.h). */
 #include "loop.h"
 
 #include <assert.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <syslog.h>
 #include <unistd.h>
 
-enum { TICK_MS = 250, ENDING_PLACES = 64, DRAIN_GRACE_MS = 2000, FLUSH_MS = 1000 };
+enum { ENDING_PLACES = 64, DRAIN_GRACE_MS = 2000, FLUSH_MS = 1000 };
 #define EFFECTS_NS 1000000u             /* time that one turn of the loop may spend on effects */
 #define OWN_TICKET ((pd_ticket){ 0, 1 })        /* no connection has number 0 */
+
+uint64_t pd_daemon_now_ms(const pd_daemon *daemon)   { return daemon->platform.now_ms(daemon->platform.arg); }
+uint64_t pd_daemon_clock_ns(const pd_daemon *daemon) { return daemon->platform.clock_ns(daemon->platform.arg); }
+
+const pd_daemon_config *pd_daemon_settings(const pd_daemon *daemon) { return &daemon->config; }
+const pd_platform      *pd_daemon_platform(const pd_daemon *daemon) { return &daemon->platform; }
 
 /* ---- connections by number: its place is number % capacity ---- */
 
@@ -167,10 +172,9 @@ static void on_released(void *arg, pd_snapshot *snapshot)
 
 /* ---- a turn of the loop ---- */
 
-static void on_wake(uv_async_t *wake)
+void pd_daemon_take_effects(pd_daemon *daemon)
 {
-    pd_daemon *daemon = wake->data;
-    uint64_t until = uv_hrtime() + EFFECTS_NS;
+    uint64_t until = pd_daemon_clock_ns(daemon) + EFFECTS_NS;
 
     do {
         if (daemon->backlog == NULL) daemon->backlog = pd_mailbox_take(daemon->effects);
@@ -178,16 +182,10 @@ static void on_wake(uv_async_t *wake)
             pd_mail *next = daemon->backlog->next;
             if (!pd_handle_effect(daemon, (pd_effect *)(void *)daemon->backlog, until)) break;
             daemon->backlog = next;
-            if (uv_hrtime() > until) break;
+            if (pd_daemon_clock_ns(daemon) > until) break;
         }
-    } while (daemon->backlog == NULL && uv_hrtime() < until && (daemon->backlog = pd_mailbox_take(daemon->effects)) != NULL);
-    if (daemon->backlog != NULL) uv_async_send(&daemon->wake);
-}
-
-static void wake_loop(void *arg)
-{
-    pd_daemon *daemon = arg;
-    uv_async_send(&daemon->wake);
+    } while (daemon->backlog == NULL && pd_daemon_clock_ns(daemon) < until && (daemon->backlog = pd_mailbox_take(daemon->effects)) != NULL);
+    if (daemon->backlog != NULL) daemon->platform.wake(daemon->platform.arg);
 }
 
 static void resume_stalled(pd_daemon *daemon)
@@ -214,6 +212,8 @@ static void write_dirty(pd_daemon *daemon)
     }
 }
 
+static void stop(pd_daemon *daemon) { daemon->platform.stop(daemon->platform.arg); }
+
 static bool all_written(const pd_daemon *daemon)
 {
     for (size_t i = 0; i < daemon->capacity; i++)
@@ -221,26 +221,29 @@ static bool all_written(const pd_daemon *daemon)
     return true;
 }
 
-/* Just before the loop waits: everything this turn has produced goes out. */
-static void on_prepare(uv_prepare_t *prepare)
+static void free_closed(pd_daemon *daemon)
 {
-    pd_daemon *daemon = prepare->data;
+    while (daemon->closed != NULL) {
+        pd_conn *conn = daemon->closed;
+        daemon->closed = conn->next_closed;
+        pd_conn_free(conn);
+    }
+}
 
+/* Everything that this turn has produced goes out. */
+void pd_daemon_finish_turn(pd_daemon *daemon)
+{
     resume_stalled(daemon);
     write_dirty(daemon);
     flush(daemon);
+    free_closed(daemon);
     daemon->was_active = daemon->active;
     daemon->active = 0;
-    if (daemon->drain.stops && daemon->drain.done && all_written(daemon)) uv_stop(&daemon->loop);
+    if (daemon->drain.stops && daemon->drain.done && all_written(daemon)) stop(daemon);
     pd_lag_poll(&daemon->lag);
 }
 
 /* ---- draining ---- */
-
-void pd_daemon_stop(pd_daemon *daemon)
-{
-    uv_stop(&daemon->loop);
-}
 
 void pd_daemon_drain(pd_daemon *daemon, bool stops, uint64_t within_ms)
 {
@@ -250,12 +253,12 @@ void pd_daemon_drain(pd_daemon *daemon, bool stops, uint64_t within_ms)
         daemon->drain.stops = true;
         daemon->config.log(LOG_NOTICE, "stopping: rounds under way may finish within %.1f s", (double)within_ms / 1e3);
         if (daemon->config.event != NULL) daemon->config.event(daemon->config.arg, PD_DAEMON_STOPS);
-        pd_listen_end(daemon);
+        daemon->platform.end_listening(daemon->platform.arg);
     }
     if (request == NULL) return;        /* it is on its way already */
     daemon->drain_request = NULL;
     daemon->drain.begun = true;
-    daemon->drain.deadline_ms = uv_now(&daemon->loop) + within_ms + DRAIN_GRACE_MS;
+    daemon->drain.deadline_ms = pd_daemon_now_ms(daemon) + within_ms + DRAIN_GRACE_MS;
     request->u.drain.deadline_ns = within_ms * 1000000u;
     pd_daemon_post(daemon, request);
 }
@@ -275,32 +278,28 @@ static void answer_shutdowns(pd_daemon *daemon)
 
 void pd_daemon_drained(pd_daemon *daemon)
 {
-    uint64_t flushed = uv_now(&daemon->loop) + FLUSH_MS;
+    uint64_t flushed = pd_daemon_now_ms(daemon) + FLUSH_MS;
 
     daemon->drain.done = true;
     if (daemon->drain.deadline_ms > flushed) daemon->drain.deadline_ms = flushed;
     answer_shutdowns(daemon);
 }
 
-static void on_signal(uv_signal_t *handle, int number)
+void pd_daemon_interrupt(pd_daemon *daemon, const char *name)
 {
-    pd_daemon *daemon = handle->data;
-
-    daemon->config.log(LOG_NOTICE, "%s", strsignal(number));
-    if (daemon->drain.stops) pd_daemon_stop(daemon);
+    daemon->config.log(LOG_NOTICE, "%s", name);
+    if (daemon->drain.stops) stop(daemon);
     else pd_daemon_drain(daemon, true, daemon->config.drain_ms);
 }
 
-static void on_tick(uv_timer_t *timer)
+void pd_daemon_tick(pd_daemon *daemon)
 {
-    pd_daemon *daemon = timer->data;
-    uint64_t now = uv_now(&daemon->loop);
+    uint64_t now = pd_daemon_now_ms(daemon);
 
     for (size_t i = 0; i < daemon->capacity; i++)
         if (daemon->conns[i] != NULL) pd_conn_tick(daemon->conns[i], now);
-    if (daemon->paused) pd_listen_begin(daemon);
     if (daemon->config.event != NULL) daemon->config.event(daemon->config.arg, PD_DAEMON_TURNS);
-    if (daemon->drain.stops && now >= daemon->drain.deadline_ms) pd_daemon_stop(daemon);
+    if (daemon->drain.stops && now >= daemon->drain.deadline_ms) stop(daemon);
 }
 
 /* ---- life ---- */
@@ -311,8 +310,8 @@ static int make_parts(pd_daemon *daemon)
 
     daemon->capacity = (size_t)daemon->config.max_connections + ENDING_PLACES;
     daemon->conns = calloc(daemon->capacity, sizeof *daemon->conns);
-    daemon->effects = pd_mailbox_new(wake_loop, daemon);
-    daemon->pool = pd_pool_new(daemon->config.ingest_bytes, &daemon->loop, on_memory, daemon);
+    daemon->effects = pd_mailbox_new(daemon->platform.wake, daemon->platform.arg);
+    daemon->pool = pd_pool_new(daemon->config.ingest_bytes, &daemon->platform, on_memory, daemon);
     daemon->board = pd_board_new(&user);
     daemon->arena = pd_arena_new(PD_ARENA_BUDGET);
     daemon->drain_request = pd_request_new(PD_REQ_DRAIN, OWN_TICKET);
@@ -322,102 +321,57 @@ static int make_parts(pd_daemon *daemon)
     return pd_reply_scratch_init(&daemon->scratch, daemon->config.max_pieces);
 }
 
-static void make_handles(pd_daemon *daemon)
-{
-    uv_async_init(&daemon->loop, &daemon->wake, on_wake);
-    uv_prepare_init(&daemon->loop, &daemon->prepare);
-    uv_timer_init(&daemon->loop, &daemon->timer);
-    uv_signal_init(&daemon->loop, &daemon->signal[0]);
-    uv_signal_init(&daemon->loop, &daemon->signal[1]);
-    daemon->wake.data = daemon->prepare.data = daemon->timer.data = daemon->signal[0].data = daemon->signal[1].data = daemon;
-}
-
-static uint64_t secret_odd(void)
-{
-    uint64_t key = 0x9e3779b97f4a7c15u;
-
-    if (getrandom(&key, sizeof key, GRND_NONBLOCK) != sizeof key) key ^= uv_hrtime();
-    return key | 1;
-}
-
-int pd_daemon_new(pd_daemon **out, const pd_daemon_config *config, pd_error *err)
+int pd_daemon_make(pd_daemon **out, const pd_daemon_config *config, const pd_platform *platform, pd_error *err)
 {
     pd_daemon *daemon = calloc(1, sizeof *daemon);
-    int rc;
 
     assert(config->ingest_bytes >= config->max_payload && config->max_payload >= config->chunk_elements * sizeof(float));
     if (daemon == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     pd_dispatch_check();
     daemon->config = *config;
-    daemon->spare_fd = -1;
-    daemon->key = secret_odd();
+    daemon->platform = *platform;
+    daemon->key = platform->random(platform->arg) | 1;
     daemon->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    if (uv_loop_init(&daemon->loop) != 0) {
-        free(daemon);
-        return pd_fail(err, PD_NO_MEMORY, "the event loop cannot be made");
-    }
-    make_handles(daemon);
-    rc = make_parts(daemon);
-    if (rc == PD_OK) rc = pd_listen(daemon, err);
-    else pd_fail(err, rc, "out of memory");
-    if (rc != PD_OK) {
-        pd_listen_end(daemon);
-        pd_daemon_free(daemon);
-        return rc;
+    if (make_parts(daemon) != PD_OK) {
+        pd_daemon_dispose(daemon);
+        return pd_fail(err, PD_NO_MEMORY, "out of memory");
     }
     *out = daemon;
     return PD_OK;
 }
 
 pd_mailbox *pd_daemon_effects(pd_daemon *daemon) { return daemon->effects; }
-unsigned    pd_daemon_port(const pd_daemon *daemon) { return daemon->port; }
 uint64_t    pd_daemon_calls(const pd_daemon *daemon, unsigned method) { return daemon->calls[method]; }
+bool        pd_daemon_is_drained(const pd_daemon *daemon) { return daemon->drain.done; }
+bool        pd_daemon_has_conns(const pd_daemon *daemon) { return daemon->n_conns > 0; }
 
-void pd_daemon_begin(pd_daemon *daemon, pd_mailbox *requests)
+void pd_daemon_start(pd_daemon *daemon, pd_mailbox *requests)
 {
     daemon->requests = requests;
-    uv_update_time(&daemon->loop);
-    daemon->started_ms = uv_now(&daemon->loop);
-    pd_listen_begin(daemon);
-    uv_prepare_start(&daemon->prepare, on_prepare);
-    uv_timer_start(&daemon->timer, on_tick, TICK_MS, TICK_MS);
-    if (!daemon->config.signals) return;
-    uv_signal_start(&daemon->signal[0], on_signal, SIGTERM);
-    uv_signal_start(&daemon->signal[1], on_signal, SIGINT);
+    daemon->started_ms = pd_daemon_now_ms(daemon);
 }
 
-int pd_daemon_adopt(pd_daemon *daemon, int fd)
+int pd_daemon_accept(pd_daemon *daemon, pd_transport *transport, const char *peer)
 {
-    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-    return pd_conn_new(daemon, fd, "adopted") != NULL ? PD_OK : PD_NO_MEMORY;
-}
+    pd_conn *conn = pd_conn_new(daemon, transport, peer);
+    pd_error err;
 
-bool pd_daemon_turn(pd_daemon *daemon)
-{
-    uv_run(&daemon->loop, UV_RUN_NOWAIT);
-    return daemon->n_conns > 0;
+    if (conn == NULL) return PD_NO_MEMORY;
+    if (daemon->n_conns <= daemon->config.max_connections) return PD_OK;
+    pd_fail(&err, PD_RESOURCE_EXHAUSTED, "%u connections are open already (server.max_connections)", daemon->config.max_connections);
+    pd_conn_end(conn, 0, 0, &err);
+    return PD_OK;
 }
 
 /* The store gets back what it has lent and hears of everybody who goes. */
-void pd_daemon_end(pd_daemon *daemon)
+void pd_daemon_close_all(pd_daemon *daemon)
 {
-    pd_listen_end(daemon);
     for (size_t i = 0; i < daemon->capacity; i++)
         if (daemon->conns[i] != NULL) pd_conn_close(daemon->conns[i], "the server stops");
     pd_board_free(daemon->board);
     daemon->board = NULL;
     flush(daemon);
-    uv_prepare_stop(&daemon->prepare);
-    uv_timer_stop(&daemon->timer);
-    uv_run(&daemon->loop, UV_RUN_NOWAIT);
-}
-
-bool pd_daemon_run(pd_daemon *daemon, pd_mailbox *requests)
-{
-    pd_daemon_begin(daemon, requests);
-    uv_run(&daemon->loop, UV_RUN_DEFAULT);
-    pd_daemon_end(daemon);
-    return daemon->drain.done;
+    free_closed(daemon);
 }
 
 static void free_effects(pd_daemon *daemon, pd_mail *mail)
@@ -431,20 +385,13 @@ static void free_effects(pd_daemon *daemon, pd_mail *mail)
     }
 }
 
-void pd_daemon_free(pd_daemon *daemon)
+void pd_daemon_dispose(pd_daemon *daemon)
 {
     if (daemon == NULL) return;
     if (daemon->effects != NULL) {
         free_effects(daemon, daemon->backlog);
         free_effects(daemon, pd_mailbox_take(daemon->effects));
     }
-    uv_close((uv_handle_t *)&daemon->wake, NULL);
-    uv_close((uv_handle_t *)&daemon->prepare, NULL);
-    uv_close((uv_handle_t *)&daemon->timer, NULL);
-    uv_close((uv_handle_t *)&daemon->signal[0], NULL);
-    uv_close((uv_handle_t *)&daemon->signal[1], NULL);
-    uv_run(&daemon->loop, UV_RUN_DEFAULT);
-    uv_loop_close(&daemon->loop);
     pd_board_free(daemon->board);
     pd_mailbox_free(daemon->effects);
     pd_pool_free(daemon->pool);

@@ -186,7 +186,7 @@ static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
     pd_conn *conn = arg;
 
     if (!pd_conn_live(conn)) return PD_CANCELLED;
-    conn->frame_ms = uv_now(&conn->daemon->loop);
+    conn->frame_ms = pd_daemon_now_ms(conn->daemon);
     conn->daemon->frames_in++;
     if (conn->incoming.refusal.code != PD_OK) pd_conn_refuse(conn, prefix->method, prefix->request, &conn->incoming.refusal);
     else run(conn, prefix, header);

@@ -244,7 +244,7 @@ static void fill_status(const pd_daemon *daemon, const pd_info *info, Paramd__St
     reply->server = "paramd " PD_VERSION;
     reply->protocol = PD_PROTOCOL_VERSION;
     reply->blas_core = (char *)daemon->config.blas_core;
-    reply->uptime_ms = uv_now(&daemon->loop) - daemon->started_ms;
+    reply->uptime_ms = pd_daemon_now_ms(daemon) - daemon->started_ms;
     reply->draining = info->draining || daemon->drain.begun;
     reply->connections = (uint32_t)daemon->n_conns;
     reply->ingest_bytes = daemon->admission.budget;

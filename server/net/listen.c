@@ -1,5 +1,6 @@
+/* listen.c - listening sockets: opens them, accepts connections, hands them to the conversation. */
 #define _GNU_SOURCE       /* accept4 */
-#include "loop.h"
+#include "uvloop.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -43,45 +44,45 @@ static void address_text(const struct sockaddr *address, socklen_t length, char 
         snprintf(text, size, "?");
 }
 
-static int check_reach(const pd_daemon *daemon, const struct sockaddr *address, const char *text, pd_error *err)
+static int check_reach(const pd_uvloop *loop, const struct sockaddr *address, const char *text, pd_error *err)
 {
-    if (is_loopback(address) || daemon->config.insecure) return PD_OK;
+    if (is_loopback(address) || pd_daemon_settings(loop->daemon)->insecure) return PD_OK;
     return pd_fail(err, PD_PERMISSION_DENIED, "refusing to listen on %s: anybody who reaches it could read and change every job, as there are no "
                    "credentials yet. Listen on 127.0.0.1, or set server.insecure = yes if the network keeps strangers out", text);
 }
 
 /* ---- a listening socket ---- */
 
-static int add(pd_daemon *daemon, int fd, const char *path, pd_error *err)
+static int add(pd_uvloop *loop, int fd, const char *path, pd_error *err)
 {
-    pd_listener *listener = &daemon->listener[daemon->n_listeners];
+    pd_listener *listener = &loop->listener[loop->n_listeners];
 
-    if (daemon->n_listeners == PD_MAX_LISTENERS) return pd_fail(err, PD_INVALID_ARGUMENT, "more than %d addresses to listen on", PD_MAX_LISTENERS);
-    if (uv_poll_init(&daemon->loop, &listener->poll, fd) != 0)
+    if (loop->n_listeners == PD_MAX_LISTENERS) return pd_fail(err, PD_INVALID_ARGUMENT, "more than %d addresses to listen on", PD_MAX_LISTENERS);
+    if (uv_poll_init(&loop->uv, &listener->poll, fd) != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "socket %d cannot be polled: is it a listening socket?", fd);
-    listener->daemon = daemon;
+    listener->loop = loop;
     listener->poll.data = listener;
     listener->fd = fd;
     snprintf(listener->path, sizeof listener->path, "%s", path);
-    daemon->n_listeners++;
+    loop->n_listeners++;
     return PD_OK;
 }
 
-static void tell(pd_daemon *daemon, int fd, const char *path)
+static void tell(pd_uvloop *loop, int fd, const char *path)
 {
     struct sockaddr_storage address;
     socklen_t length = sizeof address;
     char text[80];
 
     if (path[0] != '\0') {
-        daemon->config.log(LOG_NOTICE, "listening on unix:%s", path);
+        pd_daemon_settings(loop->daemon)->log(LOG_NOTICE, "listening on unix:%s", path);
         return;
     }
     if (getsockname(fd, (struct sockaddr *)&address, &length) != 0) return;
     address_text((struct sockaddr *)&address, length, text, sizeof text);
-    if (daemon->port == 0 && address.ss_family == AF_INET) daemon->port = ntohs(((struct sockaddr_in *)&address)->sin_port);
-    if (daemon->port == 0 && address.ss_family == AF_INET6) daemon->port = ntohs(((struct sockaddr_in6 *)&address)->sin6_port);
-    daemon->config.log(LOG_NOTICE, "listening on %s", text);
+    if (loop->port == 0 && address.ss_family == AF_INET) loop->port = ntohs(((struct sockaddr_in *)&address)->sin_port);
+    if (loop->port == 0 && address.ss_family == AF_INET6) loop->port = ntohs(((struct sockaddr_in6 *)&address)->sin6_port);
+    pd_daemon_settings(loop->daemon)->log(LOG_NOTICE, "listening on %s", text);
 }
 
 static int open_tcp(const struct addrinfo *info)
@@ -98,19 +99,19 @@ static int open_tcp(const struct addrinfo *info)
     return -1;
 }
 
-static int listen_tcp(pd_daemon *daemon, const struct addrinfo *info, pd_error *err)
+static int listen_tcp(pd_uvloop *loop, const struct addrinfo *info, pd_error *err)
 {
     char text[80];
     int fd, rc;
 
     address_text(info->ai_addr, info->ai_addrlen, text, sizeof text);
-    if ((rc = check_reach(daemon, info->ai_addr, text, err)) != PD_OK) return rc;
+    if ((rc = check_reach(loop, info->ai_addr, text, err)) != PD_OK) return rc;
     if ((fd = open_tcp(info)) < 0) return pd_fail(err, PD_UNAVAILABLE, "cannot listen on %s: %s", text, strerror(errno));
-    if ((rc = add(daemon, fd, "", err)) != PD_OK) {
+    if ((rc = add(loop, fd, "", err)) != PD_OK) {
         close(fd);
         return rc;
     }
-    tell(daemon, fd, "");
+    tell(loop, fd, "");
     return PD_OK;
 }
 
@@ -133,7 +134,7 @@ static int split(char *at, char **host, char **port, pd_error *err)
     return PD_OK;
 }
 
-static int listen_address(pd_daemon *daemon, char *at, pd_error *err)
+static int listen_address(pd_uvloop *loop, char *at, pd_error *err)
 {
     struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV }, *list;
     char *host = NULL, *port = NULL;
@@ -142,19 +143,19 @@ static int listen_address(pd_daemon *daemon, char *at, pd_error *err)
     if (rc != PD_OK) return rc;
     found = getaddrinfo(host[0] != '\0' ? host : NULL, port, &hints, &list);
     if (found != 0) return pd_fail(err, PD_UNAVAILABLE, "server.listen: %s:%s: %s", host, port, gai_strerror(found));
-    for (struct addrinfo *info = list; info != NULL && rc == PD_OK; info = info->ai_next) rc = listen_tcp(daemon, info, err);
+    for (struct addrinfo *info = list; info != NULL && rc == PD_OK; info = info->ai_next) rc = listen_tcp(loop, info, err);
     freeaddrinfo(list);
     return rc;
 }
 
-static int listen_addresses(pd_daemon *daemon, const char *text, pd_error *err)
+static int listen_addresses(pd_uvloop *loop, const char *text, pd_error *err)
 {
     char *copy = strdup(text), *state = NULL;
     int rc = PD_OK;
 
     if (copy == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     for (char *at = strtok_r(copy, ", \t", &state); at != NULL && rc == PD_OK; at = strtok_r(NULL, ", \t", &state))
-        rc = listen_address(daemon, at, err);
+        rc = listen_address(loop, at, err);
     free(copy);
     return rc;
 }
@@ -184,7 +185,7 @@ static int bind_unix(int fd, const struct sockaddr_un *address)
     return bind(fd, (const struct sockaddr *)address, sizeof *address);
 }
 
-static int listen_unix(pd_daemon *daemon, const char *path, pd_error *err)
+static int listen_unix(pd_uvloop *loop, const char *path, pd_error *err)
 {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     int fd, rc;
@@ -198,17 +199,17 @@ static int listen_unix(pd_daemon *daemon, const char *path, pd_error *err)
         if (fd >= 0) close(fd);
         return rc;
     }
-    if ((rc = add(daemon, fd, path, err)) != PD_OK) {
+    if ((rc = add(loop, fd, path, err)) != PD_OK) {
         close(fd);
         return rc;
     }
-    tell(daemon, fd, path);
+    tell(loop, fd, path);
     return PD_OK;
 }
 
 /* ---- sockets that the service manager has opened ---- */
 
-static int take_socket(pd_daemon *daemon, int fd, pd_error *err)
+static int take_socket(pd_uvloop *loop, int fd, pd_error *err)
 {
     struct sockaddr_storage address;
     socklen_t length = sizeof address;
@@ -220,23 +221,23 @@ static int take_socket(pd_daemon *daemon, int fd, pd_error *err)
         || getsockname(fd, (struct sockaddr *)&address, &length) != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "descriptor %d of LISTEN_FDS is not a listening socket", fd);
     address_text((struct sockaddr *)&address, length, text, sizeof text);
-    if ((rc = check_reach(daemon, (struct sockaddr *)&address, text, err)) != PD_OK) return rc;
+    if ((rc = check_reach(loop, (struct sockaddr *)&address, text, err)) != PD_OK) return rc;
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     fcntl(fd, F_SETFD, FD_CLOEXEC);
-    if ((rc = add(daemon, fd, "", err)) == PD_OK) tell(daemon, fd, "");
+    if ((rc = add(loop, fd, "", err)) == PD_OK) tell(loop, fd, "");
     return rc;
 }
 
-int pd_listen(pd_daemon *daemon, pd_error *err)
+int pd_listen(pd_uvloop *loop, pd_error *err)
 {
-    const pd_daemon_config *config = &daemon->config;
+    const pd_daemon_config *config = pd_daemon_settings(loop->daemon);
     int rc = PD_OK;
 
-    daemon->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    for (int i = 0; i < config->n_sockets && rc == PD_OK; i++) rc = take_socket(daemon, config->first_socket + i, err);
+    loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    for (int i = 0; i < config->n_sockets && rc == PD_OK; i++) rc = take_socket(loop, config->first_socket + i, err);
     if (config->n_sockets > 0 || rc != PD_OK) return rc;
-    if (config->listen[0] != '\0') rc = listen_addresses(daemon, config->listen, err);
-    if (rc == PD_OK && config->unix_socket[0] != '\0') rc = listen_unix(daemon, config->unix_socket, err);
+    if (config->listen[0] != '\0') rc = listen_addresses(loop, config->listen, err);
+    if (rc == PD_OK && config->unix_socket[0] != '\0') rc = listen_unix(loop, config->unix_socket, err);
     return rc;
 }
 
@@ -253,42 +254,34 @@ static void tune(int fd, int family, const pd_daemon_config *config)
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unsent, sizeof unsent);
 }
 
-static void welcome(pd_daemon *daemon, int fd, const struct sockaddr *address, socklen_t length)
+static void welcome(pd_uvloop *loop, int fd, const struct sockaddr *address, socklen_t length)
 {
     char text[80];
-    pd_conn *conn;
-    pd_error err;
 
-    tune(fd, address->sa_family, &daemon->config);
+    tune(fd, address->sa_family, pd_daemon_settings(loop->daemon));
     address_text(address, length, text, sizeof text);
-    if ((conn = pd_conn_new(daemon, fd, text)) == NULL) {
-        close(fd);
-        return;
-    }
-    if (daemon->n_conns <= daemon->config.max_connections) return;
-    pd_fail(&err, PD_RESOURCE_EXHAUSTED, "%u connections are open already (server.max_connections)", daemon->config.max_connections);
-    pd_conn_end(conn, 0, 0, &err);
+    if (pd_uvloop_connect(loop, fd, text) != PD_OK) close(fd);
 }
 
 /* No descriptor is left: the spare one accepts and closes, so that the peer knows and we are not asked without end. */
-static void turn_away(pd_daemon *daemon, int fd)
+static void turn_away(pd_uvloop *loop, int fd)
 {
     int peer;
 
-    daemon->config.log(LOG_WARNING, "out of file descriptors: a connection was turned away (ulimit -n, LimitNOFILE)");
-    if (daemon->spare_fd >= 0) close(daemon->spare_fd);
+    pd_daemon_settings(loop->daemon)->log(LOG_WARNING, "out of file descriptors: a connection was turned away (ulimit -n, LimitNOFILE)");
+    if (loop->spare_fd >= 0) close(loop->spare_fd);
     peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
     if (peer >= 0) close(peer);
-    daemon->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (peer >= 0 && daemon->spare_fd >= 0) return;
-    for (int i = 0; i < daemon->n_listeners; i++) uv_poll_stop(&daemon->listener[i].poll);      /* until the next tick */
-    daemon->paused = true;
+    loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (peer >= 0 && loop->spare_fd >= 0) return;
+    for (int i = 0; i < loop->n_listeners; i++) uv_poll_stop(&loop->listener[i].poll);      /* until the next tick */
+    loop->paused = true;
 }
 
 static void on_ready(uv_poll_t *poll, int status, int events)
 {
     pd_listener *listener = poll->data;
-    pd_daemon *daemon = listener->daemon;
+    pd_uvloop *loop = listener->loop;
     struct sockaddr_storage address;
     socklen_t length;
 
@@ -298,9 +291,9 @@ static void on_ready(uv_poll_t *poll, int status, int events)
         length = sizeof address;
         fd = accept4(listener->fd, (struct sockaddr *)&address, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
-            welcome(daemon, fd, (struct sockaddr *)&address, length);
+            welcome(loop, fd, (struct sockaddr *)&address, length);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            turn_away(daemon, listener->fd);
+            turn_away(loop, listener->fd);
             return;
         } else if (errno != EINTR && errno != ECONNABORTED) {
             return;
@@ -308,22 +301,22 @@ static void on_ready(uv_poll_t *poll, int status, int events)
     }
 }
 
-void pd_listen_begin(pd_daemon *daemon)
+void pd_listen_begin(pd_uvloop *loop)
 {
-    daemon->paused = false;
-    for (int i = 0; i < daemon->n_listeners; i++) uv_poll_start(&daemon->listener[i].poll, UV_READABLE, on_ready);
+    loop->paused = false;
+    for (int i = 0; i < loop->n_listeners; i++) uv_poll_start(&loop->listener[i].poll, UV_READABLE, on_ready);
 }
 
-void pd_listen_end(pd_daemon *daemon)
+void pd_listen_end(pd_uvloop *loop)
 {
-    for (int i = 0; i < daemon->n_listeners; i++) {
-        pd_listener *listener = &daemon->listener[i];
+    for (int i = 0; i < loop->n_listeners; i++) {
+        pd_listener *listener = &loop->listener[i];
         uv_poll_stop(&listener->poll);
         uv_close((uv_handle_t *)&listener->poll, NULL);
         close(listener->fd);
         if (listener->path[0] != '\0') unlink(listener->path);
     }
-    daemon->n_listeners = 0;
-    if (daemon->spare_fd >= 0) close(daemon->spare_fd);
-    daemon->spare_fd = -1;
+    loop->n_listeners = 0;
+    if (loop->spare_fd >= 0) close(loop->spare_fd);
+    loop->spare_fd = -1;
 }

@@ -3,11 +3,10 @@
 #define PD_LOOP_H
 
 #include "conn.h"
-#include "daemon.h"
 #include "lag.h"
+#include "platform.h"
 #include "pool.h"
 
-#define PD_MAX_LISTENERS 16
 #define PD_SLICE         (64 * 1024)            /* bytes per read: what fits the cache moves fastest */
 #define PD_LEAST_QUOTA   (32 * 1024)
 #define PD_MOST_QUOTA    (256 * 1024)           /* bytes a connection may move, each way, in one turn of the loop */
@@ -16,13 +15,6 @@
 #define PD_MAX_WAITING   (1024 * 1024)          /* pieces of them */
 #define PD_HIGH_WATER    (1024 * 1024)          /* control frames not read by a peer, bytes: then we do not read from it */
 
-typedef struct pd_listener {
-    struct pd_daemon *daemon;
-    uv_poll_t         poll;
-    int               fd;
-    char              path[108];                /* Unix socket that we made: removed at the end */
-} pd_listener;
-
 typedef struct pd_drain {
     bool     begun, stops, done;                /* stops: the daemon ends when it is done */
     uint64_t deadline_ms;                       /* by then it ends whatever the store says */
@@ -30,14 +22,7 @@ typedef struct pd_drain {
 
 struct pd_daemon {
     pd_daemon_config config;
-    uv_loop_t        loop;
-    uv_async_t       wake;
-    uv_prepare_t     prepare;
-    uv_timer_t       timer;
-    uv_signal_t      signal[2];
-    pd_listener      listener[PD_MAX_LISTENERS];
-    int              n_listeners, spare_fd;     /* spare_fd: given up for a moment when descriptors run out */
-    bool             paused;                    /* listeners wait for the next tick: no descriptors */
+    pd_platform      platform;
     pd_mailbox      *effects, *requests;
     pd_mail         *backlog;                   /* effects taken and not handled */
     size_t           backlog_at;                /* entries of the first one that are handled, where it has several */
@@ -47,7 +32,7 @@ struct pd_daemon {
     pd_conn        **conns;                     /* number % capacity is the place */
     size_t           capacity, n_conns, next_place;
     uint64_t         serial;
-    pd_conn         *dirty, *waking;
+    pd_conn         *dirty, *waking, *closed;   /* closed: freed at the end of this turn */
     size_t           active, was_active;        /* connections that moved bytes in this turn and the last */
     bool             stall_over;                /* shares have grown: those that wait for theirs are asked again */
     pd_pool         *pool;
@@ -62,10 +47,11 @@ struct pd_daemon {
     uint64_t         started_ms, key;
     uint64_t         bytes_in, bytes_out, frames_in, frames_refused;
     uint64_t         calls[PD_METHODS];
-    unsigned         port;
 };
 
 /* ---- daemon.c ---- */
+uint64_t pd_daemon_now_ms(const pd_daemon *daemon);
+uint64_t pd_daemon_clock_ns(const pd_daemon *daemon);               /* for budgets of time within a turn */
 pd_conn *pd_daemon_find(pd_daemon *daemon, uint64_t number);        /* NULL: gone */
 int      pd_daemon_place(pd_daemon *daemon, pd_conn *conn);         /* numbers it. PD_RESOURCE_EXHAUSTED: no place */
 void     pd_daemon_gone(pd_daemon *daemon, pd_conn *conn);          /* its place is free */
@@ -76,11 +62,6 @@ void     pd_daemon_home(pd_daemon *daemon, pd_buffer *buffer);      /* takes a p
 size_t   pd_daemon_quota(const pd_daemon *daemon);
 void     pd_daemon_drain(pd_daemon *daemon, bool stops, uint64_t within_ms);
 void     pd_daemon_drained(pd_daemon *daemon);                      /* the store has answered that drain */
-void     pd_daemon_stop(pd_daemon *daemon);
-/* ---- listen.c ---- */
-int      pd_listen(pd_daemon *daemon, pd_error *err);
-void     pd_listen_begin(pd_daemon *daemon);                        /* accepts from now on */
-void     pd_listen_end(pd_daemon *daemon);
 /* ---- dispatch.c ---- */
 extern const pd_framer_user pd_dispatch;                            /* with arg = the connection */
 void     pd_dispatch_check(void);                                   /* asserts that the table agrees with paramd.proto */

@@ -1,6 +1,7 @@
 #include "pool.h"
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -17,7 +18,7 @@ typedef struct slab {
     struct slab *next;
     unsigned     class;
     struct pd_pool *pool;
-    uv_work_t    work;                  /* that makes it */
+    pd_background work;                 /* that makes it */
 } slab;
 
 struct pd_pool {
@@ -26,7 +27,7 @@ struct pd_pool {
     unsigned   coming[CLASSES];         /* being made */
     uint64_t   making;                  /* their bytes */
     bool       failed;                  /* one could not be made, and nobody has been told yet */
-    uv_loop_t *loop;
+    pd_platform platform;               /* without `background`: everything is made at once */
     void     (*ready)(void *arg);
     void      *arg;
 };
@@ -72,7 +73,6 @@ static slab *slab_new(pd_pool *pool, unsigned class)
     if (s == NULL) return NULL;
     s->class = class;
     s->pool = pool;
-    s->work.data = s;
     return s;
 }
 
@@ -113,10 +113,15 @@ static void keep(pd_pool *pool, slab *s)
 
 /* ---- fresh memory ---- */
 
-/* Worker thread: the kernel finds and clears the pages now. */
-static void prepare(uv_work_t *work)
+static slab *slab_of(pd_background *work)
 {
-    slab *s = work->data;
+    return (slab *)(void *)((char *)work - offsetof(slab, work));
+}
+
+/* Another thread: the kernel finds and clears the pages now. */
+static void prepare(pd_background *work)
+{
+    slab *s = slab_of(work);
     size_t size = class_bytes(s->class), page = (size_t)sysconf(_SC_PAGESIZE);
 
     s->buffer.at = make(size);
@@ -124,12 +129,11 @@ static void prepare(uv_work_t *work)
 }
 
 /* Without memory the next one who asks is told. */
-static void prepared(uv_work_t *work, int status)
+static void prepared(pd_background *work)
 {
-    slab *s = work->data;
+    slab *s = slab_of(work);
     pd_pool *pool = s->pool;
 
-    (void)status;
     pool->coming[s->class]--;
     pool->making -= class_bytes(s->class);
     pool->failed = s->buffer.at == NULL;
@@ -144,7 +148,8 @@ static int order(pd_pool *pool, unsigned class)
 
     if (s == NULL) return PD_NO_MEMORY;
     make_room(pool, class_bytes(class));
-    if (uv_queue_work(pool->loop, &s->work, prepare, prepared) != 0) {
+    s->work = (pd_background){ .run = prepare, .done = prepared };
+    if (!pool->platform.background(pool->platform.arg, &s->work)) {
         slab_free(s);
         return PD_NO_MEMORY;
     }
@@ -177,13 +182,13 @@ static slab *make_now(pd_pool *pool, unsigned class)
 
 /* ---- */
 
-pd_pool *pd_pool_new(uint64_t limit, uv_loop_t *loop, void (*ready)(void *arg), void *arg)
+pd_pool *pd_pool_new(uint64_t limit, const pd_platform *platform, void (*ready)(void *arg), void *arg)
 {
     pd_pool *pool = calloc(1, sizeof *pool);
 
     if (pool == NULL) return NULL;
     pool->limit = limit;
-    pool->loop = loop;
+    if (platform != NULL) pool->platform = *platform;
     pool->ready = ready;
     pool->arg = arg;
     return pool;
@@ -212,7 +217,7 @@ int pd_pool_get(pd_pool *pool, size_t size, uint64_t conn, bool asked, pd_buffer
 
     if (class == CLASSES) return PD_NO_MEMORY;
     s = take_unused(pool, class);
-    if (s == NULL && pool->loop != NULL && class_bytes(class) >= PREPARED) return wait_for(pool, class, asked);
+    if (s == NULL && pool->platform.background != NULL && class_bytes(class) >= PREPARED) return wait_for(pool, class, asked);
     if (s == NULL) s = make_now(pool, class);
     if (s == NULL) return PD_NO_MEMORY;
     *out = lend(pool, s, size, conn);

@@ -1,19 +1,18 @@
 /* pool.h - memory for payloads: where does a frame's payload land?
  *
  * Loop thread. Buffers are recycled by size class: 64 MiB fresh from the kernel cost 30 ms, used again 4. Fresh memory of the larger
- * classes is made and touched on libuv's worker threads, as the first touch of a huge page can take milliseconds: the frame waits for it. */
+ * classes is made and touched on other threads, as the first touch of a huge page can take milliseconds: the frame waits for it. */
 #ifndef PD_POOL_H
 #define PD_POOL_H
 
-#include <uv.h>
-
+#include "platform.h"
 #include "request.h"
 
 typedef struct pd_pool pd_pool;
 
-/* `limit`: unused buffers are kept while those in use and they are at most so many bytes together. `loop`: where workers report; NULL: there are
- * none and everything is made at once. `ready` is called when memory that was waited for is there. NULL: out of memory. */
-pd_pool *pd_pool_new(uint64_t limit, uv_loop_t *loop, void (*ready)(void *arg), void *arg);
+/* `limit`: unused buffers are kept while those in use and they are at most so many bytes together. `platform`: whose other threads make fresh
+ * memory, copied; NULL, or one without other threads: everything is made at once. `ready` is called when memory that was waited for is there. NULL: out of memory. */
+pd_pool *pd_pool_new(uint64_t limit, const pd_platform *platform, void (*ready)(void *arg), void *arg);
 /* All buffers must be back, and no worker at work: the loop has been run until it was done. Accepts NULL. */
 void     pd_pool_free(pd_pool *pool);
 

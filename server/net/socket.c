@@ -1,0 +1,110 @@
+/* socket.c - a transport over a non-blocking socket, watched by libuv. */
+#include "uvloop.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+typedef struct sock {
+    pd_transport transport;             /* first: a transport of ours is a sock */
+    uv_poll_t    poll;
+    int          fd;
+} sock;
+
+static int broken(pd_error *err)
+{
+    return pd_fail(err, PD_UNAVAILABLE, "%s", strerror(errno));
+}
+
+static bool is_later(void) { return errno == EAGAIN || errno == EWOULDBLOCK; }
+
+static ssize_t sock_receive(pd_transport *transport, const struct iovec *iov, int n, pd_error *err)
+{
+    const sock *s = (const sock *)transport;
+    ssize_t got;
+
+    do got = readv(s->fd, iov, n);
+    while (got < 0 && errno == EINTR);
+    if (got > 0) return got;
+    if (got == 0) return PD_CANCELLED;
+    return is_later() ? 0 : broken(err);
+}
+
+static ssize_t sock_send(pd_transport *transport, const struct iovec *iov, int n, pd_error *err)
+{
+    const sock *s = (const sock *)transport;
+    struct msghdr message = { .msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n };
+    ssize_t sent;
+
+    do sent = sendmsg(s->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (sent < 0 && errno == EINTR);
+    if (sent >= 0) return sent;
+    return is_later() ? 0 : broken(err);
+}
+
+/* A socket that fails is reported as gone. */
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+    sock *s = poll->data;
+    unsigned happened = 0;
+
+    if (status < 0 || (events & UV_DISCONNECT) != 0) happened |= PD_ON_GONE;
+    if ((events & UV_READABLE) != 0) happened |= PD_ON_READ;
+    if ((events & UV_WRITABLE) != 0) happened |= PD_ON_WRITE;
+    s->transport.ready(s->transport.arg, happened);
+}
+
+static void sock_watch(pd_transport *transport, unsigned events)
+{
+    sock *s = (sock *)transport;
+    int wanted = 0;
+
+    if ((events & PD_ON_READ) != 0) wanted |= UV_READABLE;
+    if ((events & PD_ON_WRITE) != 0) wanted |= UV_WRITABLE;
+    if ((events & PD_ON_GONE) != 0) wanted |= UV_DISCONNECT;
+    uv_poll_start(&s->poll, wanted, on_poll);
+}
+
+static void sock_shut(pd_transport *transport)
+{
+    shutdown(((sock *)transport)->fd, SHUT_WR);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+void pd_socket_release(pd_transport *transport)
+{
+    sock *s = (sock *)transport;
+
+    uv_poll_stop(&s->poll);
+    uv_close((uv_handle_t *)&s->poll, on_closed);
+}
+
+static void sock_close(pd_transport *transport)
+{
+    sock *s = (sock *)transport;
+
+    uv_poll_stop(&s->poll);
+    close(s->fd);
+    uv_close((uv_handle_t *)&s->poll, on_closed);
+}
+
+static const pd_transport_ops ops = { .receive = sock_receive, .send = sock_send, .watch = sock_watch, .shut = sock_shut, .close = sock_close };
+
+pd_transport *pd_socket_new(pd_uvloop *loop, int fd)
+{
+    sock *s = calloc(1, sizeof *s);
+
+    if (s == NULL) return NULL;
+    s->transport.ops = &ops;
+    s->fd = fd;
+    s->poll.data = s;
+    if (uv_poll_init(&loop->uv, &s->poll, fd) == 0) return &s->transport;
+    free(s);
+    return NULL;
+}

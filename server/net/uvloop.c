@@ -1,0 +1,203 @@
+/* uvloop.c - runs the conversation on libuv: timer, signals, wake-ups from the step thread, worker threads. */
+#include "uvloop.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+enum { TICK_MS = 250 };
+
+/* ---- the platform ---- */
+
+static uint64_t now_ms(void *arg)   { return uv_now(&((pd_uvloop *)arg)->uv); }
+static uint64_t clock_ns(void *arg) { (void)arg; return uv_hrtime(); }
+static void     wake(void *arg)     { uv_async_send(&((pd_uvloop *)arg)->wake); }
+static void     stop(void *arg)     { uv_stop(&((pd_uvloop *)arg)->uv); }
+static void     end_listening(void *arg) { pd_listen_end(arg); }
+
+static uint64_t secret(void *arg)
+{
+    uint64_t key = 0x9e3779b97f4a7c15u;
+
+    (void)arg;
+    if (getrandom(&key, sizeof key, GRND_NONBLOCK) != sizeof key) key ^= uv_hrtime();
+    return key;
+}
+
+typedef struct errand {                 /* background work on its way through libuv's threads */
+    uv_work_t      uv;
+    pd_background *work;
+} errand;
+
+static void run_errand(uv_work_t *uv)
+{
+    errand *e = uv->data;
+    e->work->run(e->work);
+}
+
+static void end_errand(uv_work_t *uv, int status)
+{
+    errand *e = uv->data;
+
+    (void)status;
+    e->work->done(e->work);
+    free(e);
+}
+
+static bool background(void *arg, pd_background *work)
+{
+    errand *e = malloc(sizeof *e);
+
+    if (e == NULL) return false;
+    e->uv.data = e;
+    e->work = work;
+    if (uv_queue_work(&((pd_uvloop *)arg)->uv, &e->uv, run_errand, end_errand) == 0) return true;
+    free(e);
+    return false;
+}
+
+/* ---- libuv's callbacks ---- */
+
+static void on_wake(uv_async_t *handle)      { pd_daemon_take_effects(((pd_uvloop *)handle->data)->daemon); }
+static void on_prepare(uv_prepare_t *handle) { pd_daemon_finish_turn(((pd_uvloop *)handle->data)->daemon); }
+
+static void on_timer(uv_timer_t *handle)
+{
+    pd_uvloop *loop = handle->data;
+
+    pd_daemon_tick(loop->daemon);
+    if (loop->paused) pd_listen_begin(loop);
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+    pd_daemon_interrupt(((pd_uvloop *)handle->data)->daemon, strsignal(number));
+}
+
+/* ---- life ---- */
+
+static pd_uvloop *loop_of(const pd_daemon *daemon) { return pd_daemon_platform(daemon)->arg; }
+
+/* NULL: out of memory. */
+static pd_uvloop *make_loop(void)
+{
+    pd_uvloop *loop = calloc(1, sizeof *loop);
+
+    if (loop == NULL) return NULL;
+    loop->spare_fd = -1;
+    if (uv_loop_init(&loop->uv) != 0) {
+        free(loop);
+        return NULL;
+    }
+    uv_async_init(&loop->uv, &loop->wake, on_wake);
+    uv_prepare_init(&loop->uv, &loop->prepare);
+    uv_timer_init(&loop->uv, &loop->timer);
+    uv_signal_init(&loop->uv, &loop->signal[0]);
+    uv_signal_init(&loop->uv, &loop->signal[1]);
+    loop->wake.data = loop->prepare.data = loop->timer.data = loop->signal[0].data = loop->signal[1].data = loop;
+    return loop;
+}
+
+static void free_loop(pd_uvloop *loop)
+{
+    pd_listen_end(loop);
+    uv_close((uv_handle_t *)&loop->wake, NULL);
+    uv_close((uv_handle_t *)&loop->prepare, NULL);
+    uv_close((uv_handle_t *)&loop->timer, NULL);
+    uv_close((uv_handle_t *)&loop->signal[0], NULL);
+    uv_close((uv_handle_t *)&loop->signal[1], NULL);
+    uv_run(&loop->uv, UV_RUN_DEFAULT);          /* background work ends, handles close */
+    uv_loop_close(&loop->uv);
+}
+
+int pd_daemon_new(pd_daemon **out, const pd_daemon_config *config, pd_error *err)
+{
+    pd_uvloop *loop = make_loop();
+    pd_platform platform = { .arg = loop, .now_ms = now_ms, .clock_ns = clock_ns, .random = secret, .wake = wake, .stop = stop,
+                             .end_listening = end_listening, .background = background };
+    int rc;
+
+    if (loop == NULL) return pd_fail(err, PD_NO_MEMORY, "the event loop cannot be made");
+    if ((rc = pd_daemon_make(&loop->daemon, config, &platform, err)) != PD_OK) {
+        free_loop(loop);
+        free(loop);
+        return rc;
+    }
+    if ((rc = pd_listen(loop, err)) != PD_OK) {
+        pd_daemon_free(loop->daemon);
+        return rc;
+    }
+    *out = loop->daemon;
+    return PD_OK;
+}
+
+void pd_daemon_free(pd_daemon *daemon)
+{
+    pd_uvloop *loop;
+
+    if (daemon == NULL) return;
+    loop = loop_of(daemon);
+    free_loop(loop);
+    pd_daemon_dispose(daemon);
+    free(loop);
+}
+
+unsigned pd_daemon_port(const pd_daemon *daemon) { return loop_of(daemon)->port; }
+
+void pd_daemon_begin(pd_daemon *daemon, pd_mailbox *requests)
+{
+    pd_uvloop *loop = loop_of(daemon);
+
+    uv_update_time(&loop->uv);
+    pd_daemon_start(daemon, requests);
+    pd_listen_begin(loop);
+    uv_prepare_start(&loop->prepare, on_prepare);
+    uv_timer_start(&loop->timer, on_timer, TICK_MS, TICK_MS);
+    if (!pd_daemon_settings(daemon)->signals) return;
+    uv_signal_start(&loop->signal[0], on_signal, SIGTERM);
+    uv_signal_start(&loop->signal[1], on_signal, SIGINT);
+}
+
+int pd_uvloop_connect(pd_uvloop *loop, int fd, const char *peer)
+{
+    pd_transport *transport = pd_socket_new(loop, fd);
+
+    if (transport == NULL) return PD_NO_MEMORY;
+    if (pd_daemon_accept(loop->daemon, transport, peer) == PD_OK) return PD_OK;
+    pd_socket_release(transport);
+    return PD_NO_MEMORY;
+}
+
+int pd_daemon_adopt(pd_daemon *daemon, int fd)
+{
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    return pd_uvloop_connect(loop_of(daemon), fd, "adopted");
+}
+
+bool pd_daemon_turn(pd_daemon *daemon)
+{
+    uv_run(&loop_of(daemon)->uv, UV_RUN_NOWAIT);
+    return pd_daemon_has_conns(daemon);
+}
+
+void pd_daemon_end(pd_daemon *daemon)
+{
+    pd_uvloop *loop = loop_of(daemon);
+
+    pd_listen_end(loop);
+    pd_daemon_close_all(daemon);
+    uv_prepare_stop(&loop->prepare);
+    uv_timer_stop(&loop->timer);
+    uv_run(&loop->uv, UV_RUN_NOWAIT);
+}
+
+bool pd_daemon_run(pd_daemon *daemon, pd_mailbox *requests)
+{
+    pd_daemon_begin(daemon, requests);
+    uv_run(&loop_of(daemon)->uv, UV_RUN_DEFAULT);
+    pd_daemon_end(daemon);
+    return pd_daemon_is_drained(daemon);
+}
