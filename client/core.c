@@ -427,7 +427,7 @@ bool pd_core_has_output(const pd_core *core)
 
 void pd_core_sent(pd_core *core, size_t n, uint64_t now_ns)
 {
-    core->sent_ns = now_ns;
+    if (n > 0) core->sent_ns = now_ns;
     core->stats.bytes_out += n;
     pd_outgoing_sent(&core->out, n, left_at_last, core);
 }

@@ -43,7 +43,8 @@ void     pd_core_down(pd_core *core, uint64_t now_ns, const char *reason);
 void     pd_core_tick(pd_core *core, uint64_t now_ns);
 uint64_t pd_core_next(const pd_core *core);         /* when tick and link want to be called; UINT64_MAX: only after other inputs */
 
-/* The next bytes to send: at most `max` entries, about `bytes` bytes. Valid until pd_core_sent, which tells how many went. */
+/* The next bytes to send: at most `max` entries, about `bytes` bytes. Valid until pd_core_sent, which must follow, even if no
+ * byte went, or pd_core_down; both outlast whatever else is called in between. */
 int      pd_core_output(pd_core *core, struct iovec *iov, int max, size_t bytes);
 void     pd_core_sent(pd_core *core, size_t n, uint64_t now_ns);
 bool     pd_core_has_output(const pd_core *core);

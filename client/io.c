@@ -9,11 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Payload is read in slices that stay in the cache on their way; a turn of the loop reads and sends no more than so many, so that neither
- * direction waits for the other. */
-enum { READ_BYTES = 64 * 1024, READS = 8, READ_IOV = 256, SEND_BYTES = 1024 * 1024, SENDS = 2, SEND_IOV = 1024 };
+enum { SENDS = 2 };                         /* batches in a turn, so that receiving never waits long */
 enum { CONNECT_MS = 5000, LONGEST_MS = 3600 * 1000 };
-#define MAX_ANSWER (UINT64_MAX / 2)         /* every answer's length is compared with what was asked for */
 
 static uint64_t now_ns(void)
 {
@@ -60,160 +57,69 @@ bool pd_io_wait(pd_io *io, pd_ticket_id ticket, double seconds)
 }
 
 /* I/O thread, after anything that may have ended an operation. */
-static void leave_telling(pd_io *io)
+static void leave_telling(void *arg)
 {
+    pd_io *io = arg;
     bool tell = io->awaited != 0 && pd_core_done(io->core, io->awaited);
 
     pthread_mutex_unlock(&io->lock);
     if (tell) pthread_cond_signal(&io->changed);
 }
 
-/* ---- what comes (I/O thread, from here on) ---- */
-
-static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n)
+static void enter_thread(void *arg)
 {
-    pd_io *io = arg;
-    int rc;
-
-    pd_io_enter(io);
-    rc = pd_core_header(io->core, prefix, header, spans, n);
-    leave_telling(io);
-    return rc;
+    pd_io_enter(arg);
 }
 
-static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
+/* ---- the connection (I/O thread, from here on) ---- */
+
+/* How long the thread may sleep. It is woken as soon as there is something to send. */
+static int sleep_ms(pd_io *io)
 {
-    pd_io *io = arg;
-    int rc;
+    bool sendable;
+    int timeout_ms;
 
     pd_io_enter(io);
-    rc = pd_core_frame(io->core, prefix, header);
+    sendable = !io->pump.blocked && pd_core_has_output(io->core);
+    io->idle = !sendable && !io->pump.blocked;
+    timeout_ms = sendable || io->stop ? 0 : until_ms(pd_core_next(io->core));
     leave_telling(io);
-    return rc;
-}
-
-static void lose(pd_io *io, const char *reason)
-{
-    if (io->fd >= 0) close(io->fd);
-    io->fd = -1;
-    pd_io_enter(io);
-    pd_core_down(io->core, now_ns(), reason);
-    leave_telling(io);
-    pd_framer_free(io->framer);         /* after the core knows: what it was landing is nobody's now */
-    io->framer = NULL;
-}
-
-/* False: the connection is lost. */
-static bool receive(pd_io *io)
-{
-    struct iovec iov[READ_IOV];
-    pd_error error;
-
-    for (int i = 0; i < READS; i++) {
-        int n = pd_framer_space(io->framer, iov, READ_IOV, READ_BYTES);
-        ssize_t got = pd_sock_recv(io->fd, iov, n, &error);
-        size_t room = 0;
-
-        if (got == 0) return true;
-        if (got > 0 && pd_framer_fed(io->framer, (size_t)got) != PD_OK) {
-            error = *pd_framer_error(io->framer);
-            got = -1;
-        }
-        if (got < 0) {
-            lose(io, error.text);
-            return false;
-        }
-        io->heard += (size_t)got;
-        for (int k = 0; k < n; k++) room += iov[k].iov_len;
-        if ((size_t)got < room) return true;
-    }
-    return true;
-}
-
-/* ---- what goes ---- */
-
-/* Tells the core of the time and asks it what to send. Returns how many entries; *timeout_ms: how long to sleep if there are none. */
-static int prepare(pd_io *io, struct iovec *iov, int *timeout_ms)
-{
-    uint64_t now = now_ns();
-    int n = 0;
-
-    pd_io_enter(io);
-    if (io->heard > 0) pd_core_heard(io->core, io->heard, now);
-    io->heard = 0;
-    pd_core_tick(io->core, now);
-    if (!io->blocked) n = pd_core_output(io->core, iov, SEND_IOV, SEND_BYTES);
-    *timeout_ms = n > 0 ? 0 : until_ms(pd_core_next(io->core));
-    io->idle = n == 0 && !io->blocked;
-    if (io->stop) *timeout_ms = 0;
-    leave_telling(io);
-    return n;
-}
-
-/* False: the connection is lost. */
-static bool send_some(pd_io *io, const struct iovec *iov, int n)
-{
-    pd_error error;
-    ssize_t sent = pd_sock_send(io->fd, iov, n, &error);
-    size_t all = 0;
-
-    if (sent < 0) {
-        lose(io, error.text);
-        return false;
-    }
-    for (int i = 0; i < n; i++) all += iov[i].iov_len;
-    io->blocked = (size_t)sent < all;
-    if (sent == 0) return true;
-    pd_io_enter(io);
-    pd_core_sent(io->core, (size_t)sent, now_ns());
-    leave_telling(io);
-    return true;
+    return timeout_ms;
 }
 
 /* One turn while connected: send, then see what has come. */
 static void converse(pd_io *io)
 {
-    struct iovec iov[SEND_IOV];
-    struct pollfd wait[2] = { { .fd = io->fd, .events = POLLIN }, { .fd = io->wake_fd, .events = POLLIN } };
-    int timeout_ms = 0;
+    struct pollfd wait[2] = { { .fd = -1 }, { .fd = io->wake_fd, .events = POLLIN } };
     eventfd_t count;
+    int sends = 0;
 
-    for (int i = 0, n = 1; i < SENDS && n > 0; i++) {
-        n = prepare(io, iov, &timeout_ms);
-        if (n > 0 && !send_some(io, iov, n)) return;
-    }
-    if (io->blocked) wait[0].events |= POLLOUT;
-    if (poll(wait, 2, timeout_ms) <= 0) return;
+    while (sends < SENDS && pd_pump_send(&io->pump, now_ns())) sends++;
+    if (io->pump.transport == NULL) return;
+    wait[0] = pd_sock_poll(io->pump.transport);
+    if (poll(wait, 2, sleep_ms(io)) <= 0) return;
     if (wait[1].revents != 0) eventfd_read(io->wake_fd, &count);
-    if ((wait[0].revents & POLLOUT) != 0) io->blocked = false;
-    if ((wait[0].revents & ~POLLOUT) != 0) receive(io);
+    pd_pump_ready(&io->pump, pd_sock_events(&wait[0]), now_ns());
 }
-
-/* ---- connections ---- */
 
 static void make(pd_io *io)
 {
-    static const pd_framer_user callbacks = { .header = on_header, .frame = on_frame };
-    pd_framer_user user = callbacks;
+    pd_transport *transport;
     pd_error error;
     size_t url;
+    int fd;
 
     pd_io_enter(io);
     url = pd_core_url(io->core);
     pthread_mutex_unlock(&io->lock);
-    if (pd_sock_connect(&io->fd, &io->urls[url], io->stop_fd, CONNECT_MS, &error) != PD_OK) {
-        lose(io, error.text);
-        return;
+    if (pd_sock_connect(&fd, &io->urls[url], io->stop_fd, CONNECT_MS, &error) != PD_OK) {
+        pd_pump_lose(&io->pump, now_ns(), error.text);
+    } else if ((transport = pd_sock_transport(fd)) == NULL) {
+        close(fd);
+        pd_pump_lose(&io->pump, now_ns(), "out of memory");
+    } else {
+        pd_pump_open(&io->pump, transport, now_ns());
     }
-    user.arg = io;
-    if ((io->framer = pd_framer_new(&user, MAX_ANSWER)) == NULL) {
-        lose(io, "out of memory");
-        return;
-    }
-    io->blocked = false;
-    pd_io_enter(io);
-    pd_core_up(io->core, now_ns());
-    leave_telling(io);
 }
 
 static void rest(pd_io *io)
@@ -248,10 +154,10 @@ static void *run(void *arg)
         case PD_LINK_REST:    rest(io); break;
         case PD_LINK_CONNECT: make(io); break;
         case PD_LINK_KEEP:    converse(io); break;
-        case PD_LINK_DROP:    lose(io, "dropped"); break;
+        case PD_LINK_DROP:    pd_pump_lose(&io->pump, now_ns(), "dropped"); break;
         }
     }
-    lose(io, "closed");
+    pd_pump_lose(&io->pump, now_ns(), "closed");
     return NULL;
 }
 
@@ -286,7 +192,7 @@ int pd_io_start(pd_io *io, pd_core *core, const pd_url *urls, pd_error *err)
     memset(io, 0, sizeof *io);
     io->core = core;
     io->urls = urls;
-    io->fd = -1;
+    io->pump = (pd_pump){ .core = core, .enter = enter_thread, .leave = leave_telling, .arg = io };
     pthread_mutex_init(&io->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);

@@ -1,4 +1,4 @@
-/* io.h - the handle's own thread: carries the core's bytes over sockets, and wakes the user when an operation is done.
+/* io.h - the handle's own thread: runs the pump over sockets, and wakes the user when an operation is done.
  *
  * The lock guards the core. It is held for the core's quick work, never during input or output: what the core gives out (headers,
  * the caller's tensors) stays in place until the core is told that it has gone or come, which this thread alone does. */
@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-#include "core.h"
+#include "pump.h"
 #include "sock.h"
 
 typedef struct pd_io {
@@ -19,11 +19,7 @@ typedef struct pd_io {
     bool            stop, idle;         /* under the lock; idle: the thread sleeps although it could send */
     int             wake_fd, stop_fd;   /* readable: there may be something to send; told to stop */
     const pd_url   *urls;               /* borrowed */
-    /* the thread's own */
-    int             fd;
-    bool            blocked;            /* the socket takes no more at present */
-    size_t          heard;              /* bytes that the core was not told of yet */
-    pd_framer      *framer;
+    pd_pump         pump;               /* the thread's own */
 } pd_io;
 
 int  pd_io_start(pd_io *io, pd_core *core, const pd_url *urls, pd_error *err);

@@ -183,16 +183,69 @@ static ssize_t result(ssize_t n, const char *what, pd_error *err)
     return pd_fail(err, PD_UNAVAILABLE, "%s: %s", what, strerror(errno));
 }
 
-ssize_t pd_sock_send(int fd, const struct iovec *iov, int n, pd_error *err)
+/* A connection's socket. */
+typedef struct sock {
+    pd_transport base;
+    int          fd;
+    unsigned     watched;
+} sock;
+
+static ssize_t receive(pd_transport *transport, const struct iovec *iov, int n, pd_error *err)
 {
-    struct msghdr message = { .msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n };
-    return result(sendmsg(fd, &message, MSG_NOSIGNAL), "sending", err);
+    ssize_t got = readv(((sock *)transport)->fd, iov, n);
+
+    if (got == 0) return pd_fail(err, PD_CANCELLED, "the server closed the connection");
+    return result(got, "receiving", err);
 }
 
-ssize_t pd_sock_recv(int fd, const struct iovec *iov, int n, pd_error *err)
+static ssize_t send_some(pd_transport *transport, const struct iovec *iov, int n, pd_error *err)
 {
-    ssize_t got = readv(fd, iov, n);
+    struct msghdr message = { .msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n };
 
-    if (got == 0) return pd_fail(err, PD_UNAVAILABLE, "the server closed the connection");
-    return result(got, "receiving", err);
+    return result(sendmsg(((sock *)transport)->fd, &message, MSG_NOSIGNAL), "sending", err);
+}
+
+static void watch(pd_transport *transport, unsigned events)
+{
+    ((sock *)transport)->watched = events;
+}
+
+static void shut(pd_transport *transport)
+{
+    shutdown(((sock *)transport)->fd, SHUT_WR);
+}
+
+static void close_sock(pd_transport *transport)
+{
+    close(((sock *)transport)->fd);
+    free(transport);
+}
+
+pd_transport *pd_sock_transport(int fd)
+{
+    static const pd_transport_ops ops = { .receive = receive, .send = send_some, .watch = watch, .shut = shut, .close = close_sock };
+    sock *new = calloc(1, sizeof *new);
+
+    if (new == NULL) return NULL;
+    new->base.ops = &ops;
+    new->fd = fd;
+    return &new->base;
+}
+
+struct pollfd pd_sock_poll(const pd_transport *transport)
+{
+    const sock *s = (const sock *)transport;
+    short events = (short)(((s->watched & PD_ON_READ) != 0 ? POLLIN : 0) | ((s->watched & PD_ON_WRITE) != 0 ? POLLOUT : 0));
+
+    return (struct pollfd){ .fd = s->fd, .events = events };
+}
+
+unsigned pd_sock_events(const struct pollfd *polled)
+{
+    unsigned events = 0;
+
+    if ((polled->revents & POLLIN) != 0) events |= PD_ON_READ;
+    if ((polled->revents & POLLOUT) != 0) events |= PD_ON_WRITE;
+    if ((polled->revents & ~(POLLIN | POLLOUT)) != 0) events |= PD_ON_GONE;
+    return events;
 }

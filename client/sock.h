@@ -2,12 +2,11 @@
 #ifndef PD_SOCK_H
 #define PD_SOCK_H
 
+#include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <sys/types.h>
-#include <sys/uio.h>
 
-#include "paramd/error.h"
+#include "transport.h"
 
 #define PD_DEFAULT_PORT "7070"
 
@@ -25,8 +24,10 @@ int pd_urls_parse(pd_url **out, size_t *n, const char *text, pd_error *err);
  * Gives *fd: non-blocking, TCP without delay. PD_UNAVAILABLE: the text says to whom and why. */
 int pd_sock_connect(int *fd, const pd_url *url, int stop_fd, int timeout_ms, pd_error *err);
 
-/* Bytes that went or came; 0: none now. PD_UNAVAILABLE: the connection is broken, or the peer has ended it. */
-ssize_t pd_sock_send(int fd, const struct iovec *iov, int n, pd_error *err);
-ssize_t pd_sock_recv(int fd, const struct iovec *iov, int n, pd_error *err);
+/* The transport of a connected, non-blocking socket, which it takes. NULL: out of memory, the socket is still the caller's. Its `ready` is never called:
+ * whoever owns it polls what it watches. */
+pd_transport *pd_sock_transport(int fd);
+struct pollfd pd_sock_poll(const pd_transport *transport);
+unsigned      pd_sock_events(const struct pollfd *polled);      /* what poll() has found, as PD_ON_... */
 
 #endif

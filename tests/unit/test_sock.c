@@ -112,21 +112,59 @@ static int connect_to(const char *text, int *fd, pd_error *err)
     return rc;
 }
 
+/* Ends with what the socket has, or nothing after a second. */
+static ssize_t receive_soon(pd_transport *transport, struct iovec *in, pd_error *err)
+{
+    struct pollfd wait = pd_sock_poll(transport);
+
+    assert_int_equal(poll(&wait, 1, 1000), 1);
+    assert_true((pd_sock_events(&wait) & PD_ON_READ) != 0);
+    return transport->ops->receive(transport, in, 1, err);
+}
+
 static void exchange(int listener, int fd)
 {
     char got[4] = "";
     struct iovec out = { (char *)"abc", 4 }, in = { got, 4 };
     pd_error err;
     int peer = accept(listener, NULL, NULL);
+    pd_transport *transport = pd_sock_transport(fd);
 
     assert_true(peer >= 0);
-    assert_int_equal(pd_sock_recv(fd, &in, 1, &err), 0);            /* nothing yet, and it does not wait */
-    assert_int_equal(pd_sock_send(fd, &out, 1, &err), 4);
+    transport->ops->watch(transport, PD_ON_READ);
+    assert_int_equal(transport->ops->receive(transport, &in, 1, &err), 0);          /* nothing yet, and it does not wait */
+    assert_int_equal(transport->ops->send(transport, &out, 1, &err), 4);
     assert_int_equal(read(peer, got, 4), 4);
     assert_string_equal(got, "abc");
+    transport->ops->shut(transport);
+    assert_int_equal(read(peer, got, 4), 0);
+    assert_int_equal(write(peer, "xyz", 4), 4);                                     /* the other direction goes on */
+    assert_int_equal(receive_soon(transport, &in, &err), 4);
     close(peer);
-    for (int i = 0; i < 100 && pd_sock_recv(fd, &in, 1, &err) == 0; i++) usleep(1000);
-    assert_int_equal(pd_sock_recv(fd, &in, 1, &err), PD_UNAVAILABLE);
+    assert_int_equal(receive_soon(transport, &in, &err), PD_CANCELLED);
+    transport->ops->close(transport);
+}
+
+static void polls_what_is_watched(void **state)
+{
+    int pair[2];
+    pd_transport *transport;
+    struct pollfd wait;
+    (void)state;
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
+    transport = pd_sock_transport(pair[0]);
+    transport->ops->watch(transport, PD_ON_READ | PD_ON_WRITE);
+    wait = pd_sock_poll(transport);
+    assert_int_equal(poll(&wait, 1, 1000), 1);
+    assert_int_equal(pd_sock_events(&wait), PD_ON_WRITE);
+    transport->ops->watch(transport, PD_ON_READ);
+    wait = pd_sock_poll(transport);
+    assert_int_equal(poll(&wait, 1, 0), 0);
+    close(pair[1]);
+    assert_int_equal(poll(&wait, 1, 1000), 1);
+    assert_true((pd_sock_events(&wait) & PD_ON_GONE) != 0);
+    transport->ops->close(transport);
 }
 
 static void connects_over_ipv4_ipv6_a_name_and_a_unix_socket(void **state)
@@ -140,17 +178,14 @@ static void connects_over_ipv4_ipv6_a_name_and_a_unix_socket(void **state)
     snprintf(text, sizeof text, "tcp://127.0.0.1:%d", port);
     assert_int_equal(connect_to(text, &fd, &err), PD_OK);
     exchange(listener, fd);
-    close(fd);
     snprintf(text, sizeof text, "tcp://localhost:%d", port);        /* ::1 may be tried first, and refuses */
     assert_int_equal(connect_to(text, &fd, &err), PD_OK);
     exchange(listener, fd);
-    close(fd);
     close(listener);
     if ((listener = listen_on(AF_INET6, &port)) >= 0) {
         snprintf(text, sizeof text, "tcp://[::1]:%d", port);
         assert_int_equal(connect_to(text, &fd, &err), PD_OK);
         exchange(listener, fd);
-        close(fd);
         close(listener);
     }
     snprintf(local.sun_path, sizeof local.sun_path, "/tmp/paramd-sock-%d", (int)getpid());
@@ -160,7 +195,6 @@ static void connects_over_ipv4_ipv6_a_name_and_a_unix_socket(void **state)
     snprintf(text, sizeof text, "unix://%s", local.sun_path);
     assert_int_equal(connect_to(text, &fd, &err), PD_OK);
     exchange(listener, fd);
-    close(fd);
     close(listener);
     unlink(local.sun_path);
 }
@@ -188,6 +222,7 @@ int main(void)
         cmocka_unit_test(reads_a_list_in_order),
         cmocka_unit_test(refuses_what_is_no_address_and_says_which),
         cmocka_unit_test(connects_over_ipv4_ipv6_a_name_and_a_unix_socket),
+        cmocka_unit_test(polls_what_is_watched),
         cmocka_unit_test(says_whom_it_could_not_reach_and_why),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

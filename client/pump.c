@@ -1,0 +1,154 @@
+#include "pump.h"
+
+/* Payload is read in slices that stay in the cache on their way; a turn of the loop reads and sends no more than so many, so that neither
+ * direction waits for the other. */
+enum { READ_BYTES = 64 * 1024, READS = 8, READ_IOV = 256, SEND_BYTES = 1024 * 1024, SEND_IOV = 1024 };
+#define MAX_ANSWER (UINT64_MAX / 2)         /* every answer's length is compared with what was asked for */
+
+static size_t total(const struct iovec *iov, int n)
+{
+    size_t bytes = 0;
+
+    for (int i = 0; i < n; i++) bytes += iov[i].iov_len;
+    return bytes;
+}
+
+static void watch(pd_pump *pump)
+{
+    pump->transport->ops->watch(pump->transport, pump->blocked ? PD_ON_READ | PD_ON_WRITE : PD_ON_READ);
+}
+
+/* Watches for room only while there is none. */
+static void set_blocked(pd_pump *pump, bool blocked)
+{
+    if (pump->blocked == blocked) return;
+    pump->blocked = blocked;
+    watch(pump);
+}
+
+/* Inside the core. */
+static void tell_heard(pd_pump *pump, uint64_t now_ns)
+{
+    if (pump->heard > 0) pd_core_heard(pump->core, pump->heard, now_ns);
+    pump->heard = 0;
+}
+
+/* ---- what comes ---- */
+
+static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n)
+{
+    pd_pump *pump = arg;
+    int rc;
+
+    pump->enter(pump->arg);
+    rc = pd_core_header(pump->core, prefix, header, spans, n);
+    pump->leave(pump->arg);
+    return rc;
+}
+
+static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
+{
+    pd_pump *pump = arg;
+    int rc;
+
+    pump->enter(pump->arg);
+    rc = pd_core_frame(pump->core, prefix, header);
+    pump->leave(pump->arg);
+    return rc;
+}
+
+/* One slice. Returns true if the transport may hold more. */
+static bool receive_slice(pd_pump *pump, uint64_t now_ns)
+{
+    struct iovec iov[READ_IOV];
+    pd_error error;
+    int n = pd_framer_space(pump->framer, iov, READ_IOV, READ_BYTES);
+    ssize_t got = pump->transport->ops->receive(pump->transport, iov, n, &error);
+
+    if (got == 0) return false;
+    if (got > 0 && pd_framer_fed(pump->framer, (size_t)got) != PD_OK) {
+        error = *pd_framer_error(pump->framer);
+        got = -1;
+    }
+    if (got < 0) {
+        pd_pump_lose(pump, now_ns, error.text);
+        return false;
+    }
+    pump->heard += (size_t)got;
+    return (size_t)got == total(iov, n);
+}
+
+bool pd_pump_ready(pd_pump *pump, unsigned events, uint64_t now_ns)
+{
+    bool more = (events & (PD_ON_READ | PD_ON_GONE)) != 0;
+
+    if (pump->transport == NULL) return false;          /* an event that was on its way when the connection was lost */
+    if ((events & PD_ON_WRITE) != 0) set_blocked(pump, false);
+    for (int i = 0; i < READS && more; i++) more = receive_slice(pump, now_ns);
+    return more;
+}
+
+/* ---- what goes ---- */
+
+/* Tells the core of the time and asks it what to send. Returns how many entries. */
+static int prepare(pd_pump *pump, struct iovec *iov, uint64_t now_ns)
+{
+    int n = 0;
+
+    pump->enter(pump->arg);
+    tell_heard(pump, now_ns);
+    pd_core_tick(pump->core, now_ns);
+    if (!pump->blocked) n = pd_core_output(pump->core, iov, SEND_IOV, SEND_BYTES);
+    pump->leave(pump->arg);
+    return n;
+}
+
+bool pd_pump_send(pd_pump *pump, uint64_t now_ns)
+{
+    struct iovec iov[SEND_IOV];
+    pd_error error;
+    int n = prepare(pump, iov, now_ns);
+    ssize_t sent;
+
+    if (n == 0) return false;
+    sent = pump->transport->ops->send(pump->transport, iov, n, &error);
+    if (sent < 0) {
+        pd_pump_lose(pump, now_ns, error.text);
+        return false;
+    }
+    set_blocked(pump, (size_t)sent < total(iov, n));
+    pump->enter(pump->arg);
+    pd_core_sent(pump->core, (size_t)sent, now_ns);
+    pump->leave(pump->arg);
+    return !pump->blocked;
+}
+
+/* ---- life ---- */
+
+void pd_pump_lose(pd_pump *pump, uint64_t now_ns, const char *reason)
+{
+    if (pump->transport != NULL) pump->transport->ops->close(pump->transport);
+    pump->transport = NULL;
+    pump->enter(pump->arg);
+    tell_heard(pump, now_ns);
+    pd_core_down(pump->core, now_ns, reason);
+    pump->leave(pump->arg);
+    pd_framer_free(pump->framer);       /* after the core knows: nobody waits any more for the answer that was just landing */
+    pump->framer = NULL;
+}
+
+void pd_pump_open(pd_pump *pump, pd_transport *transport, uint64_t now_ns)
+{
+    const pd_framer_user user = { .arg = pump, .header = on_header, .frame = on_frame };
+
+    pump->transport = transport;
+    pump->blocked = false;
+    if ((pump->framer = pd_framer_new(&user, MAX_ANSWER)) == NULL) {
+        pd_pump_lose(pump, now_ns, "out of memory");
+        return;
+    }
+    watch(pump);
+    pump->enter(pump->arg);
+    pd_core_up(pump->core, now_ns);
+    pump->leave(pump->arg);
+}
