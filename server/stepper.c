@@ -1,6 +1,7 @@
 #include "stepper.h"
 
 #include "rootpool.h"
+#include "turn.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -10,6 +11,7 @@
 
 struct pd_stepper {
     pd_store         *store;        /* step thread's; the stopping thread's once that has ended */
+    pd_turn           turn;         /* of the store */
     pd_rootpool      *pool;
     pd_mailbox       *requests;     /* ours */
     pd_mailbox       *effects;      /* the loop's */
@@ -32,11 +34,24 @@ static void busy(pd_stepper *stepper, uint64_t since)
     atomic_store_explicit(&stepper->busy_since, since, memory_order_relaxed);
 }
 
-/* ---- step thread ---- */
+/* ---- what a turn needs ---- */
+
+static uint64_t turn_clock(void *arg)
+{
+    (void)arg;
+    return now_ns();
+}
+
+static void post_effects(void *arg, pd_mail *first, pd_mail *last)
+{
+    pd_stepper *stepper = arg;
+    pd_mailbox_post(stepper->effects, first, last);
+}
 
 /* Takes the effect. Its memory makes room for what the pool needs; when even that fails we wait for some: a task is never lost. */
-static void hand_to_pool(pd_stepper *stepper, pd_effect *effect)
+static void hand_to_pool(void *arg, pd_effect *effect)
 {
+    pd_stepper *stepper = arg;
     struct pd_task *task = effect->u.task.task;
     uint32_t job = effect->job, param = effect->u.task.param;
 
@@ -44,66 +59,27 @@ static void hand_to_pool(pd_stepper *stepper, pd_effect *effect)
     while (pd_rootpool_submit(stepper->pool, task, job, param) != PD_OK) nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
 }
 
-/* Root tasks stay on this side, and those of a job that is gone come home; everything else goes to the loop as one chain. */
-static void forward_effects(pd_stepper *stepper)
+static void forget_tasks(void *arg, uint32_t job)
 {
-    pd_mail *first = NULL, *last = NULL;
-    pd_effect *next;
-
-    for (pd_effect *effect = pd_store_effects(stepper->store); effect != NULL; effect = next) {
-        next = (pd_effect *)(void *)effect->mail.next;
-        effect->mail.next = NULL;
-        if (effect->kind == PD_EFF_TASK) {
-            hand_to_pool(stepper, effect);
-            continue;
-        }
-        if (effect->kind == PD_EFF_JOB_GONE) pd_rootpool_forget(stepper->pool, effect->job);
-        if (first == NULL) first = &effect->mail;
-        else last->next = &effect->mail;
-        last = &effect->mail;
-    }
-    if (first != NULL) pd_mailbox_post(stepper->effects, first, last);
+    pd_stepper *stepper = arg;
+    pd_rootpool_forget(stepper->pool, job);
 }
 
-static void apply_all(pd_stepper *stepper, pd_mail *mail)
-{
-    while (mail != NULL) {
-        pd_request *request = (pd_request *)(void *)mail;
-        mail = mail->next;
-        request->mail.next = NULL;
-        pd_store_apply(stepper->store, request, now_ns());
-    }
-}
-
-/* One turn: what has come, then a batch of work, then deadlines. True: there is more work. */
-static bool turn(pd_stepper *stepper, pd_mail *mail)
-{
-    uint64_t now = now_ns();
-    bool more;
-
-    busy(stepper, now);
-    apply_all(stepper, mail);
-    forward_effects(stepper);
-    more = pd_store_work(stepper->store, now_ns());
-    now = now_ns();
-    if (now >= pd_store_next_tick(stepper->store)) pd_store_tick(stepper->store, now);
-    forward_effects(stepper);
-    busy(stepper, 0);
-    return more;
-}
+/* ---- step thread ---- */
 
 /* Payload buffers, snapshots and tasks come home before the store goes: jobs end, the pool gives its tasks back. */
 static void wind_up(pd_stepper *stepper)
 {
     pd_request *drop = pd_request_new(PD_REQ_DROP, (pd_ticket){ 0, 0 });
 
-    apply_all(stepper, pd_mailbox_take(stepper->requests));
-    if (drop != NULL) pd_store_apply(stepper->store, drop, now_ns());
-    forward_effects(stepper);
+    pd_turn_add(&stepper->turn, pd_mailbox_take(stepper->requests));
+    pd_turn_finish(&stepper->turn);
+    if (drop != NULL) pd_turn_add(&stepper->turn, &drop->mail);
+    pd_turn_finish(&stepper->turn);
     pd_rootpool_stop(stepper->pool);
     stepper->pool = NULL;
-    apply_all(stepper, pd_mailbox_take(stepper->requests));
-    forward_effects(stepper);
+    pd_turn_add(&stepper->turn, pd_mailbox_take(stepper->requests));
+    pd_turn_finish(&stepper->turn);
 }
 
 static void *run(void *arg)
@@ -112,9 +88,11 @@ static void *run(void *arg)
     bool more = false, closed = false;
 
     while (!atomic_load(&stepper->stop)) {
-        pd_mail *mail = more ? pd_mailbox_take(stepper->requests)
-                             : pd_mailbox_wait(stepper->requests, pd_store_next_tick(stepper->store), &closed);
-        more = turn(stepper, mail);
+        pd_turn_add(&stepper->turn, more ? pd_mailbox_take(stepper->requests)
+                                         : pd_mailbox_wait(stepper->requests, pd_turn_next_tick(&stepper->turn), &closed));
+        busy(stepper, now_ns());
+        more = pd_turn_run(&stepper->turn);
+        busy(stepper, 0);
     }
     wind_up(stepper);
     return NULL;
@@ -136,6 +114,8 @@ int pd_stepper_start(pd_stepper **out, const pd_stepper_config *config, pd_error
         goto fail;
     }
     if ((rc = pd_store_new(&stepper->store, &config->store, err)) != PD_OK) goto fail;
+    stepper->turn.store = stepper->store;
+    stepper->turn.user = (pd_turn_user){ .arg = stepper, .now_ns = turn_clock, .effects = post_effects, .task = hand_to_pool, .forget = forget_tasks };
     if ((rc = pd_rootpool_start(&stepper->pool, config->pool_threads, stepper->requests, err)) != PD_OK) goto fail;
     if (pthread_create(&stepper->thread, NULL, run, stepper) != 0) {
         rc = pd_fail(err, PD_RESOURCE_EXHAUSTED, "the step thread cannot be started");
@@ -197,7 +177,7 @@ void pd_stepper_stop(pd_stepper *stepper)
     pthread_join(stepper->thread, NULL);
     pd_mailbox_close(stepper->requests);
     take_back_snapshots(stepper);
-    forward_effects(stepper);
+    pd_turn_finish(&stepper->turn);
     pd_store_free(stepper->store);
     pd_mailbox_free(stepper->requests);
     free(stepper);

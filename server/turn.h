@@ -1,0 +1,49 @@
+/* turn.h - one turn of the step thread: requests for a bounded time, one batch of work, deadlines, effects.
+ *
+ * No thread, no clock, no mailbox: the daemon's step thread and the single-threaded simulator run the same code. Whoever drives it takes
+ * mail from a mailbox and repeats:
+ *
+ *     pd_turn_add(turn, mail);            requests that have come, oldest first; NULL: none
+ *     more = pd_turn_run(turn);           true: call again at once; false: wait for mail or for pd_turn_next_tick
+ */
+#ifndef PD_TURN_H
+#define PD_TURN_H
+
+#include "store.h"
+
+/* How long requests are applied before their effects go out, at least. A batch of work that took longer gives the requests of the next turn as
+ * much time as it took, at most PD_TURN_MOST_NS: so neither requests nor work wait for more than about twice their own time. */
+#define PD_TURN_SLICE_NS 4000000u
+#define PD_TURN_MOST_NS  50000000u
+
+/* What a turn needs from its surroundings. No function may call the turn or the store. */
+typedef struct pd_turn_user {
+    void *arg;
+    /* Reads a monotonic clock. */
+    uint64_t (*now_ns)(void *arg);
+    /* Takes the effects first..last, linked by mail.next, for the loop thread. */
+    void (*effects)(void *arg, pd_mail *first, pd_mail *last);
+    /* Takes a root task for the pool, with the effect that brings it. It comes back as a PD_REQ_TASK. */
+    void (*task)(void *arg, pd_effect *effect);
+    /* Brings the tasks of a job home that wait in the pool: the job has gone. */
+    void (*forget)(void *arg, uint32_t job);
+} pd_turn_user;
+
+typedef struct pd_turn {
+    pd_turn_user user;
+    pd_store    *store;             /* borrowed */
+    pd_mail     *first, *last;      /* requests that wait, oldest first */
+    uint64_t     work_ns;           /* how long the last batch of work took */
+} pd_turn;
+
+/* Adds requests behind those that wait. Takes the chain; NULL: nothing. */
+void     pd_turn_add(pd_turn *turn, pd_mail *mail);
+/* Applies requests in the order of their arrival while there is time, does one batch of work and what is due by the clock. Hands effects on
+ * at least every PD_TURN_SLICE_NS between two requests. True: requests or work are left. */
+bool     pd_turn_run(pd_turn *turn);
+/* Applies every request that waits, however long that takes, and hands the effects on: for the end. */
+void     pd_turn_finish(pd_turn *turn);
+/* Returns when pd_turn_run wants to be called although no mail has come (UINT64_MAX: never). */
+uint64_t pd_turn_next_tick(const pd_turn *turn);
+
+#endif

@@ -1,0 +1,289 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "turn.h"
+
+enum { ELEMENTS = 64, MOST = 256 };
+
+#define MS 1000000u
+
+/* A turn on a clock that goes on by `tick` with each look at it, and what it has handed on. */
+typedef struct scene {
+    pd_turn   turn;
+    pd_store *store;
+    uint64_t  now, tick, last_id;
+    uint64_t  answered[MOST];           /* ids of answers in the order in which they came */
+    size_t    n_answered, n_closed, closed_after;   /* closed_after: answers that had come when the first round closed */
+    size_t    handed;                   /* calls of `effects` */
+    uint32_t  job;
+    pd_mail  *to_release;               /* snapshots that were published, on their way home */
+} scene;
+
+static uint64_t look(void *arg)
+{
+    scene *s = arg;
+    return s->now += s->tick;
+}
+
+static void keep_answer(scene *s, const pd_effect *effect)
+{
+    if (effect->kind == PD_EFF_ERROR) fail_msg("%s", effect->u.error.text);
+    if (effect->kind == PD_EFF_HELLO) s->job = effect->job;
+    if (effect->ticket.id == 0) return;
+    assert_true(s->n_answered < MOST);
+    s->answered[s->n_answered++] = effect->ticket.id;
+}
+
+static void take_closed(scene *s, pd_effect *effect)
+{
+    for (size_t i = 0; i < effect->u.closed.n; i++) {
+        pd_request *released = pd_request_new(PD_REQ_RELEASED, (pd_ticket){ 0, 0 });
+        released->u.released.first = effect->u.closed.at[i].snapshot;
+        released->mail.next = s->to_release;
+        s->to_release = &released->mail;
+        if (effect->u.closed.at[i].outcome != PD_STEPPED) continue;
+        if (s->n_closed++ == 0) s->closed_after = s->n_answered;
+    }
+}
+
+static void absorb(void *arg, pd_mail *first, pd_mail *last)
+{
+    scene *s = arg;
+    pd_mail *next;
+
+    assert_null(last->next);
+    s->handed++;
+    for (pd_mail *mail = first; mail != NULL; mail = next) {
+        pd_effect *effect = (pd_effect *)(void *)mail;
+        next = mail->next;
+        keep_answer(s, effect);
+        if (effect->kind == PD_EFF_CLOSED) take_closed(s, effect);
+        if (effect->kind == PD_EFF_BUFFER) {
+            free(effect->u.buffer->at);
+            free(effect->u.buffer);
+        }
+        pd_effect_free(effect);
+    }
+}
+
+static void forget(void *arg, uint32_t job) { (void)arg, (void)job; }
+
+static void no_task(void *arg, pd_effect *effect)
+{
+    (void)arg, (void)effect;
+    fail_msg("there are no roots here");
+}
+
+static int set_up(void **state)
+{
+    pd_store_config config = { .max_jobs = 4, .max_params = 16, .max_total_bytes = 1 << 28, .ingest_bytes = 1 << 24, .chunk_elements = 1 << 20, .threads = 1, .batch_ns = 5e7 };
+    scene *s = calloc(1, sizeof *s);
+    pd_error err;
+
+    s->now = 1000 * MS;
+    if (pd_store_new(&s->store, &config, &err) != PD_OK) fail_msg("%s", err.text);
+    s->turn.store = s->store;
+    s->turn.user = (pd_turn_user){ .arg = s, .now_ns = look, .effects = absorb, .task = no_task, .forget = forget };
+    *state = s;
+    return 0;
+}
+
+static void add(scene *s, pd_request *request)
+{
+    pd_turn_add(&s->turn, &request->mail);
+}
+
+static void bring_home(scene *s)
+{
+    pd_mail *mail = s->to_release;
+
+    s->to_release = NULL;
+    pd_turn_add(&s->turn, mail);
+    pd_turn_finish(&s->turn);
+}
+
+static int tear_down(void **state)
+{
+    scene *s = *state;
+
+    add(s, pd_request_new(PD_REQ_DROP, (pd_ticket){ 0, 0 }));
+    pd_turn_finish(&s->turn);
+    bring_home(s);
+    pd_store_free(s->store);
+    free(s);
+    return 0;
+}
+
+static pd_request *ask(scene *s, pd_request_kind kind)
+{
+    pd_request *request = pd_request_new(kind, (pd_ticket){ 1, ++s->last_id });
+
+    request->job = s->job;
+    return request;
+}
+
+static void add_statuses(scene *s, int n)
+{
+    for (int i = 0; i < n; i++) add(s, ask(s, PD_REQ_INFO));
+}
+
+static pd_request *data(scene *s, pd_request_kind kind, uint64_t step)
+{
+    pd_request *request = ask(s, kind);
+    pd_buffer *buffer = calloc(1, sizeof *buffer);
+
+    buffer->conn = 1;
+    buffer->charged = buffer->size = ELEMENTS * sizeof(float);
+    buffer->at = aligned_alloc(64, ELEMENTS * sizeof(float));
+    memset(buffer->at, 0, ELEMENTS * sizeof(float));
+    request->u.data.pieces = calloc(1, sizeof(pd_piece));
+    request->u.data.pieces[0] = (pd_piece){ .dtype = PD_F32, .count = ELEMENTS, .at = buffer->at };
+    request->u.data.n = 1;
+    request->u.data.buffer = buffer;
+    request->u.data.step = step;
+    request->u.data.weight = 1;
+    return request;
+}
+
+/* A job of one worker, whose parameter has its initial weights. */
+static void start_job(scene *s)
+{
+    pd_request *hello = ask(s, PD_REQ_HELLO), *declare;
+
+    hello->u.hello.job_name = strdup("j");
+    hello->u.hello.label = strdup("here");
+    hello->u.hello.world_size = 1;
+    hello->u.hello.nonce = 5;
+    hello->u.hello.rules = calloc(1, sizeof(char *));
+    hello->u.hello.rules[0] = strdup("* sgd lr=1");
+    hello->u.hello.n_rules = 1;
+    add(s, hello);
+    pd_turn_finish(&s->turn);
+    declare = ask(s, PD_REQ_DECLARE);
+    declare->u.declare.params = calloc(1, sizeof(pd_param_decl));
+    declare->u.declare.params[0] = (pd_param_decl){ .name = strdup("w"), .shape = { 1, { ELEMENTS } }, .pull_dtype = PD_F32 };
+    declare->u.declare.n = 1;
+    add(s, declare);
+    add(s, data(s, PD_REQ_INIT, 0));
+    pd_turn_finish(&s->turn);
+    while (pd_turn_run(&s->turn)) continue;
+    s->n_answered = 0;
+}
+
+/* ---- */
+
+static void requests_beyond_the_budget_wait_for_the_next_turn(void **state)
+{
+    scene *s = *state;
+
+    s->tick = MS;
+    add_statuses(s, 100);
+    assert_true(pd_turn_run(&s->turn));
+    assert_true(s->n_answered > 0);
+    assert_true(s->n_answered <= 2 * PD_TURN_SLICE_NS / MS);
+}
+
+static void a_request_is_applied_in_each_turn_however_slow_the_clock(void **state)
+{
+    scene *s = *state;
+
+    s->tick = 10 * PD_TURN_MOST_NS;
+    add_statuses(s, 3);
+    assert_true(pd_turn_run(&s->turn));
+    assert_true(pd_turn_run(&s->turn));
+    assert_false(pd_turn_run(&s->turn));
+    assert_int_equal(s->n_answered, 3);
+}
+
+static void requests_are_applied_in_the_order_of_their_arrival(void **state)
+{
+    scene *s = *state;
+
+    s->tick = MS;
+    add_statuses(s, 60);
+    while (pd_turn_run(&s->turn)) if (s->last_id < 100) add_statuses(s, 10);
+    assert_int_equal(s->n_answered, s->last_id);
+    for (size_t i = 0; i < s->n_answered; i++) assert_int_equal(s->answered[i], i + 1);
+}
+
+static void effects_do_not_wait_for_the_last_request(void **state)
+{
+    scene *s = *state;
+
+    s->turn.work_ns = PD_TURN_MOST_NS;          /* a long batch: requests have as long now */
+    s->tick = MS;
+    add_statuses(s, 48);
+    pd_turn_run(&s->turn);
+    assert_int_equal(s->n_answered, 48);
+    assert_true(s->handed >= 48 * MS / PD_TURN_SLICE_NS - 2);
+}
+
+static void a_round_closes_while_requests_still_wait(void **state)
+{
+    scene *s = *state;
+
+    start_job(s);
+    s->tick = MS;
+    add(s, data(s, PD_REQ_PUSH, 1));
+    add_statuses(s, 100);
+    while (pd_turn_run(&s->turn)) continue;
+    assert_int_equal(s->n_closed, 1);
+    assert_true(s->closed_after < 50);
+}
+
+static void a_long_batch_gives_requests_as_much_time(void **state)
+{
+    scene *s = *state;
+
+    s->turn.work_ns = 20 * MS;
+    s->tick = MS;
+    add_statuses(s, 100);
+    pd_turn_run(&s->turn);
+    assert_in_range(s->n_answered, 18, 22);
+}
+
+static bool was_answered(const scene *s, uint64_t id)
+{
+    for (size_t i = 0; i < s->n_answered; i++)
+        if (s->answered[i] == id) return true;
+    return false;
+}
+
+static void what_is_due_by_the_clock_is_done_although_requests_wait(void **state)
+{
+    scene *s = *state;
+    pd_request *drain;
+    uint64_t id;
+
+    start_job(s);
+    drain = ask(s, PD_REQ_DRAIN);
+    id = drain->ticket.id;
+    drain->u.drain.deadline_ns = 1;
+    s->tick = MS;
+    add(s, drain);
+    add_statuses(s, 100);
+    pd_turn_run(&s->turn);
+    assert_non_null(s->turn.first);
+    assert_true(was_answered(s, id));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(requests_beyond_the_budget_wait_for_the_next_turn, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_request_is_applied_in_each_turn_however_slow_the_clock, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(requests_are_applied_in_the_order_of_their_arrival, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(effects_do_not_wait_for_the_last_request, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_round_closes_while_requests_still_wait, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_long_batch_gives_requests_as_much_time, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_due_by_the_clock_is_done_although_requests_wait, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
