@@ -10,6 +10,7 @@
 /* name, what goes wrong */
 #define PD_PLANTS_TABLE(X) \
     X(roots_largest_first, "the root pool takes the largest task first, across all jobs, so a small job's root never runs beside a large job's") \
+    X(lost_wake_up, "the loop thread runs out of time with the last effect of its backlog, and forgets mail that came meanwhile") \
 
 enum pd_plant {
     PD_PLANT_none,

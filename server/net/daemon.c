@@ -1,5 +1,6 @@
 /* daemon.c - the conversation as a whole: connections by number, a turn of the loop, draining. It runs on any platform (platform.h). */
 #include "loop.h"
+#include "plant.h"
 
 #include <assert.h>
 #include <fcntl.h>
@@ -172,20 +173,25 @@ static void on_released(void *arg, pd_snapshot *snapshot)
 
 /* ---- a turn of the loop ---- */
 
+/* False: the time is up, or nothing is left. */
+static bool handle_next(pd_daemon *daemon, uint64_t until_ns)
+{
+    pd_mail *next;
+
+    if (daemon->backlog == NULL && (daemon->backlog = pd_mailbox_take(daemon->effects)) == NULL) return false;
+    next = daemon->backlog->next;
+    if (!pd_handle_effect(daemon, (pd_effect *)(void *)daemon->backlog, until_ns)) return false;
+    daemon->backlog = next;
+    return pd_daemon_clock_ns(daemon) <= until_ns;
+}
+
+/* The mailbox wakes us only for mail that finds it empty. So unless it was seen empty after the last effect, we are called again. */
 void pd_daemon_take_effects(pd_daemon *daemon)
 {
-    uint64_t until = pd_daemon_clock_ns(daemon) + EFFECTS_NS;
+    uint64_t until_ns = pd_daemon_clock_ns(daemon) + EFFECTS_NS;
 
-    do {
-        if (daemon->backlog == NULL) daemon->backlog = pd_mailbox_take(daemon->effects);
-        while (daemon->backlog != NULL) {
-            pd_mail *next = daemon->backlog->next;
-            if (!pd_handle_effect(daemon, (pd_effect *)(void *)daemon->backlog, until)) break;
-            daemon->backlog = next;
-            if (pd_daemon_clock_ns(daemon) > until) break;
-        }
-    } while (daemon->backlog == NULL && pd_daemon_clock_ns(daemon) < until && (daemon->backlog = pd_mailbox_take(daemon->effects)) != NULL);
-    if (daemon->backlog != NULL) daemon->platform.wake(daemon->platform.arg);
+    while (handle_next(daemon, until_ns)) continue;
+    if (daemon->backlog != NULL || (pd_daemon_clock_ns(daemon) > until_ns && !PD_PLANTED(lost_wake_up))) daemon->platform.wake(daemon->platform.arg);
 }
 
 static void resume_stalled(pd_daemon *daemon)
