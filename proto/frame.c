@@ -67,8 +67,8 @@ int pd_prefix_read(pd_prefix *out, const uint8_t in[PD_PREFIX_BYTES], uint64_t m
         return pd_fail(err, PD_INVALID_ARGUMENT, "expected a frame, which begins with the bytes 50 44 46 31 (\"PDF1\"), got %02x %02x %02x %02x: "
                        "is this another protocol?", in[0], in[1], in[2], in[3]);
     if (prefix.version != PD_PROTOCOL_VERSION)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "frame of protocol version %u: this side speaks version %d. Send Hello in a frame of version 1: its field "
-                       "`protocol` tells the highest version that the client speaks", prefix.version, PD_PROTOCOL_VERSION);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "frame of protocol version %u: this side speaks version %d. Send Hello in a "
+                       "frame of version 1; its field `protocol` tells the highest version that you speak", prefix.version, PD_PROTOCOL_VERSION);
     if ((prefix.flags & ~KNOWN_FLAGS) != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "frame flags 0x%02x: only 0x%02x are known", prefix.flags, KNOWN_FLAGS);
     if (get(in + 12, 4) != 0) return pd_fail(err, PD_INVALID_ARGUMENT, "bytes 12 to 15 of a frame's prefix must be 0");
