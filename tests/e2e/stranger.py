@@ -321,6 +321,18 @@ class Stranger(unittest.TestCase):
             one.call(method, header)
         self.assertRefused(FAILED_PRECONDITION, "", one.call, BARRIER, number(1, 1))
 
+    def test_hyperparameters_have_the_types_of_the_page(self):
+        operator, types, start = self.client(), set(), 0
+        operator.hello("")
+        while True:
+            answer = operator.call(OPTIMIZERS, number(1, start))[0]
+            for optimizer in map(fields, answer[1]):
+                types |= {fields(hyper)[2][0].decode() for hyper in optimizer.get(3, [])}
+            start = answer.get(2, [0])[0]
+            if not start:
+                break
+        self.assertEqual(types, {"real", "int", "flag", "choice", "text"})
+
     def test_another_version_ends_the_stream(self):
         client = self.client()
         client.socket.sendall(PREFIX.pack(b"PDF1", 2, 0, HELLO, 0, 0, 0, 1, 0))

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "../../server/net/loop.h"
 #include "message.h"
 #include "paramd/tensor.h"
 
@@ -261,13 +262,38 @@ static void the_limits_are_the_codes(void **state)
     assert_says(page, line);
 }
 
+/* Checks that the page has `format` with the number in it, written with commas: 16,384. */
+static void assert_number(const char *format, unsigned n)
+{
+    char number[32], line[128];
+
+    if (n >= 1000000) snprintf(number, sizeof number, "%u,%03u,%03u", n / 1000000, n / 1000 % 1000, n % 1000);
+    else if (n >= 1000) snprintf(number, sizeof number, "%u,%03u", n / 1000, n % 1000);
+    else snprintf(number, sizeof number, "%u", n);
+    snprintf(line, sizeof line, format, number);
+    assert_says(page, line);
+}
+
+static void the_limits_of_requests_and_names_are_the_codes(void **state)
+{
+    (void)state;
+    assert_number("%s requests may be under way", PD_MAX_PENDING);
+    assert_number("%s pieces and wants in them", PD_MAX_WAITING);
+    assert_number("most %s parameters", PD_MAX_DECLARE);
+    assert_number("Hello has at most %s options", PD_MAX_OPTIONS);
+    assert_number("A push has at most %s.", PD_MAX_OPTIONS);
+    assert_number("parameters have 1 to %s bytes", PD_NAME_MAX);
+    assert_number("names of scalars 1 to %s.", PD_PUSH_SCALAR_NAME);
+    assert_number("at most %s names from all", PD_PUSH_SCALARS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_example_push_is_what_the_code_packs), cmocka_unit_test(the_example_answer_is_what_the_code_packs),
         cmocka_unit_test(the_example_error_is_what_the_code_packs), cmocka_unit_test(every_method_stands_with_its_number_and_messages),
         cmocka_unit_test(every_message_stands_with_its_fields_numbers_and_types), cmocka_unit_test(every_error_code_stands_with_its_number),
-        cmocka_unit_test(the_limits_are_the_codes),
+        cmocka_unit_test(the_limits_are_the_codes), cmocka_unit_test(the_limits_of_requests_and_names_are_the_codes),
     };
     return cmocka_run_group_tests(tests, read_page, NULL);
 }
