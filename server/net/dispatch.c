@@ -69,8 +69,9 @@ static int check_stream(pd_conn *conn, const pd_prefix *prefix)
     if (conn->state == PD_GREETING && prefix->method != PD_HELLO)
         return pd_fail(&conn->why, PD_FAILED_PRECONDITION, "expected Hello as the first request, got %s", pd_method_name(prefix->method));
     if (conn->state == PD_GREETING && (prefix->header_bytes > config->hello_bytes || prefix->payload_bytes > 0))
-        return pd_fail(&conn->why, PD_RESOURCE_EXHAUSTED, "Hello has a header of %u bytes and a payload of %llu: at most %u bytes of header (limits.hello_bytes) and no "
-                       "payload are allowed. The job's rules and options travel in the header: shorten them, or raise limits.hello_bytes in the server's configuration",
+        return pd_fail(&conn->why, PD_RESOURCE_EXHAUSTED, "Hello has a header of %u bytes and a payload of %llu: at most %u bytes of "
+                       "header (limits.hello_bytes) and no payload are allowed. The job's rules and options travel in the header: "
+                       "shorten them, or raise limits.hello_bytes in the server's configuration",
                        prefix->header_bytes, (unsigned long long)prefix->payload_bytes, config->hello_bytes);
     if (pd_pendings_find(&conn->pendings, prefix->request) != NULL)
         return pd_fail(&conn->why, PD_INVALID_ARGUMENT, "request id %llu is still under way: an id may be used again when it is answered",

@@ -324,16 +324,6 @@ static void a_hello_that_the_loop_refuses_ends_the_connection(void **state)
     expect_end(s, "protocol 0");
 }
 
-static void a_hello_that_is_too_long_is_told_which_limit_to_raise(void **state)
-{
-    scene *s = *state;
-    uint8_t header[5000] = { 0 };
-
-    talk(s, NULL, 0);
-    send_bytes(s, PD_HELLO, header, sizeof header, NULL, 0, 0);
-    expect_end(s, "raise limits.hello_bytes");
-}
-
 static void a_frame_of_another_version_ends_the_stream(void **state)
 {
     scene *s = *state;
@@ -584,7 +574,6 @@ int main(void)
         TEST(anything_before_hello_is_refused),
         TEST(a_second_hello_ends_the_connection),
         TEST(a_hello_that_the_loop_refuses_ends_the_connection),
-        TEST(a_hello_that_is_too_long_is_told_which_limit_to_raise),
         TEST(a_frame_of_another_version_ends_the_stream),
         TEST(a_method_that_does_not_exist_is_refused_and_the_connection_goes_on),
         TEST(a_worker_may_not_do_an_operators_work),
