@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -242,7 +243,8 @@ static void expect_end(scene *s, const char *words)
 
     if (code == PD_OK) fail_msg("expected an error, got an answer");
     if (code != -1000 && words != NULL && strstr(err.text, words) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, words);
-    assert_int_equal(next_answer(s, &err), -1000);          /* and the end of the stream */
+    ssize_t n = recv(s->fd, err.text, 1, 0);
+    assert_true(n == 0 || (n < 0 && errno == ECONNRESET));  /* the end of the stream, and not of our patience */
 }
 
 static void talk(scene *s, const void *at, size_t n)
@@ -318,7 +320,6 @@ static void a_hello_that_the_loop_refuses_ends_the_connection(void **state)
     Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
 
     hello.job = (char *)"no-protocol";
-    hello.world_size = 1;
     talk(s, NULL, 0);
     send_message(s, PD_HELLO, &hello.base, NULL, 0);
     expect_end(s, "protocol 0");
