@@ -66,7 +66,9 @@ int pd_prefix_read(pd_prefix *out, const uint8_t in[PD_PREFIX_BYTES], uint64_t m
     if (get(in, 4) != PD_FRAME_MAGIC)
         return pd_fail(err, PD_INVALID_ARGUMENT, "expected a frame, which begins with the bytes 50 44 46 31 (\"PDF1\"), got %02x %02x %02x %02x: "
                        "is this another protocol?", in[0], in[1], in[2], in[3]);
-    if (prefix.version == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "frame of protocol version 0: versions begin with 1");
+    if (prefix.version != PD_PROTOCOL_VERSION)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "frame of protocol version %u: this side speaks version %d. Send Hello in a "
+                       "frame of version 1; its field `protocol` tells the highest version that you speak", prefix.version, PD_PROTOCOL_VERSION);
     if ((prefix.flags & ~KNOWN_FLAGS) != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "frame flags 0x%02x: only 0x%02x are known", prefix.flags, KNOWN_FLAGS);
     if (get(in + 12, 4) != 0) return pd_fail(err, PD_INVALID_ARGUMENT, "bytes 12 to 15 of a frame's prefix must be 0");
@@ -83,9 +85,13 @@ int pd_prefix_read(pd_prefix *out, const uint8_t in[PD_PREFIX_BYTES], uint64_t m
 
 int pd_frame_checksum(uint64_t *out, const void *header, size_t header_bytes, const struct iovec *spans, size_t n)
 {
-    XXH3_state_t *hash = XXH3_createState();
+    XXH3_state_t *hash;
 
-    if (hash == NULL) return PD_NO_MEMORY;
+    if (n == 0) {
+        *out = XXH3_64bits(header, header_bytes);
+        return PD_OK;
+    }
+    if ((hash = XXH3_createState()) == NULL) return PD_NO_MEMORY;
     XXH3_64bits_reset(hash);
     XXH3_64bits_update(hash, header, header_bytes);
     for (size_t i = 0; i < n; i++) XXH3_64bits_update(hash, spans[i].iov_base, spans[i].iov_len);

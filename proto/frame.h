@@ -36,11 +36,11 @@ typedef struct pd_prefix {
 } pd_prefix;
 
 void pd_prefix_write(uint8_t out[PD_PREFIX_BYTES], const pd_prefix *prefix);
-/* PD_INVALID_ARGUMENT: bad magic, version 0, unknown flags, reserved bits set, a checksum without its flag.
+/* PD_INVALID_ARGUMENT: bad magic, a version that this side does not speak, unknown flags, reserved bits set, a checksum without its flag.
  * PD_RESOURCE_EXHAUSTED: header or payload over the limits. */
 int  pd_prefix_read(pd_prefix *out, const uint8_t in[PD_PREFIX_BYTES], uint64_t max_payload, pd_error *err);
 
-/* XXH3-64 of a header, then of the spans. PD_NO_MEMORY. */
+/* XXH3-64 of a header, then of the spans. PD_NO_MEMORY: never with n = 0. */
 int pd_frame_checksum(uint64_t *out, const void *header, size_t header_bytes, const struct iovec *spans, size_t n);
 
 typedef struct pd_framer pd_framer;

@@ -304,7 +304,7 @@ int pd_frame_pack(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, 
     return PD_OK;
 }
 
-int pd_frame_pack_error(uint8_t **out, size_t *bytes, unsigned method, uint64_t request, int code, const char *text)
+int pd_frame_pack_error(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request, int code, const char *text)
 {
     char whole[PD_ERROR_TEXT];
     size_t n = strnlen(text, sizeof whole - 1);
@@ -315,7 +315,7 @@ int pd_frame_pack_error(uint8_t **out, size_t *bytes, unsigned method, uint64_t 
     whole[n] = '\0';
     error.code = code == PD_NO_MEMORY ? -PD_RESOURCE_EXHAUSTED : -code;
     error.text = whole;
-    return pd_frame_pack(out, bytes, method, PD_FLAG_REPLY | PD_FLAG_ERROR, request, &error.base, NULL, 0, 0);
+    return pd_frame_pack(out, bytes, method, flags | PD_FLAG_REPLY | PD_FLAG_ERROR, request, &error.base, NULL, 0, 0);
 }
 
 int pd_message_error(pd_arena *arena, const uint8_t *at, size_t bytes, pd_error *err)

@@ -43,8 +43,9 @@ int pd_reply_unpack(pd_arena *arena, unsigned method, const uint8_t *at, size_t 
  * PD_OUT_OF_RANGE: the header would exceed PD_MAX_HEADER_BYTES. PD_NO_MEMORY. */
 int pd_frame_pack(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request, const ProtobufCMessage *message,
                   const struct iovec *payload, size_t n_payload, uint64_t payload_bytes);
-/* An ERROR frame that answers `request`. PD_NO_MEMORY travels as RESOURCE_EXHAUSTED; text that is cut inside a character is cut before it. */
-int pd_frame_pack_error(uint8_t **out, size_t *bytes, unsigned method, uint64_t request, int code, const char *text);
+/* Packs an ERROR frame that answers `request`; flags: PD_FLAG_CHECKSUM or 0. PD_NO_MEMORY travels as RESOURCE_EXHAUSTED; text that is cut inside a
+ * character is cut before it. */
+int pd_frame_pack_error(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request, int code, const char *text);
 
 /* Length of the longest prefix that is UTF-8 without NUL: `bytes` if all of it is. Shortest forms only, no surrogates. */
 size_t pd_utf8_prefix(const uint8_t *at, size_t bytes);
@@ -74,6 +75,9 @@ typedef struct pd_handle_facts { int64_t start, end; const char *name; } pd_hand
  * Costs O(n) for pieces that ascend by (handle, first), O(n log n) otherwise. chunk_elements >= 1. */
 int pd_pieces_check(Paramd__Piece *const *pieces, size_t n, const pd_handle_facts *handles, size_t n_handles,
                     uint64_t chunk_elements, uint64_t payload_bytes, pd_error *err);
+/* Checks that no chunk stands twice among the wants of a Pull. Every handle must be known. PD_INVALID_ARGUMENT: the text names the wants and their
+ * parameter. PD_NO_MEMORY. Costs O(n) for wants that ascend by (handle, first), O(n log n) otherwise. */
+int pd_wants_check_distinct(Paramd__Want *const *wants, size_t n, const pd_handle_facts *handles, pd_error *err);
 /* Offset at which the next piece begins after one at `offset` of `bytes`: rounded up to 64. UINT64_MAX: does not fit. */
 uint64_t pd_piece_end(uint64_t offset, uint64_t bytes);
 

@@ -77,11 +77,6 @@ static int check_piece(check *c, size_t i, const Paramd__Piece *piece)
 
 typedef struct place { uint64_t first; uint32_t handle, index; bool absent; } place;
 
-static place place_of(Paramd__Piece *const *pieces, size_t i)
-{
-    return (place){ pieces[i]->first, pieces[i]->handle, (uint32_t)i, pieces[i]->absent };
-}
-
 static int order(const void *left, const void *right)
 {
     const place *a = left, *b = right;
@@ -91,27 +86,31 @@ static int order(const void *left, const void *right)
     return a->index < b->index ? -1 : a->index > b->index;
 }
 
-/* Neighbours in that order: the same chunk, or a chunk of a parameter that is absent (absent ones have first 0). */
-static int check_neighbours(const place *a, const place *b, const pd_handle_facts *handles, pd_error *err)
+/* Checks neighbours in that order: they must not be the same chunk, and not a chunk of a parameter that is absent (absent pieces have first 0). */
+static int check_neighbours(const place *a, const place *b, const char *what, const pd_handle_facts *handles, pd_error *err)
 {
     if (a->handle != b->handle) return PD_OK;
     if (a->absent != b->absent)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "pieces %" PRIu32 " and %" PRIu32 " (%s): one has data, the other says that there is none",
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s %" PRIu32 " and %" PRIu32 " (%s): one has data, the other says that there is none", what,
                        a->index, b->index, handles[a->handle].name);
     if (a->first == b->first)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "pieces %" PRIu32 " and %" PRIu32 " (%s): the same chunk, from element %" PRIu64 ", twice",
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s %" PRIu32 " and %" PRIu32 " (%s): the same chunk, from element %" PRIu64 ", twice", what,
                        a->index, b->index, handles[a->handle].name, a->first);
     return PD_OK;
 }
 
-static int check_sorted(const place *places, size_t n, const pd_handle_facts *handles, pd_error *err)
+/* Sorts the places and checks that they are distinct. `what`: "pieces" or "wants". Frees the places. */
+static int check_places(place *places, size_t n, const char *what, const pd_handle_facts *handles, pd_error *err)
 {
     int rc = PD_OK;
-    for (size_t i = 1; i < n && rc == PD_OK; i++) rc = check_neighbours(&places[i - 1], &places[i], handles, err);
+
+    qsort(places, n, sizeof *places, order);
+    for (size_t i = 1; i < n && rc == PD_OK; i++) rc = check_neighbours(&places[i - 1], &places[i], what, handles, err);
+    free(places);
     return rc;
 }
 
-static bool ascends(Paramd__Piece *const *pieces, size_t n)
+static bool pieces_ascend(Paramd__Piece *const *pieces, size_t n)
 {
     for (size_t i = 1; i < n; i++) {
         const Paramd__Piece *a = pieces[i - 1], *b = pieces[i];
@@ -122,14 +121,32 @@ static bool ascends(Paramd__Piece *const *pieces, size_t n)
 
 static int check_distinct(Paramd__Piece *const *pieces, size_t n, const pd_handle_facts *handles, pd_error *err)
 {
-    if (ascends(pieces, n)) return PD_OK;
-    place *places = malloc(n * sizeof *places);
-    if (places == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    for (size_t i = 0; i < n; i++) places[i] = place_of(pieces, i);
-    qsort(places, n, sizeof *places, order);
-    int rc = check_sorted(places, n, handles, err);
-    free(places);
-    return rc;
+    place *places;
+
+    if (pieces_ascend(pieces, n)) return PD_OK;
+    if ((places = malloc(n * sizeof *places)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    for (size_t i = 0; i < n; i++) places[i] = (place){ pieces[i]->first, pieces[i]->handle, (uint32_t)i, pieces[i]->absent };
+    return check_places(places, n, "pieces", handles, err);
+}
+
+static bool wants_ascend(Paramd__Want *const *wants, size_t n)
+{
+    for (size_t i = 1; i < n; i++) {
+        const Paramd__Want *a = wants[i - 1], *b = wants[i];
+        if (a->handle > b->handle || (a->handle == b->handle && a->first >= b->first)) return false;
+    }
+    return true;
+}
+
+int pd_wants_check_distinct(Paramd__Want *const *wants, size_t n, const pd_handle_facts *handles, pd_error *err)
+{
+    place *places;
+
+    assert(n <= UINT32_MAX);
+    if (wants_ascend(wants, n)) return PD_OK;
+    if ((places = malloc(n * sizeof *places)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    for (size_t i = 0; i < n; i++) places[i] = (place){ wants[i]->first, wants[i]->handle, (uint32_t)i, false };
+    return check_places(places, n, "wants", handles, err);
 }
 
 int pd_pieces_check(Paramd__Piece *const *pieces, size_t n, const pd_handle_facts *handles, size_t n_handles,

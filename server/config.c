@@ -48,7 +48,7 @@ static const pd_key keys[] = {
     { "limits", "max_pieces", PD_KEY_COUNT, AT(max_pieces), "1024", 1, 2048, .help = "tensors, or chunks of them, in one frame" },
     { "limits", "max_header", PD_KEY_BYTES, AT(max_header), "64KiB", 1 * KIB, 64 * KIB, .help = "header of one frame" },
     { "limits", "hello_bytes", PD_KEY_BYTES, AT(hello_bytes), "4KiB", 256, 64 * KIB, .help =
-        "header of a connection's first frame: all that a stranger can make the server hold" },
+        "header of a connection's first frame, which has a job's rules and options: all that a stranger can make the server hold" },
     { "threads", "step_threads", PD_KEY_COUNT, AT(step_threads), "auto", 1, 1024, true, .help =
         "threads that take optimizer steps; auto: the processors this process may use" },
     { "threads", "pool_threads", PD_KEY_COUNT, AT(pool_threads), "auto", 1, 60, true, .help =

@@ -102,22 +102,20 @@ static void on_error(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_pending *pending;
     pd_conn *conn = addressee(daemon, effect, &pending);
-    unsigned method;
-    uint64_t id;
+    pd_prefix asked;
 
     if (conn == NULL) {
         pd_request_free(pd_daemon_take_farewell(daemon, effect->ticket.conn));      /* it was not to be welcome anyway */
         return;
     }
-    method = pending->method;
-    id = pending->id;
-    if (method == PD_HELLO) {           /* not welcome: the store knows nothing of this connection */
+    asked = pd_pending_asked(pending);
+    if (asked.method == PD_HELLO) {     /* not welcome: the store knows nothing of this connection */
         conn->joined = false;
-        pd_conn_end(conn, PD_HELLO, id, &effect->u.error);
+        pd_conn_end(conn, &asked, &effect->u.error);
         return;
     }
     pd_conn_fail(conn, pending, &effect->u.error);
-    if (method == PD_DECLARE) refuse_set(conn, &effect->u.error);
+    if (asked.method == PD_DECLARE) refuse_set(conn, &effect->u.error);
 }
 
 static void on_fenced(pd_daemon *daemon, const pd_effect *effect)
@@ -127,7 +125,7 @@ static void on_fenced(pd_daemon *daemon, const pd_effect *effect)
     if (conn == NULL) return;
     conn->joined = false;               /* the store has let it go */
     pd_conn_fail_all(conn, &effect->u.error);
-    pd_conn_end(conn, 0, 0, &effect->u.error);
+    pd_conn_end(conn, NULL, &effect->u.error);
 }
 
 /* A frame that was meant for the job is read away. */

@@ -150,12 +150,14 @@ void pd_conn_close(pd_conn *conn, const char *reason)
     daemon->closed = conn;
 }
 
-void pd_conn_end(pd_conn *conn, unsigned method, uint64_t request, const pd_error *err)
+void pd_conn_end(pd_conn *conn, const pd_prefix *asked, const pd_error *err)
 {
+    static const pd_prefix nothing;
+
     if (!pd_conn_live(conn)) return;
     conn->daemon->config.log(LOG_WARNING, "%s%s%s: connection ended: %s", conn->peer, conn->label[0] != '\0' ? " " : "", conn->label, err->text);
     let_go(conn, err->text);
-    pd_conn_refuse(conn, method, request, err);
+    pd_conn_refuse(conn, asked != NULL ? asked : &nothing, err);
     if (conn->state == PD_CLOSED) return;
     conn->state = PD_ENDING;
     conn->end_ms = now_ms(conn) + LINGER_MS;
@@ -171,7 +173,7 @@ static void queue_frame(pd_conn *conn, int rc, uint8_t *at, size_t bytes)
     else pd_conn_close(conn, pd_code_text(rc));
 }
 
-void pd_conn_refuse(pd_conn *conn, unsigned method, uint64_t request, const pd_error *err)
+void pd_conn_refuse(pd_conn *conn, const pd_prefix *asked, const pd_error *err)
 {
     uint8_t *at = NULL;
     size_t bytes = 0;
@@ -179,11 +181,11 @@ void pd_conn_refuse(pd_conn *conn, unsigned method, uint64_t request, const pd_e
 
     if (!pd_conn_live(conn)) return;
     conn->daemon->frames_refused++;
-    rc = pd_frame_pack_error(&at, &bytes, method, request, err->code, err->text);
+    rc = pd_frame_pack_error(&at, &bytes, asked->method, asked->flags & PD_FLAG_CHECKSUM, asked->request, err->code, err->text);
     queue_frame(conn, rc, at, bytes);
 }
 
-void pd_conn_reply(pd_conn *conn, unsigned method, uint64_t request, const ProtobufCMessage *message)
+void pd_conn_reply(pd_conn *conn, const pd_prefix *asked, const ProtobufCMessage *message)
 {
     uint8_t *at = NULL;
     size_t bytes = 0;
@@ -191,13 +193,13 @@ void pd_conn_reply(pd_conn *conn, unsigned method, uint64_t request, const Proto
     pd_error err;
 
     if (!pd_conn_live(conn)) return;
-    rc = pd_frame_pack(&at, &bytes, method, PD_FLAG_REPLY, request, message, NULL, 0, 0);
+    rc = pd_frame_pack(&at, &bytes, asked->method, PD_FLAG_REPLY | (asked->flags & PD_FLAG_CHECKSUM), asked->request, message, NULL, 0, 0);
     if (rc != PD_OUT_OF_RANGE) {
         queue_frame(conn, rc, at, bytes);
         return;
     }
-    pd_fail(&err, PD_RESOURCE_EXHAUSTED, "the answer to %s does not fit the %d bytes of a frame's header", pd_method_name(method), PD_MAX_HEADER_BYTES);
-    pd_conn_refuse(conn, method, request, &err);
+    pd_fail(&err, PD_RESOURCE_EXHAUSTED, "the answer to %s does not fit the %d bytes of a frame's header", pd_method_name(asked->method), PD_MAX_HEADER_BYTES);
+    pd_conn_refuse(conn, asked, &err);
 }
 
 static void remove_pending(pd_conn *conn, pd_pending *pending)
@@ -209,13 +211,17 @@ static void remove_pending(pd_conn *conn, pd_pending *pending)
 
 void pd_conn_answer(pd_conn *conn, pd_pending *pending, const ProtobufCMessage *message)
 {
-    pd_conn_reply(conn, pending->method, pending->id, message);
+    pd_prefix asked = pd_pending_asked(pending);
+
+    pd_conn_reply(conn, &asked, message);
     if (conn->state != PD_CLOSED) remove_pending(conn, pending);
 }
 
 void pd_conn_fail(pd_conn *conn, pd_pending *pending, const pd_error *err)
 {
-    pd_conn_refuse(conn, pending->method, pending->id, err);
+    pd_prefix asked = pd_pending_asked(pending);
+
+    pd_conn_refuse(conn, &asked, err);
     if (conn->state != PD_CLOSED) remove_pending(conn, pending);
 }
 
@@ -297,7 +303,7 @@ static ssize_t read_slice(pd_conn *conn, size_t slice, size_t *offered, pd_error
 static void stream_broke(pd_conn *conn)
 {
     pd_error why = conn->why.code != PD_OK ? conn->why : *pd_framer_error(conn->framer);
-    pd_conn_end(conn, 0, 0, &why);
+    pd_conn_end(conn, NULL, &why);
 }
 
 static void after_fed(pd_conn *conn, int rc)
@@ -374,17 +380,18 @@ static void too_slow(pd_conn *conn, int code, const char *what, uint64_t ms)
     pd_error err;
 
     pd_fail(&err, code, "%s within %.1f s", what, (double)ms / 1e3);
-    if (conn->state == PD_GREETING) pd_conn_end(conn, 0, 0, &err);
+    if (conn->state == PD_GREETING) pd_conn_end(conn, NULL, &err);
     else pd_conn_close(conn, err.text);
 }
 
 /* A worker whose share is used hears no answers to its heartbeats, which are not read: it is told that we live. */
 static void beat(pd_conn *conn, uint64_t now)
 {
+    static const pd_prefix nobody = { .method = PD_HEARTBEAT };
     Paramd__Ok ok = PARAMD__OK__INIT;
 
     conn->beat_ms = now;
-    pd_conn_reply(conn, PD_HEARTBEAT, 0, &ok.base);
+    pd_conn_reply(conn, &nobody, &ok.base);
 }
 
 void pd_conn_tick(pd_conn *conn, uint64_t now)

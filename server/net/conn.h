@@ -66,15 +66,16 @@ typedef struct pd_conn {
 pd_conn *pd_conn_new(struct pd_daemon *daemon, pd_transport *transport, const char *peer);
 /* Frees a closed one, at the end of a turn. */
 void     pd_conn_free(pd_conn *conn);
-/* A last ERROR frame (answer to `request`, or 0), then the end. */
-void     pd_conn_end(pd_conn *conn, unsigned method, uint64_t request, const pd_error *err);
+/* Sends a last ERROR frame, then ends the connection. `asked`: the request that the frame answers; NULL: it answers none and has request id 0. */
+void     pd_conn_end(pd_conn *conn, const pd_prefix *asked, const pd_error *err);
 /* At once. `reason` goes to the log and the store. */
 void     pd_conn_close(pd_conn *conn, const char *reason);
 bool     pd_conn_live(const pd_conn *conn);             /* neither ENDING nor CLOSED */
 
-/* Answers. Each sees to it that they are written at the end of the loop's turn; without memory the connection is closed. */
-void     pd_conn_reply(pd_conn *conn, unsigned method, uint64_t request, const ProtobufCMessage *message);
-void     pd_conn_refuse(pd_conn *conn, unsigned method, uint64_t request, const pd_error *err);
+/* Answers to the request with the prefix `asked`, with a checksum where it has one. Each sees to it that they are written at the end of the loop's
+ * turn; without memory the connection is closed. */
+void     pd_conn_reply(pd_conn *conn, const pd_prefix *asked, const ProtobufCMessage *message);
+void     pd_conn_refuse(pd_conn *conn, const pd_prefix *asked, const pd_error *err);
 void     pd_conn_answer(pd_conn *conn, pd_pending *pending, const ProtobufCMessage *message);      /* takes pending */
 void     pd_conn_fail(pd_conn *conn, pd_pending *pending, const pd_error *err);                    /* takes pending */
 void     pd_conn_fail_all(pd_conn *conn, const pd_error *err);

@@ -365,7 +365,7 @@ int pd_daemon_accept(pd_daemon *daemon, pd_transport *transport, const char *pee
     if (conn == NULL) return PD_NO_MEMORY;
     if (daemon->n_conns <= daemon->config.max_connections) return PD_OK;
     pd_fail(&err, PD_RESOURCE_EXHAUSTED, "%u connections are open already (server.max_connections)", daemon->config.max_connections);
-    pd_conn_end(conn, 0, 0, &err);
+    pd_conn_end(conn, NULL, &err);
     return PD_OK;
 }
 

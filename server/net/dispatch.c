@@ -69,8 +69,10 @@ static int check_stream(pd_conn *conn, const pd_prefix *prefix)
     if (conn->state == PD_GREETING && prefix->method != PD_HELLO)
         return pd_fail(&conn->why, PD_FAILED_PRECONDITION, "expected Hello as the first request, got %s", pd_method_name(prefix->method));
     if (conn->state == PD_GREETING && (prefix->header_bytes > config->hello_bytes || prefix->payload_bytes > 0))
-        return pd_fail(&conn->why, PD_RESOURCE_EXHAUSTED, "Hello may have a header of %u bytes (limits.hello_bytes) and no payload, this has %u and %llu",
-                       config->hello_bytes, prefix->header_bytes, (unsigned long long)prefix->payload_bytes);
+        return pd_fail(&conn->why, PD_RESOURCE_EXHAUSTED, "Hello has a header of %u bytes and a payload of %llu: at most %u bytes of "
+                       "header (limits.hello_bytes) and no payload are allowed. The job's rules and options travel in the header: "
+                       "shorten them, or raise limits.hello_bytes in the server's configuration",
+                       prefix->header_bytes, (unsigned long long)prefix->payload_bytes, config->hello_bytes);
     if (pd_pendings_find(&conn->pendings, prefix->request) != NULL)
         return pd_fail(&conn->why, PD_INVALID_ARGUMENT, "request id %llu is still under way: an id may be used again when it is answered",
                        (unsigned long long)prefix->request);
@@ -163,6 +165,14 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
     return PD_OK;
 }
 
+/* Answers a request with an error. A Hello that is refused ends the connection as well. The error comes by value: the end of the connection clears
+ * the incoming frame, which may hold it. */
+static void refuse(pd_conn *conn, const pd_prefix *prefix, pd_error err)
+{
+    if (prefix->method == PD_HELLO) pd_conn_end(conn, prefix, &err);
+    else pd_conn_refuse(conn, prefix, &err);
+}
+
 static void run(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
 {
     const method *m = &methods[prefix->method];
@@ -178,7 +188,7 @@ static void run(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
     pd_arena_reset(conn->daemon->arena);
     rc = pd_request_unpack(conn->daemon->arena, prefix->method, header, prefix->header_bytes, &message, &err);
     if (rc == PD_OK) rc = m->run(conn, prefix, message, &err);
-    if (rc != PD_OK) pd_conn_refuse(conn, prefix->method, prefix->request, &err);
+    if (rc != PD_OK) refuse(conn, prefix, err);
 }
 
 static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
@@ -188,7 +198,7 @@ static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
     if (!pd_conn_live(conn)) return PD_CANCELLED;
     conn->frame_ms = pd_daemon_now_ms(conn->daemon);
     conn->daemon->frames_in++;
-    if (conn->incoming.refusal.code != PD_OK) pd_conn_refuse(conn, prefix->method, prefix->request, &conn->incoming.refusal);
+    if (conn->incoming.refusal.code != PD_OK) refuse(conn, prefix, conn->incoming.refusal);
     else run(conn, prefix, header);
     pd_incoming_drop(conn);
     return pd_conn_live(conn) ? PD_OK : PD_CANCELLED;
@@ -213,7 +223,7 @@ void pd_incoming_drop(pd_conn *conn)
 static pd_request *ask(pd_conn *conn, pd_request_kind kind, const pd_prefix *prefix, pd_error *err)
 {
     pd_request *request = pd_request_new(kind, (pd_ticket){ conn->number, prefix->request });
-    pd_pending *pending = pd_pending_new(conn, prefix->request, prefix->method, 0);
+    pd_pending *pending = pd_pending_new(conn, prefix, 0);
 
     if (request == NULL || pending == NULL) {
         pd_request_free(request);
@@ -243,8 +253,8 @@ static int run_heartbeat(pd_conn *conn, const pd_prefix *prefix, void *message, 
     Paramd__Ok ok = PARAMD__OK__INIT;
 
     (void)message, (void)err;
-    if (pd_output_beat(&conn->output, prefix->request)) pd_conn_touch(conn);
-    else pd_conn_reply(conn, PD_HEARTBEAT, prefix->request, &ok.base);
+    if (pd_output_beat(&conn->output, prefix)) pd_conn_touch(conn);
+    else pd_conn_reply(conn, prefix, &ok.base);
     return PD_OK;
 }
 
@@ -296,7 +306,7 @@ static int run_optimizers(pd_conn *conn, const pd_prefix *prefix, void *message,
     int rc = pd_optimizers_page(&reply, pd_optim_at, asked->start, asked->name, err);
 
     if (rc != PD_OK) return rc;
-    pd_conn_reply(conn, PD_OPTIMIZERS, prefix->request, &reply->base);
+    pd_conn_reply(conn, prefix, &reply->base);
     pd_optimizers_free(reply);
     return PD_OK;
 }
@@ -334,7 +344,7 @@ static int run_drain(pd_conn *conn, const pd_prefix *prefix, void *message, pd_e
 /* Answered when the daemon is about to end. */
 static int run_shutdown(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
-    pd_pending *pending = pd_pending_new(conn, prefix->request, prefix->method, 0);
+    pd_pending *pending = pd_pending_new(conn, prefix, 0);
 
     (void)message;
     if (pending == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory, try again later");
@@ -357,7 +367,7 @@ static int run_set(pd_conn *conn, const pd_prefix *prefix, void *message, pd_err
 {
     const Paramd__SetRequest *set = message;
     pd_request *request = pd_request_new(PD_REQ_SET, (pd_ticket){ conn->number, prefix->request });
-    pd_pending *pending = pd_pending_new(conn, prefix->request, prefix->method, 0);
+    pd_pending *pending = pd_pending_new(conn, prefix, 0);
 
     if (request == NULL || pending == NULL || copy_set(request, conn, set) != PD_OK) {
         pd_request_free(request);

@@ -81,7 +81,7 @@ static void take_label(pd_conn *conn, const char *label)
 static int join(pd_conn *conn, const pd_prefix *prefix, const Paramd__HelloRequest *hello, pd_error *err)
 {
     pd_request *request = hello_request(conn, prefix->request, hello);
-    pd_pending *pending = pd_pending_new(conn, prefix->request, prefix->method, 0);
+    pd_pending *pending = pd_pending_new(conn, prefix, 0);
 
     if (request == NULL || pending == NULL) {
         pd_request_free(request);
@@ -96,7 +96,7 @@ static int join(pd_conn *conn, const pd_prefix *prefix, const Paramd__HelloReque
     return PD_OK;
 }
 
-static void welcome(pd_conn *conn, uint64_t id, const pd_effect *effect)
+static void welcome(pd_conn *conn, const pd_prefix *asked, const pd_effect *effect)
 {
     const pd_daemon_config *config = &conn->daemon->config;
     Paramd__HelloReply reply = PARAMD__HELLO_REPLY__INIT;
@@ -111,7 +111,7 @@ static void welcome(pd_conn *conn, uint64_t id, const pd_effect *effect)
     reply.timeout_ms = config->silence_ms;
     reply.seed = effect != NULL ? effect->u.hello.seed : 0;
     reply.created = effect != NULL && effect->u.hello.created;
-    pd_conn_reply(conn, PD_HELLO, id, &reply.base);
+    pd_conn_reply(conn, asked, &reply.base);
 }
 
 int pd_run_hello(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
@@ -124,19 +124,19 @@ int pd_run_hello(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error
     if (hello->job[0] != '\0') return join(conn, prefix, hello, err);
     conn->operates = true;
     conn->state = PD_OPEN;
-    welcome(conn, prefix->request, NULL);
+    welcome(conn, prefix, NULL);
     return PD_OK;
 }
 
 void pd_hello_reply(pd_conn *conn, pd_pending *pending, const pd_effect *effect)
 {
-    uint64_t id = pending->id;
+    pd_prefix asked = pd_pending_asked(pending);
 
     pd_pendings_remove(&conn->pendings, pending);
     pd_pending_free(pending);
     conn->job = effect->job;
     conn->state = PD_OPEN;
-    welcome(conn, id, effect);
+    welcome(conn, &asked, effect);
     pd_conn_resume(conn);
 }
 
@@ -266,7 +266,7 @@ int pd_run_declare(pd_conn *conn, const pd_prefix *prefix, void *message, pd_err
     if (declare->n_parameters > PD_MAX_DECLARE)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED, "Declare of %zu parameters: at most %d in one, the others in further ones", declare->n_parameters,
                        PD_MAX_DECLARE);
-    if ((pending = pd_pending_new(conn, prefix->request, prefix->method, 0)) == NULL)
+    if ((pending = pd_pending_new(conn, prefix, 0)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "Declare: out of memory, try again later");
     if ((rc = declare_some(conn, prefix, declare, err)) != PD_OK) {
         pd_pending_free(pending);

@@ -40,11 +40,15 @@ bool pd_output_empty(const pd_output *output)
     return !output->busy && output->beats_bytes == 0 && output->first == NULL && output->first_reply == NULL;
 }
 
-bool pd_output_beat(pd_output *output, uint64_t request)
+bool pd_output_beat(pd_output *output, const pd_prefix *asked)
 {
-    pd_prefix prefix = { .version = PD_PROTOCOL_VERSION, .flags = PD_FLAG_REPLY, .method = PD_HEARTBEAT, .request = request };
+    pd_prefix prefix = { .version = PD_PROTOCOL_VERSION, .flags = PD_FLAG_REPLY, .method = PD_HEARTBEAT, .request = asked->request };
 
     if (output->beats_bytes == sizeof output->beats) return false;
+    if ((asked->flags & PD_FLAG_CHECKSUM) != 0) {
+        prefix.flags |= PD_FLAG_CHECKSUM;
+        pd_frame_checksum(&prefix.checksum, "", 0, NULL, 0);
+    }
     pd_prefix_write(output->beats + output->beats_bytes, &prefix);
     output->beats_bytes += PD_PREFIX_BYTES;
     return true;

@@ -51,8 +51,8 @@ typedef struct pd_output {
 
 bool pd_output_empty(const pd_output *output);
 
-/* Queues the answer to a heartbeat. False: too many are owed. */
-bool pd_output_beat(pd_output *output, uint64_t request);
+/* Queues the answer to the heartbeat with the prefix `asked`. Takes no memory. False: too many are owed. */
+bool pd_output_beat(pd_output *output, const pd_prefix *asked);
 /* Takes the packed frame `at`. PD_NO_MEMORY: it is still the caller's. */
 int  pd_output_frame(pd_output *output, uint8_t *at, size_t bytes);
 /* Takes the request, whose pieces all have their answers. */

@@ -8,16 +8,22 @@ static pd_pending **bucket_of(const pd_pendings *table, uint64_t id)
     return (pd_pending **)&table->bucket[(id * table->key) >> 56];
 }
 
-pd_pending *pd_pending_new(struct pd_conn *conn, uint64_t id, unsigned method, size_t n_pieces)
+pd_pending *pd_pending_new(struct pd_conn *conn, const pd_prefix *request, size_t n_pieces)
 {
     pd_pending *pending = calloc(1, sizeof *pending + n_pieces * sizeof pending->wait.at[0]);
 
     if (pending == NULL) return NULL;
     pending->conn = conn;
-    pending->id = id;
-    pending->method = (uint16_t)method;
+    pending->id = request->request;
+    pending->method = request->method;
+    pending->checksum = (request->flags & PD_FLAG_CHECKSUM) != 0;
     pending->wait.n = n_pieces;
     return pending;
+}
+
+pd_prefix pd_pending_asked(const pd_pending *pending)
+{
+    return (pd_prefix){ .method = pending->method, .request = pending->id, .flags = pending->checksum ? PD_FLAG_CHECKSUM : 0 };
 }
 
 void pd_pending_free(pd_pending *pending)

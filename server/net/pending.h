@@ -3,6 +3,7 @@
 #define PD_PENDING_H
 
 #include "board.h"
+#include "frame.h"
 
 #define PD_PENDING_BUCKETS 256
 
@@ -24,8 +25,10 @@ typedef struct pd_pendings {
     pd_pending *bucket[PD_PENDING_BUCKETS];
 } pd_pendings;
 
-/* With room for n pieces, not yet in any table. NULL: out of memory. */
-pd_pending *pd_pending_new(struct pd_conn *conn, uint64_t id, unsigned method, size_t n_pieces);
+/* Of the request that has that prefix, with room for n pieces, not yet in any table. NULL: out of memory. */
+pd_pending *pd_pending_new(struct pd_conn *conn, const pd_prefix *request, size_t n_pieces);
+/* What of the request's prefix its answer needs: method, id, whether there is a checksum. */
+pd_prefix   pd_pending_asked(const pd_pending *pending);
 void        pd_pending_free(pd_pending *pending);                   /* accepts NULL */
 pd_pending *pd_pendings_find(const pd_pendings *table, uint64_t id);/* NULL: none */
 void        pd_pendings_add(pd_pendings *table, pd_pending *pending);       /* takes; the id must be new */

@@ -84,7 +84,7 @@ int pd_prepare_init(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
 
     if (rc == PD_OK) rc = check_init(init->pieces, init->n_pieces, err);
     if (rc != PD_OK) return rc;
-    conn->incoming.pending = pd_pending_new(conn, prefix->request, prefix->method, 0);
+    conn->incoming.pending = pd_pending_new(conn, prefix, 0);
     if (conn->incoming.pending == NULL) return no_memory(prefix, err);
     return fill_request(conn, prefix, PD_REQ_INIT, init->pieces, init->n_pieces, err);
 }
@@ -194,9 +194,8 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
     if (rc == PD_OK) rc = check_push(push, err);
     if (rc == PD_OK) rc = check_scalars(conn, push, err);
     if (rc != PD_OK) return rc;
-    pending = conn->incoming.pending = pd_pending_new(conn, prefix->request, prefix->method, push->n_pieces);
+    pending = conn->incoming.pending = pd_pending_new(conn, prefix, push->n_pieces);
     if (pending == NULL) return no_memory(prefix, err);
-    pending->checksum = (prefix->flags & PD_FLAG_CHECKSUM) != 0;
     pending->wait.step = push->step;
     pending->wait.pushes = true;
     pending->wait.all = push->last;
@@ -254,7 +253,7 @@ static int check_wants(const pd_conn *conn, const Paramd__PullRequest *pull, pd_
         return pd_fail(err, PD_RESOURCE_EXHAUSTED, "Pull of %zu chunks: at most %u are allowed in a frame (limits.max_pieces)", pull->n_wants,
                        conn->daemon->config.max_pieces);
     for (size_t i = 0; i < pull->n_wants && rc == PD_OK; i++) rc = check_want(conn, pull->wants[i], i, err);
-    return rc;
+    return rc == PD_OK ? pd_wants_check_distinct(pull->wants, pull->n_wants, conn->handles.facts, err) : rc;
 }
 
 int pd_run_pull(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
@@ -264,9 +263,8 @@ int pd_run_pull(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error 
     int rc = check_wants(conn, pull, err);
 
     if (rc != PD_OK) return rc;
-    pending = pd_pending_new(conn, prefix->request, prefix->method, pull->n_wants);
+    pending = pd_pending_new(conn, prefix, pull->n_wants);
     if (pending == NULL) return no_memory(prefix, err);
-    pending->checksum = (prefix->flags & PD_FLAG_CHECKSUM) != 0;
     pending->wait.step = pull->min_step;
     for (size_t i = 0; i < pull->n_wants; i++) {
         const Paramd__Want *want = pull->wants[i];

@@ -266,6 +266,10 @@ void pd_job_barrier(pd_job *job, pd_request *request)
     } else if (sequence <= passed) {
         pd_answer_ok(&job->store->outbox, request);             /* sent again: all have been there */
         pd_request_free(request);
+    } else if (rank->barrier != NULL && rank->barrier->ticket.conn == request->ticket.conn) {
+        pd_fail(&err, PD_FAILED_PRECONDITION, "rank %u of job %.100s waits at barrier %llu already: send the next one when this is "
+                "answered", request->rank, job->name, (unsigned long long)sequence);
+        pd_store_refuse(job->store, request, &err);
     } else {
         pd_request_free(rank->barrier);
         rank->barrier = request;

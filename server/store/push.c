@@ -95,6 +95,8 @@ static int read_hyper(pd_rule *rule, const pd_option *option, bool *known, pd_er
     *known = true;
     if (rc != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.400s", why.text);
     if ((fixed = pd_fixed_hyper(row, mask)) != NULL) return cannot_be_sent(row, fixed, err);
+    if ((rule->pushed_mask & mask) != 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.64s of %s stands twice in one push: give it one value", option->name, pd_row_name(row));
     rule->pushed_mask |= mask;
     return PD_OK;
 }

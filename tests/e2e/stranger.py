@@ -7,8 +7,9 @@ import tempfile
 import time
 import unittest
 
-HELLO, DECLARE, INIT, PUSH, PULL, PUSH_PULL, BARRIER, HEARTBEAT, LEAVE, LIST, DROP, DRAIN, SET = 0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13, 15
-INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, FAILED_PRECONDITION, ABORTED, UNIMPLEMENTED, UNAVAILABLE = 3, 5, 7, 9, 10, 12, 14
+HELLO, DECLARE, INIT, PUSH, PULL, PUSH_PULL, BARRIER, HEARTBEAT, LEAVE, STATUS, LIST, OPTIMIZERS, DROP, DRAIN, SET = *range(14), 15
+INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED = 3, 5, 7, 8
+FAILED_PRECONDITION, ABORTED, UNIMPLEMENTED, UNAVAILABLE = 9, 10, 12, 14
 PREFIX = struct.Struct("<4sBBHIIQQQ")
 CHUNK = 1024                            # elements: limits.chunk_bytes of this test's daemon is 4 KiB
 
@@ -270,6 +271,73 @@ class Stranger(unittest.TestCase):
         self.assertRefused(UNIMPLEMENTED, "method 99", one.call, 99)
         one.send(PUSH, *push(1, (1, 0, [0, 0])))
         self.assertEqual(outcomes(two.call(PUSH, *push(1, (1, 0, [0, 0])))[0]), [(1, 1, 1)])
+
+    def test_the_median_of_an_even_number_is_the_mean_of_the_middle_two(self):
+        workers = [self.client() for _ in range(4)]
+        for rank, worker in enumerate(workers):
+            worker.hello(self.id(), rank, 4, 100 + rank, [("aggregate", "median")])
+            worker.declare(("b", (2,)))
+        workers[0].call(INIT, *init((0, 0, [10, 20])))
+        for worker, values in zip(workers, ([1, 5], [2, 6], [4, 7], [100, float("nan")])):
+            worker.send(PUSH_PULL, *push(1, (0, 0, values)))
+        self.assertEqual(floats(workers[0].receive()[2], 0, 2), [10 - 0.5 * 3, 20 - 0.5 * 6.5])
+
+    def test_a_push_that_is_rejected_is_pushed_again(self):
+        one, two = self.pair([("nonfinite", "reject")])
+        self.assertRefused(INVALID_ARGUMENT, "Push again for step 1", one.call, PUSH, *push(1, (1, 0, [float("nan"), 0])))
+        one.send(PUSH, *push(1, (1, 0, [2, 0])))
+        self.assertEqual(outcomes(two.call(PUSH, *push(1, (1, 0, [0, 0])))[0]), [(1, 1, 1)])
+
+    def test_hyperparameters_of_a_push_agree(self):
+        def with_rate(*rates):
+            header, payload = push(1, (1, 0, [4, 4]))
+            return header + b"".join(nested(5, nested(1, "lr") + nested(2, rate)) for rate in rates), payload
+
+        one, two = self.pair()
+        self.assertRefused(INVALID_ARGUMENT, "twice", one.call, PUSH, *with_rate("0.25", "0.25"))
+        one.send(PUSH, *with_rate("0.25"))
+        self.assertRefused(INVALID_ARGUMENT, "rank 0 sent lr = 0.25", two.call, PUSH, *with_rate("0.5"))
+        header, payload = two.call(PUSH_PULL, *push(1, (1, 0, [4, 4])))
+        self.assertEqual(floats(payload, 0, 2), [9, 19])            # the rate of the one that sent a rate
+
+    def test_a_chunk_twice_among_the_wants_is_refused(self):
+        one, _ = self.pair()
+        self.assertRefused(INVALID_ARGUMENT, "twice", one.call, PULL, want(0, (1, 0, 2), (0, 0, 6), (1, 0, 2)))
+
+    def test_a_hello_that_is_refused_ends_the_connection(self):
+        beyond, long, again = self.client(), self.client(), self.client()
+        self.assertRefused(INVALID_ARGUMENT, "rank 2", beyond.hello, self.id(), 2, 2)
+        self.assertIsNone(beyond.receive())
+        self.assertRefused(RESOURCE_EXHAUSTED, "limits.hello_bytes", long.hello, self.id(), 0, 1, 1, [("x", "y" * 5000)])
+        self.assertIsNone(long.receive())
+        again.hello("")
+        self.assertRefused(FAILED_PRECONDITION, "second Hello", again.hello, "")
+        self.assertIsNone(again.receive())
+
+    def test_methods_that_need_no_job_go_on_after_leave(self):
+        one, _ = self.pair()
+        one.call(LEAVE)
+        for method, header in (HEARTBEAT, b""), (STATUS, b""), (LIST, number(1, 1)), (OPTIMIZERS, nested(2, "sgd")):
+            one.call(method, header)
+        self.assertRefused(FAILED_PRECONDITION, "", one.call, BARRIER, number(1, 1))
+
+    def test_hyperparameters_have_the_types_of_the_page(self):
+        operator, types, start = self.client(), set(), 0
+        operator.hello("")
+        while True:
+            answer = operator.call(OPTIMIZERS, number(1, start))[0]
+            for optimizer in map(fields, answer[1]):
+                types |= {fields(hyper)[2][0].decode() for hyper in optimizer.get(3, [])}
+            start = answer.get(2, [0])[0]
+            if not start:
+                break
+        self.assertEqual(types, {"real", "int", "flag", "choice", "text"})
+
+    def test_another_version_ends_the_stream(self):
+        client = self.client()
+        client.socket.sendall(PREFIX.pack(b"PDF1", 2, 0, HELLO, 0, 0, 0, 1, 0))
+        self.assertRefused(INVALID_ARGUMENT, "version 2", client.receive)
+        self.assertIsNone(client.receive())
 
     def test_another_configuration_is_refused_by_name(self):
         self.pair([("aggregate", "sum")])

@@ -77,6 +77,39 @@ static void expect_open_refused(const test_daemon *daemon, const pd_client_optio
     if (strstr(err.text, words) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, words);
 }
 
+/* A rule with a table of about 60 KB, in a text of the caller's. */
+static void fill_long_rule(char *rule, size_t size)
+{
+    size_t used = (size_t)snprintf(rule, size, "* sgd lr=table(1");
+
+    while (used < 60000) used += (size_t)snprintf(rule + used, size - used, ",%g", 1 + (double)used);
+    snprintf(rule + used, size - used, ")");
+}
+
+static void rules_that_do_not_fit_hello_are_told_which_limit_to_raise(void **state)
+{
+    static char rule[61000];
+    const char *rules[] = { rule, NULL };
+
+    fill_long_rule(rule, sizeof rule);
+    expect_open_refused(*state, &(pd_client_options){ .job = "long", .rank = 0, .world_size = 1, .rules = rules }, PD_RESOURCE_EXHAUSTED, "raise limits.hello_bytes");
+}
+
+static void long_rules_are_taken_where_the_limit_is_raised(void **state)
+{
+    static char rule[61000];
+    const char *rules[] = { rule, NULL };
+    test_daemon *daemon = daemon_start((const char *const[]){ "--hello-bytes=64KiB", NULL });
+    pd_client *client;
+    pd_error err = { 0 };
+    (void)state;
+
+    fill_long_rule(rule, sizeof rule);
+    if (open_as(daemon, &(pd_client_options){ .job = "long", .rank = 0, .world_size = 1, .rules = rules }, &client, &err) != PD_OK) fail_msg("%s", err.text);
+    pd_client_close(client);
+    assert_int_equal(daemon_stop(daemon, patient(10)), 0);
+}
+
 static void an_option_that_does_not_exist_is_named(void **state)
 {
     static const char *const options[] = { "agregate=mean", NULL };
@@ -300,6 +333,8 @@ int main(void)
         cmocka_unit_test(a_worker_with_another_world_size_is_told_so),
         cmocka_unit_test(a_worker_with_another_configuration_is_told_the_key),
         cmocka_unit_test(a_worker_with_other_rules_is_told_which),
+        cmocka_unit_test(rules_that_do_not_fit_hello_are_told_which_limit_to_raise),
+        cmocka_unit_test(long_rules_are_taken_where_the_limit_is_raised),
         cmocka_unit_test(an_option_that_does_not_exist_is_named),
         cmocka_unit_test(a_value_that_is_none_of_an_options_is_named),
         cmocka_unit_test(a_shape_that_differs_from_what_another_rank_declared_is_named),

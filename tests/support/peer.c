@@ -157,7 +157,7 @@ int peer_refuse(peer *p, const pd_prefix *to, int code, const char *text)
     size_t bytes;
     int rc;
 
-    assert_int_equal(pd_frame_pack_error(&frame, &bytes, to->method, to->request, code, text), PD_OK);
+    assert_int_equal(pd_frame_pack_error(&frame, &bytes, to->method, 0, to->request, code, text), PD_OK);
     rc = peer_feed(p, frame, bytes);
     free(frame);
     return rc;

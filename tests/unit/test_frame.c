@@ -219,7 +219,8 @@ static void assert_refuses(size_t at, uint8_t value, int code, const char *names
 }
 
 static void refuses_a_stream_that_is_not_frames(void **state) { (void)state; assert_refuses(0, 'G', PD_INVALID_ARGUMENT, "47 44 46 31"); }
-static void refuses_protocol_version_0(void **state) { (void)state; assert_refuses(4, 0, PD_INVALID_ARGUMENT, "version 0"); }
+static void refuses_protocol_version_0(void **state) { (void)state; assert_refuses(4, 0, PD_INVALID_ARGUMENT, "version 0: this side speaks version 1"); }
+static void refuses_a_protocol_version_to_come(void **state) { (void)state; assert_refuses(4, 2, PD_INVALID_ARGUMENT, "version 2: this side speaks version 1"); }
 static void refuses_flags_it_does_not_know(void **state) { (void)state; assert_refuses(5, 8, PD_INVALID_ARGUMENT, "0x08"); }
 static void refuses_reserved_bytes_that_are_set(void **state) { (void)state; assert_refuses(15, 1, PD_INVALID_ARGUMENT, "12 to 15"); }
 static void refuses_a_checksum_without_its_flag(void **state) { (void)state; assert_refuses(39, 1, PD_INVALID_ARGUMENT, "checksum"); }
@@ -447,7 +448,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prefix_is_forty_little_endian_bytes), cmocka_unit_test(reads_back_the_prefix_it_writes),
-        cmocka_unit_test(refuses_a_stream_that_is_not_frames), cmocka_unit_test(refuses_protocol_version_0),
+        cmocka_unit_test(refuses_a_stream_that_is_not_frames), cmocka_unit_test(refuses_protocol_version_0), cmocka_unit_test(refuses_a_protocol_version_to_come),
         cmocka_unit_test(refuses_flags_it_does_not_know), cmocka_unit_test(refuses_reserved_bytes_that_are_set),
         cmocka_unit_test(refuses_a_checksum_without_its_flag), cmocka_unit_test(refuses_a_header_over_64_kib),
         cmocka_unit_test(refuses_a_payload_over_the_limit), cmocka_unit_test(refuses_a_payload_length_of_all_ones),

@@ -352,16 +352,29 @@ static void a_barrier_opens_when_every_rank_is_there(void **state)
     assert_int_equal(barrier(r, job, 0, 10, 0), PD_FAILED_PRECONDITION);
 }
 
-static void a_barrier_sent_again_replaces_the_first(void **state)
+static void a_barrier_sent_again_on_a_new_connection_replaces_the_first(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, NULL, NULL);
+
+    barrier(r, job, 1, 11, 1);
+    rig_hello(r, "a", 1, 2, 11, 21, NULL, "* sgd lr=1");                 /* the same nonce */
+    uint64_t before = r->answered;
+    barrier(r, job, 1, 21, 1);
+    barrier(r, job, 0, 10, 1);
+    assert_int_equal(r->answered, before + 2);
+}
+
+static void a_second_barrier_on_one_connection_is_refused_while_the_first_waits(void **state)
 {
     rig *r = *state;
     uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, NULL, NULL);
     uint64_t before = r->answered;
 
     barrier(r, job, 1, 11, 1);
-    barrier(r, job, 1, 11, 1);
+    assert_int_equal(barrier(r, job, 1, 11, 1), PD_FAILED_PRECONDITION);
     barrier(r, job, 0, 10, 1);
-    assert_int_equal(r->answered, before + 2);
+    assert_int_equal(r->answered, before + 3);                  /* the refusal, too: no request is forgotten */
 }
 
 static void a_new_process_joins_the_next_barrier_of_the_others(void **state)
@@ -399,7 +412,8 @@ int main(void)
         TEST(an_operator_drops_a_job_at_once),
         TEST(a_job_may_be_dropped_with_work_left_to_do),
         TEST(a_barrier_opens_when_every_rank_is_there),
-        TEST(a_barrier_sent_again_replaces_the_first),
+        TEST(a_barrier_sent_again_on_a_new_connection_replaces_the_first),
+        TEST(a_second_barrier_on_one_connection_is_refused_while_the_first_waits),
         TEST(a_new_process_joins_the_next_barrier_of_the_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -156,6 +156,46 @@ static void heartbeats_take_no_memory(void **state)
     close(fd);
 }
 
+/* Sends a request with a checksum and checks that its answer has the right one. */
+static void assert_checksum(scene *s, int fd, unsigned method, const ProtobufCMessage *message, unsigned flags)
+{
+    uint64_t checksum;
+    uint8_t *frame;
+    size_t bytes;
+
+    assert_int_equal(pd_frame_pack(&frame, &bytes, method, PD_FLAG_CHECKSUM, ++s->last_id, message, NULL, 0, 0), PD_OK);
+    assert_int_equal(send(fd, frame, bytes, MSG_NOSIGNAL), bytes);
+    free(frame);
+    scene_settle(s);
+    if (!scene_hear(s, fd)) fail_msg("no answer to %s", pd_method_name(method));
+    if (s->prefix.flags != (PD_FLAG_REPLY | PD_FLAG_CHECKSUM | flags)) fail_msg("the answer to %s has flags %u", pd_method_name(method), s->prefix.flags);
+    assert_int_equal(pd_frame_checksum(&checksum, s->in, s->prefix.header_bytes, NULL, 0), PD_OK);
+    assert_true(s->prefix.checksum == checksum);
+}
+
+static void whatever_answers_a_request_with_a_checksum_has_one(void **state)
+{
+    scene *s = *state;
+    int fd = join(s, "j", 0, 1, 1);
+    Paramd__Empty empty = PARAMD__EMPTY__INIT;
+    Paramd__BarrierRequest barrier = PARAMD__BARRIER_REQUEST__INIT;
+    Paramd__ListRequest list = PARAMD__LIST_REQUEST__INIT;
+    Paramd__OptimizersRequest optimizers = PARAMD__OPTIMIZERS_REQUEST__INIT;
+    Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
+    int other = scene_connect(s);
+
+    list.what = barrier.sequence = 1;
+    assert_checksum(s, fd, PD_HEARTBEAT, &empty.base, 0);
+    assert_checksum(s, fd, PD_OPTIMIZERS, &optimizers.base, 0);
+    assert_checksum(s, fd, PD_LIST, &list.base, 0);                    /* answered by the store */
+    assert_checksum(s, fd, PD_BARRIER, &barrier.base, 0);
+    assert_checksum(s, fd, PD_DRAIN, &empty.base, PD_FLAG_ERROR);      /* refused by the loop */
+    assert_checksum(s, fd, PD_BARRIER, &empty.base, PD_FLAG_ERROR);    /* refused by the store: it has no number */
+    assert_checksum(s, other, PD_HELLO, &hello.base, PD_FLAG_ERROR);   /* of protocol 0, and the connection ends */
+    close(fd);
+    close(other);
+}
+
 static void an_id_under_way_ends_the_connection_that_uses_it_again(void **state)
 {
     scene *s = *state;
@@ -235,6 +275,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_rank_whose_share_is_used_is_not_read_from_until_something_comes_home, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_frame_that_waits_for_its_share_when_the_job_ends_is_refused_and_the_connection_lives, set_up, tear_down),
         cmocka_unit_test_setup_teardown(heartbeats_take_no_memory, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(whatever_answers_a_request_with_a_checksum_has_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_id_under_way_ends_the_connection_that_uses_it_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_push_for_a_closed_round_is_read_away_and_answered, set_up, tear_down),
         cmocka_unit_test_setup_teardown(survives_an_allocation_that_fails_anywhere, set_up, tear_down),

@@ -72,7 +72,7 @@ static void queue_frame(scene *s, uint64_t id)
 
 static pd_pending *new_reply(uint64_t id, size_t n)
 {
-    pd_pending *reply = pd_pending_new(NULL, id, PD_PULL, n);
+    pd_pending *reply = pd_pending_new(NULL, &(pd_prefix){ .request = id, .method = PD_PULL }, n);
     assert_non_null(reply);
     return reply;
 }
@@ -159,7 +159,7 @@ static void control_goes_before_data_but_never_into_a_frame(void **state)
     queue_reply(s, 2);
     assert_false(send_slice(s, 100));           /* the first reply has begun */
     queue_frame(s, 3);
-    assert_true(pd_output_beat(&s->output, 4));
+    assert_true(pd_output_beat(&s->output, &(pd_prefix){ .request = 4 }));
     send_all(s, 1000);
     expect_ids(s, (const uint64_t[]){ 1, 4, 3, 2 }, 4);
 }
@@ -359,13 +359,29 @@ static void a_checksum_covers_header_and_weights(void **state)
     assert_true(prefix.checksum == checksum);
 }
 
+static void a_heartbeat_with_a_checksum_is_answered_with_one(void **state)
+{
+    scene *s = *state;
+    const uint8_t *payload;
+    size_t at = 0;
+    uint64_t checksum;
+    pd_prefix prefix;
+
+    assert_true(pd_output_beat(&s->output, &(pd_prefix){ .request = 4, .flags = PD_FLAG_CHECKSUM }));
+    send_all(s, 65536);
+    prefix = read_frame(s, &at, &payload);
+    assert_int_equal(prefix.flags, PD_FLAG_REPLY | PD_FLAG_CHECKSUM);
+    assert_int_equal(pd_frame_checksum(&checksum, "", 0, NULL, 0), PD_OK);
+    assert_true(prefix.checksum == checksum);
+}
+
 static void owes_a_bounded_number_of_heartbeats(void **state)
 {
     scene *s = *state;
     uint64_t ids[PD_BEATS];
 
-    for (int i = 0; i < PD_BEATS; i++) assert_true(pd_output_beat(&s->output, ids[i] = (uint64_t)i + 10));
-    assert_false(pd_output_beat(&s->output, 99));
+    for (int i = 0; i < PD_BEATS; i++) assert_true(pd_output_beat(&s->output, &(pd_prefix){ .request = ids[i] = (uint64_t)i + 10 }));
+    assert_false(pd_output_beat(&s->output, &(pd_prefix){ .request = 99 }));
     send_all(s, 65536);
     expect_ids(s, ids, PD_BEATS);
 }
@@ -407,6 +423,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(weights_are_let_go_as_they_are_written, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_reply_without_weights_is_a_header_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_checksum_covers_header_and_weights, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_heartbeat_with_a_checksum_is_answered_with_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(owes_a_bounded_number_of_heartbeats, set_up, tear_down),
         cmocka_unit_test_setup_teardown(clearing_gives_the_replies_back, set_up, tear_down),
     };

@@ -329,6 +329,41 @@ static void many_pieces_in_a_bad_order_are_still_checked(void **state)
     free(pieces);
 }
 
+static Paramd__Want want_at(uint32_t handle, uint64_t first)
+{
+    Paramd__Want want = PARAMD__WANT__INIT;
+
+    want.handle = handle;
+    want.first = first;
+    return want;
+}
+
+static void takes_wants_in_any_order(void **state)
+{
+    Paramd__Want want[] = { want_at(1, 0), want_at(0, 200), want_at(0, 0) }, *wants[] = { &want[0], &want[1], &want[2] };
+    (void)state;
+
+    assert_int_equal(pd_wants_check_distinct(wants, 3, handles, NULL), PD_OK);
+}
+
+static void refuses_a_want_twice_wherever_it_stands(void **state)
+{
+    Paramd__Want want[] = { want_at(0, 100), want_at(1, 0), want_at(0, 100) }, *wants[] = { &want[0], &want[1], &want[2] };
+    pd_error err;
+    (void)state;
+
+    assert_int_equal(pd_wants_check_distinct(wants, 3, handles, &err), PD_INVALID_ARGUMENT);
+    assert_string_equal(err.text, "wants 0 and 2 (kernel): the same chunk, from element 100, twice");
+}
+
+static void refuses_neighbouring_wants_that_are_the_same(void **state)
+{
+    Paramd__Want want[] = { want_at(0, 0), want_at(1, 0), want_at(1, 0) }, *wants[] = { &want[0], &want[1], &want[2] };
+    (void)state;
+
+    assert_int_equal(pd_wants_check_distinct(wants, 3, handles, NULL), PD_INVALID_ARGUMENT);
+}
+
 static void without_memory_to_sort_it_says_so(void **state)
 {
     payload *p = *state;
@@ -377,6 +412,7 @@ int main(void)
         TEST(refuses_data_past_the_payload), TEST(refuses_an_absent_piece_that_holds_something), TEST(refuses_a_chunk_twice_wherever_it_stands),
         TEST(refuses_a_chunk_of_a_parameter_that_is_absent), TEST(what_it_refuses_needs_no_text),
         TEST(many_pieces_in_a_bad_order_are_still_checked), TEST(without_memory_to_sort_it_says_so),
+        TEST(takes_wants_in_any_order), TEST(refuses_a_want_twice_wherever_it_stands), TEST(refuses_neighbouring_wants_that_are_the_same),
         TEST(refuses_a_sparse_piece_with_what_to_do),
         TEST(the_end_of_a_piece_is_rounded_up_and_cannot_wrap),
     };

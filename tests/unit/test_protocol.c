@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "../../server/net/loop.h"
 #include "message.h"
 #include "paramd/tensor.h"
 
@@ -15,18 +16,25 @@
 
 static char page[256 * 1024];
 
-/* The page lies beside the tests: found from this file's name. */
+/* The page lies beside the tests: found from this file's name, which may be relative to the build folder or to one within it. */
+static FILE *open_page(void)
+{
+    char path[4096] = "../";
+    FILE *from;
+
+    snprintf(path + 3, sizeof path - 3, "%s", __FILE__);
+    char *end = strstr(path, "tests/unit/");
+    if (end == NULL) return NULL;
+    snprintf(end, sizeof path - (size_t)(end - path), "proto/PROTOCOL.md");
+    return (from = fopen(path + 3, "r")) != NULL ? from : fopen(path, "r");
+}
+
 static int read_page(void **state)
 {
-    char path[4096];
-    FILE *from;
+    FILE *from = open_page();
     (void)state;
 
-    snprintf(path, sizeof path, "%s", __FILE__);
-    char *end = strstr(path, "tests/unit/");
-    if (end == NULL) return -1;
-    snprintf(end, sizeof path - (size_t)(end - path), "proto/PROTOCOL.md");
-    if ((from = fopen(path, "r")) == NULL) return -1;
+    if (from == NULL) return -1;
     page[fread(page, 1, sizeof page - 1, from)] = '\0';
     fclose(from);
     return page[0] == '\0';
@@ -46,36 +54,54 @@ static int hex_pair(const char *at)
     return isxdigit((unsigned char)pair[0]) && isxdigit((unsigned char)pair[1]) ? (int)strtol(pair, NULL, 16) : -1;
 }
 
-/* Bytes of the n-th dump of the page. A line is: offset, two spaces, bytes one space apart, two spaces, words. */
-static size_t read_dump(int n, uint8_t *out, size_t most)
+/* Appends the bytes of a line: pairs of digits and quoted texts one space apart; two spaces end them. */
+static size_t read_line(const char *at, uint8_t *out, size_t bytes, size_t most)
 {
-    const char *at = page;
+    for (;; at++) {
+        if (*at == '"') {
+            for (at++; *at != '"'; at++) {
+                assert_true(bytes < most);
+                out[bytes++] = (uint8_t)*at;
+            }
+            at++;
+        } else {
+            assert_true(hex_pair(at) >= 0 && bytes < most);
+            out[bytes++] = (uint8_t)hex_pair(at);
+            at += 2;
+        }
+        if (at[0] != ' ' || at[1] == ' ') return bytes;
+    }
+}
+
+/* Bytes of the page's first block with that title. A line is: offset, two spaces, bytes; a line * repeats the eight bytes above it. */
+static size_t read_dump(const char *title, uint8_t *out, size_t most)
+{
+    char fence[64];
     size_t bytes = 0;
 
-    for (int i = 0; i <= n; i++) {
-        at = strstr(at, "```\n0000  ");
-        assert_non_null(at);
-        at += 4;
-    }
-    for (; *at != '`'; at = strchr(at, '\n') + 1) {
-        const char *pair = at + 6;
-        assert_int_equal(strtoul(at, NULL, 16), bytes);
-        for (; hex_pair(pair) >= 0; pair += pair[2] == ' ' && pair[3] != ' ' ? 3 : 2) {
-            assert_true(bytes < most);
-            out[bytes++] = (uint8_t)hex_pair(pair);
+    snprintf(fence, sizeof fence, "```\n%s\n0000  ", title);
+    assert_says(page, fence);
+    for (const char *at = strstr(page, fence) + strlen(fence) - 6; *at != '`'; at = strchr(at, '\n') + 1) {
+        if (*at == '*') continue;
+        size_t offset = strtoul(at, NULL, 16);
+        for (; bytes < offset; bytes++) {
+            assert_true(at[-2] == '*' && bytes < most);
+            out[bytes] = out[bytes - 8];
         }
+        assert_int_equal(offset, bytes);
+        bytes = read_line(at + 6, out, bytes, most);
     }
     return bytes;
 }
 
-static void assert_dump(int n, const uint8_t *frame, size_t bytes)
+static void assert_dump(const char *title, const uint8_t *frame, size_t bytes)
 {
     uint8_t said[1024];
-    size_t length = read_dump(n, said, sizeof said);
+    size_t length = read_dump(title, said, sizeof said);
 
     if (length == bytes && memcmp(said, frame, bytes) == 0) return;
     for (size_t i = 0; i < bytes; i++) printf("%s%02x%s", i % 16 == 0 ? "# " : "", frame[i], i % 16 == 15 || i + 1 == bytes ? "\n" : " ");
-    fail_msg("dump %d of PROTOCOL.md is not the %zu bytes above", n, bytes);
+    fail_msg("the block \"%s\" of PROTOCOL.md is not the %zu bytes above", title, bytes);
 }
 
 static Paramd__Piece piece_of(uint32_t handle, uint32_t dtype, uint64_t count, uint64_t offset)
@@ -96,7 +122,7 @@ static void the_example_push_is_what_the_code_packs(void **state)
     Paramd__Piece piece[] = { piece_of(0, PD_F32, 2, 0), piece_of(1, PD_F32, 1, 64), piece_of(2, 0, 0, 0) };
     Paramd__Piece *pieces[] = { &piece[0], &piece[1], &piece[2] };
     struct iovec payload[] = { { (void *)(uintptr_t)kernel, sizeof kernel }, { (void *)(uintptr_t)padding, sizeof padding }, { (void *)(uintptr_t)bias, sizeof bias } };
-    const pd_handle_facts facts[] = { { 0, 2, "kernel" }, { 0, 1, "bias" }, { 0, 5, "scale" } };
+    const pd_handle_facts facts[] = { { 0, 2, "kernel" }, { 0, 1, "bias" }, { 0, 1, "scale" } };
     Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
     uint8_t *frame;
     size_t bytes;
@@ -113,7 +139,7 @@ static void the_example_push_is_what_the_code_packs(void **state)
     memcpy(frame + bytes, kernel, sizeof kernel);
     memcpy(frame + bytes + sizeof kernel, padding, sizeof padding);
     memcpy(frame + bytes + 64, bias, sizeof bias);
-    assert_dump(0, frame, bytes + 68);
+    assert_dump("→ Push", frame, bytes + 68);
     free(frame);
 }
 
@@ -132,8 +158,8 @@ static void the_example_answer_is_what_the_code_packs(void **state)
     outcome[2].outcome = 3;
     reply.outcomes = outcomes;
     reply.n_outcomes = 3;
-    assert_int_equal(pd_frame_pack(&frame, &bytes, PD_PUSH, PD_FLAG_REPLY, 7, &reply.base, NULL, 0, 0), PD_OK);
-    assert_dump(1, frame, bytes);
+    assert_int_equal(pd_frame_pack(&frame, &bytes, PD_PUSH, PD_FLAG_REPLY | PD_FLAG_CHECKSUM, 7, &reply.base, NULL, 0, 0), PD_OK);
+    assert_dump("← DataReply", frame, bytes);
     free(frame);
 }
 
@@ -143,8 +169,8 @@ static void the_example_error_is_what_the_code_packs(void **state)
     size_t bytes;
     (void)state;
 
-    assert_int_equal(pd_frame_pack_error(&frame, &bytes, PD_PUSH, 7, PD_INVALID_ARGUMENT, "push for step 0: the first step is 1"), PD_OK);
-    assert_dump(2, frame, bytes);
+    assert_int_equal(pd_frame_pack_error(&frame, &bytes, PD_PUSH, 0, 9, PD_INVALID_ARGUMENT, "push for step 0: the first step is 1"), PD_OK);
+    assert_dump("← Error", frame, bytes);
     free(frame);
 }
 
@@ -236,13 +262,38 @@ static void the_limits_are_the_codes(void **state)
     assert_says(page, line);
 }
 
+/* Checks that the page has `format` with the number in it, written with commas: 16,384. */
+static void assert_number(const char *format, unsigned n)
+{
+    char number[32], line[128];
+
+    if (n >= 1000000) snprintf(number, sizeof number, "%u,%03u,%03u", n / 1000000, n / 1000 % 1000, n % 1000);
+    else if (n >= 1000) snprintf(number, sizeof number, "%u,%03u", n / 1000, n % 1000);
+    else snprintf(number, sizeof number, "%u", n);
+    snprintf(line, sizeof line, format, number);
+    assert_says(page, line);
+}
+
+static void the_limits_of_requests_and_names_are_the_codes(void **state)
+{
+    (void)state;
+    assert_number("%s requests may be under way", PD_MAX_PENDING);
+    assert_number("%s pieces and wants in them", PD_MAX_WAITING);
+    assert_number("most %s parameters", PD_MAX_DECLARE);
+    assert_number("Hello has at most %s options", PD_MAX_OPTIONS);
+    assert_number("A push has at most %s.", PD_MAX_OPTIONS);
+    assert_number("parameters have 1 to %s bytes", PD_NAME_MAX);
+    assert_number("names of scalars 1 to %s.", PD_PUSH_SCALAR_NAME);
+    assert_number("at most %s names from all", PD_PUSH_SCALARS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_example_push_is_what_the_code_packs), cmocka_unit_test(the_example_answer_is_what_the_code_packs),
         cmocka_unit_test(the_example_error_is_what_the_code_packs), cmocka_unit_test(every_method_stands_with_its_number_and_messages),
         cmocka_unit_test(every_message_stands_with_its_fields_numbers_and_types), cmocka_unit_test(every_error_code_stands_with_its_number),
-        cmocka_unit_test(the_limits_are_the_codes),
+        cmocka_unit_test(the_limits_are_the_codes), cmocka_unit_test(the_limits_of_requests_and_names_are_the_codes),
     };
     return cmocka_run_group_tests(tests, read_page, NULL);
 }

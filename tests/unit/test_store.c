@@ -288,6 +288,28 @@ static void ranks_that_send_different_values_are_told(void **state)
     assert_float_equal(moved(f, 1), -0.25, 1e-2);
 }
 
+static void a_hyperparameter_twice_in_one_push_is_refused(void **state)
+{
+    fixture *f = *state;
+    rig_frame *frame = rig_frame_new(&f->r, PD_REQ_PUSH, f->job, 0, 10, 1);
+    float g[64] = { 0 };
+
+    rig_piece(frame, 1, PD_F32, 0, 64, g);
+    rig_hyper(frame, "lr", "0.25");
+    rig_hyper(frame, "lr", "0.5");
+    assert_int_equal(rig_send(&f->r, frame), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(f->r.error.text, "lr of sgd stands twice"));
+}
+
+static void a_rank_that_sends_another_value_in_its_next_push_is_refused(void **state)
+{
+    fixture *f = *state;
+
+    assert_int_equal(push_with(f, 0, 1, "lr", "0.25"), PD_OK);
+    assert_int_equal(push_with(f, 0, 1, "lr", "0.5"), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(f->r.error.text, "rank 0 sent lr = 0.25 for step 1, rank 0 sends 0.5"));
+}
+
 static void a_value_that_the_row_cannot_change_now_is_refused(void **state)
 {
     fixture *f = *state;
@@ -509,6 +531,8 @@ int main(void)
         WITH(set_up_apply, applies_what_is_not_finite_when_asked_to),
         WITH(set_up, a_pushed_learning_rate_holds_for_its_round),
         WITH(set_up, ranks_that_send_different_values_are_told),
+        WITH(set_up, a_hyperparameter_twice_in_one_push_is_refused),
+        WITH(set_up, a_rank_that_sends_another_value_in_its_next_push_is_refused),
         WITH(set_up, a_value_that_the_row_cannot_change_now_is_refused),
         WITH(set_up, a_value_that_comes_with_a_repetition_does_not_count),
         WITH(set_up, a_refused_push_leaves_no_hyperparameter_behind),
