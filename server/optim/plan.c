@@ -154,12 +154,12 @@ int64_t pd_plan_task_bytes(const pd_plan *plan)
     return bytes;
 }
 
-int64_t pd_plan_task_scratch(const pd_plan *plan)
+int64_t pd_plan_task_scratch(const pd_plan *plan, double most_cost)
 {
     int64_t most = 0;
 
     for (size_t t = 0; t < plan->n_tasks; t++)
-        if (plan->tasks[t].scratch > most) most = plan->tasks[t].scratch;
+        if (plan->tasks[t].cost <= most_cost && plan->tasks[t].scratch > most) most = plan->tasks[t].scratch;
     return most;
 }
 

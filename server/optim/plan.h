@@ -29,8 +29,8 @@ int64_t pd_task_elements(const pd_plan *plan, const pd_task_spec *task, int slot
 int64_t pd_task_share_bytes(const pd_plan *plan, const pd_task_spec *task, int slot);
 /* Bytes that one capture of all tasks copies and reserves for results. INT64_MAX where that does not fit. */
 int64_t pd_plan_task_bytes(const pd_plan *plan);
-/* Bytes that a thread which runs its tasks needs beside: the largest scratch. */
-int64_t pd_plan_task_scratch(const pd_plan *plan);
+/* Returns the largest scratch of the tasks of at most this cost: bytes that a thread which runs them needs beside. */
+int64_t pd_plan_task_scratch(const pd_plan *plan, double most_cost);
 /* Bytes that the plan itself takes, with what an optimizer keeps for each slot and task of it. */
 int64_t pd_plan_own_bytes(const pd_plan *plan);
 /* Bytes that one step needs beside the state: temporary slots (but one that may be in `after`), and the forms of slots of the

@@ -95,6 +95,9 @@ typedef struct pd_task_spec {
     double  exponent;           /* p, where it makes inverse p-th roots of its inputs; 0: it makes something else. For who reads the plan */
 } pd_task_spec;
 
+/* A task of at most this cost is light: it takes a millisecond or less, and the root pool has a thread for light tasks alone. */
+#define PD_TASK_LIGHT 1e6
+
 #define PD_PLAN_OWN 32
 #define PD_ROOT_READY (-1)                  /* root_delay: adopt as soon as it is there; which step that is depends on timing */
 

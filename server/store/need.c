@@ -4,6 +4,8 @@
 #include "norm.h"
 #include "param.h"
 
+#include <math.h>
+
 static uint64_t times(uint64_t bytes, uint64_t n)   { return __builtin_mul_overflow(bytes, n, &bytes) ? UINT64_MAX : bytes; }
 
 /* A plan says INT64_MAX where a sum does not fit. */
@@ -57,7 +59,8 @@ int pd_need_of(pd_need *out, const pd_sizing *job, pd_aggregation how, const pd_
     *out = (pd_need){ .weights = pd_weight_bytes(plan->elements, pulled), .sums = times((uint64_t)plan->elements, sizeof(float)),
                       .gathered = gather_bytes(job, how, plan->elements, ranged), .state = known(pd_plan_state_bytes(plan)),
                       .roots = root_bytes(plan), .step = known(pd_plan_step_bytes(plan)), .records = record_bytes(job, plan, ranged),
-                      .thread = known(thread), .pool = known(pd_plan_task_scratch(plan)) };
+                      .thread = known(thread), .pool = known(pd_plan_task_scratch(plan, INFINITY)),
+                      .light = known(pd_plan_task_scratch(plan, PD_TASK_LIGHT)) };
     return PD_OK;
 }
 
@@ -72,11 +75,13 @@ void pd_need_add(pd_need *all, const pd_need *one, uint64_t n)
     all->records = pd_need_plus(all->records, times(one->records, n));
     if (one->thread > all->thread) all->thread = one->thread;
     if (one->pool > all->pool) all->pool = one->pool;
+    if (one->light > all->light) all->light = one->light;
 }
 
 void pd_need_complete(pd_need *all, const pd_sizing *job, const pd_rule *rules, size_t n_rules)
 {
-    uint64_t threads = pd_need_plus(times(all->thread, (uint64_t)job->threads), times(all->pool, (uint64_t)job->pool_threads));
+    uint64_t pool = pd_need_plus(times(all->pool, (uint64_t)job->pool_threads), all->light);
+    uint64_t threads = pd_need_plus(times(all->thread, (uint64_t)job->threads), pool);
 
     all->job = pd_need_plus(threads, pd_norm_bytes(&job->values, rules, n_rules));
 }

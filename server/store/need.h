@@ -26,6 +26,7 @@ typedef struct pd_need {
     uint64_t records;                   /* who has contributed what (chunks, slots, ranges), and the plan */
     uint64_t thread;                    /* of each thread of a batch: the largest of the parameters' counts */
     uint64_t pool;                      /* of each thread that runs root tasks, likewise */
+    uint64_t light;                     /* of the pool's thread for light tasks, likewise */
     uint64_t job;                       /* all threads', and what the job itself needs: pd_need_complete */
 } pd_need;
 

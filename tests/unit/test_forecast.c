@@ -97,9 +97,20 @@ static void what_a_root_works_with_counts_for_each_thread_of_the_pool(void **sta
         m.job.pool_threads = threads;
         const pd_forecast *f = forecast(&m, "* scalable_shampoo block_size=8", NULL);
         assert_int_equal(f->all.need.pool, pd_root_scratch(PD_ROOT_NEWTON, false, 7, 4));        /* the larger of its two sides */
-        assert_int_equal(f->all.need.job, f->all.thread_bytes + threads * (int64_t)f->all.need.pool);
+        assert_int_equal(f->all.need.job, f->all.thread_bytes + threads * (int64_t)f->all.need.pool + (int64_t)f->all.need.light);
         pd_forecast_free(&m.forecast);
     }
+}
+
+static void what_the_largest_light_root_works_with_counts_once_more(void **state)
+{
+    (void)state;
+    model m = small_model();
+    add_param(&m, "heavy", 2, 64, 64);
+    const pd_forecast *f = forecast(&m, "* scalable_shampoo block_size=64 best_effort_shape_interpretation=no padding_coupling=no", NULL);
+    assert_int_equal(f->all.need.pool, pd_root_scratch(PD_ROOT_NEWTON, false, 64, 4));
+    assert_int_equal(f->all.need.light, pd_root_scratch(PD_ROOT_NEWTON, false, 7, 4));
+    pd_forecast_free(&m.forecast);
 }
 
 static void a_number_of_workers_that_does_not_suit_is_refused(void **state)
@@ -420,6 +431,7 @@ int main(void)
         cmocka_unit_test(what_an_aggregate_holds_is_counted),
         cmocka_unit_test(scratch_counts_for_each_thread),
         cmocka_unit_test(what_a_root_works_with_counts_for_each_thread_of_the_pool),
+        cmocka_unit_test(what_the_largest_light_root_works_with_counts_once_more),
         cmocka_unit_test(a_number_of_workers_that_does_not_suit_is_refused),
         cmocka_unit_test(sums_that_do_not_fit_are_the_largest),
         cmocka_unit_test(sums_are_those_of_the_state_a_job_would_make),

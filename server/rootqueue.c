@@ -1,0 +1,323 @@
+/* rootqueue.c - the order in which waiting root tasks are run: see rootqueue.h. */
+#include "rootqueue.h"
+
+#include "assignment.h"
+#include "optim.h"
+#include "plant.h"
+#include "row.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+#include <utlist.h>
+
+/* No single task moves a job's tag further: sums of tags stay exact to a hand-over. */
+#define LARGEST_COST 1e15
+
+/* Which root: numbers, which outlive the objects they name. No padding: hashed as bytes. */
+typedef struct root_key { uint32_t job, param, index; } root_key;
+
+struct flow;
+
+/* A task that waits, and the request that brings it home. */
+typedef struct entry {
+    UT_hash_handle  hh;             /* queue->replaceable */
+    struct entry   *prev, *next;    /* lane->oldest */
+    root_key        key;
+    struct flow    *owner;
+    size_t          at;             /* index in lane->heap */
+    pd_load         load;           /* its cost; its place is the order of submission */
+    bool            light, awaited;
+    pd_request     *home;
+} entry;
+
+/* The waiting light tasks of one job, or its other waiting tasks. */
+typedef struct task_lane {
+    entry **heap;                   /* a binary heap by leads() */
+    size_t  n, capacity;
+    entry  *oldest;                 /* list, in the order of submission */
+} task_lane;
+
+/* The tasks of one job. */
+typedef struct flow {
+    UT_hash_handle hh;              /* queue->flows */
+    struct flow   *prev, *next;     /* queue->active, while a task waits */
+    uint32_t       job;
+    task_lane      lane[2];         /* [light] */
+    double         tag;             /* virtual time at which its next task may start */
+    uint64_t       turn;            /* of its last light task among those taken by PD_ROOTQUEUE_LIGHT; 0: none yet */
+    unsigned       taken[2];        /* by pd_rootqueue_choice: tasks taken so far, for ageing */
+} flow;
+
+struct pd_rootqueue {
+    flow     *flows;                /* hash table by job, from the first task to pd_rootqueue_forget */
+    flow     *active;               /* list of those with waiting tasks, the longest active first */
+    entry    *replaceable;          /* hash table by key of the entries that newer statistics replace */
+    double    now;                  /* virtual time: no tag of an active job is lower, and it never goes back */
+    uint64_t  submitted, turns;
+};
+
+/* ---- the tasks of one job ---- */
+
+/* Returns whether a comes before b in their job. */
+static bool leads(const entry *a, const entry *b)
+{
+    return a->awaited != b->awaited ? a->awaited : pd_load_leads(a->load, b->load);
+}
+
+static void put(task_lane *lane, size_t at, entry *e)
+{
+    lane->heap[at] = e;
+    e->at = at;
+}
+
+/* Puts an entry in its place at or above `at`. */
+static void rise(task_lane *lane, size_t at, entry *e)
+{
+    for (; at > 0 && leads(e, lane->heap[(at - 1) / 2]); at = (at - 1) / 2) put(lane, at, lane->heap[(at - 1) / 2]);
+    put(lane, at, e);
+}
+
+/* Puts an entry in its place at or below `at`. */
+static void sink(task_lane *lane, size_t at, entry *e)
+{
+    for (size_t child; (child = 2 * at + 1) < lane->n; at = child) {
+        if (child + 1 < lane->n && leads(lane->heap[child + 1], lane->heap[child])) child++;
+        if (!leads(lane->heap[child], e)) break;
+        put(lane, at, lane->heap[child]);
+    }
+    put(lane, at, e);
+}
+
+static int reserve(task_lane *lane)
+{
+    size_t capacity = lane->capacity == 0 ? 8 : 2 * lane->capacity;
+    entry **heap = lane->n < lane->capacity ? lane->heap : realloc(lane->heap, capacity * sizeof *heap);
+
+    if (heap == NULL) return PD_NO_MEMORY;
+    if (lane->n == lane->capacity) lane->capacity = capacity;
+    lane->heap = heap;
+    return PD_OK;
+}
+
+static void lane_remove(task_lane *lane, entry *e)
+{
+    entry *last = lane->heap[--lane->n];
+
+    DL_DELETE(lane->oldest, e);
+    if (last == e) return;
+    if (e->at > 0 && leads(last, lane->heap[(e->at - 1) / 2])) rise(lane, e->at, last);
+    else sink(lane, e->at, last);
+}
+
+/* Returns the flow's next task: the one that leads, or in every PD_ROOTQUEUE_AGED-th turn the oldest. */
+static entry *next_of(flow *f, pd_rootqueue_choice choice)
+{
+    const task_lane *light = &f->lane[true], *heavy = &f->lane[false];
+    bool aged = ++f->taken[choice] % PD_ROOTQUEUE_AGED == 0;
+    entry *a, *b;
+
+    if (light->n == 0) return aged ? heavy->oldest : heavy->heap[0];
+    a = aged ? light->oldest : light->heap[0];
+    if (choice == PD_ROOTQUEUE_LIGHT || heavy->n == 0) return a;
+    b = aged ? heavy->oldest : heavy->heap[0];
+    if (aged) return a->load.place < b->load.place ? a : b;
+    return leads(a, b) ? a : b;
+}
+
+/* ---- between jobs ---- */
+
+/* NULL: out of memory. */
+static flow *flow_of(pd_rootqueue *queue, uint32_t job)
+{
+    flow *f;
+
+    HASH_FIND(hh, queue->flows, &job, sizeof job, f);
+    if (f != NULL || (f = calloc(1, sizeof *f)) == NULL) return f;
+    f->job = job;
+    HASH_ADD(hh, queue->flows, job, sizeof f->job, f);
+    if (f->hh.tbl != NULL) return f;
+    free(f);
+    return NULL;
+}
+
+static bool is_active(const flow *f)
+{
+    return f->lane[false].n + f->lane[true].n > 0;
+}
+
+/* Returns the flow to be served next, and moves virtual time on to the lowest tag. NULL: no task of that choice
+ * waits. */
+static flow *next_flow(pd_rootqueue *queue, pd_rootqueue_choice choice)
+{
+    flow *least = queue->active, *in_turn = NULL, *f;
+
+    DL_FOREACH(queue->active, f) {
+        if (f->tag < least->tag) least = f;
+        if (f->lane[true].n > 0 && (in_turn == NULL || f->turn < in_turn->turn)) in_turn = f;
+    }
+    if (least != NULL) queue->now = least->tag;
+    return choice == PD_ROOTQUEUE_LIGHT ? in_turn : least;
+}
+
+/* Charges a flow for a task that a thread takes now. */
+static void charge(flow *f, double cost)
+{
+    f->tag += PD_ROOTQUEUE_HANDOVER + fmin(fmax(cost, 0), LARGEST_COST);
+}
+
+/* ---- entries ---- */
+
+static entry *entry_new(pd_rootqueue *queue, struct pd_task *task, uint32_t job, uint32_t param)
+{
+    entry *e = calloc(1, sizeof *e);
+
+    if (e == NULL || (e->home = pd_request_new(PD_REQ_TASK, (pd_ticket){ 0, 0 })) == NULL) {
+        free(e);
+        return NULL;
+    }
+    e->key = (root_key){ job, param, (uint32_t)pd_task_index(task) };
+    e->load = (pd_load){ pd_task_cost(task), queue->submitted++ };
+    e->light = pd_rootqueue_is_light(task);
+    e->awaited = !pd_task_replaceable(task);
+    e->home->job = job;
+    e->home->u.task.task = task;
+    e->home->u.task.param = param;
+    return e;
+}
+
+/* Files the entry among the waiting tasks. PD_NO_MEMORY: the entry is still the caller's. */
+static int insert(pd_rootqueue *queue, entry *e)
+{
+    task_lane *lane;
+
+    if ((e->owner = flow_of(queue, e->key.job)) == NULL) return PD_NO_MEMORY;
+    lane = &e->owner->lane[e->light];
+    if (reserve(lane) != PD_OK) return PD_NO_MEMORY;
+    if (!e->awaited) {
+        HASH_ADD(hh, queue->replaceable, key, sizeof e->key, e);
+        if (e->hh.tbl == NULL) return PD_NO_MEMORY;
+    }
+    if (!is_active(e->owner)) {
+        e->owner->tag = fmax(e->owner->tag, queue->now);
+        DL_APPEND(queue->active, e->owner);
+    }
+    DL_APPEND(lane->oldest, e);
+    rise(lane, lane->n++, e);
+    return PD_OK;
+}
+
+/* Takes the entry out and frees it. Gives its request. */
+static pd_request *extract(pd_rootqueue *queue, entry *e)
+{
+    pd_request *home = e->home;
+
+    lane_remove(&e->owner->lane[e->light], e);
+    if (!is_active(e->owner)) DL_DELETE(queue->active, e->owner);
+    if (e->hh.tbl != NULL) HASH_DEL(queue->replaceable, e);
+    free(e);
+    return home;
+}
+
+/* Puts the request of `newer` in the place of a waiting one of the same root, which is left in `newer`. Returns
+ * whether there was one. The cost of a root does not change, so the place is right. */
+static bool replace(pd_rootqueue *queue, entry *newer)
+{
+    pd_request *home = newer->home;
+    entry *older;
+
+    HASH_FIND(hh, queue->replaceable, &newer->key, sizeof newer->key, older);
+    if (older == NULL) return false;
+    newer->home = older->home;
+    older->home = home;
+    return true;
+}
+
+/* Returns the largest task of all jobs: the order of the planted bug. */
+static entry *largest(const pd_rootqueue *queue)
+{
+    entry *best = NULL, *e;
+    flow *f;
+
+    DL_FOREACH(queue->active, f)
+        for (int light = 0; light < 2; light++)
+            DL_FOREACH(f->lane[light].oldest, e)
+                if (best == NULL || pd_load_leads(e->load, best->load)) best = e;
+    return best;
+}
+
+/* ---- outside ---- */
+
+pd_rootqueue *pd_rootqueue_new(void)
+{
+    return calloc(1, sizeof(pd_rootqueue));
+}
+
+static void flow_free(pd_rootqueue *queue, flow *f)
+{
+    HASH_DEL(queue->flows, f);
+    for (int light = 0; light < 2; light++) free(f->lane[light].heap);
+    free(f);
+}
+
+void pd_rootqueue_free(pd_rootqueue *queue)
+{
+    if (queue == NULL) return;
+    assert(queue->active == NULL);
+    while (queue->flows != NULL) flow_free(queue, queue->flows);
+    free(queue);
+}
+
+int pd_rootqueue_add(pd_rootqueue *queue, struct pd_task *task, uint32_t job, uint32_t param, pd_request **unrun)
+{
+    entry *e = entry_new(queue, task, job, param);
+
+    *unrun = NULL;
+    if (e == NULL) return PD_NO_MEMORY;
+    if (!e->awaited && replace(queue, e)) {
+        *unrun = e->home;
+        free(e);
+        return PD_OK;
+    }
+    if (insert(queue, e) == PD_OK) return PD_OK;
+    pd_request_free(e->home);
+    free(e);
+    return PD_NO_MEMORY;
+}
+
+pd_request *pd_rootqueue_take(pd_rootqueue *queue, pd_rootqueue_choice choice)
+{
+    flow *f = next_flow(queue, choice);
+    entry *e;
+
+    if (f == NULL) return NULL;
+    e = PD_PLANTED(roots_largest_first) ? largest(queue) : next_of(f, choice);
+    if (choice == PD_ROOTQUEUE_LIGHT) f->turn = ++queue->turns;
+    else charge(e->owner, e->load.size);
+    return extract(queue, e);
+}
+
+pd_request *pd_rootqueue_forget(pd_rootqueue *queue, uint32_t job)
+{
+    pd_request *unrun = NULL;
+    flow *f;
+
+    HASH_FIND(hh, queue->flows, &job, sizeof job, f);
+    if (f == NULL) return NULL;
+    for (int light = 0; light < 2; light++)
+        while (f->lane[light].n > 0) {
+            pd_request *home = extract(queue, f->lane[light].heap[f->lane[light].n - 1]);
+            home->mail.next = unrun == NULL ? NULL : &unrun->mail;
+            unrun = home;
+        }
+    flow_free(queue, f);
+    return unrun;
+}
+
+bool pd_rootqueue_is_light(const struct pd_task *task)
+{
+    return pd_task_cost(task) <= PD_TASK_LIGHT;
+}

@@ -1,0 +1,522 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "oom.h"
+#include "optim.h"
+#include "plan.h"
+#include "rootqueue.h"
+
+/* ---- tasks of any cost: one root of a parameter of one element ---- */
+
+static int    root_delay;
+static double cost;
+static const pd_hyper none[] = { { .name = NULL } };
+
+static int plan_one(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+{
+    pd_task_spec task = { .n_inputs = 1, .n_outputs = 1, .input = { 0 }, .output = { 1 }, .cost = cost };
+    (void)declaration, (void)fact, (void)err;
+
+    plan->root_delay = root_delay;
+    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "statistics", .number = -1 }) < 0) return PD_NO_MEMORY;
+    if (pd_plan_slot(plan, &(pd_slot_spec){ .name = "root", .number = -1 }) < 0) return PD_NO_MEMORY;
+    return pd_plan_task(plan, &task) < 0 ? PD_NO_MEMORY : PD_OK;
+}
+
+static int root(pd_task_view *task)
+{
+    task->output[0][0] = task->input[0][0];
+    return PD_OK;
+}
+
+static void keep(const pd_unit *unit) { unit->slot[0][0] = unit->gradient[0]; }
+static void show(const pd_unit *unit) { unit->after[0] = unit->slot[1][0]; }
+
+static bool always(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot)
+{
+    return plan != NULL && hyper != NULL && count > 0 && slot != NULL;
+}
+
+static const pd_row row = {
+    .name = "one", .hypers = none, .plan = plan_one, .due = always, .task = root, .task_phase = 1,
+    .phases = { { "keep", PD_WHOLE, keep, { 0 }, NULL }, { "show", PD_WHOLE, show, { 0 }, NULL } },
+};
+
+/* A task that a step waits for, or that is used when it is ready. */
+static pd_task *new_task(double wanted_cost, bool awaited)
+{
+    static const double no_fact[PD_MAX_FACTS];
+    static float gradient[1] = { 1 }, weights[1];
+    pd_declaration declaration = { .name = "w", .shape = { 1, { 1 } } };
+    pd_optim *optim;
+    pd_task *task;
+
+    cost = wanted_cost;
+    root_delay = awaited ? 0 : PD_ROOT_READY;
+    pd_hypers_init(&declaration.hypers, &row);
+    assert_int_equal(pd_optim_new(&optim, &declaration, no_fact, NULL), PD_OK);
+    assert_int_equal(pd_optim_begin(optim, &(pd_step_io){ gradient, weights, weights, NULL, 0, NULL, NULL }), PD_OK);
+    assert_int_equal(pd_batch_run(&optim, 1, 1), PD_OK);
+    assert_non_null(task = pd_optim_capture(optim));
+    pd_optim_free(optim);
+    return task;
+}
+
+/* ---- a queue and its requests ---- */
+
+enum { HEAVY = 100000000 };
+
+static pd_request *add(pd_rootqueue *queue, pd_task *task, uint32_t job, uint32_t param)
+{
+    pd_request *unrun;
+
+    assert_int_equal(pd_rootqueue_add(queue, task, job, param, &unrun), PD_OK);
+    return unrun;
+}
+
+/* Adds a task that is awaited. */
+static void add_due(pd_rootqueue *queue, double wanted_cost, uint32_t job, uint32_t param)
+{
+    assert_null(add(queue, new_task(wanted_cost, true), job, param));
+}
+
+static void end(pd_request *home)
+{
+    assert_non_null(home);
+    assert_int_equal(home->kind, PD_REQ_TASK);
+    pd_task_free(home->u.task.task);
+    pd_request_free(home);
+}
+
+/* Takes the next task. Returns its parameter. */
+static uint32_t take_param(pd_rootqueue *queue, pd_rootqueue_choice choice)
+{
+    pd_request *home = pd_rootqueue_take(queue, choice);
+    uint32_t param;
+
+    assert_non_null(home);
+    param = home->u.task.param;
+    end(home);
+    return param;
+}
+
+static uint32_t take_job(pd_rootqueue *queue, pd_rootqueue_choice choice)
+{
+    pd_request *home = pd_rootqueue_take(queue, choice);
+    uint32_t job;
+
+    assert_non_null(home);
+    job = home->job;
+    end(home);
+    return job;
+}
+
+static void empty_and_free(pd_rootqueue *queue)
+{
+    pd_request *home;
+
+    while ((home = pd_rootqueue_take(queue, PD_ROOTQUEUE_ALL)) != NULL) end(home);
+    pd_rootqueue_free(queue);
+}
+
+static pd_rootqueue *queue_new(void)
+{
+    pd_rootqueue *queue = pd_rootqueue_new();
+
+    assert_non_null(queue);
+    return queue;
+}
+
+static uint64_t state;
+static uint32_t draw(uint32_t below)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(state >> 33) % below;
+}
+
+/* Between nothing and far above a light task. */
+static double draw_cost(void)
+{
+    double c = draw(10);
+
+    for (uint32_t i = draw(11); i > 0; i--) c *= 10;
+    return c;
+}
+
+/* ---- within a job ---- */
+
+static void takes_tasks_that_are_awaited_before_larger_ones_that_are_used_when_ready(void **s)
+{
+    pd_rootqueue *queue = queue_new();
+    (void)s;
+
+    assert_null(add(queue, new_task(9 * HEAVY, false), 1, 1));
+    add_due(queue, HEAVY, 1, 2);
+    add_due(queue, 2 * HEAVY, 1, 3);
+    assert_int_equal(take_param(queue, PD_ROOTQUEUE_ALL), 3);
+    assert_int_equal(take_param(queue, PD_ROOTQUEUE_ALL), 2);
+    assert_int_equal(take_param(queue, PD_ROOTQUEUE_ALL), 1);
+    pd_rootqueue_free(queue);
+}
+
+static void takes_the_older_of_equal_tasks_first(void **s)
+{
+    pd_rootqueue *queue = queue_new();
+    (void)s;
+
+    for (uint32_t i = 0; i < 100; i++) add_due(queue, HEAVY, 1, i);
+    for (uint32_t i = 0; i < 100; i++) assert_int_equal(take_param(queue, PD_ROOTQUEUE_ALL), i);
+    pd_rootqueue_free(queue);
+}
+
+/* The last of some small tasks waits while larger, awaited tasks of its job come without end. */
+static void assert_aged(pd_rootqueue_choice choice, double small, double large)
+{
+    enum { OLDER = 20 };
+    pd_rootqueue *queue = queue_new();
+    int taken = 0;
+
+    for (uint32_t i = 0; i <= OLDER; i++) assert_null(add(queue, new_task(small, false), 1, i));
+    do {
+        add_due(queue, large, 1, OLDER + 1);
+        assert_true(++taken <= PD_ROOTQUEUE_AGED * (OLDER + 1));
+    } while (take_param(queue, choice) != OLDER);
+    empty_and_free(queue);
+}
+
+static void a_task_waits_for_a_bounded_number_of_its_jobs_tasks(void **s)
+{
+    (void)s;
+    assert_aged(PD_ROOTQUEUE_ALL, HEAVY, 2 * HEAVY);
+}
+
+static void a_light_task_waits_for_a_bounded_number_of_its_jobs_heavy_tasks(void **s)
+{
+    (void)s;
+    assert_aged(PD_ROOTQUEUE_ALL, 1, HEAVY);
+}
+
+static void a_light_task_waits_for_a_bounded_number_of_its_jobs_light_tasks(void **s)
+{
+    (void)s;
+    assert_aged(PD_ROOTQUEUE_LIGHT, 1, 2);
+}
+
+/* ---- between jobs ---- */
+
+static void a_new_jobs_task_is_next_beside_a_job_that_is_always_behind(void **s)
+{
+    pd_rootqueue *queue = queue_new();
+    (void)s;
+
+    for (uint32_t i = 0; i < 100; i++) add_due(queue, HEAVY, 1, i);
+    for (int i = 0; i < 10; i++) assert_int_equal(take_job(queue, PD_ROOTQUEUE_ALL), 1);
+    for (uint32_t i = 0; i < 10; i++) {
+        add_due(queue, 1, 2, i);
+        assert_int_equal(take_job(queue, PD_ROOTQUEUE_ALL), 2);
+    }
+    empty_and_free(queue);
+}
+
+static void jobs_that_are_always_behind_share_the_pool_evenly_whatever_their_tasks_cost(void **s)
+{
+    static const double costs[] = { HEAVY, 7.0 * HEAVY, 50.0 * HEAVY };
+    double service[3] = { 0 };
+    pd_rootqueue *queue = queue_new();
+    (void)s;
+
+    for (uint32_t j = 0; j < 3; j++) add_due(queue, costs[j], j, 0);
+    while (service[0] + service[1] + service[2] < 3000.0 * HEAVY) {
+        uint32_t j = take_job(queue, PD_ROOTQUEUE_ALL);
+        service[j] += costs[j];
+        add_due(queue, costs[j], j, 0);
+    }
+    for (int j = 0; j < 3; j++) assert_true(service[j] > 940.0 * HEAVY && service[j] < 1060.0 * HEAVY);
+    empty_and_free(queue);
+}
+
+static void tasks_that_cost_nothing_do_not_keep_another_job_waiting_for_ever(void **s)
+{
+    pd_rootqueue *queue = queue_new();
+    int taken = 0;
+    (void)s;
+
+    add_due(queue, HEAVY, 1, 0);
+    add_due(queue, HEAVY, 1, 1);
+    assert_int_equal(take_job(queue, PD_ROOTQUEUE_ALL), 1);
+    do {
+        add_due(queue, 0, 2, 0);
+        assert_true(++taken <= 2 + (int)(HEAVY / PD_ROOTQUEUE_HANDOVER));
+    } while (take_job(queue, PD_ROOTQUEUE_ALL) != 1);
+    empty_and_free(queue);
+}
+
+static void a_job_that_was_idle_has_no_credit(void **s)
+{
+    pd_rootqueue *queue = queue_new();
+    int of_first = 0;
+    (void)s;
+
+    add_due(queue, HEAVY, 2, 0);                            /* known, then idle */
+    assert_int_equal(take_job(queue, PD_ROOTQUEUE_ALL), 2);
+    for (uint32_t i = 0; i < 2000; i++) add_due(queue, HEAVY, 1, i);
+    for (int i = 0; i < 1000; i++) assert_int_equal(take_job(queue, PD_ROOTQUEUE_ALL), 1);
+    for (uint32_t i = 0; i < 1000; i++) add_due(queue, HEAVY, 2, i);
+    for (int i = 0; i < 100; i++) of_first += take_job(queue, PD_ROOTQUEUE_ALL) == 1;
+    assert_in_range(of_first, 49, 51);
+    empty_and_free(queue);
+}
+
+/* Random jobs; those that are adversaries always have a task. What each job was served since another one began to
+ * wait, or was served last, stays below the bound that rootqueue.h states. */
+enum { JOBS = 5 };
+typedef struct watch { int waiting; double most, since[JOBS]; } watch;      /* most: C(job); since[b]: service of b */
+
+static void watch_add(pd_rootqueue *queue, watch *w, uint32_t j)
+{
+    double c = draw_cost();
+
+    if (w[j].waiting++ == 0)
+        for (int b = 0; b < JOBS; b++) w[j].since[b] = 0;
+    if (c + PD_ROOTQUEUE_HANDOVER > w[j].most) w[j].most = c + PD_ROOTQUEUE_HANDOVER;
+    add_due(queue, c, j, draw(1000));
+}
+
+static void watch_take(pd_rootqueue *queue, watch *w, pd_rootqueue_choice choice)
+{
+    pd_request *home = pd_rootqueue_take(queue, choice);
+    uint32_t j;
+
+    if (home == NULL) return;
+    j = home->job;
+    w[j].waiting--;
+    for (uint32_t a = 0; a < JOBS && choice == PD_ROOTQUEUE_ALL; a++) {
+        if (a == j || w[a].waiting == 0) continue;
+        w[a].since[j] += pd_task_cost(home->u.task.task) + PD_ROOTQUEUE_HANDOVER;
+        assert_true(w[a].since[j] <= 1.000001 * (w[a].most + w[j].most));
+    }
+    for (int b = 0; b < JOBS && choice == PD_ROOTQUEUE_ALL; b++) w[j].since[b] = 0;
+    end(home);
+}
+
+static void a_waiting_job_is_served_within_its_bound_beside_endless_tasks_of_others(void **s)
+{
+    (void)s;
+    for (uint64_t seed = 0; seed < 30; seed++) {
+        pd_rootqueue *queue = queue_new();
+        watch w[JOBS] = { { 0 } };
+        uint32_t adversaries = seed % JOBS;
+        state = seed;
+        for (int turn = 0; turn < 300; turn++) {
+            for (uint32_t j = 0; j < JOBS; j++)
+                if ((j < adversaries && w[j].waiting == 0) || draw(4) == 0) watch_add(queue, w, j);
+            watch_take(queue, w, draw(2) == 0 ? PD_ROOTQUEUE_LIGHT : PD_ROOTQUEUE_ALL);
+        }
+        empty_and_free(queue);
+    }
+}
+
+/* ---- light tasks ---- */
+
+static void the_thread_of_light_tasks_takes_no_others(void **s)
+{
+    pd_rootqueue *queue = queue_new();
+    (void)s;
+
+    add_due(queue, 2 * PD_TASK_LIGHT, 1, 0);
+    assert_null(pd_rootqueue_take(queue, PD_ROOTQUEUE_LIGHT));
+    add_due(queue, PD_TASK_LIGHT, 1, 1);
+    assert_int_equal(take_param(queue, PD_ROOTQUEUE_LIGHT), 1);
+    assert_int_equal(take_param(queue, PD_ROOTQUEUE_ALL), 0);
+    pd_rootqueue_free(queue);
+}
+
+static void other_threads_take_light_tasks_too(void **s)
+{
+    pd_rootqueue *queue = queue_new();
+    (void)s;
+
+    add_due(queue, 1, 1, 0);
+    assert_int_equal(take_param(queue, PD_ROOTQUEUE_ALL), 0);
+    assert_null(pd_rootqueue_take(queue, PD_ROOTQUEUE_ALL));
+    pd_rootqueue_free(queue);
+}
+
+static void the_thread_of_light_tasks_goes_round_the_jobs(void **s)
+{
+    uint32_t last[3];
+    pd_rootqueue *queue = queue_new();
+    (void)s;
+
+    for (uint32_t i = 0; i < 60; i++) add_due(queue, i % 3 == 0 ? 1 : 1000, i % 3, i);
+    for (int i = 0; i < 60; i++) {
+        uint32_t j = take_job(queue, PD_ROOTQUEUE_LIGHT);
+        if (i >= 3) assert_int_equal(j, last[i % 3]);
+        last[i % 3] = j;
+    }
+    assert_true(last[0] != last[1] && last[1] != last[2] && last[2] != last[0]);
+    pd_rootqueue_free(queue);
+}
+
+/* ---- replaced, forgotten, out of memory ---- */
+
+static void a_newer_task_takes_the_place_of_one_that_waits(void **s)
+{
+    pd_rootqueue *queue = queue_new();
+    pd_task *older = new_task(HEAVY, false), *newer = new_task(HEAVY, false);
+    pd_request *unrun, *home;
+    (void)s;
+
+    assert_null(add(queue, older, 1, 1));
+    assert_null(add(queue, new_task(HEAVY, false), 1, 2));
+    unrun = add(queue, newer, 1, 1);
+    assert_non_null(unrun);
+    assert_ptr_equal(unrun->u.task.task, older);
+    end(unrun);
+    home = pd_rootqueue_take(queue, PD_ROOTQUEUE_ALL);
+    assert_ptr_equal(home->u.task.task, newer);             /* it is as old as the one that it replaced */
+    end(home);
+    assert_int_equal(take_param(queue, PD_ROOTQUEUE_ALL), 2);
+    assert_null(pd_rootqueue_take(queue, PD_ROOTQUEUE_ALL));
+    pd_rootqueue_free(queue);
+}
+
+static void a_task_that_was_taken_is_not_replaced(void **s)
+{
+    pd_rootqueue *queue = queue_new();
+    (void)s;
+
+    assert_null(add(queue, new_task(HEAVY, false), 1, 1));
+    take_param(queue, PD_ROOTQUEUE_ALL);
+    assert_null(add(queue, new_task(HEAVY, false), 1, 1));
+    empty_and_free(queue);
+}
+
+static void an_awaited_task_and_one_of_another_root_are_not_replaced(void **s)
+{
+    pd_rootqueue *queue = queue_new();
+    (void)s;
+
+    add_due(queue, HEAVY, 1, 1);
+    add_due(queue, HEAVY, 1, 1);
+    assert_null(add(queue, new_task(HEAVY, false), 1, 2));
+    assert_null(add(queue, new_task(HEAVY, false), 2, 2));
+    for (int i = 0; i < 4; i++) take_job(queue, PD_ROOTQUEUE_ALL);
+    assert_null(pd_rootqueue_take(queue, PD_ROOTQUEUE_ALL));
+    pd_rootqueue_free(queue);
+}
+
+static void forgetting_a_job_gives_its_waiting_tasks_and_leaves_the_others(void **s)
+{
+    pd_rootqueue *queue = queue_new();
+    int n = 0;
+    (void)s;
+
+    for (uint32_t i = 0; i < 90; i++) assert_null(add(queue, new_task(draw_cost(), i % 2 == 0), i % 3, i));
+    for (pd_request *home = pd_rootqueue_forget(queue, 1), *next; home != NULL; home = next, n++) {
+        next = (pd_request *)(void *)home->mail.next;
+        assert_int_equal(home->job, 1);
+        end(home);
+    }
+    assert_int_equal(n, 30);
+    assert_null(pd_rootqueue_forget(queue, 1));
+    assert_null(add(queue, new_task(HEAVY, false), 1, 1));  /* it replaces none */
+    for (n = 0; n < 61; n++) take_job(queue, PD_ROOTQUEUE_ALL);
+    assert_null(pd_rootqueue_take(queue, PD_ROOTQUEUE_ALL));
+    pd_rootqueue_free(queue);
+}
+
+static void no_memory_leaves_the_task_with_the_caller_and_the_queue_as_it_was(void **s)
+{
+    (void)s;
+    for (int awaited = 0; awaited <= 1; awaited++) {
+        bool hit = true;
+        for (int64_t n = 0; hit; n++) {
+            pd_rootqueue *queue = queue_new();
+            pd_task *task = new_task(HEAVY, awaited);
+            pd_request *unrun;
+            int rc;
+            oom_arm(n);
+            rc = pd_rootqueue_add(queue, task, 1, 0, &unrun);
+            hit = oom_disarm();
+            assert_int_equal(rc, hit ? PD_NO_MEMORY : PD_OK);
+            if (hit) assert_null(pd_rootqueue_take(queue, PD_ROOTQUEUE_ALL));
+            if (hit) assert_null(add(queue, task, 1, 0));
+            assert_int_equal(take_param(queue, PD_ROOTQUEUE_ALL), 0);
+            assert_true(n < 20);
+            pd_rootqueue_free(queue);
+        }
+    }
+}
+
+/* ---- everything at random ---- */
+
+enum { TASKS = 2000 };
+typedef struct census { pd_task *task[TASKS]; bool home[TASKS]; int n; } census;
+
+static void come_home(census *c, pd_request *first)
+{
+    for (pd_request *home = first, *next; home != NULL; home = next) {
+        int i = 0;
+        next = (pd_request *)(void *)home->mail.next;
+        while (i < c->n && (c->task[i] != home->u.task.task || c->home[i])) i++;
+        assert_true(i < c->n);                              /* else it was never given, or came home before */
+        c->home[i] = true;
+        end(home);
+    }
+}
+
+static void no_task_is_lost_or_doubled_whatever_happens(void **s)
+{
+    static census c;
+    pd_request *home;
+    (void)s;
+
+    for (uint64_t seed = 0; seed < 5; seed++) {
+        pd_rootqueue *queue = queue_new();
+        c = (census){ .n = 0 };
+        state = seed;
+        while (c.n < TASKS) {
+            pd_task *task = new_task(draw_cost(), draw(2) == 0);
+            c.task[c.n++] = task;
+            come_home(&c, add(queue, task, draw(6), draw(20)));
+            if (draw(3) == 0) come_home(&c, pd_rootqueue_take(queue, PD_ROOTQUEUE_LIGHT));
+            if (draw(3) == 0) come_home(&c, pd_rootqueue_take(queue, PD_ROOTQUEUE_ALL));
+            if (draw(100) == 0) come_home(&c, pd_rootqueue_forget(queue, draw(6)));
+        }
+        while ((home = pd_rootqueue_take(queue, PD_ROOTQUEUE_ALL)) != NULL) come_home(&c, home);
+        for (int i = 0; i < c.n; i++) assert_true(c.home[i]);
+        pd_rootqueue_free(queue);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(takes_tasks_that_are_awaited_before_larger_ones_that_are_used_when_ready),
+        cmocka_unit_test(takes_the_older_of_equal_tasks_first),
+        cmocka_unit_test(a_task_waits_for_a_bounded_number_of_its_jobs_tasks),
+        cmocka_unit_test(a_light_task_waits_for_a_bounded_number_of_its_jobs_heavy_tasks),
+        cmocka_unit_test(a_light_task_waits_for_a_bounded_number_of_its_jobs_light_tasks),
+        cmocka_unit_test(a_new_jobs_task_is_next_beside_a_job_that_is_always_behind),
+        cmocka_unit_test(jobs_that_are_always_behind_share_the_pool_evenly_whatever_their_tasks_cost),
+        cmocka_unit_test(tasks_that_cost_nothing_do_not_keep_another_job_waiting_for_ever),
+        cmocka_unit_test(a_job_that_was_idle_has_no_credit),
+        cmocka_unit_test(a_waiting_job_is_served_within_its_bound_beside_endless_tasks_of_others),
+        cmocka_unit_test(the_thread_of_light_tasks_takes_no_others),
+        cmocka_unit_test(other_threads_take_light_tasks_too),
+        cmocka_unit_test(the_thread_of_light_tasks_goes_round_the_jobs),
+        cmocka_unit_test(a_newer_task_takes_the_place_of_one_that_waits),
+        cmocka_unit_test(a_task_that_was_taken_is_not_replaced),
+        cmocka_unit_test(an_awaited_task_and_one_of_another_root_are_not_replaced),
+        cmocka_unit_test(forgetting_a_job_gives_its_waiting_tasks_and_leaves_the_others),
+        cmocka_unit_test(no_memory_leaves_the_task_with_the_caller_and_the_queue_as_it_was),
+        cmocka_unit_test(no_task_is_lost_or_doubled_whatever_happens),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
