@@ -22,6 +22,7 @@ root_scratch | of ssyevd                    | <= 1.20  |      | figure_root_scra
 root_tracked | of ssyevd and the product    | <= 0.50  |      | figure_root_tracked
 root_stall_p50 | of the step time without roots | <= 1.05 |  | figure_root_stall p50
 root_stall_p99 | of the step time without roots | <= 1.5  |  | figure_root_stall p99
+root_fairness | of the step time alone       | <= 3     |      | figure_root_fairness
 accuracy_sgd | test accuracy, 4 workers     | >= 0.875 |      | deploy/quickstart.sh
 roots_parallel | times the speed of one     | >= 1.9   |      | figure_roots_parallel
 replay_distributed_kron | of the traces ok, here; a daemon would draw its own probes | >= 1 | | figure_replay_folder ../shared/golden/distributed_kron
