@@ -90,7 +90,6 @@ static int declare(play *p, pd_error *err)
         const pd_replay_part *part = &p->parts.at[i];
         p->declarations[i] = (pd_declaration){ .name = part->name, .shape = part->shape, .hypers = p->recipe->groups[part->group], .group = (int)part->group,
                                               .axes = part->axes, .start_step = p->recipe->start_step };
-        if (p->shaken > 0) pd_replay_shake_hypers(&p->declarations[i].hypers);
     }
     rc = pd_model_new(&p->model, p->declarations, p->parts.n, 1, &why);
     if (rc != PD_OK && pd_replay_is_refusal(p->trace, rc)) {

@@ -8,6 +8,9 @@
 
 #include "convert.h"
 #include "judge.h"
+#include "optim.h"
+#include "plan.h"
+#include "root_bound.h"
 
 enum { NAME_TEXT = 400, SLOT_TEXT = 64 };
 
@@ -26,6 +29,7 @@ typedef struct entry {
     double      value;              /* which has this value */
     bool        compared;
     double      error, noise;
+    double      bound;              /* of an inverse root: how far rounding can move it; else 0 */
     double      unit;               /* of the last place it is stored in, relatively; 0: float32, or better */
 } entry;
 
@@ -35,7 +39,8 @@ struct pd_replay_state {
     entry          *entries;
     size_t          n;
     double          tolerance;      /* that of noise_state, or the weights' */
-    bool            measured;       /* no noise_state: each tensor's noise counts, too */
+    double          way_tolerance;  /* that of the way from the initial weights; negative: not recorded */
+    bool            measured;       /* neither was recorded: each tensor's noise counts, too */
     int64_t         delay;          /* steps from the statistics to the use of their roots */
 };
 
@@ -48,6 +53,18 @@ static bool is_of_roots(const entry *e)
         if (strcmp(e->slot, slots[i]) == 0) return true;
     }
     return false;
+}
+
+/* Returns true for inverse roots, whose error root_bound.h bounds. A quantized root is none of them: its codes round more. */
+static bool is_bounded(const entry *e)
+{
+    return strcmp(e->slot, "inv_factor_matrices") == 0 || (strcmp(e->slot, "preconditioners") == 0 && !e->quantized);
+}
+
+/* Returns true for averages of gradients or directions: their rounding adds up as that of the way from the initial weights. */
+static bool is_of_the_way(const entry *e)
+{
+    return strcmp(e->slot, "momentum") == 0 || strcmp(e->slot, "filtered_grad") == 0;
 }
 
 /* ---- what was recorded ---- */
@@ -217,8 +234,9 @@ int pd_replay_state_new(pd_replay_state **out, const pd_trace *trace, const pd_r
     state->trace = trace;
     state->recipe = recipe;
     state->tolerance = pd_trace_state_tolerance(trace);
-    state->measured = state->tolerance < 0;
-    if (state->measured) state->tolerance = pd_trace_tolerance(trace);
+    state->way_tolerance = pd_trace_way_tolerance(trace);
+    state->measured = state->tolerance < 0 && state->way_tolerance < 0;
+    if (state->tolerance < 0) state->tolerance = pd_trace_tolerance(trace);
     state->delay = (int64_t)fmax(value_of(hypers, "root_delay"), value_of(hypers, "shard_optimizer_states"));
     for (size_t i = 0; rc == PD_OK && i < most; i++) {
         const char *name = pd_trace_tensor_name(trace, i);
@@ -246,15 +264,28 @@ bool pd_replay_state_wants_noise(const pd_replay_state *state)
 
 /* ---- the verdict ---- */
 
-static double tolerance_of(const pd_replay_state *state, const entry *from, const entry *to)
+/* How far the tensors of one slot may be off, over all parameters and steps. */
+typedef struct spread { double noise, unit; } spread;
+
+static spread spread_of(const entry *from, const entry *to)
 {
-    double noise = 0, unit = 0;
+    spread slot = { 0 };
 
     for (const entry *e = from; e < to; e++) {
-        noise = fmax(noise, e->noise);
-        unit = fmax(unit, e->unit);
+        slot.noise = fmax(slot.noise, e->noise);
+        slot.unit = fmax(slot.unit, e->unit);
     }
-    return fmax(fmax(state->tolerance, 10 * noise + 1e-6), unit);
+    return slot;
+}
+
+/* Rounding never explains an infinite error, so the bound of a root does not count there. */
+static double tolerance_of(const pd_replay_state *state, const entry *e, const spread *slot)
+{
+    double tolerance = fmax(state->tolerance, slot->unit);
+
+    if (is_bounded(e)) return isfinite(e->error) ? fmax(tolerance, e->bound) : tolerance;
+    if (is_of_the_way(e)) tolerance = fmax(tolerance, state->way_tolerance);
+    return state->measured ? fmax(tolerance, 10 * slot->noise + 1e-6) : tolerance;
 }
 
 /* Notes the entry if it is farther beyond its tolerance than what was noted. */
@@ -272,11 +303,11 @@ pd_state_verdict pd_replay_state_verdict(const pd_replay_state *state)
     pd_state_verdict verdict = { 0 };
 
     for (const entry *e = state->entries; e < end; e = next) {
-        double tolerance;
+        spread slot;
         for (next = e; next < end && strcmp(next->slot, e->slot) == 0; next++) {}
-        tolerance = tolerance_of(state, e, next);
+        slot = spread_of(e, next);
         for (; e < next; e++) {
-            if (e->compared) note(&verdict, e, tolerance);
+            if (e->compared) note(&verdict, e, tolerance_of(state, e, &slot));
         }
     }
     return verdict;
@@ -356,6 +387,59 @@ static int find_noise(entry *e, const pd_model *const *shaken, double *room, dou
     return rc;
 }
 
+/* ---- how far rounding can move a root ---- */
+
+/* The most that |E| / |B| (root_bound.h) may be, in units of float32: a few units come from the decomposition, and a few from
+ * the sums that B is made of, upstream's and ours. */
+static const double most_units = 10, unit_of_float32 = 0x1p-24;
+/* A bound of first order says nothing above 1: the root has no digit to compare. */
+static const double most_bound = 1;
+
+/* Returns the p of the root B^(-1/p) that the entry records; 0: no task computes the entry's slot. */
+static double order_of(const pd_plan *plan, const entry *e)
+{
+    pd_part part;
+
+    if (!pd_plan_part(plan, e->slot, e->number, e->block, &part)) return 0;
+    for (size_t i = 0; i < plan->n_tasks; i++) {
+        if (plan->tasks[i].n_outputs > 0 && (size_t)plan->tasks[i].output[0] == part.slot) return plan->tasks[i].exponent;
+    }
+    return 0;
+}
+
+/* Sets *exponent to the e of the root B^-e that the entry records; 0: no task computes the entry's slot. */
+static int find_exponent(const pd_replay_state *state, const entry *e, double *exponent, pd_error *err)
+{
+    size_t n;
+    const pd_trace_param *param = &pd_trace_params(state->trace, &n)[e->param];
+    pd_declaration declaration = { .name = param->name, .shape = param->shape, .hypers = state->recipe->groups[pd_recipe_group(state->recipe, param->name)] };
+    pd_plan plan;
+    double p;
+    int rc = pd_plan_make(&plan, &declaration, NULL, err);
+
+    if (rc != PD_OK) return rc;
+    p = order_of(&plan, e);
+    pd_plan_free(&plan);
+    *exponent = p > 0 ? 1 / p : 0;
+    if (pd_hypers_find(declaration.hypers.row, "exponent_multiplier") >= 0) *exponent *= value_of(&declaration.hypers, "exponent_multiplier");
+    return PD_OK;
+}
+
+/* Fills in the entry's bound from the recorded root. `room` has n elements. */
+static int find_bound(const pd_replay_state *state, entry *e, double *room, int64_t n, pd_error *err)
+{
+    int64_t side = (int64_t)lrint(sqrt((double)n));
+    double exponent;
+    int rc;
+
+    if (side == 0 || side * side != n) return PD_OK;
+    if ((rc = find_exponent(state, e, &exponent, err)) != PD_OK) return rc;
+    pd_trace_values(state->trace, e->name, room);
+    e->bound = most_units * unit_of_float32 * pd_root_magnification(room, side, exponent);
+    if (e->bound > most_bound) e->bound = (double)INFINITY;
+    return PD_OK;
+}
+
 /* No slot: the steps counted. */
 static bool is_count(const entry *e, int64_t n)
 {
@@ -384,6 +468,7 @@ static int compare(const pd_replay_state *state, entry *e, const pd_model *model
     e->error = distance(ours, recorded, n);
     if (isnan(e->error)) e->error = (double)INFINITY;           /* recorded values too large to square */
     e->compared = true;
+    if (is_bounded(e)) return find_bound(state, e, recorded, n, err);
     return shaken[0] != NULL ? find_noise(e, shaken, recorded, ours, n, err) : PD_OK;
 }
 
@@ -431,13 +516,4 @@ void pd_replay_shake(float *at, int64_t n, uint64_t way)
         uint32_t bits = pd_f32_bits(at[i]);
         if (isfinite(at[i]) && at[i] != 0 && (way == 0 || drawn(way, i))) at[i] = pd_f32_from_bits(bits ^ 1);
     }
-}
-
-void pd_replay_shake_hypers(pd_hypers *hypers)
-{
-    char method[64], dtype[64];
-
-    if (strcmp(text_of(hypers, "root_inverse_method", method, sizeof method), "eigen") != 0) return;
-    if (strcmp(text_of(hypers, "preconditioner_dtype", dtype, sizeof dtype), "float64") == 0) return;        /* upstream's, too */
-    (void)pd_hypers_set(hypers, "root_inverse_method", "tracked", NULL);
 }

@@ -6,10 +6,14 @@
  * Meta's releases differ, are passed over. `step` is what the parameter, or its group, has counted. What overflowed is infinite or NaN by the order of a sum: an entry that is
  * not finite on both sides coincides. Metadata `update_counter`, a list of a number for each step, is what the slot of that name has after it, of every parameter.
  *
- * Tolerance: that of noise_state where the trace has it. Else that of the weights, or 10 times the slot's own noise + 1e-6: how far it moves,
- * relatively and at most over parameters and steps, when the gradients' last bits are turned (other models, "shaken", each in its own way). Roots of statistics
- * without full rank are mostly ridge, and that is what rounding moves: by 1e-3 where the weights' noise is 1e-6. Upstream rounds there in decompositions
- * of float32, where we may be closer; so shaken models decompose in float32. What is stored in 16 bits may be off by a unit of those. */
+ * Tolerances, which tests/golden/README.md explains:
+ * - That of noise_state where the trace has it, else that of the weights. It is the least tolerance of all that follows.
+ * - An inverse root: a bound of first order on what rounding does to it, from the recorded root alone (root_bound.h).
+ * - Momentum and filtered gradient: that of the way from the initial weights, where noise_bc32_displacement records it.
+ * - Any other slot of a trace that has neither noise_state nor noise_bc32_displacement: 10 times the slot's own noise + 1e-6.
+ *   The noise is how far the slot moves, relatively and at most over parameters and steps, when the gradients' last bits are
+ *   turned (in other models, "shaken", each in its own way).
+ * - A value stored in 16 bits, and a root of such values, may be off by a unit of those. */
 #ifndef PD_REPLAY_STATE_H
 #define PD_REPLAY_STATE_H
 
@@ -28,8 +32,6 @@ void pd_replay_state_free(pd_replay_state *state);              /* accepts NULL 
 bool pd_replay_state_wants_noise(const pd_replay_state *state);
 /* Turns the last bit of numbers that are finite and not 0: of all of them where `way` is 0, else of about half, another half each way. */
 void pd_replay_shake(float *at, int64_t n, uint64_t way);
-/* Makes a row that decomposes small matrices in float64 (shampoo) do so in float32. */
-void pd_replay_shake_hypers(pd_hypers *hypers);
 
 /* Compares all that was recorded after this step; roots that the model adopts late, when it has them. `shaken`: PD_REPLAY_SHAKEN models, none where they are not wanted.
  * PD_NOT_FOUND: the model has no such slot. PD_OUT_OF_RANGE: it has another size. PD_INVALID_ARGUMENT: a quantized value lacks a part. PD_NO_MEMORY. */

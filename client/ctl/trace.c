@@ -24,7 +24,7 @@ struct pd_trace {
     char            system[64], name[128];
     json_t         *config;
     int64_t         steps;
-    double          tolerance, state_tolerance;
+    double          tolerance, state_tolerance, way_tolerance;
     bool            recorded[PD_TRACE_MAX_STEPS + 1];   /* weights after this step are in the file */
     json_t         *errors;
     const char     *error[PD_TRACE_MAX_STEPS + 1];      /* upstream's message; NULL: no error in this step */
@@ -208,13 +208,15 @@ static int read_real(const pd_trace *trace, const char *name, double preset, dou
 static int read_tolerance(pd_trace *trace, pd_error *err)
 {
     bool close = pd_safetensors_meta(trace->tensors, "noise_bc32") != NULL;     /* that of a run which rounds the same scalars */
-    double noise, state_noise;
+    double noise, state_noise, way_noise;
     int rc = read_real(trace, close ? "noise_bc32" : "noise", 0, 0, 1e30, &noise, err);
 
     if (rc == PD_OK) rc = read_real(trace, "noise_state", -1, 0, 1e30, &state_noise, err);
+    if (rc == PD_OK) rc = read_real(trace, "noise_bc32_displacement", -1, 0, 1e30, &way_noise, err);
     if (rc != PD_OK) return rc;
     trace->tolerance = (close ? 3 : 10) * noise + 1e-6;
     trace->state_tolerance = state_noise < 0 ? -1 : 10 * state_noise + 1e-6;
+    trace->way_tolerance = way_noise < 0 ? -1 : 3 * way_noise + 1e-6;
     return PD_OK;
 }
 
@@ -300,6 +302,7 @@ const char   *pd_trace_case(const pd_trace *trace)      { return trace->name; }
 int64_t       pd_trace_steps(const pd_trace *trace)     { return trace->steps; }
 double        pd_trace_tolerance(const pd_trace *trace) { return trace->tolerance; }
 double        pd_trace_state_tolerance(const pd_trace *trace) { return trace->state_tolerance; }
+double        pd_trace_way_tolerance(const pd_trace *trace) { return trace->way_tolerance; }
 
 int pd_trace_config(pd_trace *trace, const json_t **out, pd_error *err)
 {

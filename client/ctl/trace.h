@@ -36,6 +36,8 @@ int64_t       pd_trace_steps(const pd_trace *trace);
 double        pd_trace_tolerance(const pd_trace *trace);
 /* The same for recorded state: 10 * noise_state + 1e-6. Negative: the trace does not say how noisy its state is. */
 double        pd_trace_state_tolerance(const pd_trace *trace);
+/* The same for the way from the initial weights: 3 * noise_bc32_displacement + 1e-6. Negative: the trace does not record that noise. */
+double        pd_trace_way_tolerance(const pd_trace *trace);
 /* Any entry as text, NULL: there is none; or as JSON, *out NULL where there is none; gives. PD_INVALID_ARGUMENT: not JSON, or of another type. */
 const char   *pd_trace_meta(const pd_trace *trace, const char *name);
 int           pd_trace_json(const pd_trace *trace, const char *name, json_type type, json_t **out, pd_error *err);

@@ -2,12 +2,18 @@
  *
  * gcc compiles the function three times (AVX-512, AVX2, plain) and the loader picks the best for the CPU. The bits are the same in all of them:
  * every operation is IEEE and none is fused (-ffp-contract=off), and sums have lanes of their own (kernels.h). Off under
- * sanitizers, which run before the loader can resolve such functions, and where the compiler does not know it. */
+ * sanitizers, which run before the loader can resolve such functions, and where the compiler does not know it.
+ * PD_WITHOUT_AVX512 (CMake's PD_CPU=avx2) leaves the AVX-512 clone out: so a machine with AVX-512 tests the others. */
 #ifndef PD_DISPATCH_H
 #define PD_DISPATCH_H
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define PD_HAS_CLONES
+#ifdef PD_WITHOUT_AVX512
+#define PD_CLONES __attribute__((target_clones("arch=x86-64-v3", "default")))
+#else
 #define PD_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#endif
 #else
 #define PD_CLONES
 #endif

@@ -188,6 +188,83 @@ static void slots_of_blocks_are_found_by_block_and_number(void **state)
     assert_outcome(&file, PD_REPLAY_FAILED, "block_1.filtered_grad");
 }
 
+/* L = g g' = 9 q q', so the root is (9 + epsilon)^-1/2 along q and epsilon^-1/2 across it. The part across q is off by `off`, relatively. */
+static void add_root(tracefile *file, float *root, double epsilon, double off)
+{
+    static const double q[3] = { 1 / 3., 2 / 3., -2 / 3. };
+    const double along = 1 / sqrt(9 + epsilon), wide = (1 + off) / sqrt(epsilon);
+
+    for (int i = 0; i < 9; i++) root[i] = (float)(along * q[i / 3] * q[i % 3] + wide * ((i / 3 == i % 3) - q[i / 3] * q[i % 3]));
+    add_square(file, "state/0001/w/block_0.inv_factor_matrices.0", root);
+}
+
+/* The condition number is 101: 10 units of 2^-24 come to 6e-5 in the small eigenvalues, half of that in the root. */
+static void a_root_may_differ_by_what_rounding_its_factor_does_to_it(void **state)
+{
+    static const double off[] = { 0, 2e-5, -2e-5, 1.2e-4, -1.2e-4 };
+
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        float root[9];
+        tracefile file = shampoo_file("{\"lr\": 0, \"betas\": [0.5, 1], \"epsilon\": 0.09}");
+        add_root(&file, root, 0.09, off[i]);
+        assert_outcome(&file, i < 3 ? PD_REPLAY_OK : PD_REPLAY_FAILED, "");
+    }
+}
+
+static void the_bound_of_a_root_does_not_hide_another_epsilon(void **state)
+{
+    float root[9];
+    tracefile file = shampoo_file("{\"lr\": 0, \"betas\": [0.5, 1], \"epsilon\": 0.0901}");
+    pd_replay_result r;
+
+    (void)state;
+    add_root(&file, root, 0.09, 0);
+    r = replayed(&file);
+    assert_int_equal(r.outcome, PD_REPLAY_FAILED);
+    assert_string_equal(r.state.worst, "state/0001/w/block_0.inv_factor_matrices.0");
+    pd_replay_result_free(&r);
+}
+
+/* Rounding of the factor, 5e-7, is far above this epsilon. But rounding makes no infinity. */
+static void a_root_that_is_all_rounding_is_not_compared_but_must_be_finite(void **state)
+{
+    float root[9];
+    tracefile file = shampoo_file("{\"lr\": 0, \"betas\": [0.5, 1], \"epsilon\": 1e-12}");
+
+    (void)state;
+    add_root(&file, root, 1e-12, 0.5);
+    assert_outcome(&file, PD_REPLAY_OK, "");
+    root[4] = INFINITY;
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+}
+
+/* The last element is off by 1.5e-4 of 1, which is 1e-4 of the whole: the noise of the way from the initial weights says whether that is rounding. */
+static void a_filtered_gradient_is_as_noisy_as_the_way_from_the_start(void **state)
+{
+    static const float off[3] = { .5f, 1, -1.00015f };
+    tracefile file = shampoo_file("{\"lr\": 0, \"betas\": [0.5, 1]}");
+
+    (void)state;
+    tracefile_add(&file, "state/0001/w/block_0.filtered_grad", off, 3);
+    tracefile_meta(&file, "noise_bc32_displacement", "1e-5");
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+    tracefile_meta(&file, "noise_bc32_displacement", "1e-4");
+    assert_outcome(&file, PD_REPLAY_OK, "");
+}
+
+/* Factors are sums of gradients that were recorded: they are no less exact where the way is noisy. */
+static void factors_are_judged_by_the_noise_of_the_weights(void **state)
+{
+    static const float off[9] = { 1, 2, -2, 2, 4.001f, -4, -2, -4, 4 };
+    tracefile file = shampoo_file("{\"lr\": 0, \"betas\": [0.5, 1]}");
+
+    (void)state;
+    add_square(&file, "state/0001/w/block_0.factor_matrices.0", off);
+    tracefile_meta(&file, "noise_bc32_displacement", "1e-2");
+    assert_outcome(&file, PD_REPLAY_FAILED, "");
+}
+
 static void roots_of_a_parameter_without_a_gradient_are_passed_over(void **state)
 {
     static const float w[3] = { 1, 2, 3 }, root[9] = { 100, 0, 0, 0, 100, 0, 0, 0, 100 };
@@ -265,22 +342,6 @@ static void adafactors_momentum_in_bfloat16_may_be_off_by_a_unit(void **state)
                                                              { "state/0001/w/m", off, 1 } }, 4);
         assert_outcome(&file, i == 0 ? PD_REPLAY_OK : PD_REPLAY_FAILED, "");
     }
-}
-
-static void shaken_models_decompose_in_float32_where_upstream_does(void **state)
-{
-    pd_hypers hypers;
-    int method;
-
-    (void)state;
-    pd_hypers_init(&hypers, pd_optim_find("shampoo"));
-    method = pd_hypers_find(hypers.row, "root_inverse_method");
-    assert_int_equal(pd_hypers_set(&hypers, "preconditioner_dtype", "float64", NULL), PD_OK);
-    pd_replay_shake_hypers(&hypers);
-    assert_true(hypers.value[method] == hypers.row->hypers[method].preset);
-    assert_int_equal(pd_hypers_set(&hypers, "preconditioner_dtype", "none", NULL), PD_OK);
-    pd_replay_shake_hypers(&hypers);
-    assert_true(hypers.value[method] != hypers.row->hypers[method].preset);
 }
 
 static void state_that_is_not_finite_on_both_sides_coincides(void **state)
@@ -468,11 +529,15 @@ int main(void)
         cmocka_unit_test(shaking_turns_last_bits_of_numbers_alone),
         cmocka_unit_test(each_way_of_shaking_turns_another_half),
         cmocka_unit_test(slots_of_blocks_are_found_by_block_and_number),
+        cmocka_unit_test(a_root_may_differ_by_what_rounding_its_factor_does_to_it),
+        cmocka_unit_test(the_bound_of_a_root_does_not_hide_another_epsilon),
+        cmocka_unit_test(a_root_that_is_all_rounding_is_not_compared_but_must_be_finite),
+        cmocka_unit_test(a_filtered_gradient_is_as_noisy_as_the_way_from_the_start),
+        cmocka_unit_test(factors_are_judged_by_the_noise_of_the_weights),
         cmocka_unit_test(roots_of_a_parameter_without_a_gradient_are_passed_over),
         cmocka_unit_test(a_recorded_count_is_that_of_the_parameter),
         cmocka_unit_test(a_recorded_count_is_that_of_the_group),
         cmocka_unit_test(what_is_stored_in_16_bits_may_be_off_by_a_unit),
-        cmocka_unit_test(shaken_models_decompose_in_float32_where_upstream_does),
         cmocka_unit_test(state_that_is_not_finite_on_both_sides_coincides),
         cmocka_unit_test(without_recorded_state_weights_are_judged_alone),
         cmocka_unit_test(quantized_state_is_compared_as_what_it_stands_for),
