@@ -1,0 +1,304 @@
+/* intruder.c - peers without the client library. Each sends a list of bytes prepared before, and reads or does not. */
+#include "intruder.h"
+
+#include "message.h"
+#include "server.h"
+#include "worker.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEND_MOST = 512 * 1024, PULLS = 400 };
+
+typedef struct sim_intruder {
+    sim            *s;
+    const sim_fault *fault;
+    pd_transport   *transport;          /* NULL: ended */
+    uint8_t        *out; size_t n_out, room, sent;      /* what it has to say; */
+    size_t          stop_at;            /* it says so much and then falls silent; SIZE_MAX: all */
+    bool            reads, waits;       /* waits: for an answer, or the end of the connection */
+    uint64_t        last_id, begun_ns, heard;
+    struct sim_intruder *next;
+} sim_intruder;
+
+/* ---- frames ---- */
+
+static void add_bytes(sim_intruder *i, const void *at, size_t n)
+{
+    if (i->n_out + n > i->room) {
+        i->room = 2 * (i->n_out + n);
+        i->out = sim_must(realloc(i->out, i->room));
+    }
+    memcpy(i->out + i->n_out, at, n);
+    i->n_out += n;
+}
+
+static void add_frame(sim_intruder *i, unsigned method, uint64_t id, const ProtobufCMessage *message, size_t payload)
+{
+    static const uint8_t zeros[4096];
+    struct iovec span = { (void *)zeros, payload };
+    uint8_t *at;
+    size_t bytes;
+
+    if (pd_frame_pack(&at, &bytes, method, 0, id, message, &span, payload > 0, payload) != PD_OK) sim_fail("harness", "a frame cannot be packed");
+    add_bytes(i, at, bytes);
+    free(at);
+    if (payload > 0) add_bytes(i, zeros, payload);
+}
+
+static void add_hello(sim_intruder *i, const char *job)
+{
+    Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
+    Paramd__Option linger = PARAMD__OPTION__INIT, *options[] = { &linger };
+
+    linger.name = "job_linger";
+    linger.value = "1";
+    hello.options = options;
+    hello.n_options = job[0] != '\0';
+    hello.protocol = 1;
+    hello.job = (char *)job;
+    hello.world_size = 1;
+    hello.nonce = sim_mix(i->s->plan->seed, i->begun_ns, 1, 2);
+    add_frame(i, PD_HELLO, ++i->last_id, &hello.base, 0);
+}
+
+static void add_plain(sim_intruder *i, unsigned method, uint64_t id)
+{
+    Paramd__Empty empty = PARAMD__EMPTY__INIT;
+
+    add_frame(i, method, id, &empty.base, 0);
+}
+
+/* A job of its own with one parameter, and its weights. */
+static void add_job(sim_intruder *i)
+{
+    static char name[24], param[] = "w";
+    uint64_t dim = i->s->plan->chunk;
+    Paramd__Parameter parameter = PARAMD__PARAMETER__INIT, *list[] = { &parameter };
+    Paramd__DeclareRequest declare = PARAMD__DECLARE_REQUEST__INIT;
+    Paramd__Piece piece = PARAMD__PIECE__INIT, *pieces[] = { &piece };
+    Paramd__InitRequest init = PARAMD__INIT_REQUEST__INIT;
+
+    snprintf(name, sizeof name, "own%llu", (unsigned long long)(i->begun_ns % 1000003));
+    add_hello(i, name);
+    parameter.name = param;
+    parameter.shape = &dim;
+    parameter.n_shape = 1;
+    declare.parameters = list;
+    declare.n_parameters = 1;
+    declare.last = true;
+    add_frame(i, PD_DECLARE, ++i->last_id, &declare.base, 0);
+    piece.dtype = PD_F32;
+    piece.count = dim;
+    init.pieces = pieces;
+    init.n_pieces = 1;
+    add_frame(i, PD_INIT, ++i->last_id, &init.base, dim * sizeof(float));
+}
+
+static void add_push(sim_intruder *i)
+{
+    Paramd__Piece piece = PARAMD__PIECE__INIT, *pieces[] = { &piece };
+    Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
+
+    piece.dtype = PD_F32;
+    piece.count = i->s->plan->chunk;
+    push.pieces = pieces;
+    push.n_pieces = 1;
+    push.step = 1;
+    add_frame(i, PD_PUSH, ++i->last_id, &push.base, piece.count * sizeof(float));
+}
+
+static void add_pulls(sim_intruder *i)
+{
+    Paramd__Want want = PARAMD__WANT__INIT, *wants[] = { &want };
+    Paramd__PullRequest pull = PARAMD__PULL_REQUEST__INIT;
+
+    want.count = i->s->plan->chunk;
+    pull.wants = wants;
+    pull.n_wants = 1;
+    for (int k = 0; k < PULLS; k++) add_frame(i, PD_PULL, ++i->last_id, &pull.base, 0);
+}
+
+static void add_questions(sim_intruder *i, uint64_t n)
+{
+    Paramd__ListRequest list = PARAMD__LIST_REQUEST__INIT;
+
+    add_hello(i, "");
+    list.job = (char *)i->s->plan->jobs[i->fault->job].name;
+    for (uint64_t k = 0; k < n; k++) {
+        list.what = 1 + (uint32_t)sim_draw(i->s, 6);
+        if (sim_chance(i->s, 2)) add_plain(i, PD_STATUS, ++i->last_id);
+        else add_frame(i, PD_LIST, ++i->last_id, &list.base, 0);
+    }
+}
+
+/* Begins, brings a piece of a slot that may exist, and says no more. */
+static void add_import(sim_intruder *i)
+{
+    Paramd__ImportRequest import = PARAMD__IMPORT_REQUEST__INIT;
+    const sim_job *job = &i->s->plan->jobs[i->fault->job];
+    uint64_t dim = job->params[0].n < 8 ? (uint64_t)job->params[0].n : 8;
+
+    add_hello(i, "");
+    import.act = 1;
+    import.job = (char *)job->name;
+    add_frame(i, PD_IMPORT, ++i->last_id, &import.base, 0);
+    import.act = 2;
+    import.param = (char *)job->params[0].name;
+    import.slot = sim_chance(i->s, 2) ? "momentum_buffer" : "no_such_slot";
+    import.number = import.block = -1;
+    import.shape = &dim;
+    import.n_shape = 1;
+    import.count = dim;
+    add_frame(i, PD_IMPORT, ++i->last_id, &import.base, dim * sizeof(float));
+}
+
+static void add_set(sim_intruder *i)
+{
+    Paramd__Option option = PARAMD__OPTION__INIT, *options[] = { &option };
+    Paramd__SetRequest set = PARAMD__SET_REQUEST__INIT;
+
+    add_hello(i, "");
+    option.name = "weight_decay";
+    option.value = "0";
+    set.job = (char *)i->s->plan->jobs[i->fault->job].name;
+    set.pattern = "*";
+    set.options = options;
+    set.n_options = 1;
+    add_frame(i, PD_SET, ++i->last_id, &set.base, 0);
+}
+
+static void add_drop(sim_intruder *i)
+{
+    Paramd__DropRequest drop = PARAMD__DROP_REQUEST__INIT;
+
+    add_hello(i, "");
+    drop.job = (char *)i->s->plan->jobs[i->fault->job].name;
+    add_frame(i, PD_DROP, ++i->last_id, &drop.base, 0);
+    sim_worker_note_drop(i->s, i->fault->job);
+}
+
+static void add_noise(sim_intruder *i)
+{
+    uint8_t bytes[300];
+
+    if (sim_chance(i->s, 2)) add_hello(i, "");
+    for (size_t k = 0; k < sizeof bytes; k++) bytes[k] = (uint8_t)sim_draw(i->s, 256);
+    if (sim_chance(i->s, 2)) memcpy(bytes, "PDF1\1", 5);
+    add_bytes(i, bytes, sizeof bytes);
+}
+
+static void add_id_zero(sim_intruder *i)
+{
+    static const unsigned methods[] = { PD_BARRIER, PD_LEAVE };
+
+    add_job(i);
+    add_plain(i, methods[sim_draw(i->s, 2)], 0);
+    i->waits = true;
+}
+
+/* ---- its life ---- */
+
+static void say_more(sim_intruder *i)
+{
+    size_t end = i->stop_at < i->n_out ? i->stop_at : i->n_out;
+    struct iovec span = { i->out + i->sent, end - i->sent };
+    pd_error err;
+    ssize_t n = 1;
+
+    while (i->sent < end && n > 0) {
+        n = i->transport->ops->send(i->transport, &span, 1, &err);
+        if (n > 0) i->sent += (size_t)n;
+        span = (struct iovec){ i->out + i->sent, end - i->sent };
+    }
+}
+
+static void leave(sim_intruder *i)
+{
+    if (i->transport != NULL) i->transport->ops->close(i->transport);
+    i->transport = NULL;
+}
+
+static void on_ready(void *arg, unsigned events)
+{
+    sim_intruder *i = arg;
+    uint8_t bin[4096];
+    struct iovec span = { bin, sizeof bin };
+    ssize_t n = i->reads ? 1 : 0;
+    pd_error err;
+
+    if (i->transport == NULL) return;
+    while (n > 0 && (n = i->transport->ops->receive(i->transport, &span, 1, &err)) > 0) i->heard += (uint64_t)n;
+    if ((events & PD_ON_WRITE) != 0) say_more(i);
+    if (n < 0) {
+        leave(i);
+        return;
+    }
+    i->transport->ops->watch(i->transport, (i->reads ? PD_ON_READ : 0) | (i->sent < i->n_out && i->stop_at > i->sent ? PD_ON_WRITE : 0));
+}
+
+static void end_fault(sim *s, void *who, uint64_t what)
+{
+    (void)s, (void)what;
+    leave(who);
+}
+
+static void prepare(sim_intruder *i)
+{
+    i->stop_at = SIZE_MAX;
+    i->reads = true;
+    switch (i->fault->kind) {
+    case SIM_DROP:   add_drop(i); break;
+    case SIM_IMPORT: add_import(i); break;
+    case SIM_SET:    add_set(i); break;
+    case SIM_FLOOD:  add_questions(i, i->fault->amount); break;
+    case SIM_DEAF:   add_questions(i, i->fault->amount); i->reads = false; break;
+    case SIM_HALF_HELLO: add_hello(i, ""); i->stop_at = 1 + sim_draw(i->s, i->n_out - 1); break;
+    case SIM_NOISE:  add_noise(i); break;
+    case SIM_ID_ZERO: add_id_zero(i); break;
+    case SIM_LEAVER: add_job(i); add_plain(i, PD_LEAVE, ++i->last_id); add_push(i); i->stop_at = i->n_out - 1 - sim_draw(i->s, 60); break;
+    case SIM_PULLER: add_job(i); add_pulls(i); i->reads = false; break;
+    default: sim_fail("harness", "%s is no intruder", sim_fault_name(i->fault->kind));
+    }
+}
+
+void sim_intruder_start(sim *s, const sim_fault *fault)
+{
+    sim_intruder *i = sim_must(calloc(1, sizeof *i));
+    uint64_t stays = fault->kind == SIM_DROP ? 20 * SIM_S : s->plan->calm_ns - s->now_ns;
+    sim_link *link;
+
+    i->s = s;
+    i->fault = fault;
+    i->begun_ns = s->now_ns;
+    i->next = s->intruders;
+    s->intruders = i;
+    prepare(i);
+    if ((i->transport = sim_server_connect(s->server, &link)) == NULL) return;
+    i->transport->ready = on_ready;
+    i->transport->arg = i;
+    i->transport->ops->watch(i->transport, PD_ON_WRITE | (i->reads ? PD_ON_READ : 0));
+    if (fault->kind == SIM_IMPORT) stays = fault->amount;
+    if (!i->waits) sim_after(s, stays, end_fault, i, 0);
+}
+
+void sim_intruders_check(sim *s)
+{
+    for (sim_intruder *i = s->intruders; i != NULL; i = i->next) {
+        uint64_t since = i->begun_ns > s->plan->calm_ns ? i->begun_ns : s->plan->calm_ns;
+        if (!i->waits || i->transport == NULL || sim_server_draining(s->server)) continue;
+        if (s->now_ns > since + 10 * SIM_S) sim_fail("liveness", "a request with id 0 is neither answered nor refused");
+    }
+}
+
+void sim_intruders_free(sim *s)
+{
+    while (s->intruders != NULL) {
+        sim_intruder *i = s->intruders;
+        s->intruders = i->next;
+        leave(i);
+        free(i->out);
+        free(i);
+    }
+}

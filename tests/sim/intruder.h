@@ -1,0 +1,12 @@
+/* intruder.h - peers that speak the wire by hand: operators, and clients that stop in the middle, never read or make no sense. */
+#ifndef SIM_INTRUDER_H
+#define SIM_INTRUDER_H
+
+#include "sim.h"
+
+/* Begins a fault of the plan that is somebody at the other end of a connection of its own. */
+void sim_intruder_start(sim *s, const sim_fault *fault);
+void sim_intruders_check(sim *s);
+void sim_intruders_free(sim *s);
+
+#endif

@@ -1,0 +1,242 @@
+/* link.c - a connection between two ends: bytes arrive late and in pieces, it breaks at any byte, it falls silent. */
+#include "server.h"
+#include "sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct end {
+    pd_transport transport;             /* first */
+    struct sim_link *link;
+    uint8_t  *at;                       /* bytes on their way to this end: */
+    size_t    room, head, arrived, tail;/* [head, arrived) can be read, [arrived, tail) are still under way */
+    bool      ended, end_arrived;       /* the other end has shut its side; that is known here */
+    bool      closed, serves, moving, told;     /* moving: an arrival is planned; told: so is a call of `ready` */
+    unsigned  watched;
+} end;
+
+struct sim_link {
+    sim     *s;
+    end      end[2];
+    uint64_t left;                      /* bytes until it breaks */
+    bool     broken, swallows;
+    struct sim_link *next;
+};
+
+static sim_link *all;                   /* of this run */
+
+static end *other(const end *e) { return &e->link->end[e == &e->link->end[0] ? 1 : 0]; }
+
+static size_t free_room(const end *to) { return to->link->s->plan->window - (to->tail - to->head); }
+
+static unsigned happened(const end *e)
+{
+    unsigned events = 0;
+
+    if (e->arrived > e->head || e->end_arrived || e->link->broken) events |= PD_ON_READ;
+    if (e->link->broken || (!other(e)->closed && free_room(other(e)) > 0)) events |= PD_ON_WRITE;
+    if (e->link->broken || e->end_arrived) events |= PD_ON_GONE;
+    return events & e->watched;
+}
+
+bool sim_end_poll(pd_transport *transport)
+{
+    end *e = (end *)transport;
+    unsigned events = e->closed ? 0 : happened(e);
+
+    if (events != 0) transport->ready(transport->arg, events);
+    return events != 0;
+}
+
+bool sim_end_open(const pd_transport *transport) { return !((const end *)transport)->closed; }
+uint64_t sim_link_owed(const pd_transport *transport) { return ((const end *)transport)->arrived - ((const end *)transport)->head; }
+
+static void call_ready(sim *s, void *who, uint64_t what)
+{
+    end *e = who;
+
+    (void)s, (void)what;
+    e->told = false;
+    sim_end_poll(&e->transport);
+}
+
+/* Something may have happened at this end: the server's loop turns, a worker is called. */
+static void poke(end *e)
+{
+    if (e->closed || e->told || happened(e) == 0) return;
+    if (e->serves) {
+        sim_server_wake_loop(e->link->s->server);
+        return;
+    }
+    e->told = true;
+    sim_after(e->link->s, sim_draw(e->link->s, 50000), call_ready, e, 0);
+}
+
+static void break_link(sim_link *link)
+{
+    link->broken = true;
+    sim_note(link->s, "link", 0, "breaks", 0, 0);
+    poke(&link->end[0]);
+    poke(&link->end[1]);
+}
+
+static void arrive(sim *s, void *who, uint64_t what);
+
+static void plan_arrival(end *e)
+{
+    sim *s = e->link->s;
+
+    if (e->moving || e->link->swallows || e->link->broken || (e->arrived == e->tail && e->ended == e->end_arrived)) return;
+    e->moving = true;
+    sim_after(s, 1000 + sim_draw(s, sim_chance(s, 8) ? s->plan->latency_ns : s->plan->latency_ns / 16 + 1), arrive, e, 0);
+}
+
+/* Some of what is under way arrives, mostly all of it. */
+static void arrive(sim *s, void *who, uint64_t what)
+{
+    end *e = who;
+    size_t n = e->tail - e->arrived;
+
+    (void)what;
+    e->moving = false;
+    if (e->link->swallows || e->link->broken) return;
+    if (n > 1 && sim_chance(s, 3)) n = 1 + (size_t)sim_draw(s, n);
+    if (n >= e->link->left) {
+        e->arrived += e->link->left;
+        break_link(e->link);
+        return;
+    }
+    e->link->left -= n;
+    e->arrived += n;
+    if (e->arrived == e->tail) e->end_arrived = e->ended;
+    poke(e);
+    plan_arrival(e);
+}
+
+/* ---- the transport ---- */
+
+static ssize_t link_receive(pd_transport *transport, const struct iovec *iov, int n, pd_error *err)
+{
+    end *e = (end *)transport;
+    size_t before = e->head;
+
+    for (int i = 0; i < n && e->head < e->arrived; i++) {
+        size_t some = e->arrived - e->head < iov[i].iov_len ? e->arrived - e->head : iov[i].iov_len;
+        memcpy(iov[i].iov_base, e->at + e->head, some);
+        e->head += some;
+    }
+    if (e->head > before) {
+        poke(other(e));                 /* there is room again */
+        return (ssize_t)(e->head - before);
+    }
+    if (e->link->broken) return pd_fail(err, PD_UNAVAILABLE, "connection reset by peer");
+    return e->end_arrived ? PD_CANCELLED : 0;
+}
+
+static void make_room(end *to, size_t more)
+{
+    sim_side before = sim_enter(SIM_HARNESS);
+
+    if (to->head > 0) memmove(to->at, to->at + to->head, to->tail - to->head);
+    to->arrived -= to->head;
+    to->tail -= to->head;
+    to->head = 0;
+    if (to->tail + more > to->room) {
+        to->room = 2 * (to->tail + more);
+        to->at = sim_must(realloc(to->at, to->room));
+    }
+    sim_enter(before);
+}
+
+static ssize_t link_send(pd_transport *transport, const struct iovec *iov, int n, pd_error *err)
+{
+    end *e = (end *)transport, *to = other(e);
+    size_t room, sent = 0;
+
+    if (e->link->broken || to->closed) return pd_fail(err, PD_UNAVAILABLE, "connection reset by peer");
+    room = free_room(to);
+    if (room > 1 && sim_chance(e->link->s, 4)) room = 1 + (size_t)sim_draw(e->link->s, room);
+    make_room(to, room);
+    for (int i = 0; i < n && room > 0; i++) {
+        size_t some = iov[i].iov_len < room ? iov[i].iov_len : room;
+        memcpy(to->at + to->tail, iov[i].iov_base, some);
+        to->tail += some;
+        room -= some;
+        sent += some;
+    }
+    plan_arrival(to);
+    return (ssize_t)sent;
+}
+
+static void link_watch(pd_transport *transport, unsigned events)
+{
+    end *e = (end *)transport;
+
+    e->watched = events;
+    poke(e);
+}
+
+static void link_shut(pd_transport *transport)
+{
+    end *to = other((end *)transport);
+
+    to->ended = true;
+    plan_arrival(to);
+}
+
+/* Bytes that this end has not read are lost; where there are some, the other end may see a reset in place of an end. */
+static void link_close(pd_transport *transport)
+{
+    end *e = (end *)transport;
+
+    e->closed = true;
+    if (e->tail > e->head && sim_chance(e->link->s, 2)) break_link(e->link);
+    else link_shut(transport);
+}
+
+static const pd_transport_ops ops = { .receive = link_receive, .send = link_send, .watch = link_watch, .shut = link_shut, .close = link_close };
+
+/* ---- life ---- */
+
+sim_link *sim_link_new(sim *s, pd_transport **server, pd_transport **client)
+{
+    sim_side before = sim_enter(SIM_HARNESS);
+    sim_link *link = sim_must(calloc(1, sizeof *link));
+
+    link->s = s;
+    link->left = UINT64_MAX;
+    for (int i = 0; i < 2; i++) {
+        link->end[i].link = link;
+        link->end[i].transport.ops = &ops;
+        link->end[i].serves = i == 0;
+    }
+    *server = &link->end[0].transport;
+    *client = &link->end[1].transport;
+    link->next = all;
+    all = link;
+    sim_enter(before);
+    return link;
+}
+
+void sim_link_break_after(sim_link *link, uint64_t bytes)
+{
+    link->left = bytes;
+    if (bytes == 0) break_link(link);
+}
+
+void sim_link_swallow(sim_link *link)
+{
+    link->swallows = true;
+}
+
+void sim_links_free(sim *s)
+{
+    (void)s;
+    while (all != NULL) {
+        sim_link *link = all;
+        all = link->next;
+        free(link->end[0].at);
+        free(link->end[1].at);
+        free(link);
+    }
+}

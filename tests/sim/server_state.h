@@ -1,0 +1,36 @@
+/* server_state.h - what loop.c (the loop thread's side) and step.c (the step thread and the root pool) share of the simulated server. */
+#ifndef SIM_SERVER_STATE_H
+#define SIM_SERVER_STATE_H
+
+#include "mailbox.h"
+#include "rootqueue.h"
+#include "server.h"
+#include "turn.h"
+
+enum { SIM_ENDS = 512 };
+
+struct sim_server {
+    sim          *s;
+    pd_daemon    *daemon;
+    pd_store     *store;
+    pd_mailbox   *requests;
+    pd_turn       turn;
+    pd_rootqueue *roots;
+    uint32_t      busy[2];              /* pool threads that work, by what they take (pd_rootqueue_choice) */
+    pd_transport *ends[SIM_ENDS]; size_t n_ends;
+    bool          loop_due, step_due, mail_due, listens, stopped;
+    bool          slow;                 /* in this turn of the loop time passes quickly */
+    uint64_t      loop_not_before, step_not_before, stop_asked_ns;
+    uint64_t      loop_spent_ns, step_clock_ns, step_timer;     /* step_timer: number of the last one that was set */
+};
+
+/* ---- step.c ---- */
+void sim_step_make(sim_server *server);
+/* Everything that is left is applied, jobs end, root tasks and snapshots come home. The loop thread has ended. */
+void sim_step_end(sim_server *server);
+void sim_step_check(const sim_server *server);
+void sim_step_check_rest(const sim_server *server);
+void sim_step_describe(const sim_server *server);
+void sim_check_zero(const char *what, uint64_t n);
+
+#endif

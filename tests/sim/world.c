@@ -1,0 +1,236 @@
+/* world.c - the queue of events and one run from its first event to its last check. */
+#include "sim.h"
+
+#include "intruder.h"
+#include "judge.h"
+#include "server.h"
+#include "worker.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+char *sim_report;
+static const sim *running;
+
+/* ---- events: a binary heap ---- */
+
+static bool earlier(const sim_event *a, const sim_event *b)
+{
+    return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->order < b->order;
+}
+
+void sim_after(sim *s, uint64_t delay_ns, sim_action action, void *who, uint64_t what)
+{
+    sim_side before = sim_enter(SIM_HARNESS);
+    sim_event event = { s->now_ns + delay_ns, s->order++, what, action, who };
+    size_t at = s->n_events;
+
+    if (s->n_events == s->room) {
+        s->room = s->room * 2 + 256;
+        s->events = sim_must(realloc(s->events, s->room * sizeof *s->events));
+    }
+    s->n_events++;
+    for (; at > 0 && earlier(&event, &s->events[(at - 1) / 2]); at = (at - 1) / 2) s->events[at] = s->events[(at - 1) / 2];
+    s->events[at] = event;
+    sim_enter(before);
+}
+
+static sim_event next_event(sim *s)
+{
+    sim_event first = s->events[0], last = s->events[--s->n_events];
+    size_t at = 0;
+
+    for (size_t child; (child = 2 * at + 1) < s->n_events; at = child) {
+        if (child + 1 < s->n_events && earlier(&s->events[child + 1], &s->events[child])) child++;
+        if (!earlier(&s->events[child], &last)) break;
+        s->events[at] = s->events[child];
+    }
+    s->events[at] = last;
+    return first;
+}
+
+/* ---- the trace ---- */
+
+void sim_note(sim *s, const char *who, uint64_t number, const char *what, uint64_t a, uint64_t b)
+{
+    uint64_t text = 0;
+
+    for (const char *c = what; *c != '\0'; c++) text = text * 31 + (uint8_t)*c;
+    s->hash = sim_mix(s->hash ^ s->now_ns, text, number << 32 ^ a, b);
+    if (s->tracing) printf("%10.6f  %s %llu %s %llu %llu\n", (double)s->now_ns / 1e9, who, (unsigned long long)number, what, (unsigned long long)a, (unsigned long long)b);
+}
+
+void sim_fail(const char *invariant, const char *format, ...)
+{
+    va_list args;
+    size_t used;
+
+    if (running != NULL && running->tracing) {
+        sim_workers_describe(running);
+        sim_server_describe(running->server);
+    }
+    fflush(stdout);
+    if (sim_report != NULL) {
+        used = (size_t)snprintf(sim_report, SIM_REPORT_BYTES, "%s: ", invariant);
+        va_start(args, format);
+        vsnprintf(sim_report + used, SIM_REPORT_BYTES - used, format, args);
+        va_end(args);
+    }
+    _exit(1);
+}
+
+/* ---- faults ---- */
+
+static void come_back(sim *s, const sim_fault *fault)
+{
+    sim_worker_start(s, &s->plan->jobs[fault->job], fault->rank, fault->amount);
+}
+
+static void hurt_connection(sim *s, const sim_fault *fault)
+{
+    sim_worker *w = sim_worker_at(s, fault->job, fault->rank);
+    sim_link *link = w != NULL ? sim_worker_link(w) : NULL;
+
+    if (link == NULL) return;
+    if (fault->kind == SIM_BREAK) sim_link_break_after(link, fault->amount);
+    else sim_link_swallow(link);
+}
+
+static void hurt_process(sim *s, const sim_fault *fault)
+{
+    sim_worker *w = sim_worker_at(s, fault->job, fault->rank);
+
+    if (w == NULL) return;
+    if (fault->kind == SIM_LEAVE) sim_worker_leave(w);
+    else sim_worker_kill(w);
+    if (fault->kind != SIM_GONE) come_back(s, fault);
+}
+
+static void memory_is_back(sim *s, void *who, uint64_t what)
+{
+    (void)s, (void)who, (void)what;
+    sim_fail_allocations(0, 0);
+}
+
+static void hurt_server(sim *s, const sim_fault *fault)
+{
+    if (fault->kind == SIM_NO_MEMORY) {
+        sim_fail_allocations(256, s->random);
+        sim_after(s, fault->amount, memory_is_back, s, 0);
+    } else {
+        sim_server_stall(s->server, fault->kind == SIM_STALL_LOOP, fault->amount);
+    }
+}
+
+static void begin_fault(sim *s, void *who, uint64_t what)
+{
+    const sim_fault *fault = who;
+
+    (void)what;
+    sim_note(s, "fault", fault->rank, sim_fault_name(fault->kind), fault->job, fault->amount);
+    switch (fault->kind) {
+    case SIM_BREAK: case SIM_HOLE:                              hurt_connection(s, fault); break;
+    case SIM_CRASH: case SIM_GONE: case SIM_LEAVE:              hurt_process(s, fault); break;
+    case SIM_NO_MEMORY: case SIM_STALL_STEP: case SIM_STALL_LOOP: hurt_server(s, fault); break;
+    default:                                                    sim_intruder_start(s, fault); break;
+    }
+}
+
+/* ---- a run ---- */
+
+static void become_calm(sim *s, void *who, uint64_t what)
+{
+    (void)who, (void)what;
+    s->calm = true;
+    sim_note(s, "world", 0, "is calm", 0, 0);
+    if (s->plan->drains) sim_server_interrupt(s->server);
+}
+
+static void look(sim *s, void *who, uint64_t what)
+{
+    (void)who, (void)what;
+    if (s->calm) {
+        sim_workers_check(s);
+        sim_intruders_check(s);
+    }
+    if (!s->ended) sim_after(s, 500 * SIM_MS, look, s, 0);
+}
+
+static void begin(sim *s)
+{
+    for (uint32_t j = 0; j < s->plan->n_jobs; j++) {
+        const sim_job *job = &s->plan->jobs[j];
+        for (uint32_t rank = 0; rank < job->world; rank++) sim_worker_start(s, job, rank, job->start_ns + sim_draw(s, 50 * SIM_MS));
+    }
+    for (uint32_t f = 0; f < s->plan->n_faults; f++) sim_after(s, s->plan->faults[f].at_ns, begin_fault, (void *)&s->plan->faults[f], 0);
+    sim_after(s, s->plan->calm_ns, become_calm, s, 0);
+    sim_after(s, 500 * SIM_MS, look, s, 0);
+}
+
+static void run_until(sim *s, bool (*over)(const sim *s), uint64_t deadline_ns, const char *what)
+{
+    while (!over(s)) {
+        sim_event event;
+        if (s->n_events == 0 || s->now_ns > deadline_ns) sim_fail("liveness", "%s after %.0f s", what, (double)s->now_ns / 1e9);
+        event = next_event(s);
+        s->now_ns = event.at_ns;
+        s->done++;
+        event.action(s, event.who, event.what);
+        sim_server_check(s->server);
+    }
+}
+
+static bool all_worked(const sim *s)
+{
+    return s->calm && (sim_workers_done(s) || (s->plan->drains && sim_server_stopped(s->server)));
+}
+
+static uint64_t rest_ns;                /* when the server has had time to forget what has ended */
+static bool     has_rested(const sim *s) { return s->now_ns >= rest_ns || sim_server_stopped(s->server); }
+
+static void wake_later(sim *s, void *who, uint64_t what)
+{
+    (void)s, (void)who, (void)what;
+}
+
+static void come_to_rest(sim *s)
+{
+    rest_ns = s->now_ns + 12 * SIM_S + 200 * s->plan->root_ns;
+    sim_after(s, rest_ns - s->now_ns, wake_later, s, 0);
+    run_until(s, has_rested, UINT64_MAX, "the server does not come to rest");
+    if (!sim_server_stopped(s->server)) sim_server_check_rest(s->server);
+}
+
+static bool is_stopped(const sim *s) { return sim_server_stopped(s->server); }
+
+uint64_t sim_run(const sim_plan *plan, bool tracing)
+{
+    sim s = { .plan = plan, .random = plan->seed ^ 0x51a1ull, .tracing = tracing };
+    uint64_t hash;
+
+    running = &s;
+    sim_memory_reset();
+    sim_enter(SIM_HARNESS);
+    s.server = sim_server_new(&s);
+    begin(&s);
+    run_until(&s, all_worked, plan->calm_ns + 600 * SIM_S, "workers have not finished");
+    if (!sim_server_draining(s.server)) {
+        come_to_rest(&s);
+        sim_server_interrupt(s.server);
+    }
+    run_until(&s, is_stopped, UINT64_MAX, "the server does not stop");
+    s.ended = true;
+    running = NULL;
+    sim_workers_free(&s);
+    sim_intruders_free(&s);
+    sim_judge_all(&s);
+    sim_server_free(s.server);
+    sim_judge_free(&s);
+    sim_links_free(&s);
+    free(s.events);
+    hash = s.hash;
+    return hash;
+}
