@@ -1,7 +1,10 @@
 #include "import.h"
 #include "training.h"
 
+#include "printable.h"
+
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
@@ -186,21 +189,55 @@ void pd_store_done(pd_store *store, pd_request *request)
     pd_effects_add(&store->outbox, effect);
 }
 
-static int check_hello(const pd_store *store, const pd_request *request, pd_error *err)
+static int check_name(const char *name, pd_error *err)
 {
-    const char *name = request->u.hello.job_name;
-
     if (name == NULL || name[0] == '\0' || strlen(name) > PD_NAME_MAX)
         return pd_fail(err, PD_INVALID_ARGUMENT, "a job's name has 1 to %d bytes", PD_NAME_MAX);
-    for (; *name != '\0'; name++)
-        if ((unsigned char)*name < 0x20 || *name == 0x7f)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "a job's name has no control characters");
+    return pd_text_check("the job's name", name, err);
+}
+
+/* Options and rules come back in the errors of other workers. A rule may have tabs between its words. */
+static int check_option(const pd_option *option, size_t i, pd_error *err)
+{
+    char what[48];
+
+    snprintf(what, sizeof what, "the name of option %zu", i);
+    if (pd_text_check(what, option->name, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    snprintf(what, sizeof what, "the value of option %zu", i);
+    return pd_text_check(what, option->value, err);
+}
+
+static int check_rule(const char *rule, size_t i, pd_error *err)
+{
+    size_t n = strlen(rule), at = pd_text_printable(rule, n);
+    uint32_t point = 0;
+
+    while (rule[at] == '\t') at += 1 + pd_text_printable(rule + at + 1, n - at - 1);
+    if (at == n) return PD_OK;
+    if (pd_utf8_next(rule + at, n - at, &point) == 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "rule %zu is not UTF-8 at byte %zu: \"%.200s\"", i, at, rule);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "rule %zu has a control character at byte %zu, U+%04X: \"%.200s\"", i, at, (unsigned)point, rule);
+}
+
+static int check_texts(const pd_request *request, pd_error *err)
+{
+    int rc = check_name(request->u.hello.job_name, err);
+
+    for (size_t i = 0; rc == PD_OK && i < request->u.hello.n_options; i++) rc = check_option(&request->u.hello.options[i], i, err);
+    for (size_t i = 0; rc == PD_OK && i < request->u.hello.n_rules; i++) rc = check_rule(request->u.hello.rules[i], i, err);
+    return rc;
+}
+
+static int check_hello(const pd_request *request, pd_error *err)
+{
+    int rc = check_texts(request, err);
+
+    if (rc != PD_OK) return rc;
     if (request->u.hello.world_size == 0 || request->u.hello.world_size > PD_MAX_WORLD)
         return pd_fail(err, PD_INVALID_ARGUMENT, "a job has 1 to %d workers, not %u", PD_MAX_WORLD, request->u.hello.world_size);
     if (request->rank >= request->u.hello.world_size)
         return pd_fail(err, PD_INVALID_ARGUMENT, "a job of %u workers has ranks 0 to %u, not %u", request->u.hello.world_size,
                        request->u.hello.world_size - 1, request->rank);
-    (void)store;
     return PD_OK;
 }
 
@@ -244,7 +281,7 @@ static void hello(pd_store *store, pd_request *request)
     pd_error err;
     pd_job *job = pd_store_find(store, request->u.hello.job_name);
     bool created = job == NULL;
-    int rc = check_hello(store, request, &err);
+    int rc = check_hello(request, &err);
 
     if (rc == PD_OK) rc = created ? create_job(store, request, &job, &err) : pd_job_agrees(job, request, &err);
     if (rc != PD_OK) pd_store_refuse(store, request, &err);
