@@ -1,5 +1,6 @@
 /* What time brings: overdue rounds, turns among jobs, draining. */
 #include "rig.h"
+#include "training.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -86,6 +87,20 @@ static void it_is_reported_once_a_period_and_logged_once(void **state)
     for (int second = 4; second < 40; second++) rig_sleep(r, 1);
     assert_int_equal(r->timed_out, 4);              /* at 10, 20, 30 and 40 */
     assert_int_equal(r->warnings, warnings + 1);
+}
+
+static void reports_never_follow_each_other_at_once(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, NULL, NULL);
+    pd_job *of = pd_store_job(r->store, job);
+
+    of->values.at[PD_JOB_KEY_STEP_TIMEOUT] = 1;     /* ns: Hello refuses it */
+    push(r, job, 0, 10, 1, 0);
+    rig_sleep(r, 1);
+    assert_int_equal(r->timed_out, 1);
+    assert_true(pd_store_next_tick(r->store) == r->now + PD_STEP_TIMEOUT_LEAST_NS);
+    of->values.at[PD_JOB_KEY_STEP_TIMEOUT] = 1000000000;
 }
 
 static void what_came_before_the_deadline_stands(void **state)
@@ -248,6 +263,7 @@ int main(void)
         TEST(an_overdue_round_names_who_is_missing),
         TEST(several_missing_ranks_are_all_named),
         TEST(it_is_reported_once_a_period_and_logged_once),
+        TEST(reports_never_follow_each_other_at_once),
         TEST(what_came_before_the_deadline_stands),
         TEST(the_deadline_counts_from_the_first_contribution),
         TEST(jobs_take_turns),
