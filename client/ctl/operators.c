@@ -159,11 +159,13 @@ int pd_ctl_drain(const pd_ctl *ctl)
     Paramd__DrainRequest request = PARAMD__DRAIN_REQUEST__INIT;
     pd_ctl patient = *ctl;
     pd_error err;
+    int status;
 
     if (pd_operator_probe(ctl->server, ctl->timeout, &err) != PD_OK) return pd_ctl_fail(ctl, &err);
     request.timeout_ms = ctl->within * 1000 < UINT32_MAX ? (uint32_t)(ctl->within * 1000) : UINT32_MAX;
     patient.timeout = ctl->within + ctl->timeout;       /* the answer comes when the rounds have finished */
-    return command_without_answer(&patient, PD_DRAIN, &request.base, "drained: no step is under way and none will begin");
+    status = command_without_answer(&patient, PD_DRAIN, &request.base, "drained: no step is under way and none will begin");
+    return status == PD_EXIT_UNREACHABLE ? PD_EXIT_REFUSED : status;        /* it was there: its deadline has passed */
 }
 
 int pd_ctl_shutdown(const pd_ctl *ctl)

@@ -94,6 +94,11 @@ static void on_error(pd_daemon *daemon, const pd_effect *effect)
     pd_conn *conn = addressee(daemon, effect, &pending);
     pd_prefix asked;
 
+    if (effect->ticket.conn == 0) {     /* our own drain has run into its deadline */
+        daemon->config.log(LOG_WARNING, "%s", effect->u.error.text);
+        pd_daemon_drained(daemon);
+        return;
+    }
     if (conn == NULL) {
         pd_request_free(pd_daemon_take_farewell(daemon, effect->ticket.conn));      /* it was not to be welcome anyway */
         return;

@@ -330,61 +330,6 @@ static void task(pd_store *store, pd_request *request, uint64_t now_ns)
     if (job->gone) free_gone(store, job);
 }
 
-/* ---- draining ---- */
-
-static bool any_open(const pd_store *store)
-{
-    const pd_job *job, *next;
-
-    HASH_ITER(hh, store->names, job, next)
-        if (job->n_open > 0 || job->inbox != NULL) return true;
-    return false;
-}
-
-static void answer_drain(pd_store *store, uint64_t now_ns)
-{
-    bool open = store->drain != NULL && any_open(store);
-    pd_request **link = &store->drain;
-
-    while (*link != NULL) {
-        pd_request *request = *link;
-        if (open && now_ns < request->u.drain.deadline_ns) {
-            link = (pd_request **)(void *)&request->mail.next;
-            continue;
-        }
-        *link = (pd_request *)(void *)request->mail.next;
-        pd_answer_ok(&store->outbox, request);
-        pd_request_free(request);
-    }
-}
-
-/* The step that the job is at: its furthest parameter's, the open round included. The others may still come as far. */
-static uint64_t furthest_step(const pd_job *job)
-{
-    uint64_t step = 0;
-
-    for (uint32_t i = 0; i < job->n_params; i++) {
-        uint64_t reached = job->params[i].step + (job->params[i].round.open && job->params[i].current != NULL ? 1 : 0);
-        if (reached > step) step = reached;
-    }
-    return step;
-}
-
-static void drain(pd_store *store, pd_request *request, uint64_t now_ns)
-{
-    pd_job *job, *next;
-    uint64_t *deadline_ns = &request->u.drain.deadline_ns;
-
-    if (__builtin_add_overflow(now_ns, *deadline_ns, deadline_ns)) *deadline_ns = UINT64_MAX;
-    if (!store->draining) {
-        HASH_ITER(hh, store->names, job, next) job->drain_step = furthest_step(job);
-        pd_say(&store->outbox, PD_SAY_INFO, "draining: rounds under way are finished, no new ones begin");
-    }
-    store->draining = true;
-    request->mail.next = store->drain != NULL ? &store->drain->mail : NULL;
-    store->drain = request;
-}
-
 /* ---- apply, work, tick ---- */
 
 /* Requests of a worker, to its job. */
@@ -418,13 +363,13 @@ void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns)
     case PD_REQ_INFO:     pd_store_info(store, request); break;
     case PD_REQ_DROP:     drop(store, request); break;
     case PD_REQ_SET:      pd_store_set(store, request); break;
-    case PD_REQ_DRAIN:    drain(store, request, now_ns); break;
+    case PD_REQ_DRAIN:    pd_store_drain(store, request, now_ns); break;
     case PD_REQ_IMPORT:   pd_store_import(store, request, now_ns); break;
     case PD_REQ_RELEASED: released(request); break;
     case PD_REQ_TASK:     task(store, request, now_ns); break;
     default:              to_job(store, request, now_ns); break;
     }
-    answer_drain(store, now_ns);
+    pd_store_answer_drain(store, now_ns);
 }
 
 bool pd_store_work(pd_store *store, uint64_t now_ns)
@@ -437,7 +382,7 @@ bool pd_store_work(pd_store *store, uint64_t now_ns)
     job->turn = ++store->turns;
     pd_job_work(job, now_ns);
     pd_store_touch(store, job, now_ns);
-    answer_drain(store, now_ns);
+    pd_store_answer_drain(store, now_ns);
     return store->due != NULL;
 }
 
@@ -446,7 +391,7 @@ void pd_store_tick(pd_store *store, uint64_t now_ns)
     pd_job *job, *next;
 
     HASH_ITER(hh, store->names, job, next) pd_job_tick(job, now_ns);
-    answer_drain(store, now_ns);
+    pd_store_answer_drain(store, now_ns);
 }
 
 uint64_t pd_store_next_tick(const pd_store *store)

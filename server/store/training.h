@@ -118,6 +118,12 @@ void pd_roots_fill(pd_root_info *info, const pd_param *param, size_t task);
 void pd_roots_of_param(pd_param_info *info, const pd_param *param);
 void pd_roots_of_job(pd_job_info *info, const pd_job *job);
 
+/* drain.c */
+/* Takes a PD_REQ_DRAIN. From now on no round begins beyond the step that its job is at. */
+void pd_store_drain(pd_store *store, pd_request *request, uint64_t now_ns);
+/* Answers the drains that are over: every round that can close has, or the deadline has passed (PD_DEADLINE_EXCEEDED, naming an open round). */
+void pd_store_answer_drain(pd_store *store, uint64_t now_ns);
+
 /* set.c: answers a PD_REQ_SET. Takes. */
 void pd_store_set(pd_store *store, pd_request *request);
 
