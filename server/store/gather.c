@@ -316,7 +316,9 @@ static void let_go(pd_job *job, pd_chunk *chunk)
         if (!is_there(slot)) continue;
         if (slot->state == PD_SLOT_HELD) pd_job_let_go(job, slot->frame);
         else pd_shelf_give(chunk->param->spills, slot->u.spill);
-        *slot = (pd_slot){ .state = PD_SLOT_SUMMED };
+        slot->frame = NULL;
+        slot->u.weight = 0;
+        slot->state = PD_SLOT_SUMMED;
     }
     chunk->summed = job->world;
     chunk->param->round.unsummed--;

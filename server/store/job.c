@@ -156,6 +156,7 @@ void pd_job_join(pd_job *job, pd_request *hello, bool created)
     pd_text_print(rank->label, sizeof rank->label, hello->u.hello.label != NULL ? hello->u.hello.label : "");
     rank->declared = false;
     if (!same) {                                /* it counts its own barriers, and has been at none */
+        rank->process++;
         rank->barrier_base = job->barrier;
         pd_request_free(rank->barrier);
         rank->barrier = NULL;

@@ -14,6 +14,7 @@ typedef enum pd_rank_state { PD_RANK_ABSENT, PD_RANK_CONNECTED, PD_RANK_LOST, PD
 typedef struct pd_rank {
     pd_rank_state state;
     uint64_t    conn, nonce;            /* of the process that has it, or had it last */
+    uint16_t    process;                /* counts the processes that have had it, so that a slot tells them apart */
     char        label[128], reason[96]; /* "host:pid"; LOST: why */
     uint64_t    since_ns;               /* LOST, LEFT: when */
     bool        declared;               /* on this connection */

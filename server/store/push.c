@@ -281,7 +281,8 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
     if (frame->u.data.n_hypers > 0 && (rc = check_hypers(param, frame, number, known, err)) != PD_OK) return rc;
     if (frame->u.data.step <= param->step) return PD_OK;            /* closed: sent again */
     if ((rc = pd_push_check_step(job, param, frame->u.data.step, err)) != PD_OK) return rc;
-    return check_earlier(param, piece, frame->rank, err);
+    if ((rc = check_earlier(param, piece, frame->rank, err)) != PD_OK) return rc;
+    return pd_weight_check(job, param, piece, frame, err);
 }
 
 /* `settled`: nothing that the rank has sent before is still to be looked at, so what it leaves out is known. */
@@ -393,6 +394,7 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
 
     if (!news) job->duplicates++;
     else if (frame->u.data.n_hypers > 0) keep_hypers(param, frame->rank);
+    if (frame->u.data.step > param->step) pd_weight_keep(job, param, piece, frame);
 }
 
 /* Takes the frame: its record stays as long as something of its buffer is held. */

@@ -275,6 +275,13 @@ void pd_round_init(pd_round *round, struct pd_param *param, int64_t elements, in
     pd_round_reset(round);
 }
 
+pd_slot *pd_round_first_slot(pd_round *round, uint32_t rank)
+{
+    pd_span span = span_of(round, rank);
+
+    return span.first < span.end ? &round->chunks[span.first].slots[rank] : NULL;
+}
+
 bool pd_round_is_absent(const pd_round *round, uint32_t rank)
 {
     pd_span span = span_of(round, rank);

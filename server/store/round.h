@@ -28,10 +28,16 @@ typedef struct pd_slot {
     } u;
     pd_request *frame;          /* HELD: the push that brought it, with weight and buffer */
     uint8_t     state, dtype;   /* pd_slot_state, pd_dtype */
-    bool        refused;        /* EMPTY: a push of it came and was refused */
-    bool        counted;        /* SUMMED: it is part of the sum */
-    bool        presummed;      /* SUMMED: it was a sum over examples, not a mean */
-    bool        landed;         /* the rank's initial weights have come: init.c */
+    bool        refused : 1;    /* EMPTY: a push of it came and was refused */
+    bool        counted : 1;    /* SUMMED: it is part of the sum */
+    bool        presummed : 1;  /* SUMMED: it was a sum over examples, not a mean */
+    bool        landed : 1;     /* the rank's initial weights have come: init.c */
+    /* How the rank weighs all of its contributions to this round. Stored in the slot of the first chunk that the rank contributes to, whatever the state
+     * of that slot is. */
+    bool        weighed : 1;    /* a contribution has come, and the following holds */
+    bool        as_sum : 1;     /* contributions are sums over examples (presummed), not means */
+    uint16_t    process;        /* the process at the rank that gave them: pd_rank.process */
+    double      weight;         /* number of examples */
 } pd_slot;
 
 /* Which elements of a parameter a rank contributes: [start, end), nothing where these are the same. */
@@ -133,6 +139,9 @@ bool pd_round_add(pd_round *round, pd_chunk *chunk, uint32_t rank, pd_slot slot)
 /* Of a complete round. NOTHING: every rank is absent. PART: some elements lie in ranges of absent ranks alone. */
 typedef enum pd_given { PD_GIVEN_NOTHING, PD_GIVEN_PART, PD_GIVEN_ALL } pd_given;
 pd_given pd_round_given(const pd_round *round);
+
+/* The slot of the first chunk that the rank contributes to. NULL: it contributes to none. */
+pd_slot *pd_round_first_slot(pd_round *round, uint32_t rank);
 
 /* Ranks that the round still waits for, as "1,3"; "" when it is complete or not open. Cut with "..." where `size` is short. */
 char *pd_round_missing(const pd_round *round, char *text, size_t size);

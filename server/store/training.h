@@ -108,6 +108,13 @@ int  pd_piece_check(const pd_param *param, const pd_piece *piece, const pd_reque
 /* No piece twice, and not both gradient and absence, within the frame of that number. */
 int  pd_piece_check_once(pd_param *param, const pd_piece *piece, uint64_t number, pd_error *err);
 
+/* weight.c */
+/* Checks that a process weighs all that it gives to a parameter's open round alike. A process that has taken the rank over may bring a weight of its own
+ * for the chunks that are still missing. PD_INVALID_ARGUMENT: names both weights. */
+int  pd_weight_check(const pd_job *job, pd_param *param, const pd_piece *piece, const pd_request *frame, pd_error *err);
+/* Remembers the weight of a piece that was checked and filed, of a rank that contributes to the parameter. */
+void pd_weight_keep(const pd_job *job, pd_param *param, const pd_piece *piece, const pd_request *frame);
+
 /* roots.c: what is known of the roots of the plan's tasks. */
 /* Memory for what the log has said of them. PD_NO_MEMORY. */
 int  pd_roots_prepare(pd_param *param);
