@@ -340,6 +340,14 @@ bool pd_round_add(pd_round *round, pd_chunk *chunk, uint32_t rank, pd_slot slot)
     return true;
 }
 
+void pd_round_take_back(pd_round *round, pd_chunk *chunk, uint32_t rank)
+{
+    assert(chunk->slots[rank].state == PD_SLOT_HELD && chunk->summed <= rank);
+    chunk->slots[rank] = (pd_slot){ .state = PD_SLOT_EMPTY };
+    if (chunk->came-- == round->world) round->missing++;
+    if (chunk->prefix > rank) chunk->prefix = rank;
+}
+
 bool pd_round_misses(const pd_round *round, uint32_t rank)
 {
     pd_span span = span_of(round, rank);

@@ -136,6 +136,9 @@ bool pd_round_has_given(const pd_round *round, uint32_t rank);
 /* Files a contribution into an empty slot (HELD, or ABSENT with `frame` NULL). True: that was the last, the chunk is complete. */
 bool pd_round_add(pd_round *round, pd_chunk *chunk, uint32_t rank, pd_slot slot);
 
+/* Takes a held contribution back: the slot is empty again. The caller has let go of the frame. */
+void pd_round_take_back(pd_round *round, pd_chunk *chunk, uint32_t rank);
+
 /* Of a complete round. NOTHING: every rank is absent. PART: some elements lie in ranges of absent ranks alone. */
 typedef enum pd_given { PD_GIVEN_NOTHING, PD_GIVEN_PART, PD_GIVEN_ALL } pd_given;
 pd_given pd_round_given(const pd_round *round);
