@@ -86,20 +86,12 @@ void pd_print_line(FILE *out, const char *format, ...)
     free(text);
 }
 
-/* The escapes of a character in JSON: two where it lies beyond 16 bits. */
-static void print_escaped(FILE *out, uint32_t point)
-{
-    uint32_t rest = point - 0x10000;
-
-    if (point < 0x10000) fprintf(out, "\\u%04x", (unsigned)point);
-    else fprintf(out, "\\u%04x\\u%04x", (unsigned)(0xd800 | rest >> 10), (unsigned)(0xdc00 | (rest & 0x3ff)));
-}
-
 void pd_print_json(FILE *out, const char *json)
 {
     size_t left = strlen(json);
 
     while (left > 0) {
+        char escape[PD_ESCAPE];
         uint32_t point;
         size_t good = pd_text_printable(json, left), bytes;
         fwrite(json, 1, good, out);
@@ -108,7 +100,7 @@ void pd_print_json(FILE *out, const char *json)
         if (left == 0) return;
         bytes = pd_utf8_next(json, left, &point);
         if (*json == '\n') fputc('\n', out);
-        else if (bytes > 0) print_escaped(out, point);
+        else if (bytes > 0) fwrite(escape, 1, pd_point_escape(escape, point), out);
         else fputc('?', out);
         json += bytes > 0 ? bytes : 1;
         left -= bytes > 0 ? bytes : 1;

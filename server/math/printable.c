@@ -1,5 +1,6 @@
 #include "printable.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- characters ---- */
@@ -39,6 +40,14 @@ bool pd_point_printable(uint32_t point)
     for (int i = 0; i < HIDDEN && hidden[i].first <= point; i++)
         if (point <= hidden[i].last) return false;
     return true;
+}
+
+size_t pd_point_escape(char out[PD_ESCAPE], uint32_t point)
+{
+    unsigned rest = point - 0x10000;
+
+    if (point < 0x10000) return (size_t)snprintf(out, PD_ESCAPE, "\\u%04x", (unsigned)point);
+    return (size_t)snprintf(out, PD_ESCAPE, "\\u%04x\\u%04x", (0xd800 | rest >> 10) & 0xffff, 0xdc00 | (rest & 0x3ff));
 }
 
 /* ---- texts ---- */

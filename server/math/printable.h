@@ -16,6 +16,9 @@
  * UTF-8: shortest forms only, no surrogates. */
 size_t pd_utf8_next(const char *at, size_t n, uint32_t *point);
 bool   pd_point_printable(uint32_t point);
+/* The escape of a code point in JSON, "\\u202e": two of them beyond 16 bits. Returns its bytes; `out` is terminated. */
+#define PD_ESCAPE 13
+size_t pd_point_escape(char out[PD_ESCAPE], uint32_t point);
 
 /* Returns the length of the longest printable prefix of a text of n bytes: n where all of it is printable. */
 size_t pd_text_printable(const char *text, size_t n);
