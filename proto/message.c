@@ -1,5 +1,7 @@
 #include "message.h"
 
+#include "printable.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -136,23 +138,10 @@ size_t pd_arena_bytes(const pd_arena *arena)
 
 size_t pd_utf8_prefix(const uint8_t *at, size_t bytes)
 {
-    static const struct { uint8_t mask, lead, more; uint32_t least; } forms[] = {
-        { 0x80, 0x00, 0, 0x1 }, { 0xe0, 0xc0, 1, 0x80 }, { 0xf0, 0xe0, 2, 0x800 }, { 0xf8, 0xf0, 3, 0x10000 },
-    };
-    size_t i = 0;
+    size_t i = 0, n;
+    uint32_t point;
 
-    while (i < bytes) {
-        size_t form = 0;
-        while (form < 4 && (at[i] & forms[form].mask) != forms[form].lead) form++;
-        if (form == 4 || bytes - i <= forms[form].more) return i;
-        uint32_t point = at[i] & (uint8_t)~forms[form].mask;
-        for (size_t k = 1; k <= forms[form].more; k++) {
-            if ((at[i + k] & 0xc0) != 0x80) return i;
-            point = point << 6 | (at[i + k] & 0x3f);
-        }
-        if (point < forms[form].least || point > 0x10ffff || (point >= 0xd800 && point < 0xe000)) return i;
-        i += forms[form].more + 1u;
-    }
+    while (i < bytes && (n = pd_utf8_next((const char *)at + i, bytes - i, &point)) > 0 && point != 0) i += n;
     return i;
 }
 
@@ -307,14 +296,10 @@ int pd_frame_pack(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, 
 int pd_frame_pack_error(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request, int code, const char *text)
 {
     char whole[PD_ERROR_TEXT];
-    size_t n = strnlen(text, sizeof whole - 1);
     Paramd__Error error = PARAMD__ERROR__INIT;
 
-    n = pd_utf8_prefix((const uint8_t *)text, n);
-    memcpy(whole, text, n);
-    whole[n] = '\0';
     error.code = code == PD_NO_MEMORY ? -PD_RESOURCE_EXHAUSTED : -code;
-    error.text = whole;
+    error.text = pd_text_print(whole, sizeof whole, text);
     return pd_frame_pack(out, bytes, method, flags | PD_FLAG_REPLY | PD_FLAG_ERROR, request, &error.base, NULL, 0, 0);
 }
 
@@ -325,8 +310,6 @@ int pd_message_error(pd_arena *arena, const uint8_t *at, size_t bytes, pd_error 
 
     if (rc != PD_OK) return rc;
     const Paramd__Error *error = message;
-    for (char *c = error->text; *c != '\0'; c++)
-        if ((unsigned char)*c < ' ') *c = ' ';          /* a text is one line, whatever the peer sent */
     rc = error->code >= -PD_CANCELLED && error->code <= -PD_UNAUTHENTICATED ? -error->code : PD_UNKNOWN;
     return pd_fail(err, rc, "%s", error->text);
 }

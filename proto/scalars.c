@@ -1,20 +1,21 @@
 /* Scalars of a push: both sides hold them against the same rules. */
 #include "message.h"
 
+#include "printable.h"
+
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static int check_name(const char *name, size_t i, pd_error *err)
 {
     size_t n = strlen(name);
+    char what[48];
 
     if (n == 0 || n > PD_PUSH_SCALAR_NAME)
         return pd_fail(err, PD_INVALID_ARGUMENT, "scalar %zu has a name of %zu bytes: expected 1 to %d", i, n, PD_PUSH_SCALAR_NAME);
-    if (pd_utf8_prefix((const uint8_t *)name, n) < n) return pd_fail(err, PD_INVALID_ARGUMENT, "the name of scalar %zu is not UTF-8", i);
-    for (size_t k = 0; k < n; k++)
-        if ((unsigned char)name[k] < ' ' || name[k] == 127)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "the name of scalar %zu has a control character at byte %zu", i, k);
-    return PD_OK;
+    snprintf(what, sizeof what, "the name of scalar %zu", i);
+    return pd_text_check(what, name, err);
 }
 
 static int check_one(Paramd__Scalar *const *scalars, size_t i, pd_error *err)

@@ -1,5 +1,7 @@
 #include "log.h"
 
+#include "printable.h"
+
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -49,18 +51,37 @@ static void add_time(text *t, uint64_t ms)
     add(t, "%s.%03uZ", date, (unsigned)(ms % 1000));
 }
 
+/* Adds all of it, or nothing: then the line is full. */
+static void add_whole(text *t, const char *piece, size_t n)
+{
+    if (t->used + n >= t->size) {
+        t->size = t->used + 1;
+        return;
+    }
+    memcpy(t->at + t->used, piece, n);
+    t->used += n;
+    t->at[t->used] = '\0';
+}
+
 static void add_plain(text *t, const char *message)
 {
-    for (const char *c = message; *c != '\0'; c++) add(t, "%c", (unsigned char)*c < ' ' || *c == 127 ? '?' : *c);
+    pd_text_print(t->at + t->used, t->size - t->used, message);
+    t->used += strlen(t->at + t->used);
 }
 
 static void add_quoted(text *t, const char *message)
 {
+    size_t left = strlen(message), n;
+    char escape[PD_ESCAPE];
+    uint32_t point;
+
     add(t, "\"");
-    for (const char *c = message; *c != '\0'; c++) {
-        if (*c == '"' || *c == '\\') add(t, "\\%c", *c);
-        else if ((unsigned char)*c < ' ' || *c == 127) add(t, "\\u%04x", (unsigned)(unsigned char)*c);
-        else add(t, "%c", *c);
+    for (; left > 0; message += n, left -= n) {
+        n = pd_utf8_next(message, left, &point);
+        if (*message == '"' || *message == '\\') add_whole(t, *message == '"' ? "\\\"" : "\\\\", 2);
+        else if (n == 0) add_whole(t, "?", n = 1);
+        else if (pd_point_printable(point)) add_whole(t, message, n);
+        else add_whole(t, escape, pd_point_escape(escape, point));
     }
     add(t, "\"");
 }
@@ -105,7 +126,6 @@ size_t pd_log_line(char *out, size_t size, pd_log_style style, int level, uint64
     cut = t.used + 1 >= t.size;
     t.size = size;
     if (cut && style.format != PD_LOG_TEXT) {
-        while (t.used > 0 && out[t.used - 1] == '\\') t.used--;         /* half an escape */
         add(&t, style.format == PD_LOG_JSON ? "\"}" : "\"");
     }
     add(&t, "\n");

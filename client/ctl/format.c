@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "printable.h"
+
 char *pd_bytes_text(char text[PD_CELL], uint64_t bytes)
 {
     static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
@@ -60,6 +62,51 @@ char *pd_flops_text(char text[PD_CELL], double flops)
     return text;
 }
 
+/* ---- lines ---- */
+
+/* Gives; NULL: out of memory. */
+static char *formatted(const char *format, va_list args)
+{
+    char *text;
+
+    if (vasprintf(&text, format, args) < 0) return NULL;
+    pd_text_mend(text);
+    return text;
+}
+
+void pd_print_line(FILE *out, const char *format, ...)
+{
+    char *text;
+    va_list args;
+
+    va_start(args, format);
+    text = formatted(format, args);
+    va_end(args);
+    fprintf(out, "%s\n", text != NULL ? text : "?");
+    free(text);
+}
+
+void pd_print_json(FILE *out, const char *json)
+{
+    size_t left = strlen(json);
+
+    while (left > 0) {
+        char escape[PD_ESCAPE];
+        uint32_t point;
+        size_t good = pd_text_printable(json, left), bytes;
+        fwrite(json, 1, good, out);
+        json += good;
+        left -= good;
+        if (left == 0) return;
+        bytes = pd_utf8_next(json, left, &point);
+        if (*json == '\n') fputc('\n', out);
+        else if (bytes > 0) fwrite(escape, 1, pd_point_escape(escape, point), out);
+        else fputc('?', out);
+        json += bytes > 0 ? bytes : 1;
+        left -= bytes > 0 ? bytes : 1;
+    }
+}
+
 /* ---- tables ---- */
 
 #define MAX_COLUMNS 20
@@ -80,13 +127,6 @@ static int width_of(const char *text)
 
     for (; *text != '\0'; text++) width += ((unsigned char)*text & 0xC0) != 0x80;
     return width;
-}
-
-static void make_printable(char *text)
-{
-    for (; *text != '\0'; text++) {
-        if ((unsigned char)*text < 0x20 || *text == 0x7F) *text = '?';
-    }
 }
 
 /* Room for one more cell. */
@@ -112,7 +152,6 @@ static void append(pd_table *table, char *text)
         table->failed = true;
         return;
     }
-    make_printable(text);
     if (width_of(text) > table->width[column]) table->width[column] = width_of(text);
     table->cell[table->n++] = text;
 }
@@ -132,14 +171,6 @@ pd_table *pd_table_new(const char *titles)
         titles += length + 1;
     }
     return table;
-}
-
-/* Gives; NULL: out of memory. */
-static char *formatted(const char *format, va_list args)
-{
-    char *text;
-
-    return vasprintf(&text, format, args) < 0 ? NULL : text;
 }
 
 void pd_table_cell(pd_table *table, const char *format, ...)
@@ -164,8 +195,7 @@ void pd_table_line(pd_table *table, const char *format, ...)
     va_start(args, format);
     text = formatted(format, args);
     va_end(args);
-    if (text != NULL) make_printable(text);
-    else table->failed = true;
+    if (text == NULL) table->failed = true;
     for (size_t i = 0; i < table->columns; i++) {
         if (!make_room(table)) {
             if (i == 0) free(text);

@@ -20,12 +20,17 @@ char *pd_duration_text(char text[PD_CELL], uint64_t ms);
 /* "3.2 Gflop": so many floating-point operations */
 char *pd_flops_text(char text[PD_CELL], double flops);
 
+/* Prints a line. What it quotes may come from a peer: characters that cannot be printed show as '?', a newline among them. */
+void  pd_print_line(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Prints JSON, which may have several lines. Characters in its texts that cannot be printed become escapes: the value stays the same. */
+void  pd_print_json(FILE *out, const char *json);
+
 /* A table is filled row by row and printed when all widths are known. */
 typedef struct pd_table pd_table;
 
 /* titles: one a column, separated by '|'; a column whose title begins with '>' is aligned to the right. NULL: out of memory. */
 pd_table *pd_table_new(const char *titles);
-/* The next cell. Control characters (names come from peers) show as '?'. Running out of memory shows when it is printed. */
+/* The next cell. What cannot be printed (names come from peers) shows as '?'. Running out of memory shows when it is printed. */
 void      pd_table_cell(pd_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A line over all columns, before the next row. Its width counts for no column. */
 void      pd_table_line(pd_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -423,7 +423,7 @@ static int send_all(import *im, pd_error *err)
 static void print_unknown(const import *im)
 {
     for (size_t i = 0; i < im->n_unknown && (i < LISTED || im->ctl->verbose); i++)
-        printf("unknown  %s%s%s\n", im->unknown[i].name, im->unknown[i].why != NULL ? ": " : "", im->unknown[i].why != NULL ? im->unknown[i].why : "");
+        pd_print_line(stdout, "unknown  %s%s%s", im->unknown[i].name, im->unknown[i].why != NULL ? ": " : "", im->unknown[i].why != NULL ? im->unknown[i].why : "");
     if (im->n_unknown > LISTED && !im->ctl->verbose) printf("unknown  ... and %zu more (--verbose)\n", im->n_unknown - LISTED);
 }
 
@@ -435,8 +435,8 @@ static void print_missing(const import *im)
     for (size_t i = 0; i < im->list.n; i++) {
         const pd_state_tensor *slot = &im->list.at[i];
         if (!is_missing(slot) || (told == LISTED && !im->ctl->verbose)) continue;
-        printf("missing  %s.%s %s%s\n", slot->param, pd_state_tensor_name(slot, name, sizeof name), pd_shape_text(&slot->shape, shape, sizeof shape),
-               slot->covered > 0 ? " in part" : "");
+        pd_print_line(stdout, "missing  %s.%s %s%s", slot->param, pd_state_tensor_name(slot, name, sizeof name),
+                      pd_shape_text(&slot->shape, shape, sizeof shape), slot->covered > 0 ? " in part" : "");
         told++;
     }
     if (missing > told) printf("missing  ... and %zu more (--verbose)\n", missing - told);
@@ -467,7 +467,7 @@ static int tell(const import *im, bool imported)
     }
     print_unknown(im);
     print_missing(im);
-    if (imported) printf("imported %zu tensors (%s) and %zu counters into job %s\n", im->parts, pd_bytes_text(bytes, im->bytes), im->counts, im->ctl->args[0]);
+    if (imported) pd_print_line(stdout, "imported %zu tensors (%s) and %zu counters into job %s", im->parts, pd_bytes_text(bytes, im->bytes), im->counts, im->ctl->args[0]);
     else printf("nothing was imported: %zu names of the file are unknown to the job, %zu of its tensors are missing in the file (--partial imports the rest)\n",
                 im->n_unknown, count_missing(im));
     return imported ? PD_EXIT_OK : PD_EXIT_REFUSED;

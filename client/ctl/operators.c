@@ -71,7 +71,7 @@ static int exit_status(int code)
 
 int pd_ctl_fail(const pd_ctl *ctl, const pd_error *err)
 {
-    if (!ctl->quiet) fprintf(stderr, "paramctl: %s\n", err->text[0] != '\0' ? err->text : pd_code_text(err->code));
+    if (!ctl->quiet) pd_print_line(stderr, "paramctl: %s", err->text[0] != '\0' ? err->text : pd_code_text(err->code));
     if (ctl->json) {
         pd_ctl_print_json(json_pack("{s:{s:s, s:s}}", "error", "code", pd_code_name(err->code), "text", err->text));
     }
@@ -80,13 +80,16 @@ int pd_ctl_fail(const pd_ctl *ctl, const pd_error *err)
 
 int pd_ctl_print_json(json_t *value)
 {
-    if (value == NULL) {
+    char *text = value != NULL ? json_dumps(value, JSON_INDENT(2)) : NULL;
+
+    json_decref(value);
+    if (text == NULL) {
         fprintf(stderr, "paramctl: out of memory\n");
         return PD_EXIT_REFUSED;
     }
-    json_dumpf(value, stdout, JSON_INDENT(2));
+    pd_print_json(stdout, text);
     fputc('\n', stdout);
-    json_decref(value);
+    free(text);
     return PD_EXIT_OK;
 }
 
@@ -106,7 +109,7 @@ static int command_without_answer(const pd_ctl *ctl, unsigned method, const Prot
 
     if (pd_operator_ask(ctl, &op, method, request, NULL, &err) != PD_OK) status = pd_ctl_fail(ctl, &err);
     else if (ctl->json) status = pd_ctl_print_json(json_pack("{s:b}", "ok", 1));
-    else printf("%s\n", done);
+    else pd_print_line(stdout, "%s", done);
     pd_operator_close(&op);
     return status;
 }
@@ -135,7 +138,7 @@ int pd_ctl_ping(const pd_ctl *ctl)
     } else if (ctl->json) {
         status = pd_ctl_print_json(json_pack("{s:s, s:f}", "server", pd_client_welcome(op.client)->server, "ms", now_ms() - began));
     } else if (!ctl->quiet) {
-        printf("%s answers in %.2f ms\n", pd_client_welcome(op.client)->server, now_ms() - began);
+        pd_print_line(stdout, "%s answers in %.2f ms", pd_client_welcome(op.client)->server, now_ms() - began);
     }
     pd_operator_close(&op);
     return status;
@@ -156,11 +159,13 @@ int pd_ctl_drain(const pd_ctl *ctl)
     Paramd__DrainRequest request = PARAMD__DRAIN_REQUEST__INIT;
     pd_ctl patient = *ctl;
     pd_error err;
+    int status;
 
     if (pd_operator_probe(ctl->server, ctl->timeout, &err) != PD_OK) return pd_ctl_fail(ctl, &err);
     request.timeout_ms = ctl->within * 1000 < UINT32_MAX ? (uint32_t)(ctl->within * 1000) : UINT32_MAX;
     patient.timeout = ctl->within + ctl->timeout;       /* the answer comes when the rounds have finished */
-    return command_without_answer(&patient, PD_DRAIN, &request.base, "drained: no step is under way and none will begin");
+    status = command_without_answer(&patient, PD_DRAIN, &request.base, "drained: no step is under way and none will begin");
+    return status == PD_EXIT_UNREACHABLE ? PD_EXIT_REFUSED : status;        /* it was there: its deadline has passed */
 }
 
 int pd_ctl_shutdown(const pd_ctl *ctl)
@@ -205,7 +210,7 @@ static void print_status(const Paramd__StatusReply *s)
 {
     char a[PD_CELL], b[PD_CELL];
 
-    printf("server       %s, protocol %u, BLAS core %s%s\n", s->server, s->protocol, s->blas_core, s->draining ? ", draining" : "");
+    pd_print_line(stdout, "server       %s, protocol %u, BLAS core %s%s", s->server, s->protocol, s->blas_core, s->draining ? ", draining" : "");
     printf("up           %s\n", pd_duration_text(a, s->uptime_ms));
     printf("connections  %u\n", s->connections);
     printf("memory       %s resident, %s at most\n", pd_bytes_text(a, s->resident_bytes), pd_bytes_text(b, s->peak_resident_bytes));
@@ -419,19 +424,23 @@ static void print_remarks(const json_t *remarks)
     size_t i;
     json_t *remark;
 
-    json_array_foreach(remarks, i, remark) printf("%s\n", json_string_value(remark));
+    json_array_foreach(remarks, i, remark) pd_print_line(stdout, "%s", json_string_value(remark));
 }
 
 static void print_errors(json_t *errors)
 {
     const char *name;
     json_t *list, *value;
-    size_t i;
+    size_t i, n;
+    char *text;
 
     json_object_foreach(errors, name, list) {
-        printf("%s: inverse_pth_root_errors", name);
-        json_array_foreach(list, i, value) printf(" %.3g", json_number_value(value));
-        printf("\n");
+        FILE *line = open_memstream(&text, &n);
+        if (line == NULL) return;
+        json_array_foreach(list, i, value) fprintf(line, " %.3g", json_number_value(value));
+        fclose(line);
+        pd_print_line(stdout, "%s: inverse_pth_root_errors%s", name, text);
+        free(text);
     }
 }
 

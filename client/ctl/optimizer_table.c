@@ -81,7 +81,8 @@ void pd_optimizer_print(const Paramd__Optimizer *row)
     pd_table *table = pd_table_new("HYPERPARAMETER|TYPE|DEFAULT|RANGE|PER STEP|HELP");
     size_t n;
 
-    printf("%s: %s\n\n", row->name, row->about);
+    pd_print_line(stdout, "%s: %s", row->name, row->about);
+    printf("\n");
     for (size_t k = 0; table != NULL && k < row->n_hypers; k += n) {
         const Paramd__Hyper *hyper = row->hypers[k];
         n = length_of_list(row, k);

@@ -17,7 +17,7 @@ static Paramd__Option *read_options(const pd_ctl *ctl, size_t n)
     for (size_t i = 0; options != NULL && i < n; i++) {
         char *text = ctl->args[2 + i], *equals = strchr(text, '=');
         if (equals == NULL || equals == text) {
-            fprintf(stderr, "paramctl: %s: expected NAME=VALUE, like lr=0.05 (NAME= withdraws what was set)\n", text);
+            pd_print_line(stderr, "paramctl: %s: expected NAME=VALUE, like lr=0.05 (NAME= withdraws what was set)", text);
             free(options);
             return NULL;
         }
@@ -32,13 +32,12 @@ static Paramd__Option *read_options(const pd_ctl *ctl, size_t n)
 /* "lr of 12 parameters: 0.1 -> 0.05 from step 1201 on" */
 static void print_change(const Paramd__SetChange *change)
 {
-    printf("%s of ", change->name);
-    if (change->params == 1) printf("1 parameter");
-    else printf("%" PRIu64 " parameters", change->params);
-    printf(" (%s): %s%s -> %s%s, from step %" PRIu64, change->optimizer, change->before, change->mixed ? " and others" : "", change->value,
-           change->withdrawn ? " again" : "", change->from_least);
-    if (change->from_most > change->from_least) printf(" to %" PRIu64, change->from_most);
-    printf(" on\n");
+    char last[PD_CELL] = "";
+
+    if (change->from_most > change->from_least) snprintf(last, sizeof last, " to %" PRIu64, change->from_most);
+    pd_print_line(stdout, "%s of %" PRIu64 " parameter%s (%s): %s%s -> %s%s, from step %" PRIu64 "%s on", change->name, change->params,
+                  change->params == 1 ? "" : "s", change->optimizer, change->before, change->mixed ? " and others" : "", change->value,
+                  change->withdrawn ? " again" : "", change->from_least, last);
 }
 
 static void print_reply(const Paramd__SetReply *reply)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "message.h"
+#include "printable.h"
 #include "safetensors.h"
 
 enum { NAME_BYTES = 256 };              /* as on the wire */
@@ -40,12 +41,13 @@ static __attribute__((format(printf, 3, 4))) int refuse(const reader *r, int cod
 
 static int check_name(const reader *r, const char *name, size_t n)
 {
+    size_t good = pd_text_printable(name, n);
+    uint32_t point;
+
     if (n == 0 || n > NAME_BYTES) return refuse(r, PD_INVALID_ARGUMENT, "a name of %zu bytes: expected 1 to %d", n, NAME_BYTES);
-    for (size_t i = 0; i < n; i++)
-        if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f)
-            return refuse(r, PD_INVALID_ARGUMENT, "the name has a control character at byte %zu", i);
-    if (pd_utf8_prefix((const uint8_t *)name, n) != n) return refuse(r, PD_INVALID_ARGUMENT, "the name is not UTF-8");
-    return PD_OK;
+    if (good == n) return PD_OK;
+    if (pd_utf8_next(name + good, n - good, &point) == 0) return refuse(r, PD_INVALID_ARGUMENT, "the name is not UTF-8");
+    return refuse(r, PD_INVALID_ARGUMENT, "the name has a control character at byte %zu", good);
 }
 
 static int check_shape(const reader *r, const char *name, int n, const pd_shape *shape, int64_t *elements)

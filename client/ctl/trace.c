@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "convert.h"
+#include "printable.h"
 #include "python_json.h"
 #include "safetensors.h"
 
@@ -172,20 +173,12 @@ static int read_file(pd_trace *trace, const char *path, size_t *bytes, pd_error 
     return rc;
 }
 
-static bool printable(const char *text)
-{
-    for (; *text != '\0'; text++) {
-        if ((unsigned char)*text < 0x20 || *text == 0x7f) return false;
-    }
-    return true;
-}
-
 static int read_word(const pd_trace *trace, const char *name, char *out, size_t size, pd_error *err)
 {
     const char *value = pd_safetensors_meta(trace->tensors, name);
 
     if (value == NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "not a trace: metadata has no %s", name);
-    if (strlen(value) >= size || !printable(value)) return pd_fail(err, PD_INVALID_ARGUMENT, "metadata %s: too long or not printable", name);
+    if (strlen(value) >= size || pd_text_check("it", value, NULL) != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "metadata %s: too long or not printable", name);
     strcpy(out, value);
     return PD_OK;
 }
@@ -349,7 +342,7 @@ static int add_param(pd_trace *trace, const pd_st_tensor *tensor, const key *k, 
     pd_trace_param *param = &trace->params[trace->n];
     char name[300];
 
-    if (*k->param == '\0' || strlen(k->param) > 250 || !printable(k->param)) {
+    if (*k->param == '\0' || strlen(k->param) > 250 || pd_text_check("it", k->param, NULL) != PD_OK) {
         return pd_fail(err, PD_INVALID_ARGUMENT, "a parameter's name must have 1 to 250 printable bytes");
     }
     if (trace->averages) snprintf(name, sizeof name, "%04d/%s", (int)k->step, k->param);

@@ -52,7 +52,8 @@ typedef struct pd_error {
 } pd_error;
 
 /* Fills *err (unless NULL) and returns `code`, so that a caller can write
- * `return pd_fail(err, PD_NOT_FOUND, "job %s: no such job", name);`. A text too long is cut. */
+ * `return pd_fail(err, PD_NOT_FOUND, "job %s: no such job", name);`. A text too long is cut. What cannot be printed
+ * (control characters, broken UTF-8) becomes '?', so that a text may quote whatever a peer sent. */
 PD_API int pd_fail(pd_error *err, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* "INVALID_ARGUMENT", and the short text. Never NULL; "UNKNOWN" for a code not in the list. */

@@ -1,5 +1,7 @@
 #include "paramd/error.h"
 
+#include "printable.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -12,6 +14,7 @@ int pd_fail(pd_error *err, int code, const char *format, ...)
     va_start(args, format);
     vsnprintf(err->text, sizeof err->text, format, args);
     va_end(args);
+    pd_text_mend(err->text);
     return code;
 }
 

@@ -11,6 +11,8 @@
 #define PD_PLANTS_TABLE(X) \
     X(roots_largest_first, "the root pool takes the largest task first, across all jobs, so a small job's root never runs beside a large job's") \
     X(lost_wake_up, "the loop thread runs out of time with the last effect of its backlog, and forgets mail that came meanwhile") \
+    X(init_mixed, "initial weights of a parameter may come from two processes at a rank, one part from each") \
+    X(weight_per_chunk, "chunks of one parameter that a rank pushes with unlike weights are each taken with their own") \
 
 enum pd_plant {
     PD_PLANT_none,

@@ -1,19 +1,9 @@
 #include "loop.h"
 
+#include "printable.h"
+
 #include <string.h>
 #include <syslog.h>
-
-/* A name that was cut inside a character, in the midst of a text that goes out in a message. */
-static void mend(char *text)
-{
-    size_t left = strlen(text), good;
-
-    while ((good = pd_utf8_prefix((const uint8_t *)text, left)) < left) {
-        text[good] = '?';
-        text += good + 1;
-        left -= good + 1;
-    }
-}
 
 /* Finds whom an effect answers. NULL: the connection has gone, or its request has ended otherwise. */
 static pd_conn *addressee(pd_daemon *daemon, const pd_effect *effect, pd_pending **pending)
@@ -93,7 +83,7 @@ static void on_declared(pd_daemon *daemon, const pd_effect *effect)
 
     if (conn == NULL) return;
     for (size_t i = 0; i < effect->u.declared.n; i++)
-        if (effect->u.declared.params[i].note != NULL) mend(effect->u.declared.params[i].note);
+        if (effect->u.declared.params[i].note != NULL) pd_text_mend(effect->u.declared.params[i].note);
     if (pd_admission_join(&daemon->admission, &conn->share, effect->u.declared.reserve, &err) == PD_OK) pd_declare_reply(conn, effect);
     else refuse_set(conn, &err);
 }
@@ -104,6 +94,11 @@ static void on_error(pd_daemon *daemon, const pd_effect *effect)
     pd_conn *conn = addressee(daemon, effect, &pending);
     pd_prefix asked;
 
+    if (effect->ticket.conn == 0) {     /* our own drain has run into its deadline */
+        daemon->config.log(LOG_WARNING, "%s", effect->u.error.text);
+        pd_daemon_drained(daemon);
+        return;
+    }
     if (conn == NULL) {
         pd_request_free(pd_daemon_take_farewell(daemon, effect->ticket.conn));      /* it was not to be welcome anyway */
         return;
@@ -152,7 +147,6 @@ static void on_info(pd_daemon *daemon, const pd_effect *effect)
     pd_pending *pending;
     pd_conn *conn = addressee(daemon, effect, &pending);
 
-    for (size_t i = 0; i < effect->u.info->n_params; i++) mend(effect->u.info->params[i].note);
     if (conn != NULL) pd_info_reply(conn, pending, effect->u.info);
 }
 
@@ -169,7 +163,6 @@ static bool on_closed(pd_daemon *daemon, const pd_effect *effect, uint64_t until
 {
     while (daemon->backlog_at < effect->u.closed.n) {
         pd_closed *closed = &effect->u.closed.at[daemon->backlog_at++];
-        if (closed->why != NULL) mend(closed->why->text);
         pd_board_close(daemon->board, effect->job, closed);
         if (daemon->backlog_at % 16 == 0 && pd_daemon_clock_ns(daemon) > until_ns) break;
     }

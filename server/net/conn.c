@@ -1,5 +1,7 @@
 #include "loop.h"
 
+#include "printable.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,7 +99,7 @@ static void say_farewell(pd_conn *conn, const char *reason)
     farewell->ticket.conn = conn->number;
     farewell->job = conn->job;
     farewell->rank = conn->rank;
-    snprintf(farewell->u.lost.reason, sizeof farewell->u.lost.reason, "%s", reason);
+    pd_text_print(farewell->u.lost.reason, sizeof farewell->u.lost.reason, reason);
     if (conn->state == PD_WELCOMING) pd_daemon_keep_farewell(conn->daemon, farewell);
     else pd_daemon_post(conn->daemon, farewell);
 }

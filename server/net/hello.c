@@ -1,5 +1,7 @@
 #include "loop.h"
 
+#include "printable.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,13 +11,12 @@
 static int check_name(const char *what, const char *name, pd_error *err)
 {
     size_t n = strlen(name);
+    char text[32];
 
     if (n == 0 || n > PD_NAME_MAX)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s name of %zu bytes: expected 1 to %d", what, n, PD_NAME_MAX);
-    for (size_t i = 0; i < n; i++)
-        if ((unsigned char)name[i] < ' ' || name[i] == 127)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "%s name has a control character at byte %zu", what, i);
-    return PD_OK;
+    snprintf(text, sizeof text, "%s name", what);
+    return pd_text_check(text, name, err);
 }
 
 static int check_hello(const pd_conn *conn, const Paramd__HelloRequest *hello, pd_error *err)
@@ -70,14 +71,6 @@ static pd_request *hello_request(const pd_conn *conn, uint64_t id, const Paramd_
     return NULL;
 }
 
-/* Shown to operators and in the log: no control characters. */
-static void take_label(pd_conn *conn, const char *label)
-{
-    snprintf(conn->label, sizeof conn->label, "%s", label[0] != '\0' ? label : conn->peer);
-    for (char *c = conn->label; *c != '\0'; c++)
-        if ((unsigned char)*c < ' ' || *c == 127) *c = '?';
-}
-
 static int join(pd_conn *conn, const pd_prefix *prefix, const Paramd__HelloRequest *hello, pd_error *err)
 {
     pd_request *request = hello_request(conn, prefix->request, hello);
@@ -120,7 +113,7 @@ int pd_run_hello(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error
     int rc = check_hello(conn, hello, err);
 
     if (rc != PD_OK) return rc;
-    take_label(conn, hello->label);
+    pd_text_print(conn->label, sizeof conn->label, hello->label[0] != '\0' ? hello->label : conn->peer);
     if (hello->job[0] != '\0') return join(conn, prefix, hello, err);
     conn->operates = true;
     conn->state = PD_OPEN;

@@ -52,12 +52,14 @@ static bool has_part(const pd_slot *slot, pd_aggregation how)
     return pd_slot_counts(slot, how) || (slot->state == PD_SLOT_SUMMED && slot->counted);
 }
 
-static tally count_upto(const pd_round *round, const pd_chunk *chunk, pd_run s, uint32_t upto, pd_aggregation how)
+static tally count_upto(const pd_sweep *sweep, const pd_chunk *chunk, uint32_t upto, pd_aggregation how)
 {
     tally t = { .scale = 1.0f };
 
-    for (uint32_t rank = 0; rank < upto; rank++)
-        if (has_part(&chunk->slots[rank], how) && pd_round_covers(round, rank, s)) count_slot(&t, &chunk->slots[rank], how);
+    for (uint32_t i = 0; i < sweep->n && pd_sweep_rank(sweep, i) < upto; i++) {
+        const pd_slot *slot = &chunk->slots[pd_sweep_rank(sweep, i)];
+        if (has_part(slot, how)) count_slot(&t, slot, how);
+    }
     return t;
 }
 
@@ -81,7 +83,7 @@ static int make_room(pd_sums *sums, size_t ranges, size_t k)
 /* One pass over one chunk, as it is being planned. */
 typedef struct planning {
     pd_sums       *sums;
-    pd_round      *round;
+    pd_sweep       sweep;
     pd_chunk      *chunk;
     uint32_t       upto;
     pd_aggregation how;
@@ -89,16 +91,17 @@ typedef struct planning {
     pd_shelf      *shelf;
 } planning;
 
-/* What the slots from `summed` on give to elements from `first` on. */
-static void add_slots(const planning *p, pd_run s, int64_t first, bool scaled)
+/* What the slots from `summed` on give to elements of the stretch from `first` on. */
+static void add_slots(const planning *p, int64_t first, bool scaled)
 {
-    for (uint32_t rank = p->chunk->summed; rank < p->upto; rank++) {
+    for (uint32_t i = 0; i < p->sweep.n && pd_sweep_rank(&p->sweep, i) < p->upto; i++) {
+        uint32_t rank = pd_sweep_rank(&p->sweep, i);
         const pd_slot *slot = &p->chunk->slots[rank];
         tally own = { 0 };
         int64_t skip;
-        if (!pd_slot_counts(slot, p->how) || !pd_round_covers(p->round, rank, s)) continue;
+        if (rank < p->chunk->summed || !pd_slot_counts(slot, p->how)) continue;
         count_slot(&own, slot, p->how);
-        skip = first - pd_round_run(p->round, p->chunk, rank).first;
+        skip = first - pd_round_run(p->sweep.round, p->chunk, rank).first;
         p->sums->addends[p->sums->n_addends++] = (pd_addend){
             (const char *)slot->u.at + (size_t)skip * pd_dtype_size((pd_dtype)slot->dtype), (pd_dtype)slot->dtype, scaled ? own.scale : 1.0f };
     }
@@ -106,7 +109,7 @@ static void add_slots(const planning *p, pd_run s, int64_t first, bool scaled)
 
 /* Elements [first, first + n) of a stretch. A first contribution stays as it was given until a second one comes: then it is scaled, as the
  * first addend. Room is there. */
-static void plan_range(const planning *p, pd_run s, const tally *before, const tally *after, int64_t first, int64_t n)
+static void plan_range(const planning *p, const tally *before, const tally *after, int64_t first, int64_t n)
 {
     pd_sums *sums = p->sums;
     pd_sum *sum = &sums->sums[sums->n_sums++];
@@ -114,38 +117,35 @@ static void plan_range(const planning *p, pd_run s, const tally *before, const t
 
     *sum = (pd_sum){ .to = *p->accumulator + first, .n = n, .first_addend = sums->n_addends, .resume = before->given > 0 && !again, .divisor = 1.0f };
     if (again) sums->addends[sums->n_addends++] = (pd_addend){ sum->to, PD_F32, before->scale };
-    add_slots(p, s, first, after->given > 1);
+    add_slots(p, first, after->given > 1);
     sum->n_addends = (int)(sums->n_addends - sum->first_addend);
-    if (p->upto == p->round->world && after->given > 0) sum->divisor = divisor_of(after, p->how);
+    if (p->upto == p->sweep.round->world && after->given > 0) sum->divisor = divisor_of(after, p->how);
 }
 
-static int plan_stretch(const planning *p, pd_run s)
+static int plan_stretch(const planning *p)
 {
-    tally before = count_upto(p->round, p->chunk, s, p->chunk->summed, p->how), after = count_upto(p->round, p->chunk, s, p->upto, p->how);
+    tally before = count_upto(&p->sweep, p->chunk, p->chunk->summed, p->how), after = count_upto(&p->sweep, p->chunk, p->upto, p->how);
+    pd_run s = p->sweep.run;
     size_t k = after.given - before.given;
-    bool divides = p->upto == p->round->world && after.given > 0 && divisor_of(&after, p->how) != 1.0f;
+    bool divides = p->upto == p->sweep.round->world && after.given > 0 && divisor_of(&after, p->how) != 1.0f;
 
     if (k == 0 && !divides) return PD_OK;
     if (make_room(p->sums, (size_t)((s.n + RANGE - 1) / RANGE), k + 1) != PD_OK) return PD_NO_MEMORY;
     if (*p->accumulator == NULL && (*p->accumulator = pd_shelf_take(p->shelf)) == NULL) return PD_NO_MEMORY;
     for (int64_t first = s.first, end = s.first + s.n; first < end; first += RANGE)
-        plan_range(p, s, &before, &after, first, end - first < RANGE ? end - first : RANGE);
+        plan_range(p, &before, &after, first, end - first < RANGE ? end - first : RANGE);
     p->sums->cost_ns += NS_PER_ELEMENT * (double)s.n * (double)(k + 1);
     return PD_OK;
 }
 
 int pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto, pd_aggregation how, float **accumulator, pd_shelf *shelf)
 {
-    planning p = { sums, round, chunk, upto, how, accumulator, shelf };
+    planning p = { sums, pd_sweep_begin(round, chunk->first, chunk->first + chunk->n), chunk, upto, how, accumulator, shelf };
     size_t first_sum = sums->n_sums, first_addend = sums->n_addends;
     double cost_ns = sums->cost_ns;
-    int64_t end = chunk->first + chunk->n;
     int rc = pd_grow((void **)&sums->passes, &sums->passes_room, sums->n_passes + 1, sizeof *sums->passes);
 
-    for (pd_run s = { chunk->first, 0 }; rc == PD_OK && s.first + s.n < end;) {
-        s = pd_round_stretch(round, s.first + s.n, end);
-        rc = plan_stretch(&p, s);
-    }
+    while (rc == PD_OK && pd_sweep_next(&p.sweep)) rc = plan_stretch(&p);
     if (rc != PD_OK) {
         sums->n_sums = first_sum;
         sums->n_addends = first_addend;
@@ -177,12 +177,12 @@ static bool all_finite(const pd_sums *sums, const pd_pass *pass)
 }
 
 /* Some element has no contribution that counts. */
-static bool lacks_weight(const pd_round *round, const pd_chunk *chunk, pd_aggregation how)
+static bool lacks_weight(pd_round *round, const pd_chunk *chunk, pd_aggregation how)
 {
-    for (pd_run s = { chunk->first, 0 }; s.first + s.n < chunk->first + chunk->n;) {
-        s = pd_round_stretch(round, s.first + s.n, chunk->first + chunk->n);
-        if (count_upto(round, chunk, s, round->world, how).given == 0) return true;
-    }
+    pd_sweep sweep = pd_sweep_begin(round, chunk->first, chunk->first + chunk->n);
+
+    while (pd_sweep_next(&sweep))
+        if (count_upto(&sweep, chunk, round->world, how).given == 0) return true;
     return false;
 }
 

@@ -1,18 +1,20 @@
 /* declaration.c - one parameter as a rank declares it: by itself, and beside what the job has of it. */
 #include "training.h"
 
+#include "printable.h"
+
 #include <string.h>
 
 /* ---- by itself ---- */
 
-static bool is_good_name(const char *name)
+static int check_name(const char *name, size_t i, pd_error *err)
 {
     size_t n = strlen(name);
+    pd_error why;
 
-    if (n == 0 || n > PD_NAME_MAX) return false;
-    for (; *name != '\0'; name++)
-        if ((unsigned char)*name < 0x20 || *name == 0x7f) return false;
-    return true;
+    if (n == 0 || n > PD_NAME_MAX) return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %zu: a name has 1 to %d bytes, not %zu", i, PD_NAME_MAX, n);
+    if (pd_text_check("its name", name, &why) == PD_OK) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %zu: %.300s", i, why.text);
 }
 
 pd_rule *pd_declaration_rule(const pd_job *job, const pd_param_decl *decl)
@@ -47,8 +49,7 @@ int pd_declaration_check(const pd_job *job, const pd_param_decl *decl, size_t i,
 {
     char shape[192];
 
-    if (!is_good_name(decl->name))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %zu: a name has 1 to %d bytes and no control characters", i, PD_NAME_MAX);
+    if (check_name(decl->name, i, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if (pd_shape_elements(&decl->shape, elements) != PD_OK)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: shape %s has no size that fits 64 bits", decl->name,
                        pd_shape_text(&decl->shape, shape, sizeof shape));

@@ -1,5 +1,7 @@
 #include "effects.h"
 
+#include "printable.h"
+
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -68,5 +70,6 @@ void pd_say(pd_effects *outbox, int level, const char *format, ...)
     va_start(args, format);
     vsnprintf(effect->u.log.text, sizeof effect->u.log.text, format, args);
     va_end(args);
+    pd_text_mend(effect->u.log.text);
     pd_effects_add(outbox, effect);
 }

@@ -108,13 +108,14 @@ static void report_overdue(pd_job *job, uint64_t now_ns)
 
 /* ---- deadlines ---- */
 
+/* A report a timeout, and never so many that they would take the step thread's time. */
 static uint64_t overdue_at(const pd_job *job)
 {
-    uint64_t at;
+    uint64_t timeout = timeout_of(job), between = timeout > PD_STEP_TIMEOUT_LEAST_NS ? timeout : PD_STEP_TIMEOUT_LEAST_NS, at;
 
     if (job->waiting == NULL) return UINT64_MAX;
-    at = job->waiting->round.started_ns + timeout_of(job);
-    return job->noticed_ns > 0 && job->noticed_ns + timeout_of(job) > at ? job->noticed_ns + timeout_of(job) : at;
+    at = job->waiting->round.started_ns + timeout;
+    return job->noticed_ns > 0 && job->noticed_ns + between > at ? job->noticed_ns + between : at;
 }
 
 uint64_t pd_job_next_tick(const pd_job *job)

@@ -52,9 +52,9 @@ int pd_gather_check_ranges(const pd_job *job, const pd_param *param, pd_error *e
 
     if (param->how != PD_ADASUM || !wants_power_of_two(&job->values)) return PD_OK;
     for (pd_run run = { 0, 0 }; run.first + run.n < round->elements;) {
-        uint32_t n = 0;
+        uint32_t n;
         run = pd_round_stretch(round, run.first + run.n, round->elements);
-        for (uint32_t rank = 0; rank < round->world; rank++) n += pd_round_covers(round, rank, run);
+        n = pd_round_count_covering(round, run);
         if (pd_is_power_of_two(n)) continue;
         return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: %u ranks contribute elements %lld to %lld, and aggregate = adasum wants a power of two of "
                        "them: set adasum_fold = yes, or declare such ranges", param->name, n, (long long)run.first, (long long)(run.first + run.n));
@@ -316,7 +316,9 @@ static void let_go(pd_job *job, pd_chunk *chunk)
         if (!is_there(slot)) continue;
         if (slot->state == PD_SLOT_HELD) pd_job_let_go(job, slot->frame);
         else pd_shelf_give(chunk->param->spills, slot->u.spill);
-        *slot = (pd_slot){ .state = PD_SLOT_SUMMED };
+        slot->frame = NULL;
+        slot->u.weight = 0;
+        slot->state = PD_SLOT_SUMMED;
     }
     chunk->summed = job->world;
     chunk->param->round.unsummed--;

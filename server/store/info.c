@@ -1,5 +1,6 @@
 /* info.c - what operators ask for: status, jobs, parameters, workers, roots, settings; a page of each. */
 #include "norm.h"
+#include "printable.h"
 #include "scalars.h"
 #include "training.h"
 
@@ -61,7 +62,7 @@ static void fill_param(pd_param_info *info, const pd_job *job, const pd_param *p
     info->contributions = param->contributions;
     info->state_bytes = (uint64_t)pd_optim_state_bytes(param->optim);
     info->initialised = param->current != NULL;
-    snprintf(info->note, sizeof info->note, "%s", pd_optim_plan(param->optim)->note);
+    pd_text_print(info->note, sizeof info->note, pd_optim_plan(param->optim)->note);
     snprintf(info->axes, sizeof info->axes, "%s", param->axes != NULL ? param->axes : "");
     pd_round_missing(&param->round, info->missing, sizeof info->missing);
     pd_roots_of_param(info, param);

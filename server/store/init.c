@@ -1,15 +1,19 @@
 /* init.c - initial weights: where they come from, what stands where several ranks have the same elements, when they are published.
  *
  * Of a ranged parameter every rank sends those of its range, and what the lowest rank sends of an element stands, in whatever order they come. Of
- * any other rank 0 sends all.
+ * any other rank 0 sends all. What a rank sends of a parameter comes from one process: when another process at the rank sends some, what the one before it
+ * has sent, and was not published, does not count any more.
  *
  * Or, with initial_weights = mean, every rank sends what it has of every parameter, and their mean stands (Trax, "make weights and state same across
  * hosts"). Then initial weights are a round like any other, before the first: they wait in the frames they came in, are summed in rank order by work.c whatever
- * the job's aggregate is, are missed by step_timeout, and what came first of a rank counts. Only the end differs: the mean is published, no step is taken. */
+ * the job's aggregate is, are missed by step_timeout, and what came first of a rank counts. Only the end differs: the mean is published, no step is taken.
+ * What a process has given of a parameter in part is let go of when another process at its rank gives some, and what it has given whole stands. What is summed
+ * cannot be let go of: then the other process is refused. So chunks are summed when all of the parameter has come, and earlier only of pressed ranks. */
 #include "training.h"
 
 #include "convert.h"
 #include "kernels.h"
+#include "plant.h"
 
 #include <stdlib.h>
 
@@ -47,6 +51,27 @@ static uint64_t initialiser_of(const pd_job *job, const pd_param *param, uint32_
     return param->ranged ? param->round.ranges[rank].initialiser : param->initialiser;
 }
 
+/* Of a mean: another process at the rank has given some of the parameter's initial weights, and not all. */
+static bool is_taken_over(const pd_job *job, pd_param *param, uint32_t rank)
+{
+    const pd_slot *told = pd_round_first_slot(&param->round, rank);
+
+    return told != NULL && told->weighed && told->process != job->ranks[rank].process && pd_round_misses(&param->round, rank);
+}
+
+/* What the process before this one has given to a mean can be let go of. */
+static int check_giver(const pd_job *job, pd_param *param, uint32_t rank, pd_error *err)
+{
+    const pd_round *round = &param->round;
+
+    if (!is_taken_over(job, param, rank) || PD_PLANTED(init_mixed)) return PD_OK;
+    for (uint32_t c = 0; c < round->n_chunks; c++)
+        if (pd_chunk_heard(&round->chunks[c], rank) == PD_SLOT_SUMMED)
+            return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: part of rank %u's initial weights has come from another process and is in the "
+                           "mean already; all must come from one process: let that process come back, or drop the job and start anew", param->name, rank);
+    return PD_OK;
+}
+
 static int check_piece(const pd_job *job, const pd_piece *piece, const pd_request *frame, uint64_t number, pd_error *err)
 {
     pd_param *param = pd_piece_param(job, piece, err);
@@ -60,6 +85,7 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
                        (unsigned long long)param->step);
     if (piece->absent) return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: initial weights cannot be absent", param->name);
     if ((rc = pd_piece_check(param, piece, frame, err)) != PD_OK) return rc;
+    if (pd_job_averages_init(job) && param->current == NULL && (rc = check_giver(job, param, frame->rank, err)) != PD_OK) return rc;
     return pd_piece_check_once(param, piece, number, err);
 }
 
@@ -119,6 +145,24 @@ static pd_run free_run(const pd_round *round, const pd_chunk *chunk, uint32_t ra
     return (pd_run){ at, at < stop ? stop - at : 0 };
 }
 
+/* The rank's initial weights come from another process now: those that have landed do not count. */
+static void forget_landed(pd_param *param, uint32_t rank)
+{
+    for (uint32_t c = 0; c < param->round.n_chunks; c++) {
+        pd_slot *slot = &param->round.chunks[c].slots[rank];
+        param->unlanded += slot->landed;
+        slot->landed = false;
+    }
+}
+
+static void note_initialiser(const pd_job *job, pd_param *param, uint32_t rank)
+{
+    uint64_t *initialiser = param->ranged ? &param->round.ranges[rank].initialiser : &param->initialiser, nonce = job->ranks[rank].nonce;
+
+    if (*initialiser != nonce && !PD_PLANTED(init_mixed)) forget_landed(param, rank);
+    *initialiser = nonce;
+}
+
 static void land(pd_job *job, const pd_piece *piece, uint32_t rank)
 {
     pd_param *param = &job->params[piece->param];
@@ -128,13 +172,12 @@ static void land(pd_job *job, const pd_piece *piece, uint32_t rank)
 
     if (is_repeated(param) || piece->count == 0) return;
     chunk = pd_piece_chunk(param, piece);
+    note_initialiser(job, param, rank);
     for (int64_t at = piece->first; (run = free_run(&param->round, chunk, rank, at, end)).n > 0; at = run.first + run.n)
         pd_convert((float *)param->next->at[PD_F32] + run.first, PD_F32,
                    (const char *)piece->at + (size_t)(run.first - piece->first) * pd_dtype_size(piece->dtype), piece->dtype, run.n);
     if (!chunk->slots[rank].landed) param->unlanded--;
     chunk->slots[rank].landed = true;
-    if (param->ranged) param->round.ranges[rank].initialiser = job->ranks[rank].nonce;
-    else param->initialiser = job->ranks[rank].nonce;
 }
 
 /* They are taken as they are, but whoever wonders where a loss of NaN comes from shall not have to search for long. */
@@ -190,16 +233,30 @@ void pd_job_take_init(pd_job *job, pd_request *frame)
 
 /* ---- the mean ---- */
 
+/* Lets go of what another process at the rank has given. None of it is summed. */
+static void let_go_of_earlier(pd_job *job, pd_param *param, uint32_t rank)
+{
+    for (uint32_t c = 0; c < param->round.n_chunks; c++) {
+        pd_chunk *chunk = &param->round.chunks[c];
+        if (pd_chunk_heard(chunk, rank) != PD_SLOT_HELD) continue;
+        pd_job_let_go(job, chunk->slots[rank].frame);
+        pd_round_take_back(&param->round, chunk, rank);
+        if (chunk->prefix <= chunk->summed) pd_job_unlist_chunk(job, chunk);
+    }
+}
+
 static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, uint64_t now_ns)
 {
     pd_param *param = &job->params[piece->param];
     pd_chunk *chunk;
 
     if (is_repeated(param) || piece->count == 0) return;
+    if (is_taken_over(job, param, frame->rank) && !PD_PLANTED(init_mixed)) let_go_of_earlier(job, param, frame->rank);
     chunk = pd_piece_chunk(param, piece);
     if (pd_chunk_heard(chunk, frame->rank) != PD_SLOT_EMPTY) return;        /* what came first counts */
     frame->u.data.buffer->refs++;
     pd_job_file_slot(job, chunk, frame->rank, (pd_slot){ .u.at = piece->at, .frame = frame, .state = PD_SLOT_HELD, .dtype = (uint8_t)piece->dtype }, now_ns);
+    pd_weight_keep(job, param, piece, frame);
 }
 
 void pd_job_file_init(pd_job *job, pd_request *frame, uint64_t now_ns)

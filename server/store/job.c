@@ -1,5 +1,7 @@
 #include "training.h"
 
+#include "printable.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,14 +145,6 @@ static void welcome(pd_job *job, pd_request *hello, bool created)
     pd_effects_add(&job->store->outbox, effect);
 }
 
-/* It goes into the log and into other workers' errors: one line of printable text, whatever the peer sent. */
-static void copy_label(char *out, size_t size, const char *label)
-{
-    snprintf(out, size, "%s", label != NULL ? label : "");
-    for (; *out != '\0'; out++)
-        if ((unsigned char)*out < 0x20 || *out == 0x7f) *out = '?';
-}
-
 void pd_job_join(pd_job *job, pd_request *hello, bool created)
 {
     pd_rank *rank = &job->ranks[hello->rank], old = *rank;
@@ -159,9 +153,10 @@ void pd_job_join(pd_job *job, pd_request *hello, bool created)
     rank->state = PD_RANK_CONNECTED;
     rank->conn = hello->ticket.conn;
     rank->nonce = hello->u.hello.nonce;
-    copy_label(rank->label, sizeof rank->label, hello->u.hello.label);
+    pd_text_print(rank->label, sizeof rank->label, hello->u.hello.label != NULL ? hello->u.hello.label : "");
     rank->declared = false;
     if (!same) {                                /* it counts its own barriers, and has been at none */
+        rank->process++;
         rank->barrier_base = job->barrier;
         pd_request_free(rank->barrier);
         rank->barrier = NULL;
@@ -209,7 +204,7 @@ void pd_job_lost(pd_job *job, const pd_request *request, uint64_t now_ns)
 
     if (rank == NULL) return;                   /* of a connection that was superseded, or of a worker that has left */
     gone(job, rank, PD_RANK_LOST, now_ns);
-    snprintf(rank->reason, sizeof rank->reason, "%s", request->u.lost.reason);
+    pd_text_print(rank->reason, sizeof rank->reason, request->u.lost.reason);
     pd_say(&job->store->outbox, PD_SAY_WARNING, "job %s: rank %u: %s is lost: %s", job->name, request->rank, rank->label, rank->reason);
 }
 

@@ -14,6 +14,7 @@ typedef enum pd_rank_state { PD_RANK_ABSENT, PD_RANK_CONNECTED, PD_RANK_LOST, PD
 typedef struct pd_rank {
     pd_rank_state state;
     uint64_t    conn, nonce;            /* of the process that has it, or had it last */
+    uint16_t    process;                /* counts the processes that have had it, so that a slot tells them apart */
     char        label[128], reason[96]; /* "host:pid"; LOST: why */
     uint64_t    since_ns;               /* LOST, LEFT: when */
     bool        declared;               /* on this connection */
@@ -120,6 +121,8 @@ void pd_job_take_inbox(pd_job *job, uint64_t now_ns);
 void pd_job_file_slot(pd_job *job, pd_chunk *chunk, uint32_t rank, pd_slot slot, uint64_t now_ns);
 /* A rank's range has become known while the parameter's round was open: chunks that do not wait for it may be summed. */
 void pd_job_list_chunks(pd_job *job, pd_param *param);
+/* Takes a chunk out of the list of chunks to sum that it stands in, if any. */
+void pd_job_unlist_chunk(pd_job *job, pd_chunk *chunk);
 /* All of a frame is filed: its record stays as long as something of its buffer is held. Takes. */
 void pd_job_keep(pd_job *job, pd_request *frame);
 /* One piece of a frame is done with; the last sends its buffer home. */

@@ -10,45 +10,44 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SECOND ((uint64_t)1000000000)        /* in nanoseconds; 31 years of them are still far from the end of 64 bits */
 #define LAST_START ((uint64_t)1 << 53)      /* steps are whole numbers in float64 too, and there are always more to come */
 
 const pd_job_key pd_job_keys[] = {
     [PD_JOB_KEY_AGGREGATE] = { "aggregate", "mean",
         "what the gradients of a round become; weighted_mean alone looks at numbers of examples; adasum and what follows need all contributions at once, which "
-        "takes memory", PD_JOB_CHOICE, "mean|weighted_mean|sum|adasum|adasum_vdot|median|trimmed_mean", 0 },
+        "takes memory", PD_JOB_CHOICE, "mean|weighted_mean|sum|adasum|adasum_vdot|median|trimmed_mean", 0, 0 },
     [PD_JOB_KEY_ADASUM_FOLD] = { "adasum_fold", "no",
         "adasum merges workers in pairs: a number of them that is not a power of two is refused, or (yes) the surplus is merged into the first ones before",
-        PD_JOB_CHOICE, "no|yes", 0 },
+        PD_JOB_CHOICE, "no|yes", 0, 0 },
     [PD_JOB_KEY_TRIM] = { "trim", "1",
         "trimmed_mean: of each element so many smallest and so many largest contributions are left out; less than half of the workers",
-        PD_JOB_NUMBER, NULL, PD_MAX_WORLD },
+        PD_JOB_NUMBER, NULL, 0, PD_MAX_WORLD },
     [PD_JOB_KEY_NONFINITE] = { "nonfinite", "skip",
         "infinite or NaN gradients: skip the step, reject the push before anything is summed, or apply them",
-        PD_JOB_CHOICE, "skip|reject|apply", 0 },
+        PD_JOB_CHOICE, "skip|reject|apply", 0, 0 },
     [PD_JOB_KEY_NONFINITE_SCOPE] = { "nonfinite_scope", "parameter",
         "what a step that is skipped or refused concerns: its parameter, or all of the job's, which then begin each step together",
-        PD_JOB_CHOICE, "parameter|job", 0 },
+        PD_JOB_CHOICE, "parameter|job", 0, 0 },
     [PD_JOB_KEY_STEP_TIMEOUT] = { "step_timeout", "60s",
-        "a round that still misses workers after this is reported to those who wait for it", PD_JOB_SECONDS, NULL, 0 },
+        "a round that still misses workers after this is reported to those who wait for it", PD_JOB_SECONDS, NULL, PD_STEP_TIMEOUT_LEAST_NS, 1000000000 * SECOND },
     [PD_JOB_KEY_JOB_LINGER] = { "job_linger", "300s",
-        "a job is kept for so long after its last worker has left or was lost", PD_JOB_SECONDS, NULL, 0 },
+        "a job is kept for so long after its last worker has left or was lost", PD_JOB_SECONDS, NULL, SECOND / 1000, 7 * 24 * 3600 * SECOND },
     [PD_JOB_KEY_ON_LOST_WORKER] = { "on_lost_worker", "wait",
         "what rounds do about a lost worker: wait until a process takes its rank (shrink and fail come with elastic jobs)",
-        PD_JOB_CHOICE, "wait", 0 },
+        PD_JOB_CHOICE, "wait", 0, 0 },
     [PD_JOB_KEY_SEED] = { "seed", "0",
-        "seed of the job's random numbers", PD_JOB_NUMBER, NULL, 0 },
+        "seed of the job's random numbers", PD_JOB_NUMBER, NULL, 0, 0 },
     [PD_JOB_KEY_START_STEP] = { "start_step", "0",
         "steps that count as taken before the job begins: rounds, counters of optimizers, schedules and random numbers go on from there",
-        PD_JOB_NUMBER, NULL, LAST_START },
+        PD_JOB_NUMBER, NULL, 0, LAST_START },
     [PD_JOB_KEY_CLIP_GLOBAL_NORM] = { "clip_global_norm", "off",
         "limit of the norm of all gradients of a step together, by which they are scaled; all parameters then begin each step together (off: no limit)",
-        PD_JOB_LIMIT, NULL, 0 },
+        PD_JOB_LIMIT, NULL, 0, 0 },
     [PD_JOB_KEY_INITIAL_WEIGHTS] = { "initial_weights", "lowest",
-        "which weights a job begins with: those of the lowest rank that has them, or the mean of those of all ranks", PD_JOB_CHOICE, "lowest|mean", 0 },
-    [PD_JOB_KEYS] = { NULL, NULL, NULL, PD_JOB_NUMBER, NULL, 0 },
+        "which weights a job begins with: those of the lowest rank that has them, or the mean of those of all ranks", PD_JOB_CHOICE, "lowest|mean", 0, 0 },
+    [PD_JOB_KEYS] = { NULL, NULL, NULL, PD_JOB_NUMBER, NULL, 0, 0 },
 };
-
-#define MOST_SECONDS 1e9        /* 31 years: in nanoseconds still far from the end of 64 bits */
 
 /* Index of `value` among "a|b|c", or -1. */
 static int choice_index(const char *choices, const char *value)
@@ -83,22 +82,22 @@ static int parse_seconds(const pd_job_key *key, const char *value, uint64_t *out
 
     while (unit < UNITS && strcmp(end, units[unit].name) != 0) unit++;
     if (unit < UNITS) seconds *= units[unit].seconds;
-    if (end == value || unit == UNITS || !(seconds > 0 && seconds <= MOST_SECONDS))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%s = %.64s: expected a duration like 500ms or 30s (seconds without a unit), more than 0 and at most 1e9s",
-                       key->name, value);
+    if (end == value || unit == UNITS || !(seconds >= (double)key->least / 1e9 && seconds <= (double)key->most / 1e9))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s = %.64s: expected a duration like 500ms or 30s (seconds without a unit), at least %.10gs and at most %.10gs",
+                       key->name, value, (double)key->least / 1e9, (double)key->most / 1e9);
     *out = (uint64_t)ceil(seconds * 1e9);
     return PD_OK;
 }
 
 static int parse_number(const pd_job_key *key, const char *value, uint64_t *out, pd_error *err)
 {
-    unsigned long long number, most = key->most > 0 ? key->most : UINT64_MAX;
+    unsigned long long number, least = key->least, most = key->most > 0 ? key->most : UINT64_MAX;
     char *end;
 
     errno = 0;
     number = strtoull(value, &end, 10);
-    if (value[0] < '0' || value[0] > '9' || *end != '\0' || errno == ERANGE || number > most)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%s = %.64s: expected a whole number from 0 to %llu", key->name, value, most);
+    if (value[0] < '0' || value[0] > '9' || *end != '\0' || errno == ERANGE || number < least || number > most)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s = %.64s: expected a whole number from %llu to %llu", key->name, value, least, most);
     *out = number;
     return PD_OK;
 }
@@ -126,15 +125,22 @@ static int parse(const pd_job_key *key, const char *value, uint64_t *out, pd_err
     return parse_number(key, value, out, err);
 }
 
+char *pd_job_keys_list(char *text, size_t size)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (int k = 0; k < PD_JOB_KEYS && used < size; k++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", k > 0 ? ", " : "", pd_job_keys[k].name);
+    if (used >= size && size > 4) strcpy(text + size - 4, "...");
+    return text;
+}
+
 static int unknown_key(const char *name, pd_error *err)
 {
-    char list[256] = "";
+    char list[PD_ERROR_TEXT - 128];
 
-    for (int k = 0; k < PD_JOB_KEYS; k++) {
-        strcat(list, k > 0 ? ", " : "");
-        strcat(list, pd_job_keys[k].name);
-    }
-    return pd_fail(err, PD_NOT_FOUND, "%.64s is no key of a job; there are: %s", name, list);
+    return pd_fail(err, PD_NOT_FOUND, "%.64s is no key of a job; there are: %s", name, pd_job_keys_list(list, sizeof list));
 }
 
 void pd_job_values_init(pd_job_values *values)

@@ -14,6 +14,9 @@ typedef enum pd_nonfinite { PD_SKIP, PD_REJECT, PD_APPLY } pd_nonfinite;        
 typedef enum pd_nonfinite_scope { PD_SCOPE_PARAMETER, PD_SCOPE_JOB } pd_nonfinite_scope;
 typedef enum pd_initial_weights { PD_INIT_LOWEST, PD_INIT_MEAN } pd_initial_weights;     /* choices of initial_weights */
 
+/* The shortest step_timeout. Overdue rounds are reported at most so often. */
+#define PD_STEP_TIMEOUT_LEAST_NS 10000000ull
+
 /* A choice as its index, seconds as nanoseconds, a number as it is, a limit as a float64's bits. */
 typedef struct pd_job_values { uint64_t at[PD_JOB_KEYS]; } pd_job_values;
 
@@ -21,6 +24,8 @@ typedef struct pd_job_values { uint64_t at[PD_JOB_KEYS]; } pd_job_values;
 void pd_job_values_init(pd_job_values *values);
 /* PD_NOT_FOUND: no such key (the text lists those there are). PD_INVALID_ARGUMENT: not a value of it. */
 int  pd_job_values_set(pd_job_values *values, const char *name, const char *value, pd_error *err);
+/* The names of all keys, "aggregate, adasum_fold, ...", cut with "..." where `size` is short. Returns `text`. */
+char *pd_job_keys_list(char *text, size_t size);
 /* A value as text that pd_job_values_set takes. Returns `text`; 32 bytes are enough. */
 char *pd_job_values_text(const pd_job_values *values, enum pd_job_key_index key, char *text, size_t size);
 

@@ -281,7 +281,8 @@ static int check_piece(const pd_job *job, const pd_piece *piece, const pd_reques
     if (frame->u.data.n_hypers > 0 && (rc = check_hypers(param, frame, number, known, err)) != PD_OK) return rc;
     if (frame->u.data.step <= param->step) return PD_OK;            /* closed: sent again */
     if ((rc = pd_push_check_step(job, param, frame->u.data.step, err)) != PD_OK) return rc;
-    return check_earlier(param, piece, frame->rank, err);
+    if ((rc = check_earlier(param, piece, frame->rank, err)) != PD_OK) return rc;
+    return pd_weight_check(job, param, piece, frame, err);
 }
 
 /* `settled`: nothing that the rank has sent before is still to be looked at, so what it leaves out is known. */
@@ -319,6 +320,27 @@ static void list_chunk(pd_job *job, pd_chunk *chunk, bool complete)
     }
 }
 
+/* Initial weights that are averaged can be taken back as long as a rank has not given all of its part (init.c). So chunks count as complete when the last
+ * contribution to the parameter has come; before that only pressed ranks are summed. */
+static void list_initial(pd_job *job, pd_param *param, pd_chunk *chunk)
+{
+    pd_round *round = &param->round;
+
+    if (round->missing > 0) {
+        list_chunk(job, chunk, false);
+        return;
+    }
+    for (uint32_t c = 0; c < round->n_chunks; c++)
+        if (round->chunks[c].summed < round->world) list_chunk(job, &round->chunks[c], true);
+}
+
+void pd_job_unlist_chunk(pd_job *job, pd_chunk *chunk)
+{
+    if (chunk->list == PD_CHUNK_PARTIAL) DL_DELETE(job->partial, chunk);
+    if (chunk->list == PD_CHUNK_COMPLETE) DL_DELETE(job->complete, chunk);
+    chunk->list = PD_CHUNK_NOWHERE;
+}
+
 /* Whether it is still missed by the deadline of its round. */
 static void look_at_waiting(pd_job *job, pd_param *param)
 {
@@ -339,6 +361,7 @@ void pd_job_file_slot(pd_job *job, pd_chunk *chunk, uint32_t rank, pd_slot slot,
     }
     complete = pd_round_add(round, chunk, rank, slot);
     if (pd_gathers(pd_param_how(param))) pd_gather_file(job, chunk);
+    else if (param->current == NULL) list_initial(job, param, chunk);
     else list_chunk(job, chunk, complete);
     look_at_waiting(job, param);
 }
@@ -352,7 +375,7 @@ void pd_job_list_chunks(pd_job *job, pd_param *param)
         pd_chunk *chunk = &round->chunks[c];
         if (chunk->list == PD_CHUNK_COMPLETE || chunk->summed == round->world) continue;
         was_complete = false;
-        list_chunk(job, chunk, chunk->came == round->world);
+        list_chunk(job, chunk, chunk->came == round->world && (param->current != NULL || round->missing == 0));
     }
     if (!was_complete) look_at_waiting(job, param);
     job->look = true;
@@ -393,6 +416,7 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
 
     if (!news) job->duplicates++;
     else if (frame->u.data.n_hypers > 0) keep_hypers(param, frame->rank);
+    if (frame->u.data.step > param->step) pd_weight_keep(job, param, piece, frame);
 }
 
 /* Takes the frame: its record stays as long as something of its buffer is held. */

@@ -47,15 +47,66 @@ uint32_t pd_round_count_ranks(const pd_round *round, const pd_chunk *chunk)
     return n;
 }
 
+/* ---- ranges in their order ---- */
+
+static int64_t nth_start(const pd_round *round, uint32_t i) { return round->ranges[round->ranges[i].by_start].start; }
+static int64_t nth_end(const pd_round *round, uint32_t i)   { return round->ranges[round->ranges[i].by_end].end; }
+
+/* How many of the n numbers, in ascending order, are at most `most`. */
+static uint32_t count_upto(const pd_round *round, int64_t (*nth)(const pd_round *, uint32_t), uint32_t n, int64_t most)
+{
+    uint32_t low = 0, high = n;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (nth(round, middle) <= most) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+static uint32_t starts_upto(const pd_round *round, int64_t most) { return count_upto(round, nth_start, round->n_ranges, most); }
+static uint32_t ends_upto(const pd_round *round, int64_t most)   { return count_upto(round, nth_end, round->n_ranges, most); }
+
+static void order_range(pd_round *round, uint32_t rank)
+{
+    pd_range *ranges = round->ranges;
+    uint32_t start = starts_upto(round, ranges[rank].start), end = ends_upto(round, ranges[rank].end);
+
+    for (uint32_t i = round->n_ranges; i > start; i--) ranges[i].by_start = ranges[i - 1].by_start;
+    for (uint32_t i = round->n_ranges; i > end; i--) ranges[i].by_end = ranges[i - 1].by_end;
+    ranges[start].by_start = ranges[end].by_end = rank;
+    round->n_ranges++;
+}
+
+static void unorder_range(pd_round *round, uint32_t rank)
+{
+    pd_range *ranges = round->ranges;
+    uint32_t start = 0, end = 0;
+
+    while (ranges[start].by_start != rank) start++;
+    while (ranges[end].by_end != rank) end++;
+    round->n_ranges--;
+    for (uint32_t i = start; i < round->n_ranges; i++) ranges[i].by_start = ranges[i + 1].by_start;
+    for (uint32_t i = end; i < round->n_ranges; i++) ranges[i].by_end = ranges[i + 1].by_end;
+}
+
 pd_run pd_round_stretch(const pd_round *round, int64_t first, int64_t end)
 {
-    for (uint32_t rank = 0; round->ranges != NULL && rank < round->world; rank++) {
-        pd_range range = pd_round_range(round, rank);
-        if (range.start == range.end) continue;
-        if (range.start > first && range.start < end) end = range.start;
-        if (range.end > first && range.end < end) end = range.end;
-    }
+    uint32_t start, finish;
+
+    if (round->ranges == NULL) return (pd_run){ first, end - first };
+    start = starts_upto(round, first);
+    finish = ends_upto(round, first);
+    if (start < round->n_ranges && nth_start(round, start) < end) end = nth_start(round, start);
+    if (finish < round->n_ranges && nth_end(round, finish) < end) end = nth_end(round, finish);
     return (pd_run){ first, end - first };
+}
+
+uint32_t pd_round_count_covering(const pd_round *round, pd_run stretch)
+{
+    if (round->ranges == NULL) return round->world;
+    return round->world - round->n_known + starts_upto(round, stretch.first) - ends_upto(round, stretch.first);
 }
 
 bool pd_round_covers(const pd_round *round, uint32_t rank, pd_run stretch)
@@ -81,7 +132,11 @@ static bool leave_out(pd_round *round, pd_chunk *chunk, uint32_t rank)
 void pd_round_set_range(pd_round *round, uint32_t rank, int64_t start, int64_t end)
 {
     assert(!round->ranges[rank].known && start <= end && end <= round->elements);
-    round->ranges[rank] = (pd_range){ .start = start, .end = end, .known = true };
+    round->ranges[rank].start = start;
+    round->ranges[rank].end = end;
+    round->ranges[rank].known = true;
+    round->n_known++;
+    if (start < end) order_range(round, rank);
     for (uint32_t c = 0; c < round->n_chunks; c++) {
         if (leave_out(round, &round->chunks[c], rank)) round->missing--;
         move_prefix(&round->chunks[c]);
@@ -90,8 +145,14 @@ void pd_round_set_range(pd_round *round, uint32_t rank, int64_t start, int64_t e
 
 void pd_round_unset_range(pd_round *round, uint32_t rank)
 {
-    assert(round->ranges[rank].known);
-    round->ranges[rank] = (pd_range){ .known = false };
+    pd_range *range = &round->ranges[rank];
+
+    assert(range->known);
+    if (range->start < range->end) unorder_range(round, rank);
+    round->n_known--;
+    range->start = range->end = 0;
+    range->known = false;
+    range->initialiser = 0;
     for (uint32_t c = 0; c < round->n_chunks; c++) {
         pd_chunk *chunk = &round->chunks[c];
         if (chunk->slots[rank].state != PD_SLOT_OUTSIDE) continue;
@@ -101,33 +162,81 @@ void pd_round_unset_range(pd_round *round, uint32_t rank)
     }
 }
 
-/* The rank's range counts: it is known, has elements, and the rank has given what it has. */
-static bool counts(const pd_round *round, uint32_t rank, bool given)
-{
-    const pd_range *range = &round->ranges[rank];
-
-    return range->known && range->start < range->end && !(given && pd_round_is_absent(round, rank));
-}
-
-/* Ranks in the order of their ranges, as they usually are, are passed over once. */
 bool pd_round_gap(const pd_round *round, bool given, pd_range *gap)
 {
-    bool moved = true;
-
     *gap = (pd_range){ .start = 0, .end = round->elements };
-    while (moved && gap->start < round->elements) {
-        moved = false;
-        for (uint32_t rank = 0; rank < round->world; rank++) {
-            const pd_range *range = &round->ranges[rank];
-            if (range->start > gap->start || range->end <= gap->start || !counts(round, rank, given)) continue;
-            gap->start = range->end;
-            moved = true;
+    for (uint32_t i = 0; i < round->n_ranges; i++) {
+        uint32_t rank = round->ranges[i].by_start;
+        const pd_range *range = &round->ranges[rank];
+        if (given && pd_round_is_absent(round, rank)) continue;
+        if (range->start > gap->start) {
+            gap->end = range->start;
+            return true;
         }
+        if (range->end > gap->start) gap->start = range->end;
     }
-    for (uint32_t rank = 0; rank < round->world; rank++)
-        if (round->ranges[rank].start > gap->start && round->ranges[rank].start < gap->end && counts(round, rank, given))
-            gap->end = round->ranges[rank].start;
     return gap->start < round->elements;
+}
+
+/* ---- a sweep ---- */
+
+pd_sweep pd_sweep_begin(pd_round *round, int64_t first, int64_t end)
+{
+    pd_sweep sweep = { .round = round, .run = { first, 0 }, .end = end };
+
+    if (round->ranges == NULL) {
+        sweep.n = round->world;
+        return sweep;
+    }
+    sweep.starts = starts_upto(round, first);
+    sweep.ends = ends_upto(round, first);
+    for (uint32_t rank = 0; rank < round->world; rank++) {
+        pd_range range = pd_round_range(round, rank);
+        if (range.start <= first && range.end > first) round->ranges[sweep.n++].swept = rank;
+    }
+    return sweep;
+}
+
+/* Where the rank stands among those of the stretch, or would stand. */
+static uint32_t place_of(const pd_sweep *sweep, uint32_t rank)
+{
+    uint32_t low = 0, high = sweep->n;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (pd_sweep_rank(sweep, middle) < rank) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+static void let_in(pd_sweep *sweep, uint32_t rank)
+{
+    pd_range *ranges = sweep->round->ranges;
+    uint32_t place = place_of(sweep, rank);
+
+    for (uint32_t i = sweep->n++; i > place; i--) ranges[i].swept = ranges[i - 1].swept;
+    ranges[place].swept = rank;
+}
+
+static void let_out(pd_sweep *sweep, uint32_t rank)
+{
+    pd_range *ranges = sweep->round->ranges;
+
+    sweep->n--;
+    for (uint32_t i = place_of(sweep, rank); i < sweep->n; i++) ranges[i].swept = ranges[i + 1].swept;
+}
+
+bool pd_sweep_next(pd_sweep *sweep)
+{
+    const pd_round *round = sweep->round;
+    int64_t at = sweep->run.first + sweep->run.n;
+
+    if (at >= sweep->end) return false;
+    for (; sweep->ends < round->n_ranges && nth_end(round, sweep->ends) <= at; sweep->ends++) let_out(sweep, round->ranges[sweep->ends].by_end);
+    for (; sweep->starts < round->n_ranges && nth_start(round, sweep->starts) <= at; sweep->starts++) let_in(sweep, round->ranges[sweep->starts].by_start);
+    sweep->run = pd_round_stretch(round, at, sweep->end);
+    return true;
 }
 
 /* ---- a round ---- */
@@ -164,6 +273,13 @@ void pd_round_init(pd_round *round, struct pd_param *param, int64_t elements, in
                                 .n = left < chunk_elements ? left : chunk_elements };
     }
     pd_round_reset(round);
+}
+
+pd_slot *pd_round_first_slot(pd_round *round, uint32_t rank)
+{
+    pd_span span = span_of(round, rank);
+
+    return span.first < span.end ? &round->chunks[span.first].slots[rank] : NULL;
 }
 
 bool pd_round_is_absent(const pd_round *round, uint32_t rank)
@@ -222,6 +338,14 @@ bool pd_round_add(pd_round *round, pd_chunk *chunk, uint32_t rank, pd_slot slot)
     if (chunk->came < round->world) return false;
     round->missing--;
     return true;
+}
+
+void pd_round_take_back(pd_round *round, pd_chunk *chunk, uint32_t rank)
+{
+    assert(chunk->slots[rank].state == PD_SLOT_HELD && chunk->summed <= rank);
+    chunk->slots[rank] = (pd_slot){ .state = PD_SLOT_EMPTY };
+    if (chunk->came-- == round->world) round->missing++;
+    if (chunk->prefix > rank) chunk->prefix = rank;
 }
 
 bool pd_round_misses(const pd_round *round, uint32_t rank)

@@ -28,10 +28,16 @@ typedef struct pd_slot {
     } u;
     pd_request *frame;          /* HELD: the push that brought it, with weight and buffer */
     uint8_t     state, dtype;   /* pd_slot_state, pd_dtype */
-    bool        refused;        /* EMPTY: a push of it came and was refused */
-    bool        counted;        /* SUMMED: it is part of the sum */
-    bool        presummed;      /* SUMMED: it was a sum over examples, not a mean */
-    bool        landed;         /* the rank's initial weights have come: init.c */
+    bool        refused : 1;    /* EMPTY: a push of it came and was refused */
+    bool        counted : 1;    /* SUMMED: it is part of the sum */
+    bool        presummed : 1;  /* SUMMED: it was a sum over examples, not a mean */
+    bool        landed : 1;     /* the rank's initial weights have come: init.c */
+    /* How the rank weighs all of its contributions to this round. Stored in the slot of the first chunk that the rank contributes to, whatever the state
+     * of that slot is. */
+    bool        weighed : 1;    /* a contribution has come, and the following holds */
+    bool        as_sum : 1;     /* contributions are sums over examples (presummed), not means */
+    uint16_t    process;        /* the process at the rank that gave them: pd_rank.process */
+    double      weight;         /* number of examples */
 } pd_slot;
 
 /* Which elements of a parameter a rank contributes: [start, end), nothing where these are the same. */
@@ -39,6 +45,9 @@ typedef struct pd_range {
     int64_t  start, end;
     bool     known;             /* it has been declared; until then the rank may have any of them */
     uint64_t initialiser;       /* nonce of the process whose initial weights of it came last */
+    /* Three lists of ranks that belong to the round: entry i of each list is stored in ranges[i]. The first two hold the ranks whose range is known and
+     * not empty, in the order of their starts and of their ends. The third holds the ranks of the sweep under way, in ascending order. */
+    uint32_t by_start, by_end, swept;
 } pd_range;
 
 /* A run of a parameter's elements. */
@@ -65,6 +74,7 @@ typedef struct pd_round {
     pd_range *ranges;           /* by rank; NULL: every rank contributes every element */
     int64_t   elements, chunk_elements;
     uint32_t  n_chunks, world;
+    uint32_t  n_known, n_ranges;        /* ranges that are known; of them those that are not empty */
     uint32_t  missing;          /* chunks that somebody has not contributed to */
     uint32_t  unsummed;         /* chunks whose sum is not finished */
     bool      open;             /* somebody has been heard of */
@@ -97,8 +107,25 @@ uint32_t pd_round_count_ranks(const pd_round *round, const pd_chunk *chunk);
 /* Elements from `first` on, at most up to `end`, that the same ranks contribute: up to where the next range begins or ends; and whether the rank does. */
 pd_run pd_round_stretch(const pd_round *round, int64_t first, int64_t end);
 bool pd_round_covers(const pd_round *round, uint32_t rank, pd_run stretch);
+/* How many ranks contribute a stretch. */
+uint32_t pd_round_count_covering(const pd_round *round, pd_run stretch);
 /* The first elements [gap->start, gap->end) that are in no known range, or with `given` in none of a rank that is not absent. False: there are none. */
 bool pd_round_gap(const pd_round *round, bool given, pd_range *gap);
+
+/* The stretches of a run of elements from the first to the last, each with the ranks that contribute it. One sweep of a round at a time. */
+typedef struct pd_sweep {
+    pd_round *round;
+    pd_run    run;              /* the stretch */
+    int64_t   end;              /* of the run of elements */
+    uint32_t  n;                /* ranks that contribute the stretch: pd_sweep_rank */
+    uint32_t  starts, ends;     /* ranges that begin, resp. end, before the next stretch */
+} pd_sweep;
+/* The stretches of elements [first, end). The first is reached with pd_sweep_next. */
+pd_sweep pd_sweep_begin(pd_round *round, int64_t first, int64_t end);
+/* Moves to the next stretch. False: there is none. */
+bool pd_sweep_next(pd_sweep *sweep);
+/* The ranks that contribute the stretch, in ascending order: i is from 0 to n - 1. */
+static inline uint32_t pd_sweep_rank(const pd_sweep *sweep, uint32_t i) { return sweep->round->ranges != NULL ? sweep->round->ranges[i].swept : i; }
 
 /* PD_SLOT_EMPTY: the rank may contribute this chunk. Anything else: what it said before. */
 static inline pd_slot_state pd_chunk_heard(const pd_chunk *chunk, uint32_t rank) { return (pd_slot_state)chunk->slots[rank].state; }
@@ -109,9 +136,15 @@ bool pd_round_has_given(const pd_round *round, uint32_t rank);
 /* Files a contribution into an empty slot (HELD, or ABSENT with `frame` NULL). True: that was the last, the chunk is complete. */
 bool pd_round_add(pd_round *round, pd_chunk *chunk, uint32_t rank, pd_slot slot);
 
+/* Takes a held contribution back: the slot is empty again. The caller has let go of the frame. */
+void pd_round_take_back(pd_round *round, pd_chunk *chunk, uint32_t rank);
+
 /* Of a complete round. NOTHING: every rank is absent. PART: some elements lie in ranges of absent ranks alone. */
 typedef enum pd_given { PD_GIVEN_NOTHING, PD_GIVEN_PART, PD_GIVEN_ALL } pd_given;
 pd_given pd_round_given(const pd_round *round);
+
+/* The slot of the first chunk that the rank contributes to. NULL: it contributes to none. */
+pd_slot *pd_round_first_slot(pd_round *round, uint32_t rank);
 
 /* Ranks that the round still waits for, as "1,3"; "" when it is complete or not open. Cut with "..." where `size` is short. */
 char *pd_round_missing(const pd_round *round, char *text, size_t size);

@@ -4,6 +4,7 @@
  * state that it would come to; then all hold it. */
 #include "training.h"
 
+#include "printable.h"
 #include "schedule.h"
 
 #include <stdio.h>
@@ -378,24 +379,29 @@ static void take(command *c)
 
 /* ---- the command ---- */
 
-static bool is_printable(const char *text)
+/* Checks the pattern and the values: they stay with the job, and other operators see them. */
+static int check_texts(const pd_request *request, pd_error *err)
 {
-    for (; *text != '\0'; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f) return false;
-    return true;
+    const char *pattern = request->u.set.pattern;
+    char what[96];
+
+    if (pattern[0] == '\0' || strlen(pattern) > PD_NAME_MAX)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "the pattern for parameters has 1 to %d bytes; * is all of them", PD_NAME_MAX);
+    if (pd_text_check("the pattern for parameters", pattern, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    for (size_t i = 0; i < request->u.set.n; i++) {
+        snprintf(what, sizeof what, "the value of %.64s", request->u.set.options[i].name);
+        if (pd_text_check(what, request->u.set.options[i].value, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    }
+    return PD_OK;
 }
 
 static int check_request(const pd_store *store, const pd_request *request, pd_error *err)
 {
-    const char *pattern = request->u.set.pattern, *name = request->u.set.job_name;
+    const char *name = request->u.set.job_name;
 
     if (request->u.set.n == 0 || request->u.set.n > PD_MAX_OPTIONS)
         return pd_fail(err, PD_INVALID_ARGUMENT, "1 to %d hyperparameters can be set at once, not %zu", PD_MAX_OPTIONS, request->u.set.n);
-    if (pattern[0] == '\0' || strlen(pattern) > PD_NAME_MAX || !is_printable(pattern))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "the pattern for parameters has 1 to %d bytes and no control characters; * is all of them", PD_NAME_MAX);
-    for (size_t i = 0; i < request->u.set.n; i++)
-        if (!is_printable(request->u.set.options[i].value))
-            return pd_fail(err, PD_INVALID_ARGUMENT, "the value of %.64s has control characters", request->u.set.options[i].name);
+    if (check_texts(request, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if (store->draining) return pd_fail(err, PD_UNAVAILABLE, "the server is draining: nothing is set any more");
     if (pd_store_find(store, name) == NULL) return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", name);
     return PD_OK;

@@ -1,6 +1,7 @@
 #include "setting.h"
 
 #include "effects.h"
+#include "printable.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@ pd_setting *pd_setting_new(const pd_hypers *declared, const char *pattern, const
         free(setting);
         return NULL;
     }
-    snprintf(setting->by, sizeof setting->by, "%s", by);
+    pd_text_print(setting->by, sizeof setting->by, by);
     setting->hypers = *declared;
     setting->refs = 1;
     setting->alive = alive;
@@ -166,7 +167,7 @@ char *pd_settings_text(const pd_hypers *hypers, int index, char *text, size_t si
     size_t length = strlen(value);
 
     if (length < size) snprintf(text, size, "%s", value);
-    else snprintf(text, size, "%.*s...", (int)size - 4, value);
+    else strcat(pd_text_print(text, size - 3, value), "...");
     return text;
 }
 

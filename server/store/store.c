@@ -1,7 +1,10 @@
 #include "import.h"
 #include "training.h"
 
+#include "printable.h"
+
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
@@ -186,21 +189,55 @@ void pd_store_done(pd_store *store, pd_request *request)
     pd_effects_add(&store->outbox, effect);
 }
 
-static int check_hello(const pd_store *store, const pd_request *request, pd_error *err)
+static int check_name(const char *name, pd_error *err)
 {
-    const char *name = request->u.hello.job_name;
-
     if (name == NULL || name[0] == '\0' || strlen(name) > PD_NAME_MAX)
         return pd_fail(err, PD_INVALID_ARGUMENT, "a job's name has 1 to %d bytes", PD_NAME_MAX);
-    for (; *name != '\0'; name++)
-        if ((unsigned char)*name < 0x20 || *name == 0x7f)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "a job's name has no control characters");
+    return pd_text_check("the job's name", name, err);
+}
+
+/* Options and rules come back in the errors of other workers. A rule may have tabs between its words. */
+static int check_option(const pd_option *option, size_t i, pd_error *err)
+{
+    char what[48];
+
+    snprintf(what, sizeof what, "the name of option %zu", i);
+    if (pd_text_check(what, option->name, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    snprintf(what, sizeof what, "the value of option %zu", i);
+    return pd_text_check(what, option->value, err);
+}
+
+static int check_rule(const char *rule, size_t i, pd_error *err)
+{
+    size_t n = strlen(rule), at = pd_text_printable(rule, n);
+    uint32_t point = 0;
+
+    while (rule[at] == '\t') at += 1 + pd_text_printable(rule + at + 1, n - at - 1);
+    if (at == n) return PD_OK;
+    if (pd_utf8_next(rule + at, n - at, &point) == 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "rule %zu is not UTF-8 at byte %zu: \"%.200s\"", i, at, rule);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "rule %zu has a control character at byte %zu, U+%04X: \"%.200s\"", i, at, (unsigned)point, rule);
+}
+
+static int check_texts(const pd_request *request, pd_error *err)
+{
+    int rc = check_name(request->u.hello.job_name, err);
+
+    for (size_t i = 0; rc == PD_OK && i < request->u.hello.n_options; i++) rc = check_option(&request->u.hello.options[i], i, err);
+    for (size_t i = 0; rc == PD_OK && i < request->u.hello.n_rules; i++) rc = check_rule(request->u.hello.rules[i], i, err);
+    return rc;
+}
+
+static int check_hello(const pd_request *request, pd_error *err)
+{
+    int rc = check_texts(request, err);
+
+    if (rc != PD_OK) return rc;
     if (request->u.hello.world_size == 0 || request->u.hello.world_size > PD_MAX_WORLD)
         return pd_fail(err, PD_INVALID_ARGUMENT, "a job has 1 to %d workers, not %u", PD_MAX_WORLD, request->u.hello.world_size);
     if (request->rank >= request->u.hello.world_size)
         return pd_fail(err, PD_INVALID_ARGUMENT, "a job of %u workers has ranks 0 to %u, not %u", request->u.hello.world_size,
                        request->u.hello.world_size - 1, request->rank);
-    (void)store;
     return PD_OK;
 }
 
@@ -244,7 +281,7 @@ static void hello(pd_store *store, pd_request *request)
     pd_error err;
     pd_job *job = pd_store_find(store, request->u.hello.job_name);
     bool created = job == NULL;
-    int rc = check_hello(store, request, &err);
+    int rc = check_hello(request, &err);
 
     if (rc == PD_OK) rc = created ? create_job(store, request, &job, &err) : pd_job_agrees(job, request, &err);
     if (rc != PD_OK) pd_store_refuse(store, request, &err);
@@ -293,61 +330,6 @@ static void task(pd_store *store, pd_request *request, uint64_t now_ns)
     if (job->gone) free_gone(store, job);
 }
 
-/* ---- draining ---- */
-
-static bool any_open(const pd_store *store)
-{
-    const pd_job *job, *next;
-
-    HASH_ITER(hh, store->names, job, next)
-        if (job->n_open > 0 || job->inbox != NULL) return true;
-    return false;
-}
-
-static void answer_drain(pd_store *store, uint64_t now_ns)
-{
-    bool open = store->drain != NULL && any_open(store);
-    pd_request **link = &store->drain;
-
-    while (*link != NULL) {
-        pd_request *request = *link;
-        if (open && now_ns < request->u.drain.deadline_ns) {
-            link = (pd_request **)(void *)&request->mail.next;
-            continue;
-        }
-        *link = (pd_request *)(void *)request->mail.next;
-        pd_answer_ok(&store->outbox, request);
-        pd_request_free(request);
-    }
-}
-
-/* The step that the job is at: its furthest parameter's, the open round included. The others may still come as far. */
-static uint64_t furthest_step(const pd_job *job)
-{
-    uint64_t step = 0;
-
-    for (uint32_t i = 0; i < job->n_params; i++) {
-        uint64_t reached = job->params[i].step + (job->params[i].round.open && job->params[i].current != NULL ? 1 : 0);
-        if (reached > step) step = reached;
-    }
-    return step;
-}
-
-static void drain(pd_store *store, pd_request *request, uint64_t now_ns)
-{
-    pd_job *job, *next;
-    uint64_t *deadline_ns = &request->u.drain.deadline_ns;
-
-    if (__builtin_add_overflow(now_ns, *deadline_ns, deadline_ns)) *deadline_ns = UINT64_MAX;
-    if (!store->draining) {
-        HASH_ITER(hh, store->names, job, next) job->drain_step = furthest_step(job);
-        pd_say(&store->outbox, PD_SAY_INFO, "draining: rounds under way are finished, no new ones begin");
-    }
-    store->draining = true;
-    request->mail.next = store->drain != NULL ? &store->drain->mail : NULL;
-    store->drain = request;
-}
-
 /* ---- apply, work, tick ---- */
 
 /* Requests of a worker, to its job. */
@@ -381,13 +363,13 @@ void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns)
     case PD_REQ_INFO:     pd_store_info(store, request); break;
     case PD_REQ_DROP:     drop(store, request); break;
     case PD_REQ_SET:      pd_store_set(store, request); break;
-    case PD_REQ_DRAIN:    drain(store, request, now_ns); break;
+    case PD_REQ_DRAIN:    pd_store_drain(store, request, now_ns); break;
     case PD_REQ_IMPORT:   pd_store_import(store, request, now_ns); break;
     case PD_REQ_RELEASED: released(request); break;
     case PD_REQ_TASK:     task(store, request, now_ns); break;
     default:              to_job(store, request, now_ns); break;
     }
-    answer_drain(store, now_ns);
+    pd_store_answer_drain(store, now_ns);
 }
 
 bool pd_store_work(pd_store *store, uint64_t now_ns)
@@ -400,7 +382,7 @@ bool pd_store_work(pd_store *store, uint64_t now_ns)
     job->turn = ++store->turns;
     pd_job_work(job, now_ns);
     pd_store_touch(store, job, now_ns);
-    answer_drain(store, now_ns);
+    pd_store_answer_drain(store, now_ns);
     return store->due != NULL;
 }
 
@@ -409,7 +391,7 @@ void pd_store_tick(pd_store *store, uint64_t now_ns)
     pd_job *job, *next;
 
     HASH_ITER(hh, store->names, job, next) pd_job_tick(job, now_ns);
-    answer_drain(store, now_ns);
+    pd_store_answer_drain(store, now_ns);
 }
 
 uint64_t pd_store_next_tick(const pd_store *store)

@@ -18,7 +18,7 @@ typedef struct pd_job_key {
     const char *name, *preset, *help;
     pd_job_key_type type;
     const char *choices;            /* PD_JOB_CHOICE: "mean|weighted_mean|sum"; else NULL */
-    uint64_t    most;               /* PD_JOB_NUMBER: the largest; 0: any that 64 bits hold */
+    uint64_t    least, most;        /* PD_JOB_NUMBER, and PD_JOB_SECONDS in nanoseconds: the range; most 0: any number that 64 bits hold */
 } pd_job_key;
 extern const pd_job_key pd_job_keys[];      /* ends with a NULL name */
 

@@ -108,6 +108,13 @@ int  pd_piece_check(const pd_param *param, const pd_piece *piece, const pd_reque
 /* No piece twice, and not both gradient and absence, within the frame of that number. */
 int  pd_piece_check_once(pd_param *param, const pd_piece *piece, uint64_t number, pd_error *err);
 
+/* weight.c */
+/* Checks that a process weighs all that it gives to a parameter's open round alike. A process that has taken the rank over may bring a weight of its own
+ * for the chunks that are still missing. PD_INVALID_ARGUMENT: names both weights. */
+int  pd_weight_check(const pd_job *job, pd_param *param, const pd_piece *piece, const pd_request *frame, pd_error *err);
+/* Remembers the weight of a piece that was checked and filed, of a rank that contributes to the parameter. */
+void pd_weight_keep(const pd_job *job, pd_param *param, const pd_piece *piece, const pd_request *frame);
+
 /* roots.c: what is known of the roots of the plan's tasks. */
 /* Memory for what the log has said of them. PD_NO_MEMORY. */
 int  pd_roots_prepare(pd_param *param);
@@ -117,6 +124,12 @@ void pd_roots_watch(pd_job *job, pd_param *param);
 void pd_roots_fill(pd_root_info *info, const pd_param *param, size_t task);
 void pd_roots_of_param(pd_param_info *info, const pd_param *param);
 void pd_roots_of_job(pd_job_info *info, const pd_job *job);
+
+/* drain.c */
+/* Takes a PD_REQ_DRAIN. From now on no round begins beyond the step that its job is at. */
+void pd_store_drain(pd_store *store, pd_request *request, uint64_t now_ns);
+/* Answers the drains that are over: every round that can close has, or the deadline has passed (PD_DEADLINE_EXCEEDED, naming an open round). */
+void pd_store_answer_drain(pd_store *store, uint64_t now_ns);
 
 /* set.c: answers a PD_REQ_SET. Takes. */
 void pd_store_set(pd_store *store, pd_request *request);

@@ -118,12 +118,10 @@ static void note_pass(pd_job *job, const pd_pass *pass)
     pd_sums_note(&job->store->sums, pass, pd_param_how(chunk->param));
     let_go_of_summed(job, chunk, from, pass->upto);
     if (pass->upto == job->world) {
-        DL_DELETE(job->complete, chunk);
-        chunk->list = PD_CHUNK_NOWHERE;
+        pd_job_unlist_chunk(job, chunk);
         if (pass->round->unsummed == 0) pd_param_gathered(job, chunk->param);
     } else if (chunk->summed == chunk->prefix) {
-        DL_DELETE(job->partial, chunk);
-        chunk->list = PD_CHUNK_NOWHERE;
+        pd_job_unlist_chunk(job, chunk);
     }
 }
 

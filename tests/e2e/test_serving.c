@@ -192,6 +192,8 @@ static void sigterm_waits_no_longer_than_the_drain_timeout_for_a_rank_that_does_
     begin_count(&w[0], &ticket);
     sleep_for(patient(0.1));
     begun = seconds_now();
+    kill(daemon->pid, SIGTERM);
+    assert_true(daemon_says(daemon, "not drained: job stuck: step 1 of ", patient(4)));
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);
     assert_in_range((int)(1000 * (seconds_now() - begun)), 400, (int)(1000 * patient(4)));
     for (int r = 0; r < 2; r++) worker_free(&w[r]);

@@ -112,6 +112,37 @@ static void control_characters_do_not_reach_the_terminal(void **state)
     free(text);
 }
 
+static void directions_and_c1_controls_do_not_reach_the_terminal_either(void **state)
+{
+    pd_table *table = pd_table_new("N");
+    char *text, *lines;
+    size_t n;
+    FILE *out = open_memstream(&lines, &n);
+
+    (void)state;
+    pd_table_cell(table, "a\xe2\x80\xae" "b\xc2\x9b" "31m");
+    text = printed(table);
+    assert_string_equal(text, "N\na?b?31m\n");
+    free(text);
+    pd_print_line(out, "%s: 1", "a\xe2\x80\xa8" "b\n");
+    fclose(out);
+    assert_string_equal(lines, "a?b?: 1\n");
+    free(lines);
+}
+
+static void json_escapes_what_cannot_be_printed_and_leaves_the_rest(void **state)
+{
+    char *text;
+    size_t n;
+    FILE *out = open_memstream(&text, &n);
+
+    (void)state;
+    pd_print_json(out, "{\n  \"name\": \"\u00e9\xe2\x80\xae" "b\xc2\x9b\x7f\xf3\xa0\x81\x81\"\n}");
+    fclose(out);
+    assert_string_equal(text, "{\n  \"name\": \"\u00e9\\u202eb\\u009b\\u007f\\udb40\\udc41\"\n}");
+    free(text);
+}
+
 static void a_line_over_all_columns_widens_none(void **state)
 {
     pd_table *table = pd_table_new("A|>B");
@@ -145,6 +176,8 @@ int main(void)
         cmocka_unit_test(columns_are_as_wide_as_their_widest_cell),
         cmocka_unit_test(letters_of_several_bytes_take_one_column),
         cmocka_unit_test(control_characters_do_not_reach_the_terminal),
+        cmocka_unit_test(directions_and_c1_controls_do_not_reach_the_terminal_either),
+        cmocka_unit_test(json_escapes_what_cannot_be_printed_and_leaves_the_rest),
         cmocka_unit_test(a_line_over_all_columns_widens_none),
         cmocka_unit_test(an_empty_table_says_so),
     };

@@ -239,37 +239,6 @@ static void what_is_sent_again_counts_once(void **state)
     assert_int_equal(r->buffers_out, 0);
 }
 
-static void who_comes_later_sends_what_is_missing_and_replaces_nothing(void **state)
-{
-    rig *r = *state;
-
-    join_all(r, NULL);
-    send_all(r, 0, 0);
-    send_all(r, 2, 0);
-    send_chunk(r, 1, 0, 0, 0);
-    join(r, 1, 100, NULL, PD_F32);                                  /* another process takes rank 1 */
-    assert_true(r->must_init);
-    assert_false(r->initialised[0]);
-    assert_int_equal(send_chunk(r, 1, 0, 0, 64), PD_ABORTED);
-    assert_int_equal(send_chunk(r, 1, 100, 0, 0), PD_OK);
-    for (int64_t first = 64; first < SIZE; first += 64) {
-        rig_frame *frame = rig_frame_new(r, PD_REQ_INIT, r->job, 1, 111, 0);
-        float values[SIZE];
-        weights_of(1, 0, values);
-        rig_piece(frame, 0, PD_F32, first, SIZE - first < 64 ? SIZE - first : 64, values + first);
-        assert_int_equal(rig_send(r, frame), PD_OK);
-    }
-    {
-        rig_frame *frame = rig_frame_new(r, PD_REQ_INIT, r->job, 1, 111, 0);
-        float values[SIZE];
-        weights_of(1, 1, values);
-        rig_piece(frame, 1, PD_F32, 0, 5, values);
-        assert_int_equal(rig_send(r, frame), PD_OK);
-    }
-    rig_work(r);
-    assert_mean(r);
-}
-
 static void weights_that_are_out_stand_against_another_process(void **state)
 {
     rig *r = *state;
@@ -575,7 +544,6 @@ int main(void)
         CASE(a_gradient_before_there_are_weights_is_refused),
         CASE(by_default_rank_0_alone_is_asked),
         CASE(what_is_sent_again_counts_once),
-        CASE(who_comes_later_sends_what_is_missing_and_replaces_nothing),
         CASE(weights_that_are_out_stand_against_another_process),
         CASE(a_rank_that_leaves_before_it_has_sent_its_own_is_reported_and_can_be_replaced),
         CASE(a_job_that_is_dropped_lets_go_of_them),

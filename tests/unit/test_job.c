@@ -1,4 +1,5 @@
 /* Jobs: who may join, who has a rank, who waits at a barrier. */
+#include "job_keys.h"
 #include "rig.h"
 
 #include <setjmp.h>
@@ -79,6 +80,12 @@ typedef struct bad { const char *job; uint32_t rank, world; const char *options,
 static const bad refused[] = {
     { "", 0, 1, NULL, NULL, PD_INVALID_ARGUMENT, "name" },
     { "a\nb", 0, 1, NULL, NULL, PD_INVALID_ARGUMENT, "control" },
+    { "a\xc2\x9b" "b", 0, 1, NULL, NULL, PD_INVALID_ARGUMENT, "control character at byte 1: U+009B" },
+    { "job\xe2\x80\xae", 0, 1, NULL, NULL, PD_INVALID_ARGUMENT, "U+202E" },
+    { "a\xff", 0, 1, NULL, NULL, PD_INVALID_ARGUMENT, "not UTF-8 at byte 1" },
+    { "a", 0, 1, "aggregate=m\xe2\x80\xa8", NULL, PD_INVALID_ARGUMENT, "the value of option 0 has a control character at byte 1: U+2028" },
+    { "a", 0, 1, "aggre\033gate=mean", NULL, PD_INVALID_ARGUMENT, "the name of option 0 has a control character at byte 5: U+001B" },
+    { "a", 0, 1, NULL, "b* sgd;w\033[2J* sgd", PD_INVALID_ARGUMENT, "rule 1 has a control character at byte 1, U+001B: \"w?[2J* sgd\"" },
     { "a", 2, 2, NULL, NULL, PD_INVALID_ARGUMENT, "ranks 0 to 1" },
     { "a", 0, 0, NULL, NULL, PD_INVALID_ARGUMENT, "workers" },
     { "a", 0, 1000000, NULL, NULL, PD_INVALID_ARGUMENT, "4096" },
@@ -86,6 +93,9 @@ static const bad refused[] = {
     { "a", 0, 1, "aggregate=best", NULL, PD_INVALID_ARGUMENT, "mean|weighted_mean|sum|adasum|adasum_vdot|median|trimmed_mean" },
     { "a", 0, 1, "on_lost_worker=shrink", NULL, PD_INVALID_ARGUMENT, "wait" },
     { "a", 0, 1, "step_timeout=0", NULL, PD_INVALID_ARGUMENT, "seconds" },
+    { "a", 0, 1, "step_timeout=1e-9", NULL, PD_INVALID_ARGUMENT, "step_timeout = 1e-9: expected a duration like 500ms or 30s (seconds without a unit), at least 0.01s" },
+    { "a", 0, 1, "job_linger=8000h", NULL, PD_INVALID_ARGUMENT, "at most 604800s" },
+    { "a", 0, 1, "job_linger=1us", NULL, PD_INVALID_ARGUMENT, "duration" },
     { "a", 0, 1, "step_timeout=nan", NULL, PD_INVALID_ARGUMENT, "seconds" },
     { "a", 0, 1, "step_timeout=5sec", NULL, PD_INVALID_ARGUMENT, "duration" },
     { "a", 0, 1, "seed=-1", NULL, PD_INVALID_ARGUMENT, "whole number" },
@@ -137,6 +147,17 @@ static void refuses_a_worker_that_describes_another_job(void **state)
     assert_int_equal(rig_hello(r, "a", 1, 2, 2, 11, "nonfinite=reject step_timeout=60.0", "* sgd lr=1"), PD_OK);
     assert_int_equal(rig_hello(r, "a", 1, 2, 2, 11, "nonfinite=reject step_timeout=60000ms", "* sgd lr=1"), PD_OK);      /* the same, said otherwise */
     assert_int_equal(rig_hello(r, "a", 1, 2, 2, 11, "nonfinite=reject step_timeout=1min", "* sgd lr=1"), PD_OK);
+}
+
+static void the_list_of_keys_ends_where_its_memory_does(void **state)
+{
+    char text[64], small[3];
+
+    (void)state;
+    memset(text, 'x', sizeof text);
+    assert_string_equal(pd_job_keys_list(text, 24), "aggregate, adasum_fo...");
+    assert_int_equal(text[24], 'x');
+    assert_string_equal(pd_job_keys_list(small, sizeof small), "ag");
 }
 
 static void presets_come_from_the_daemon(void **state)
@@ -401,6 +422,7 @@ int main(void)
         TEST(limits_the_number_of_jobs),
         TEST(refuses_a_hello_that_makes_no_sense),
         TEST(refuses_a_worker_that_describes_another_job),
+        TEST(the_list_of_keys_ends_where_its_memory_does),
         TEST(presets_come_from_the_daemon),
         TEST(a_label_is_one_printable_line),
         TEST(a_process_that_comes_back_keeps_what_it_gave),

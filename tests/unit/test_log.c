@@ -66,6 +66,36 @@ static void one_message_is_one_line_whatever_it_holds(void **state)
     assert_string_equal(line(style, LOG_INFO, "a\nforged\rline\033[31m"), "a?forged?line?[31m\n");
 }
 
+static void directions_c1_controls_and_broken_bytes_do_not_reach_the_log(void **state)
+{
+    static const char message[] = "r\u00e9\xe2\x80\xae" "b\xc2\x9b" "c\xff\xf3\xa0\x81\x81";
+    pd_log_style plain = { .format = PD_LOG_TEXT }, json = { .format = PD_LOG_JSON }, fmt = { .format = PD_LOG_LOGFMT };
+    (void)state;
+
+    assert_string_equal(line(plain, LOG_INFO, message), "r\u00e9?b?c??\n");
+    assert_string_equal(line(json, LOG_INFO, message), "{\"level\":\"info\",\"message\":\"r\u00e9\\u202eb\\u009bc?\\udb40\\udc41\"}\n");
+    assert_string_equal(line(fmt, LOG_INFO, message), "level=info msg=\"r\u00e9\\u202eb\\u009bc?\\udb40\\udc41\"\n");
+}
+
+static void a_line_is_cut_between_two_characters_and_between_two_escapes(void **state)
+{
+    pd_log_style plain = { .format = PD_LOG_TEXT }, json = { .format = PD_LOG_JSON };
+    char message[200] = "", text[128];
+    (void)state;
+
+    for (size_t size = 40; size < 52; size++) {
+        size_t n;
+        memset(message, 0, sizeof message);
+        for (int i = 0; i < 60; i++) strcat(message, "\u20ac");
+        n = pd_log_line(text, size, plain, LOG_INFO, NOON, message);
+        assert_int_equal((n - 1) % 3, 0);
+        memset(message, '\033', 60);
+        message[60] = '\0';
+        n = pd_log_line(text, size, json, LOG_INFO, NOON, message);
+        assert_memory_equal(text + n - 9, "\\u001b\"}\n", 9);
+    }
+}
+
 static void a_long_line_is_cut_and_stays_well_formed(void **state)
 {
     char message[600], text[64];
@@ -128,6 +158,8 @@ int main(void)
         cmocka_unit_test(logfmt_quotes),
         cmocka_unit_test(json_escapes),
         cmocka_unit_test(one_message_is_one_line_whatever_it_holds),
+        cmocka_unit_test(directions_c1_controls_and_broken_bytes_do_not_reach_the_log),
+        cmocka_unit_test(a_line_is_cut_between_two_characters_and_between_two_escapes),
         cmocka_unit_test(a_long_line_is_cut_and_stays_well_formed),
         cmocka_unit_test(a_site_that_repeats_itself_is_silenced_and_counted),
         cmocka_unit_test(writes_lines_as_urgent_as_was_asked_for),

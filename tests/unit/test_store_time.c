@@ -1,5 +1,6 @@
 /* What time brings: overdue rounds, turns among jobs, draining. */
 #include "rig.h"
+#include "training.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -86,6 +87,20 @@ static void it_is_reported_once_a_period_and_logged_once(void **state)
     for (int second = 4; second < 40; second++) rig_sleep(r, 1);
     assert_int_equal(r->timed_out, 4);              /* at 10, 20, 30 and 40 */
     assert_int_equal(r->warnings, warnings + 1);
+}
+
+static void reports_never_follow_each_other_at_once(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, NULL, NULL);
+    pd_job *of = pd_store_job(r->store, job);
+
+    of->values.at[PD_JOB_KEY_STEP_TIMEOUT] = 1;     /* ns: Hello refuses it */
+    push(r, job, 0, 10, 1, 0);
+    rig_sleep(r, 1);
+    assert_int_equal(r->timed_out, 1);
+    assert_true(pd_store_next_tick(r->store) == r->now + PD_STEP_TIMEOUT_LEAST_NS);
+    of->values.at[PD_JOB_KEY_STEP_TIMEOUT] = 1000000000;
 }
 
 static void what_came_before_the_deadline_stands(void **state)
@@ -229,6 +244,63 @@ static void draining_ends_at_its_deadline(void **state)
     assert_int_equal(r->answered, answered + 1);
 }
 
+static void a_deadline_with_a_round_open_is_told_with_what_it_misses(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 3, 10, sizes, N, NULL, NULL);
+
+    push(r, job, 1, 11, 1, 2);
+    drain(r, 5);
+    rig_sleep(r, 5);
+    assert_int_equal(r->error.code, PD_DEADLINE_EXCEEDED);
+    assert_string_equal(r->error.text, "not drained: job a: step 1 of p2 still misses rank 0,2; contributions that came stand, drain again to go on waiting");
+}
+
+static void a_held_step_names_the_parameter_that_it_waits_for(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 1, 10, sizes, 2, "nonfinite_scope=job", NULL);
+
+    push(r, job, 0, 10, 1, 0);
+    rig_work(r);
+    drain(r, 5);
+    rig_sleep(r, 5);
+    assert_int_equal(r->error.code, PD_DEADLINE_EXCEEDED);
+    assert_non_null(strstr(r->error.text, "job a: step 1 of p1 still misses every rank;"));
+}
+
+static void a_job_without_connected_workers_is_not_waited_for(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 2, 10, sizes, N, NULL, NULL);
+    uint64_t answered;
+
+    push(r, job, 0, 10, 1, 0);
+    lose(r, job, 1, 11);
+    answered = r->answered;
+    drain(r, 1000);
+    assert_int_equal(r->answered, answered);                            /* rank 0 may still end its round with rank 1's next process */
+    lose(r, job, 0, 10);
+    assert_int_equal(r->answered, answered + 1);
+    assert_int_equal(r->answer, PD_EFF_OK);
+}
+
+static void a_round_that_everybody_has_contributed_to_is_finished_although_they_are_gone(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 1, 10, sizes, N, NULL, NULL);
+    uint64_t answered;
+
+    for (uint32_t p = 0; p < N; p++) push(r, job, 0, 10, 1, p);
+    lose(r, job, 0, 10);
+    answered = r->answered;
+    drain(r, 1000);
+    assert_int_equal(r->answered, answered);
+    rig_work(r);
+    assert_int_equal(r->answered, answered + 1);
+    for (uint32_t p = 0; p < N; p++) assert_int_equal(r->board[job][p].step, 1);
+}
+
 static void draining_an_idle_store_is_answered_at_once(void **state)
 {
     rig *r = *state;
@@ -248,6 +320,7 @@ int main(void)
         TEST(an_overdue_round_names_who_is_missing),
         TEST(several_missing_ranks_are_all_named),
         TEST(it_is_reported_once_a_period_and_logged_once),
+        TEST(reports_never_follow_each_other_at_once),
         TEST(what_came_before_the_deadline_stands),
         TEST(the_deadline_counts_from_the_first_contribution),
         TEST(jobs_take_turns),
@@ -256,6 +329,10 @@ int main(void)
         TEST(draining_finishes_what_is_under_way),
         TEST(draining_lets_the_other_parameters_come_as_far),
         TEST(draining_ends_at_its_deadline),
+        TEST(a_deadline_with_a_round_open_is_told_with_what_it_misses),
+        TEST(a_held_step_names_the_parameter_that_it_waits_for),
+        TEST(a_job_without_connected_workers_is_not_waited_for),
+        TEST(a_round_that_everybody_has_contributed_to_is_finished_although_they_are_gone),
         TEST(draining_an_idle_store_is_answered_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,170 @@
+/* Initial weights of a parameter come from one process at each rank, also when another one takes the rank over in the midst of them. */
+#include "rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { CHUNK = 64, SIZE = 3 * CHUNK };
+static const char *const names[] = { "p0" };
+static const pd_shape shapes[] = { { 1, { SIZE } } };
+
+/* Elements start ... end - 1 of the rank's range. */
+static const rig_range shards[2] = { { 0, 100 }, { 80, SIZE } };
+
+static void join(rig *r, uint32_t rank, uint32_t world, uint64_t process, bool ranged)
+{
+    assert_int_equal(rig_hello(r, "job", rank, world, process, process, NULL, "* sgd lr=1"), PD_OK);
+    r->ranges = ranged ? &shards[rank] : NULL;
+    assert_int_equal(rig_declare(r, r->job, rank, process, names, shapes, NULL, 1, PD_F32), PD_OK);
+}
+
+/* The values tell which process gave them. */
+static void fill(float *values, uint64_t process)
+{
+    for (int i = 0; i < SIZE; i++) values[i] = (float)(1000 * process + (uint64_t)i);
+}
+
+static int send(rig *r, uint32_t rank, uint64_t process, int64_t first, int64_t end)
+{
+    rig_frame *frame = rig_frame_new(r, PD_REQ_INIT, r->job, rank, process, 0);
+    float values[SIZE];
+    int rc;
+
+    fill(values, process);
+    rig_piece(frame, 0, PD_F32, first, end - first, values + first);
+    rc = rig_send(r, frame);
+    rig_work(r);
+    return rc != PD_OK ? rc : r->error.code;
+}
+
+static bool is_published(const rig *r)
+{
+    return r->board[r->job % RIG_JOBS] != NULL && r->board[r->job % RIG_JOBS][0].snapshot != NULL;
+}
+
+static void assert_given_by(rig *r, uint64_t process, int64_t first, int64_t end)
+{
+    float values[SIZE];
+
+    fill(values, process);
+    assert_true(is_published(r));
+    assert_memory_equal(rig_weights(r, r->job, 0) + first, values + first, (size_t)(end - first) * sizeof(float));
+}
+
+static void half_a_parameter_of_a_process_that_has_gone_does_not_count(void **state)
+{
+    rig *r = *state;
+
+    join(r, 0, 1, 5, false);
+    send(r, 0, 5, 0, 64);
+    send(r, 0, 5, 64, 128);
+    join(r, 0, 1, 6, false);
+    assert_false(r->initialised[0]);
+    assert_int_equal(send(r, 0, 6, 128, SIZE), PD_OK);
+    assert_false(is_published(r));
+    assert_int_equal(send(r, 0, 6, 64, 128), PD_OK);
+    assert_false(is_published(r));
+    assert_int_equal(send(r, 0, 6, 0, 64), PD_OK);
+    assert_given_by(r, 6, 0, SIZE);
+}
+
+static void a_process_that_comes_back_goes_on(void **state)
+{
+    rig *r = *state;
+
+    join(r, 0, 1, 5, false);
+    send(r, 0, 5, 0, 64);
+    assert_int_equal(rig_hello(r, "job", 0, 1, 5, 7, NULL, "* sgd lr=1"), PD_OK);       /* another connection of it */
+    assert_int_equal(rig_declare(r, r->job, 0, 7, names, shapes, NULL, 1, PD_F32), PD_OK);
+    send(r, 0, 7, 64, 128);
+    assert_false(is_published(r));
+    send(r, 0, 7, 128, SIZE);
+    assert_given_by(r, 5, 0, 64);
+    assert_given_by(r, 7, 64, SIZE);                                                    /* the test's names for what one process gave */
+}
+
+static void the_first_of_three_processes_does_not_count_again(void **state)
+{
+    rig *r = *state;
+
+    join(r, 0, 1, 5, false);
+    send(r, 0, 5, 0, 64);
+    join(r, 0, 1, 6, false);
+    send(r, 0, 6, 64, 128);
+    join(r, 0, 1, 5, false);
+    send(r, 0, 5, 128, SIZE);
+    assert_false(is_published(r));
+    send(r, 0, 5, 0, 64);
+    send(r, 0, 5, 64, 128);
+    assert_given_by(r, 5, 0, SIZE);
+}
+
+static void part_of_a_range_does_not_count_and_the_lowest_rank_stands_all_the_same(void **state)
+{
+    rig *r = *state;
+
+    join(r, 0, 2, 5, true);
+    join(r, 1, 2, 8, true);
+    send(r, 0, 5, 64, 100);
+    send(r, 1, 8, 80, 128);
+    send(r, 1, 8, 128, SIZE);
+    join(r, 0, 2, 6, true);
+    assert_false(r->initialised[0]);
+    send(r, 0, 6, 0, 64);
+    assert_false(is_published(r));
+    send(r, 0, 6, 64, 100);
+    assert_given_by(r, 6, 0, 100);
+    assert_given_by(r, 8, 100, SIZE);
+}
+
+static void a_higher_rank_taken_over_gives_its_part_anew(void **state)
+{
+    rig *r = *state;
+
+    join(r, 0, 2, 5, true);
+    join(r, 1, 2, 8, true);
+    send(r, 1, 8, 80, 128);
+    send(r, 0, 5, 0, 64);
+    send(r, 0, 5, 64, 100);
+    join(r, 1, 2, 9, true);
+    send(r, 1, 9, 128, SIZE);
+    assert_false(is_published(r));
+    send(r, 1, 9, 80, 128);
+    assert_given_by(r, 5, 0, 100);
+    assert_given_by(r, 9, 100, SIZE);
+}
+
+static void a_range_that_was_given_whole_stands(void **state)
+{
+    rig *r = *state;
+
+    join(r, 0, 2, 5, true);
+    join(r, 1, 2, 8, true);
+    send(r, 1, 8, 80, 128);
+    send(r, 1, 8, 128, SIZE);
+    join(r, 1, 2, 9, true);
+    assert_true(r->initialised[0]);
+    assert_false(r->must_init);
+    send(r, 0, 5, 0, 64);
+    send(r, 0, 5, 64, 100);
+    assert_given_by(r, 8, 100, SIZE);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(half_a_parameter_of_a_process_that_has_gone_does_not_count),
+        TEST(a_process_that_comes_back_goes_on),
+        TEST(the_first_of_three_processes_does_not_count_again),
+        TEST(part_of_a_range_does_not_count_and_the_lowest_rank_stands_all_the_same),
+        TEST(a_higher_rank_taken_over_gives_its_part_anew),
+        TEST(a_range_that_was_given_whole_stands),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,186 @@
+/* Ranges of many ranks: stretches, who contributes them, gaps. What costs the square of the number of ranks does not end within these tests. */
+#include "aggregate.h"
+#include "rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { WORLD = 9, ELEMENTS = 200, CHUNK = 64, CHUNKS = 4 };
+
+/* ---- by the definition ---- */
+
+static void draw_ranges(pd_round *round, uint64_t *seed)
+{
+    for (uint32_t r = 0; r < round->world; r++) {
+        int64_t a = (int64_t)(rig_random(seed) % (ELEMENTS + 1)), b = (int64_t)(rig_random(seed) % (ELEMENTS + 1));
+        if (rig_random(seed) % 8 == 0) continue;                        /* not known */
+        if (rig_random(seed) % 8 == 0) b = a;
+        pd_round_set_range(round, r, a < b ? a : b, a < b ? b : a);
+    }
+    for (uint32_t r = 0; r < round->world; r++)
+        if (round->ranges[r].known && rig_random(seed) % 4 == 0) pd_round_unset_range(round, r);
+}
+
+static bool has(const pd_round *round, uint32_t rank, int64_t element)
+{
+    const pd_range *range = &round->ranges[rank];
+
+    return !range->known || (range->start <= element && element < range->end);
+}
+
+static void assert_stretch(const pd_round *round, const pd_sweep *sweep)
+{
+    uint32_t n = 0;
+
+    for (uint32_t r = 0; r < round->world; r++) {
+        if (!has(round, r, sweep->run.first)) continue;
+        assert_int_equal(pd_sweep_rank(sweep, n), r);
+        n++;
+    }
+    assert_int_equal(sweep->n, n);
+    assert_int_equal(pd_round_count_covering(round, sweep->run), n);
+    for (uint32_t r = 0; r < round->world; r++)
+        for (int64_t e = sweep->run.first; e < sweep->run.first + sweep->run.n; e++)
+            assert_int_equal(has(round, r, e), has(round, r, sweep->run.first));
+}
+
+static void a_sweep_meets_every_stretch_with_the_ranks_that_contribute_it(void **state)
+{
+    pd_chunk chunks[CHUNKS] = { 0 };
+    pd_slot slots[CHUNKS * WORLD];
+    pd_range ranges[WORLD];
+    pd_round round;
+    uint64_t seed = 11;
+
+    (void)state;
+    for (int turn = 0; turn < 500; turn++) {
+        int64_t first = (int64_t)(rig_random(&seed) % ELEMENTS), at = first;
+        memset(slots, 0, sizeof slots);
+        memset(ranges, 0, sizeof ranges);
+        pd_round_init(&round, NULL, ELEMENTS, CHUNK, WORLD, chunks, slots, ranges);
+        draw_ranges(&round, &seed);
+        for (pd_sweep sweep = pd_sweep_begin(&round, first, ELEMENTS); pd_sweep_next(&sweep); at += sweep.run.n) {
+            assert_int_equal(sweep.run.first, at);
+            assert_true(sweep.run.n > 0);
+            assert_stretch(&round, &sweep);
+        }
+        assert_int_equal(at, ELEMENTS);
+    }
+}
+
+static void without_ranges_there_is_one_stretch_of_all_ranks(void **state)
+{
+    pd_chunk chunks[CHUNKS] = { 0 };
+    pd_slot slots[CHUNKS * WORLD] = { 0 };
+    pd_round round;
+    pd_sweep sweep;
+
+    (void)state;
+    pd_round_init(&round, NULL, ELEMENTS, CHUNK, WORLD, chunks, slots, NULL);
+    sweep = pd_sweep_begin(&round, 10, 50);
+    assert_true(pd_sweep_next(&sweep));
+    assert_int_equal(sweep.run.n, 40);
+    assert_int_equal(sweep.n, WORLD);
+    assert_int_equal(pd_sweep_rank(&sweep, 3), 3);
+    assert_false(pd_sweep_next(&sweep));
+}
+
+/* ---- very many ranks, each with one element, the last rank with the first ---- */
+
+enum { MANY = 1 << 19 };
+
+typedef struct crowd {
+    pd_round round;
+    pd_chunk chunk;
+    pd_slot  *slots;
+    pd_range *ranges;
+} crowd;
+
+static int set_up(void **state)
+{
+    crowd *c = calloc(1, sizeof *c);
+
+    c->slots = calloc(MANY, sizeof *c->slots);
+    c->ranges = calloc(MANY, sizeof *c->ranges);
+    pd_round_init(&c->round, NULL, MANY, MANY, MANY, &c->chunk, c->slots, c->ranges);
+    for (uint32_t r = MANY; r-- > 0;) pd_round_set_range(&c->round, r, MANY - 1 - (int64_t)r, MANY - (int64_t)r);
+    *state = c;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    crowd *c = *state;
+
+    free(c->slots);
+    free(c->ranges);
+    free(c);
+    return 0;
+}
+
+static void a_gap_is_found_among_half_a_million_ranges(void **state)
+{
+    crowd *c = *state;
+    pd_range gap;
+
+    assert_false(pd_round_gap(&c->round, false, &gap));
+    pd_round_unset_range(&c->round, 0);                                 /* the last element */
+    assert_true(pd_round_gap(&c->round, false, &gap));
+    assert_int_equal(gap.start, MANY - 1);
+    assert_int_equal(gap.end, MANY);
+}
+
+static void half_a_million_stretches_are_met(void **state)
+{
+    crowd *c = *state;
+    int64_t n = 0;
+
+    for (pd_run run = { 0, 0 }; run.first + run.n < MANY; n++) {
+        run = pd_round_stretch(&c->round, run.first + run.n, MANY);
+        assert_true(pd_round_count_covering(&c->round, run) == 1);
+    }
+    assert_int_equal(n, MANY);
+}
+
+static void the_contributions_of_half_a_million_ranks_are_summed(void **state)
+{
+    crowd *c = *state;
+    pd_request *frame = pd_request_new(PD_REQ_PUSH, (pd_ticket){ 1, 1 });
+    pd_shelves all = { 0 };
+    pd_shelf *shelf = pd_shelf_join(&all, MANY * sizeof(float));
+    float *values = malloc(MANY * sizeof *values), *sum = NULL;
+    pd_sums sums = { 0 };
+
+    frame->u.data.weight = 1;
+    for (uint32_t r = 0; r < MANY; r++) {
+        values[r] = (float)r;
+        pd_round_add(&c->round, &c->chunk, r, (pd_slot){ .u.at = &values[r], .frame = frame, .state = PD_SLOT_HELD, .dtype = PD_F32 });
+    }
+    assert_int_equal(pd_sums_plan(&sums, &c->round, &c->chunk, MANY, PD_MEAN, &sum, shelf), PD_OK);
+    pd_sums_run(&sums, 1);
+    pd_sums_note(&sums, &sums.passes[0], PD_MEAN);
+    assert_false(c->round.weightless);
+    for (uint32_t e = 0; e < MANY; e++) assert_true(sum[e] == (float)(MANY - 1 - e));
+    pd_sums_free(&sums);
+    pd_shelf_give(shelf, sum);
+    pd_shelf_leave(shelf);
+    free(values);
+    pd_request_free(frame);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sweep_meets_every_stretch_with_the_ranks_that_contribute_it),
+        cmocka_unit_test(without_ranges_there_is_one_stretch_of_all_ranks),
+        TEST(a_gap_is_found_among_half_a_million_ranges),
+        TEST(half_a_million_stretches_are_met),
+        TEST(the_contributions_of_half_a_million_ranks_are_summed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
