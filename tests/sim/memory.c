@@ -12,6 +12,7 @@
 static sim_side current;
 static int64_t  live[SIM_SIDES], most[SIM_SIDES];
 static uint64_t failing_of, failing_random, failed;
+static bool     holding;
 
 sim_side sim_enter(sim_side side)
 {
@@ -45,9 +46,16 @@ void *sim_must(void *at)
     abort();
 }
 
+bool sim_hold_failures(bool held)
+{
+    bool before = holding;
+    holding = held;
+    return before;
+}
+
 static bool fails(void)
 {
-    if (failing_of == 0 || current != SIM_SERVER || !sim_once_in(&failing_random, failing_of)) return false;
+    if (failing_of == 0 || holding || current != SIM_SERVER || !sim_once_in(&failing_random, failing_of)) return false;
     failed++;
     errno = ENOMEM;
     return true;

@@ -185,6 +185,16 @@ static void draw_faults(sim_plan *plan, uint64_t *r)
 
 /* ---- the server ---- */
 
+/* Of all steps, about. */
+static uint64_t count_roots(const sim_plan *plan)
+{
+    uint64_t roots = 0;
+
+    for (uint32_t j = 0; j < plan->n_jobs; j++)
+        for (uint32_t p = 0; p < plan->jobs[j].n_params && !plan->jobs[j].plain; p++) roots += plan->jobs[j].steps * (2 + (uint64_t)plan->jobs[j].params[p].n / 2);
+    return roots;
+}
+
 static void draw_limits(sim_plan *plan, uint64_t *r)
 {
     static const uint64_t payloads[] = { 1, 2, 4, 16 };
@@ -197,7 +207,7 @@ static void draw_limits(sim_plan *plan, uint64_t *r)
     plan->pieces = 2 + sim_below(r, 30);
     plan->batch_ns = sim_once_in(r, 2) ? 1e3 : 50e6;
     plan->pool_threads = 1 + (uint32_t)sim_below(r, 2);
-    plan->root_ns = sim_once_in(r, 3) ? 500 * SIM_MS : 5 * SIM_MS;
+    plan->root_ns = sim_once_in(r, 2) && count_roots(plan) < 400 ? 500 * SIM_MS : 5 * SIM_MS;
 }
 
 void sim_plan_draw(sim_plan *plan, uint64_t seed)

@@ -7,7 +7,7 @@
 #include "server.h"
 #include "turn.h"
 
-enum { SIM_ENDS = 512 };
+enum { SIM_ENDS = 512, SIM_POOL = 8 };
 
 struct sim_server {
     sim          *s;
@@ -17,6 +17,7 @@ struct sim_server {
     pd_turn       turn;
     pd_rootqueue *roots;
     uint32_t      busy[2];              /* pool threads that work, by what they take (pd_rootqueue_choice) */
+    pd_request   *running[SIM_POOL];    /* what they work on */
     pd_transport *ends[SIM_ENDS]; size_t n_ends;
     bool          loop_due, step_due, mail_due, listens, stopped;
     bool          slow;                 /* in this turn of the loop time passes quickly */

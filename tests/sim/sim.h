@@ -50,6 +50,8 @@ void     sim_memory_reset(void);
 /* One of n allocations of the server fails, drawn from `random`; 0: none does. */
 void     sim_fail_allocations(uint64_t n, uint64_t random);
 uint64_t sim_failed_allocations(void);
+/* While held no allocation fails. Gives what was before. */
+bool     sim_hold_failures(bool held);
 void    *sim_must(void *at);            /* the harness's own memory must be there */
 
 /* ---- link.c: connections ---- */

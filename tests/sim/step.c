@@ -37,12 +37,20 @@ static void post_request(sim_server *server, pd_request *request)
 
 static void next_task(sim_server *server);
 
+static pd_request **place_of(sim_server *server, const pd_request *request)
+{
+    for (int i = 0; i < SIM_POOL; i++)
+        if (server->running[i] == request) return &server->running[i];
+    sim_fail("harness", "more threads than there is room for");
+}
+
 static void task_is_done(sim *s, void *who, uint64_t choice)
 {
     sim_server *server = s->server;
     sim_side before = sim_enter(SIM_SERVER);
 
     server->busy[choice]--;
+    *place_of(server, who) = NULL;
     post_request(server, who);
     next_task(server);
     sim_enter(before);
@@ -61,7 +69,10 @@ static void take_tasks(sim_server *server, pd_rootqueue_choice choice, uint32_t 
 
     while (server->busy[choice] < threads && (request = pd_rootqueue_take(server->roots, choice)) != NULL) {
         server->busy[choice]++;
+        *place_of(server, NULL) = request;
+        sim_hold_failures(true);        /* a root without memory is not made, and the weights are other ones */
         pd_task_run(request->u.task.task);
+        sim_hold_failures(false);
         sim_note(server->s, "pool", request->job, "runs a root of parameter", request->u.task.param, choice);
         sim_after(server->s, duration_ns(server->s, request->u.task.task), task_is_done, request, choice);
     }
@@ -230,6 +241,8 @@ static void take_back(sim_server *server)
 
 static void drop_jobs(sim_server *server)
 {
+    for (int i = 0; i < SIM_POOL; i++)
+        if (server->running[i] != NULL) post_request(server, server->running[i]);
     pd_turn_add(&server->turn, pd_mailbox_take(server->requests));
     pd_turn_finish(&server->turn);
     pd_store_apply(server->store, pd_request_new(PD_REQ_DROP, (pd_ticket){ 0, 0 }), server->s->now_ns);

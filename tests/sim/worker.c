@@ -39,7 +39,7 @@ struct sim_worker {
     uint64_t       versions[SIM_PARAMS];
     uint64_t       step, barriers;      /* the step under way; barriers passed */
     uint64_t       close_ns;            /* when the step is closed once more; 0: it is not */
-    bool           finite, dropped, told_missing;
+    bool           finite, finished, dropped, told_missing;
     uint64_t       reached, asked_ns;   /* how far its program has come, and since when it has been there */
     uint64_t       alarm_ns;            /* when it is called next by the clock; 0: not */
     struct sim_worker *next;
@@ -97,17 +97,43 @@ static bool is_superseded(const sim_worker *w)
     return false;
 }
 
+/* A Hello of a process that has died since may be read after that of the process that comes after it: the rank then has to be taken once more. */
+static bool came_after_the_dead(const sim_worker *w)
+{
+    bool any = false;
+
+    for (const sim_worker *other = w->next; other != NULL; other = other->next) {
+        if (other->job != w->job || other->rank != w->rank) continue;
+        if (other->phase != ENDED) return false;
+        any = true;
+    }
+    return any;
+}
+
+/* Some other process has done all of the job. */
+static bool is_over(const sim_worker *w)
+{
+    for (const sim_worker *other = w->s->workers; other != NULL; other = other->next)
+        if (other->job == w->job && other->finished) return true;
+    return false;
+}
+
 static bool memory_was_short(void) { return sim_failed_allocations() > 0; }
 
 /* An error that the plan explains, or a violation. */
 static void end_refused(sim_worker *w, int code, const char *text)
 {
+    if (strstr(text, "has dropped the job") != NULL) w->dropped = true;     /* it came between the operator's word and the deed */
     if (w->dropped && (code == PD_ABORTED || code == PD_FAILED_PRECONDITION || code == PD_NOT_FOUND)) {
         end_dropped(w);
         return;
     }
     if ((sim_server_draining(w->s->server) && code == PD_UNAVAILABLE) || (code == PD_ABORTED && is_superseded(w))) {
         end_process(w);
+        return;
+    }
+    if (code == PD_ABORTED && strstr(text, "taken over") != NULL && came_after_the_dead(w)) {
+        end_dropped(w);
         return;
     }
     if (memory_was_short()) {           /* a worker that was refused for lack of memory begins anew */
@@ -481,6 +507,7 @@ static void on_left(sim_worker *w)
 
     if (!is_done(w, w->ticket, &rc, &err)) return;
     note(w, "has left", rc == PD_OK, 0);
+    w->finished = w->step > w->job->steps;
     if (rc == PD_OK || w->dropped) end_process(w);
     else end_refused(w, rc, err.text);
 }
@@ -503,7 +530,8 @@ static void on_welcome(sim_worker *w)
     int rc;
 
     if (!is_done(w, w->ticket, &rc, &err)) return;
-    if (rc == PD_OK) declare(w);
+    if (rc == PD_OK && pd_core_welcome(w->core)->created && is_over(w)) end_process(w);       /* the job has ended without it */
+    else if (rc == PD_OK) declare(w);
     else if (is_worth_another_try(rc) && memory_was_short()) end_dropped(w);
     else end_refused(w, rc, err.text);
 }
