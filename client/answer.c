@@ -251,6 +251,14 @@ static bool all_initialised(const pd_core *core, const pd_parcel *parcel)
     return true;
 }
 
+/* The frame needs no answer any more. Its operation waits until its bytes have left: they are the caller's memory. */
+static void retire(pd_core *core, pd_parcel *parcel)
+{
+    pd_op *op = parcel->op;
+
+    if (pd_outgoing_retire(&core->out, parcel)) pd_op_answered(core, op);
+}
+
 /* Initial weights whose answer was lost with the last connection have arrived: the server would refuse them now. */
 static void retire_initialised(pd_core *core)
 {
@@ -258,9 +266,8 @@ static void retire_initialised(pd_core *core)
         pd_op *op = parcel->op;
 
         next = parcel->next;
-        if (op == NULL || parcel->method != PD_INIT || !all_initialised(core, parcel)) continue;
-        pd_outgoing_remove(&core->out, parcel);
-        pd_op_answered(core, op);
+        if (op == NULL || parcel->answered || parcel->method != PD_INIT || !all_initialised(core, parcel)) continue;
+        retire(core, parcel);
     }
 }
 
@@ -402,18 +409,13 @@ static void abandon_refused(pd_core *core, pd_op *op)
 {
     for (pd_parcel *parcel = core->out.lane[PD_LANE_LASTING].first, *next; parcel != NULL; parcel = next) {
         next = parcel->next;
-        if (parcel->op != op || parcel->answered || !all_refused(parcel)) continue;
-        if (pd_outgoing_sending(&core->out, parcel)) {
-            parcel->answered = true;            /* its bytes are the caller's until it has left */
-            continue;
-        }
-        pd_outgoing_remove(&core->out, parcel);
-        pd_op_answered(core, op);
+        if (parcel->op == op && !parcel->answered && all_refused(parcel)) retire(core, parcel);
     }
 }
 
-static void note_refusal(pd_parcel *parcel, const pd_error *error)
+static void note_refusal(pd_core *core, pd_parcel *parcel, const pd_error *error)
 {
+    if (parcel->method == PD_BARRIER) core->barriers--;         /* the server has not counted it */
     pd_op_fail(parcel->op, error);
     for (size_t i = 0; i < parcel->n_parts; i++) parcel->op->items[parcel->parts[i].item].outcome = error->code;
 }
@@ -439,19 +441,6 @@ static void left(pd_core *core)
     pd_core_end(core, &error);
 }
 
-/* The frame needs no keeping any more, unless part of it is still to be sent: then its operation waits for that. */
-static void retire(pd_core *core, pd_parcel *parcel)
-{
-    pd_op *op = parcel->op;
-
-    if (pd_outgoing_sending(&core->out, parcel)) {
-        parcel->answered = true;
-        return;
-    }
-    pd_outgoing_remove(&core->out, parcel);
-    pd_op_answered(core, op);
-}
-
 /* A server that drains takes no new step: the request is kept, and goes to the one that comes after. */
 static int later(pd_core *core, const pd_error *error)
 {
@@ -464,9 +453,9 @@ static int answered(pd_core *core, pd_parcel *parcel, const pd_prefix *prefix, c
     pd_op *op = parcel->op;
     unsigned method = parcel->method;
 
-    if (op == NULL || parcel->answered) return PD_OK;
+    if (op == NULL) return PD_OK;
     if (error != NULL && error->code == PD_UNAVAILABLE && method < PD_STATUS) return later(core, error);
-    if (error != NULL) note_refusal(parcel, error);
+    if (error != NULL) note_refusal(core, parcel, error);
     else if (has_outcomes(method)) {
         take_weights(core, parcel);
         note_outcomes(core, parcel);
@@ -503,6 +492,7 @@ int pd_core_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
         pd_message_error(core->arena, header, prefix->header_bytes, &error);
         refusal = &error;
     }
+    if (parcel != NULL && parcel->answered) return PD_OK;       /* a second answer, or one that nobody waits for */
     if (parcel == NULL) return refusal != NULL && prefix->request == 0 ? about_connection(core, refusal) : PD_OK;    /* or a sign of life */
     if (parcel->lane == PD_LANE_LASTING) return answered(core, parcel, prefix, header, refusal);
     first = parcel->first;
