@@ -320,6 +320,7 @@ static int post_hello(pd_core *core)
     hello.rank = core->rank;
     hello.world_size = core->world_size;
     hello.nonce = core->nonce;
+    hello.rejoins = core->rejoins = core->restarting ? core->rank != 0 : pd_core_has_begun(core);
     hello.label = core->label;
     hello.options = pointers;
     hello.n_options = n;
@@ -460,5 +461,6 @@ const char *pd_core_note(const pd_core *core, size_t param)
 bool pd_core_must_init(const pd_core *core) { return core->must_init; }
 pd_client_stats pd_core_stats(const pd_core *core) { return core->stats; }
 const pd_error *pd_core_ended(const pd_core *core) { return core->ended.code != PD_OK ? &core->ended : NULL; }
+bool pd_core_lost(const pd_core *core) { return core->lost; }
 bool pd_core_running(const pd_core *core) { return core->welcomed; }
 const char *pd_core_reason(const pd_core *core) { return core->reason; }

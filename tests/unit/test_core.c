@@ -251,7 +251,7 @@ static void sends_the_identical_bytes_again_on_the_next_connection(void **state)
     peer_cut(p);
     peer_connect(p);
     peer_welcome(p);
-    peer_answer_declare(p, 2, 0);
+    peer_answer_declare(p, 2, 1);
     for (int i = 0; i < 4; i++) {
         if (i == 1) continue;
         assert_true(peer_take(p, &after));
