@@ -127,6 +127,7 @@ int pd_core_header(void *arg, const pd_prefix *prefix, const uint8_t *header, st
 
     core->reply = NULL;
     if (core->ended.code != PD_OK) return core->ended.code;
+    if (core->stage == STAGE_DROP) return PD_CANCELLED;         /* what comes now may be about a job that was started anew meanwhile */
     if ((prefix->flags & PD_FLAG_REPLY) == 0 && (prefix->flags & PD_FLAG_ERROR) == 0) return broken(core, prefix, "not marked as an answer");
     if (parcel == NULL || parcel->answered || (prefix->flags & PD_FLAG_ERROR) != 0) return discard(core, prefix, spans, n);
     if (parcel->method != prefix->method) return broken(core, prefix, "another method than was asked");
@@ -151,9 +152,20 @@ static bool worth_waiting(const pd_core *core, int code)
     return core->greeted && (code == PD_RESOURCE_EXHAUSTED || code == PD_INTERNAL || code == PD_UNKNOWN || code == PD_DEADLINE_EXCEEDED);
 }
 
+/* Who restarts waits until rank 0 has created the job. */
+static void no_job(pd_core *core)
+{
+    char reason[PD_ERROR_TEXT];
+
+    snprintf(reason, sizeof reason, "the server has no job %.200s yet: rank 0 starts it anew with pd_client_restart", core->job);
+    if (core->restarting) pd_core_drop(core, reason);
+    else pd_core_lose_job(core);
+}
+
 static int refused(pd_core *core, const pd_error *error)
 {
-    if (worth_waiting(core, error->code)) pd_core_drop(core, error->text);
+    if (error->code == PD_NOT_FOUND && core->rejoins) no_job(core);
+    else if (worth_waiting(core, error->code)) pd_core_drop(core, error->text);
     else pd_core_end(core, error);
     return PD_OK;
 }
@@ -181,6 +193,7 @@ static void note_welcome(pd_core *core, const Paramd__HelloReply *reply)
     strncpy(welcome->server, reply->server, sizeof welcome->server - 1);
     strncpy(welcome->blas_core, reply->blas_core, sizeof welcome->blas_core - 1);
     core->max_pieces = reply->max_pieces < MAX_PIECES ? reply->max_pieces : MAX_PIECES;
+    core->creator = reply->creator;
     core->greeted = true;
 }
 
@@ -196,11 +209,17 @@ static int check_welcome(pd_core *core, const pd_prefix *prefix, const Paramd__H
     }
     if (core->job[0] != '\0' && (reply->chunk_elements == 0 || reply->chunk_elements > INT64_MAX / 8 || reply->max_pieces == 0))
         return broken(core, prefix, "it gives no chunk size");
-    if (!core->greeted || reply->chunk_elements == core->welcome.chunk_elements) return PD_OK;
+    if (!core->greeted || core->restarting || reply->chunk_elements == core->welcome.chunk_elements) return PD_OK;
     pd_fail(&error, PD_FAILED_PRECONDITION, "the server came back with chunks of %" PRIu64 " elements, before they had %" PRIu64,
             reply->chunk_elements, core->welcome.chunk_elements);
     pd_core_end(core, &error);
     return PD_FAILED_PRECONDITION;
+}
+
+/* Another job of the same name than the one that this process was in. */
+static bool is_another_job(const pd_core *core, const Paramd__HelloReply *reply)
+{
+    return core->rejoins && !core->restarting && core->creator != 0 && reply->creator != core->creator;
 }
 
 static int welcomed(pd_core *core, const pd_prefix *prefix, const uint8_t *header)
@@ -211,6 +230,10 @@ static int welcomed(pd_core *core, const pd_prefix *prefix, const uint8_t *heade
 
     if (rc != PD_OK) return rc;
     reply = unpacked;
+    if (is_another_job(core, reply)) {
+        pd_core_lose_job(core);
+        return PD_OK;
+    }
     if ((rc = check_welcome(core, prefix, reply)) != PD_OK) return rc;
     note_welcome(core, reply);
     core->welcomed = true;
@@ -251,6 +274,14 @@ static bool all_initialised(const pd_core *core, const pd_parcel *parcel)
     return true;
 }
 
+/* The frame needs no answer any more. Its operation waits until its bytes have left: they are the caller's memory. */
+static void retire(pd_core *core, pd_parcel *parcel)
+{
+    pd_op *op = parcel->op;
+
+    if (pd_outgoing_retire(&core->out, parcel)) pd_op_answered(core, op);
+}
+
 /* Initial weights whose answer was lost with the last connection have arrived: the server would refuse them now. */
 static void retire_initialised(pd_core *core)
 {
@@ -258,9 +289,8 @@ static void retire_initialised(pd_core *core)
         pd_op *op = parcel->op;
 
         next = parcel->next;
-        if (op == NULL || parcel->method != PD_INIT || !all_initialised(core, parcel)) continue;
-        pd_outgoing_remove(&core->out, parcel);
-        pd_op_answered(core, op);
+        if (op == NULL || parcel->answered || parcel->method != PD_INIT || !all_initialised(core, parcel)) continue;
+        retire(core, parcel);
     }
 }
 
@@ -288,10 +318,21 @@ static void note_declared(pd_core *core, size_t first, const Paramd__DeclareRepl
 static int all_declared(pd_core *core)
 {
     core->declared = true;
+    core->restarting = false;
     core->stage = STAGE_RUNNING;
     retire_initialised(core);
     core->out.open = true;
     return settle(core, core->declare_ticket, NULL);
+}
+
+/* The server knows less of a parameter than this process: it is not the job that it was. */
+static bool is_behind(const pd_core *core, size_t first, const Paramd__DeclareReply *reply)
+{
+    for (size_t i = 0; i < reply->n_parameters; i++) {
+        const pd_known *known = &core->params[first + i];
+        if (known->initialised && (!reply->parameters[i]->initialised || reply->parameters[i]->step < known->step)) return true;
+    }
+    return false;
 }
 
 /* Of `count` parameters from `first` on. */
@@ -304,6 +345,10 @@ static int declared(pd_core *core, size_t first, size_t count, const pd_prefix *
     if (rc != PD_OK) return rc;
     reply = message;
     if (reply->n_parameters != count) return broken(core, prefix, "not one entry for each parameter");
+    if (is_behind(core, first, reply)) {
+        pd_core_lose_job(core);
+        return PD_OK;
+    }
     if (keep_notes(core, first, reply) != PD_OK) {
         pd_core_drop(core, "out of memory");
         return PD_OK;
@@ -377,6 +422,7 @@ static void note_outcomes(pd_core *core, const pd_parcel *parcel)
         item->step = outcome->step;
         item->version = outcome->version;
         if (outcome->step > known->step) known->step = outcome->step;
+        known->initialised = true;
         if (parcel->parts[i].item == parcel->op->bearer && outcome->step == known->pushed) pd_scalars_note(parcel->op, outcome);
         core->stats.payload_in += sent_bytes(core, parcel, i);
     }
@@ -387,6 +433,12 @@ static void note_closed(pd_core *core, uint64_t step)
 {
     for (size_t i = 0; i < core->n_params; i++)
         if (core->params[i].step < step) core->params[i].step = step;
+}
+
+/* The server has initial weights of this rank. */
+static void note_initialised(pd_core *core, const pd_parcel *parcel)
+{
+    for (size_t i = 0; i < parcel->n_parts; i++) known_of(core, parcel, i)->initialised = true;
 }
 
 static bool all_refused(const pd_parcel *parcel)
@@ -402,18 +454,13 @@ static void abandon_refused(pd_core *core, pd_op *op)
 {
     for (pd_parcel *parcel = core->out.lane[PD_LANE_LASTING].first, *next; parcel != NULL; parcel = next) {
         next = parcel->next;
-        if (parcel->op != op || parcel->answered || !all_refused(parcel)) continue;
-        if (pd_outgoing_sending(&core->out, parcel)) {
-            parcel->answered = true;            /* its bytes are the caller's until it has left */
-            continue;
-        }
-        pd_outgoing_remove(&core->out, parcel);
-        pd_op_answered(core, op);
+        if (parcel->op == op && !parcel->answered && all_refused(parcel)) retire(core, parcel);
     }
 }
 
-static void note_refusal(pd_parcel *parcel, const pd_error *error)
+static void note_refusal(pd_core *core, pd_parcel *parcel, const pd_error *error)
 {
+    if (parcel->method == PD_BARRIER) core->barriers--;         /* the server has not counted it */
     pd_op_fail(parcel->op, error);
     for (size_t i = 0; i < parcel->n_parts; i++) parcel->op->items[parcel->parts[i].item].outcome = error->code;
 }
@@ -439,19 +486,6 @@ static void left(pd_core *core)
     pd_core_end(core, &error);
 }
 
-/* The frame needs no keeping any more, unless part of it is still to be sent: then its operation waits for that. */
-static void retire(pd_core *core, pd_parcel *parcel)
-{
-    pd_op *op = parcel->op;
-
-    if (pd_outgoing_sending(&core->out, parcel)) {
-        parcel->answered = true;
-        return;
-    }
-    pd_outgoing_remove(&core->out, parcel);
-    pd_op_answered(core, op);
-}
-
 /* A server that drains takes no new step: the request is kept, and goes to the one that comes after. */
 static int later(pd_core *core, const pd_error *error)
 {
@@ -464,13 +498,14 @@ static int answered(pd_core *core, pd_parcel *parcel, const pd_prefix *prefix, c
     pd_op *op = parcel->op;
     unsigned method = parcel->method;
 
-    if (op == NULL || parcel->answered) return PD_OK;
+    if (op == NULL) return PD_OK;
     if (error != NULL && error->code == PD_UNAVAILABLE && method < PD_STATUS) return later(core, error);
-    if (error != NULL) note_refusal(parcel, error);
+    if (error != NULL) note_refusal(core, parcel, error);
     else if (has_outcomes(method)) {
         take_weights(core, parcel);
         note_outcomes(core, parcel);
     }
+    else if (method == PD_INIT) note_initialised(core, parcel);
     else if (method >= PD_STATUS) keep_reply(op, prefix, header);
     if (error == NULL) note_closed(core, op->closes);
     retire(core, parcel);
@@ -503,6 +538,7 @@ int pd_core_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
         pd_message_error(core->arena, header, prefix->header_bytes, &error);
         refusal = &error;
     }
+    if (parcel != NULL && parcel->answered) return PD_OK;       /* a second answer, or one that nobody waits for */
     if (parcel == NULL) return refusal != NULL && prefix->request == 0 ? about_connection(core, refusal) : PD_OK;    /* or a sign of life */
     if (parcel->lane == PD_LANE_LASTING) return answered(core, parcel, prefix, header, refusal);
     first = parcel->first;

@@ -14,7 +14,8 @@ struct pd_client {
     double       deadline;
     pd_welcome   welcome;
     /* Calls that wait and ran out of time: the next such call goes on waiting. 0: none. */
-    pd_ticket_id declare, init, fetch, barrier, leave;
+    pd_ticket_id declare, init, fetch, barrier, leave, restart;
+    bool         restarting;            /* pd_client_restart has begun and is not through */
 };
 
 /* ---- waiting ---- */
@@ -195,6 +196,48 @@ int pd_client_init(pd_client *client, void *const *weights, pd_error *err)
 
     pd_io_enter(&client->io);
     rc = init_and_fetch(client, weights, err);
+    pd_io_leave(&client->io);
+    return rc;
+}
+
+/* Inside. What an earlier call waited for has ended with the job. */
+static void forget_calls(pd_client *client)
+{
+    pd_ticket_id *const tickets[] = { &client->declare, &client->init, &client->fetch, &client->barrier, &client->leave, &client->restart };
+
+    for (size_t i = 0; i < sizeof tickets / sizeof *tickets; i++) {
+        uint8_t *reply;
+        size_t bytes;
+
+        if (*tickets[i] != 0) pd_core_finish(client->core, *tickets[i], &reply, &bytes, NULL);
+        *tickets[i] = 0;
+    }
+}
+
+/* Inside. */
+static int begin_restart(pd_client *client, pd_error *err)
+{
+    int rc;
+
+    if (client->restarting && !pd_core_lost(client->core)) return PD_OK;
+    if (pd_core_lost(client->core)) forget_calls(client);
+    rc = pd_core_restart(client->core, &client->restart, err);
+    client->restarting = rc == PD_OK;
+    return rc;
+}
+
+int pd_client_restart(pd_client *client, void *const *weights, pd_error *err)
+{
+    int rc;
+
+    pd_io_enter(&client->io);
+    rc = begin_restart(client, err);
+    if (rc == PD_OK && client->restart != 0) rc = finish_call(client, &client->restart, err);
+    if (rc == PD_OK) {
+        client->welcome = *pd_core_welcome(client->core);
+        rc = init_and_fetch(client, weights, err);
+    }
+    if (rc == PD_OK) client->restarting = false;
     pd_io_leave(&client->io);
     return rc;
 }

@@ -171,6 +171,15 @@ int pd_core_finish(pd_core *core, pd_ticket_id ticket, uint8_t **reply, size_t *
     return rc;
 }
 
+/* Each operation waits for those of its frames that are lent, and for no answer. */
+static void count_lent(pd_core *core)
+{
+    for (pd_op *op = core->ops; op != NULL; op = op->hh.next) op->waits = 0;
+    for (pd_lane lane = 0; lane < PD_LANES; lane++)
+        for (pd_parcel *parcel = core->out.lane[lane].first; parcel != NULL; parcel = parcel->next)
+            if (parcel->op != NULL) parcel->op->waits++;
+}
+
 void pd_core_end(pd_core *core, const pd_error *error)
 {
     pd_op *op, *next;
@@ -178,12 +187,12 @@ void pd_core_end(pd_core *core, const pd_error *error)
     if (core->ended.code != PD_OK) return;
     core->ended = *error;
     core->stage = core->stage == STAGE_DOWN ? STAGE_DOWN : STAGE_DROP;
-    pd_outgoing_clear(&core->out);
+    pd_outgoing_retire_all(&core->out);
+    count_lent(core);
     HASH_ITER(hh, core->ops, op, next) {
         if (op->done) continue;
         pd_op_fail(op, error);
-        op->waits = 0;
-        done(core, op);
+        if (op->waits == 0) done(core, op);
     }
 }
 
@@ -311,6 +320,7 @@ static int post_hello(pd_core *core)
     hello.rank = core->rank;
     hello.world_size = core->world_size;
     hello.nonce = core->nonce;
+    hello.rejoins = core->rejoins = core->restarting ? core->rank != 0 : pd_core_has_begun(core);
     hello.label = core->label;
     hello.options = pointers;
     hello.n_options = n;
@@ -451,5 +461,6 @@ const char *pd_core_note(const pd_core *core, size_t param)
 bool pd_core_must_init(const pd_core *core) { return core->must_init; }
 pd_client_stats pd_core_stats(const pd_core *core) { return core->stats; }
 const pd_error *pd_core_ended(const pd_core *core) { return core->ended.code != PD_OK ? &core->ended : NULL; }
+bool pd_core_lost(const pd_core *core) { return core->lost; }
 bool pd_core_running(const pd_core *core) { return core->welcomed; }
 const char *pd_core_reason(const pd_core *core) { return core->reason; }

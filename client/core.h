@@ -68,6 +68,9 @@ int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_er
 int pd_core_pull(pd_core *core, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err);
 int pd_core_barrier(pd_core *core, pd_ticket_id *ticket, pd_error *err);
 int pd_core_leave(pd_core *core, pd_ticket_id *ticket, pd_error *err);
+/* After pd_core_lost: starts the job anew with the parameters that were declared. Rank 0 creates it, with the lowest step of its parameters as
+ * start_step; the others wait until it is there. The ticket is done when the parameters are declared. PD_FAILED_PRECONDITION: the job is not lost. */
+int pd_core_restart(pd_core *core, pd_ticket_id *ticket, pd_error *err);
 /* `payload`: copied; of length 0: none. */
 int pd_core_call(pd_core *core, unsigned method, const ProtobufCMessage *request, const struct iovec *payload, pd_ticket_id *ticket, pd_error *err);
 
@@ -88,6 +91,7 @@ bool              pd_core_must_init(const pd_core *core);
 pd_client_stats   pd_core_stats(const pd_core *core);
 bool              pd_core_running(const pd_core *core);         /* connected and welcomed */
 const pd_error   *pd_core_ended(const pd_core *core);           /* why the handle is at its end for good; NULL: it is not */
+bool              pd_core_lost(const pd_core *core);            /* it is so because the server no longer has the job */
 const char       *pd_core_reason(const pd_core *core);          /* why the last connection failed, or what the server waits for; "" if nothing is wrong */
 
 #endif

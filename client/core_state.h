@@ -38,7 +38,7 @@ typedef struct pd_known {               /* a declared parameter; its index is it
     char    *axes, *note;               /* as given, NULL: none; what the optimizer wants known, as first heard, NULL: nothing */
     bool     model_state;
     uint64_t step, pushed;              /* rounds closed, as last heard of; the step pushed last */
-    bool     initialised, pushing;
+    bool     initialised, pushing;      /* initialised: the server has weights of it, or this rank's part of them */
 } pd_known;
 
 typedef enum pd_stage {
@@ -76,6 +76,10 @@ struct pd_core {
     uint64_t random;
     char     reason[PD_ERROR_TEXT];
     pd_error ended;                     /* code other than PD_OK: nothing goes any more */
+    bool     lost;                      /* it ended because the server no longer has the job: pd_core_restart */
+    bool     restarting;                /* from pd_core_restart until the parameters are declared again */
+    bool     rejoins;                   /* what the last Hello said */
+    uint64_t creator;                   /* of the job, as the last welcome said; 0: not known */
 
     pd_welcome welcome;
     bool       greeted;                 /* there is a welcome */
@@ -111,10 +115,14 @@ void   pd_op_answered(pd_core *core, pd_op *op);                    /* one frame
 int    pd_core_post(pd_core *core, unsigned method, const ProtobufCMessage *message, pd_lane lane, pd_op *op);
 /* The same with a payload, copied. */
 int    pd_core_post_with(pd_core *core, unsigned method, const ProtobufCMessage *message, const struct iovec *payload, pd_lane lane, pd_op *op);
-/* Nothing goes any more: every operation ends with this error. */
+/* Nothing goes any more: every operation ends with this error, those with lent frames once these are given back. */
 void   pd_core_end(pd_core *core, const pd_error *error);
 /* The connection is of no use any more. */
 void   pd_core_drop(pd_core *core, const char *reason);
+/* restart.c: the server has had weights of this process's job: a server without them has lost them. */
+bool   pd_core_has_begun(const pd_core *core);
+/* The server no longer has the job: the handle ends, and may be restarted. */
+void   pd_core_lose_job(pd_core *core);
 /* call.c: sends what has been declared. */
 int    pd_core_send_declare(pd_core *core);
 void   pd_core_forget_params(pd_core *core);

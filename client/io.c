@@ -37,7 +37,7 @@ void pd_io_enter(pd_io *io)
 
 void pd_io_leave(pd_io *io)
 {
-    bool wake = io->idle && (pd_core_has_output(io->core) || pd_core_link(io->core, 0) == PD_LINK_DROP);
+    bool wake = io->idle && (pd_core_has_output(io->core) || pd_core_next(io->core) < io->until_ns);
 
     if (wake) io->idle = false;
     pthread_mutex_unlock(&io->lock);
@@ -82,7 +82,8 @@ static int sleep_ms(pd_io *io)
     pd_io_enter(io);
     sendable = !io->pump.blocked && pd_core_has_output(io->core);
     io->idle = !sendable && !io->pump.blocked;
-    timeout_ms = sendable || io->stop ? 0 : until_ms(pd_core_next(io->core));
+    io->until_ns = pd_core_next(io->core);
+    timeout_ms = sendable || io->stop ? 0 : until_ms(io->until_ns);
     leave_telling(io);
     return timeout_ms;
 }
@@ -122,15 +123,17 @@ static void make(pd_io *io)
     }
 }
 
+/* Without a connection. The user's calls may want one sooner than the core did (pd_core_restart). */
 static void rest(pd_io *io)
 {
-    struct pollfd wait = { .fd = io->stop_fd, .events = POLLIN };
-    uint64_t next;
+    struct pollfd wait[2] = { { .fd = io->stop_fd, .events = POLLIN }, { .fd = io->wake_fd, .events = POLLIN } };
+    eventfd_t count;
 
     pd_io_enter(io);
-    next = pd_core_next(io->core);
+    io->until_ns = pd_core_next(io->core);
+    io->idle = true;
     pthread_mutex_unlock(&io->lock);
-    poll(&wait, 1, until_ms(next));
+    if (poll(wait, 2, until_ms(io->until_ns)) > 0 && wait[1].revents != 0) eventfd_read(io->wake_fd, &count);
 }
 
 static bool stopped(pd_io *io, pd_link *link)

@@ -16,7 +16,8 @@ typedef struct pd_io {
     pthread_t       thread;
     pd_core        *core;               /* under the lock; borrowed */
     pd_ticket_id    awaited;            /* under the lock: whom the user waits for; 0: nobody */
-    bool            stop, idle;         /* under the lock; idle: the thread sleeps although it could send */
+    bool            stop, idle;         /* under the lock; idle: the thread sleeps until `until_ns`, although it could send */
+    uint64_t        until_ns;
     int             wake_fd, stop_fd;   /* readable: there may be something to send; told to stop */
     const pd_url   *urls;               /* borrowed */
     pd_pump         pump;               /* the thread's own */

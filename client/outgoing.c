@@ -1,5 +1,6 @@
 #include "outgoing.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,7 +56,8 @@ pd_parcel *pd_outgoing_find(const pd_outgoing *out, uint64_t id)
     return parcel;
 }
 
-bool pd_outgoing_sending(const pd_outgoing *out, const pd_parcel *parcel)
+/* Some of its bytes have gone, not all. */
+static bool half_sent(const pd_outgoing *out, const pd_parcel *parcel)
 {
     return out->gone > 0 && out->lane[out->current].next == parcel;
 }
@@ -64,6 +66,7 @@ static void take_out(pd_outgoing *out, pd_parcel *parcel)
 {
     pd_lane lane = parcel->lane;
 
+    assert(!parcel->lent);
     if (out->lane[lane].next == parcel) out->lane[lane].next = parcel->next;
     if (parcel->prev != NULL) parcel->prev->next = parcel->next;
     else out->lane[lane].first = parcel->next;
@@ -73,13 +76,28 @@ static void take_out(pd_outgoing *out, pd_parcel *parcel)
     pd_parcel_free(parcel);
 }
 
+bool pd_outgoing_retire(pd_outgoing *out, pd_parcel *parcel)
+{
+    parcel->answered = parcel->lent || half_sent(out, parcel);
+    if (parcel->answered) return false;
+    take_out(out, parcel);
+    return true;
+}
+
 void pd_outgoing_remove(pd_outgoing *out, pd_parcel *parcel)
 {
-    if (pd_outgoing_sending(out, parcel)) {
-        parcel->op = NULL;
-        parcel->answered = true;
-    } else {
-        take_out(out, parcel);
+    parcel->op = NULL;
+    pd_outgoing_retire(out, parcel);
+}
+
+void pd_outgoing_retire_all(pd_outgoing *out)
+{
+    for (pd_lane lane = 0; lane < PD_LANES; lane++) {
+        for (pd_parcel *parcel = out->lane[lane].first, *next; parcel != NULL; parcel = next) {
+            next = parcel->next;
+            if (!parcel->lent && half_sent(out, parcel)) out->gone = 0;         /* the rest of it will not go either */
+            pd_outgoing_retire(out, parcel);
+        }
     }
 }
 
@@ -119,20 +137,33 @@ int pd_outgoing_gather(pd_outgoing *out, struct iovec *iov, int max, size_t byte
     size_t skip = out->gone, gathered = 0;
     int n = 0;
 
+    assert(out->lent == 0);
     out->current = lane;
     for (; parcel != NULL && n < max && gathered < bytes; parcel = parcel->next, skip = 0) {
         n += gather_one(parcel, skip, iov + n, max - n, &gathered);
+        parcel->lent = true;
+        out->lent++;
         if (yields) break;
     }
     return n;
 }
 
-void pd_outgoing_sent(pd_outgoing *out, size_t n, void (*done)(void *arg, pd_parcel *parcel), void *arg)
+/* A frame that was retired before its bytes had left. */
+static void leave(pd_outgoing *out, pd_parcel *parcel, pd_parcel_done *done, void *arg)
+{
+    if (parcel->op != NULL) done(arg, parcel);
+    take_out(out, parcel);
+}
+
+/* Counts n bytes of the lent frames as gone. */
+static void advance(pd_outgoing *out, size_t n, pd_parcel_done *done, void *arg)
 {
     while (n > 0) {
         pd_parcel *parcel = out->lane[out->current].next;
-        size_t left = parcel->head_bytes + parcel->payload_bytes - out->gone;
+        size_t left;
 
+        assert(out->lent > 0 && parcel->lent);
+        left = parcel->head_bytes + parcel->payload_bytes - out->gone;
         if (n < left) {
             out->gone += n;
             return;
@@ -141,9 +172,22 @@ void pd_outgoing_sent(pd_outgoing *out, size_t n, void (*done)(void *arg, pd_par
         out->gone = 0;
         out->lane[out->current].next = parcel->next;
         parcel->sent = true;
-        if (!parcel->answered) continue;
-        if (parcel->op != NULL) done(arg, parcel);
-        take_out(out, parcel);
+        parcel->lent = false;
+        out->lent--;
+        if (parcel->answered) leave(out, parcel, done, arg);
+    }
+}
+
+void pd_outgoing_sent(pd_outgoing *out, size_t n, pd_parcel_done *done, void *arg)
+{
+    pd_parcel *parcel, *next;
+
+    advance(out, n, done, arg);
+    parcel = out->lane[out->current].next;
+    for (; out->lent > 0; out->lent--, parcel = next) {
+        next = parcel->next;
+        parcel->lent = false;
+        if (parcel->answered && !half_sent(out, parcel)) leave(out, parcel, done, arg);
     }
 }
 
@@ -154,20 +198,24 @@ bool pd_outgoing_pending(const pd_outgoing *out)
 
 /* ---- the connection's end ---- */
 
-size_t pd_outgoing_rewind(pd_outgoing *out, void (*done)(void *arg, pd_parcel *parcel), void *arg)
+static void take_back(pd_outgoing *out)
+{
+    for (pd_parcel *parcel = out->lane[out->current].next; out->lent > 0; out->lent--, parcel = parcel->next) parcel->lent = false;
+    out->gone = 0;
+}
+
+size_t pd_outgoing_rewind(pd_outgoing *out, pd_parcel_done *done, void *arg)
 {
     size_t again = 0;
 
-    out->gone = 0;
+    take_back(out);
     out->open = false;
     while (out->lane[PD_LANE_CONNECTION].first != NULL) take_out(out, out->lane[PD_LANE_CONNECTION].first);
     for (pd_parcel *parcel = out->lane[PD_LANE_LASTING].first, *next; parcel != NULL; parcel = next) {
         next = parcel->next;
         if (parcel->sent) again++;
         parcel->sent = false;
-        if (!parcel->answered) continue;
-        if (parcel->op != NULL) done(arg, parcel);
-        take_out(out, parcel);
+        if (parcel->answered) leave(out, parcel, done, arg);
     }
     out->lane[PD_LANE_LASTING].next = out->lane[PD_LANE_LASTING].first;
     return again;
@@ -175,7 +223,7 @@ size_t pd_outgoing_rewind(pd_outgoing *out, void (*done)(void *arg, pd_parcel *p
 
 void pd_outgoing_clear(pd_outgoing *out)
 {
+    take_back(out);
     for (pd_lane lane = 0; lane < PD_LANES; lane++)
         while (out->lane[lane].first != NULL) take_out(out, out->lane[lane].first);
-    out->gone = 0;
 }

@@ -34,7 +34,9 @@ typedef struct pd_parcel {
     uint8_t       *head;                /* prefix and header; owned */
     size_t         head_bytes;
     uint64_t       payload_bytes, reply_bytes;      /* reply_bytes: payload that its answer will have */
-    bool           sent, answered;      /* answered: while it was still being sent */
+    bool           sent;
+    bool           lent;                /* its bytes were gathered, and pd_outgoing_sent has not been called since */
+    bool           answered;            /* retired while its bytes were lent or half sent: freed when they have left */
     size_t         first, count;        /* Declare: the parameters in it */
     UT_hash_handle hh;
     size_t         n_parts, n_iov;
@@ -47,6 +49,7 @@ typedef struct pd_outgoing {
     pd_parcel *by_id;
     pd_lane    current;                 /* lane that was gathered from last */
     size_t     gone;                    /* bytes already sent of lane[current].next */
+    size_t     lent;                    /* frames that were gathered last, from lane[current].next on; 0 after pd_outgoing_sent */
     bool       open;                    /* the lasting lane may go */
 } pd_outgoing;
 
@@ -57,18 +60,32 @@ void       pd_parcel_free(pd_parcel *parcel);                               /* a
 /* Takes the parcel, which has its id. False: out of memory, it is still the caller's. */
 bool       pd_outgoing_add(pd_outgoing *out, pd_parcel *parcel, pd_lane lane);
 pd_parcel *pd_outgoing_find(const pd_outgoing *out, uint64_t id);               /* NULL: not asked, or answered */
-/* Takes it out and frees it; one that is just being sent goes when it has left. */
-void       pd_outgoing_remove(pd_outgoing *out, pd_parcel *parcel);
-bool       pd_outgoing_sending(const pd_outgoing *out, const pd_parcel *parcel);   /* some of its bytes have gone, not all */
 
-/* The next bytes to send: at most `max` entries and about `bytes` bytes; returns how many entries. They stay valid until pd_outgoing_sent. */
+/* ---- a frame's end ----
+ *
+ * Between pd_outgoing_gather and pd_outgoing_sent the gathered bytes are lent to whoever sends them, without a lock: the frames stay in the queue and in
+ * memory whatever happens in between, and so does a frame of which a part has gone. A frame that is retired then is freed later. Its operation, if it still has one,
+ * is passed to `done` then: its payload is the caller's again from that moment on, not before. */
+
+typedef void pd_parcel_done(void *arg, pd_parcel *parcel);
+
+/* Takes the frame out and frees it, for it was answered or needs no answer. False: its bytes are lent or half sent; `done` of pd_outgoing_sent or
+ * pd_outgoing_rewind is called for it later. */
+bool pd_outgoing_retire(pd_outgoing *out, pd_parcel *parcel);
+/* The same for a frame whose operation nobody waits for: `done` is not called. */
+void pd_outgoing_remove(pd_outgoing *out, pd_parcel *parcel);
+/* Removes all frames. Those that are lent keep their operation: retired. */
+void pd_outgoing_retire_all(pd_outgoing *out);
+
+/* Lends the next bytes to send: at most `max` entries and about `bytes` bytes; returns how many entries. pd_outgoing_sent or pd_outgoing_rewind must follow before
+ * it is called again. */
 int  pd_outgoing_gather(pd_outgoing *out, struct iovec *iov, int max, size_t bytes);
-/* n of the bytes gathered last have gone. Calls done() for a parcel that was answered before it had wholly left. */
-void pd_outgoing_sent(pd_outgoing *out, size_t n, void (*done)(void *arg, pd_parcel *parcel), void *arg);
+/* Takes the lent bytes back; the first n of them have gone. Calls done() for frames that were retired in the meantime. */
+void pd_outgoing_sent(pd_outgoing *out, size_t n, pd_parcel_done *done, void *arg);
 bool pd_outgoing_pending(const pd_outgoing *out);                               /* there is something to gather */
-/* The connection is gone: its own parcels are freed, the lasting ones stand to be sent anew. Returns how many of those had been sent.
- * Calls done() as pd_outgoing_sent does. */
-size_t pd_outgoing_rewind(pd_outgoing *out, void (*done)(void *arg, pd_parcel *parcel), void *arg);
-void pd_outgoing_clear(pd_outgoing *out);                                       /* frees all */
+/* The connection is gone, nobody uses lent bytes any more: its own frames are freed, the lasting ones stand to be sent anew. Returns how many of those had
+ * been sent. Calls done() as pd_outgoing_sent does. */
+size_t pd_outgoing_rewind(pd_outgoing *out, pd_parcel_done *done, void *arg);
+void pd_outgoing_clear(pd_outgoing *out);                                       /* frees all; nothing is lent any more */
 
 #endif

@@ -47,6 +47,11 @@ static int join(worker *w, pd_error *err)
     return PD_OK;
 }
 
+static void list_weights(const worker *w, void *weights[MLP_TENSORS])
+{
+    for (int t = 0; t < MLP_TENSORS; t++) weights[t] = w->net.tensor[t];
+}
+
 /* Tells the model's parameters and gets the weights to begin with: rank 0's, or where the job stands if it is under way. */
 static int declare(worker *w, pd_error *err)
 {
@@ -58,8 +63,8 @@ static int declare(worker *w, pd_error *err)
     for (int t = 0; t < MLP_TENSORS; t++) {
         params[t].name = mlp_name(t);
         params[t].shape = mlp_shape(&w->net, t);
-        weights[t] = w->net.tensor[t];
     }
+    list_weights(w, weights);
     if ((rc = pd_client_declare(w->client, params, MLP_TENSORS, err)) != PD_OK) return rc;
     return pd_client_init(w->client, weights, err);
 }
@@ -129,16 +134,32 @@ static int tell(worker *w, uint64_t step, uint64_t per_epoch, pd_error *err)
     return rc;
 }
 
+/* The server has lost the job: it starts anew from rank 0's weights, and every rank gets these. */
+static int restart(worker *w, pd_error *err)
+{
+    void *weights[MLP_TENSORS];
+
+    fprintf(stderr, "fashion: rank %d: %s\n", w->rank, err->text);
+    list_weights(w, weights);
+    return pd_client_restart(w->client, weights, err);
+}
+
 static int train(worker *w, pd_error *err)
 {
     uint64_t per_epoch = (uint64_t)(w->train.total / w->set.batch), steps = per_epoch * (uint64_t)w->set.epochs;
-    uint64_t begin = next_step(w);                      /* not 0 for a worker that comes back */
+    uint64_t begin = next_step(w), step = begin;        /* not 0 for a worker that comes back */
     int      rc = w->rank == 0 ? report_open(&w->report, w->set.out, begin, steps, per_epoch, w->set.batch, err) : PD_OK;
 
-    for (uint64_t step = begin; step < steps && rc == PD_OK; step++) {
+    while (step < steps && rc == PD_OK) {
         if (step == begin || step % per_epoch == 0) dataset_shuffle(&w->train, w->set.seed, step / per_epoch);
         rc = take_step(w, step, steps, per_epoch, err);
+        if (rc == PD_DATA_LOSS) {
+            rc = restart(w, err);
+            step = begin = next_step(w);
+            continue;
+        }
         if (rc == PD_OK && w->rank == 0) rc = tell(w, step + 1, per_epoch, err);
+        step++;
     }
     return rc;
 }

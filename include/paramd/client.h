@@ -22,7 +22,10 @@
  * text that begins "waited" (open: PD_UNAVAILABLE, and there is no handle). What they asked for stays under way: the same call again goes on
  * waiting, with the same buffers.
  *
- * Some errors end the handle, and every later call returns them: PD_ABORTED (another process has taken the rank over, or the job was
+ * The server may lose the job: it was killed and started again, say. Then every ticket and every later call ends with PD_DATA_LOSS, and
+ * pd_client_restart goes on from the weights that the workers hold.
+ *
+ * Other errors end the handle for good, and every later call returns them: PD_ABORTED (another process has taken the rank over, or the job was
  * dropped), PD_FAILED_PRECONDITION and PD_INVALID_ARGUMENT after a reconnect (the server came back with another job), PD_INTERNAL (the peer breaks the
  * protocol). pd_client_close is all that is left then. */
 #ifndef PARAMD_CLIENT_H
@@ -115,6 +118,27 @@ PD_API bool pd_client_must_init(const pd_client *client);
  * they have of every parameter, and the mean stands. Then every rank receives the server's present weights into the same buffers. Waits. With pull_dtype other than float32 the
  * initial values are read as that type too. */
 PD_API int pd_client_init(pd_client *client, void *const *weights, pd_error *err);
+
+/* Starts the job anew after PD_DATA_LOSS ("the server no longer has job ..."), on the same handle, with the same parameters, options and rules. Every
+ * rank calls it, and goes on with the step that pd_client_step then tells:
+ *
+ *     rc = pd_client_wait(client, ticket, 0, &err);
+ *     if (rc == PD_DATA_LOSS) rc = pd_client_restart(client, weights, &err);      then compute the step pd_client_step + 1, on every rank
+ *
+ * weights: as for pd_client_init. The ranks that give initial weights give those of now: rank 0 does, and of a ranged parameter each rank its range
+ * (with initial_weights = mean every rank gives all it has). Then every rank receives the job's weights into the same buffers. So all ranks have the same weights, also where
+ * some had heard of the last step and others had not.
+ * start_step: the new job starts at the lowest step that rank 0 has heard of among its parameters, whatever start_step the options say. Counters of optimizers, schedules and
+ * random numbers go on from there. A rank that was further goes back: it takes its last step again, with weights that have or have not seen that step already.
+ * Lost are the state of optimizers (momentum, second moments, statistics and roots begin anew, `paramctl import` can bring them back) and operators' `set` commands.
+ * A ticket that was under way may have brought new weights of some tensors or chunks and not of others: of those rank 0 holds newer weights than
+ * start_step says. Of a ranged parameter ranges may likewise be a step apart. A program that cannot have that keeps a copy of the last whole step's weights and gives it here.
+ * A rank whose process is new (it was lost with the server) opens, declares and initialises as ever, after rank 0 has restarted. Where rank 0's process is gone,
+ * its new one opens with the option start_step and its own weights: the others wait for it here.
+ *
+ * Waits at most the handle's deadline; the same call again goes on waiting. PD_DEADLINE_EXCEEDED: rank 0 has not restarted the job yet, say. PD_FAILED_PRECONDITION: the
+ * server has the job still; or it has another one of this name, with other options. PD_DATA_LOSS: it was lost again, call it again. */
+PD_API int pd_client_restart(pd_client *client, void *const *weights, pd_error *err);
 
 typedef struct pd_item {
     size_t      param;

@@ -62,6 +62,7 @@ static pd_request *hello_request(const pd_conn *conn, uint64_t id, const Paramd_
     request->rank = hello->rank;
     request->u.hello.world_size = hello->world_size;
     request->u.hello.nonce = hello->nonce;
+    request->u.hello.rejoins = hello->rejoins;
     request->u.hello.job_name = strdup(hello->job);
     request->u.hello.label = strdup(conn->label);
     if (request->u.hello.job_name != NULL && request->u.hello.label != NULL
@@ -104,6 +105,7 @@ static void welcome(pd_conn *conn, const pd_prefix *asked, const pd_effect *effe
     reply.timeout_ms = config->silence_ms;
     reply.seed = effect != NULL ? effect->u.hello.seed : 0;
     reply.created = effect != NULL && effect->u.hello.created;
+    reply.creator = effect != NULL ? effect->u.hello.creator : 0;
     pd_conn_reply(conn, asked, &reply.base);
 }
 

@@ -32,6 +32,7 @@ int pd_job_new(pd_job **out, pd_store *store, const pd_request *hello, pd_error 
     job->store = store;
     job->number = store->last_number + 1;
     job->world = hello->u.hello.world_size;
+    job->creator = hello->u.hello.nonce;
     job->drain_step = UINT64_MAX;
     if ((rc = read_values(&job->values, &store->presets, hello, err)) != PD_OK) goto fail;
     if ((rc = pd_gather_check(&job->values, job->world, err)) != PD_OK) goto fail;
@@ -65,12 +66,27 @@ void pd_job_free(pd_job *job)
 
 /* ---- the same job? ---- */
 
-static int values_agree(const pd_job *job, const pd_job_values *theirs, pd_error *err)
+static bool says_start_step(const pd_request *hello)
+{
+    for (size_t i = 0; i < hello->u.hello.n_options; i++)
+        if (strcmp(hello->u.hello.options[i].name, pd_job_keys[PD_JOB_KEY_START_STEP].name) == 0) return true;
+    return false;
+}
+
+/* The job may have been started anew, at a step that only rank 0 knew: who rejoins it, or joins it when it has weights and names no step, takes its own. */
+static bool takes_start_step(const pd_job *job, const pd_request *hello)
+{
+    bool has_begun = job->n_params > 0 && job->params[0].current != NULL;
+
+    return hello->u.hello.rejoins || (has_begun && !says_start_step(hello));
+}
+
+static int values_agree(const pd_job *job, const pd_job_values *theirs, bool any_start, pd_error *err)
 {
     char ours_text[32], theirs_text[32];
 
     for (int k = 0; k < PD_JOB_KEYS; k++) {
-        if (job->values.at[k] == theirs->at[k]) continue;
+        if (job->values.at[k] == theirs->at[k] || (k == PD_JOB_KEY_START_STEP && any_start)) continue;
         return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has %s = %s, this worker comes with %s: give every rank the same options",
                        job->name, pd_job_keys[k].name,
                        pd_job_values_text(&job->values, (enum pd_job_key_index)k, ours_text, sizeof ours_text),
@@ -102,7 +118,7 @@ int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err)
         return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has world_size = %u, this worker comes with %u", job->name, job->world,
                        hello->u.hello.world_size);
     if ((rc = read_values(&theirs, &job->store->presets, hello, err)) != PD_OK) return rc;
-    if ((rc = values_agree(job, &theirs, err)) != PD_OK) return rc;
+    if ((rc = values_agree(job, &theirs, takes_start_step(job, hello), err)) != PD_OK) return rc;
     if ((rc = pd_rules_of_job(&rules, &n, hello->u.hello.rules, hello->u.hello.n_rules, job->store->config.rows, err)) != PD_OK) return rc;
     rc = rules_agree(job, rules, n, err);
     pd_rules_free(rules, n);
@@ -142,6 +158,7 @@ static void welcome(pd_job *job, pd_request *hello, bool created)
     effect->job = job->number;
     effect->u.hello.seed = job->values.at[PD_JOB_KEY_SEED];
     effect->u.hello.created = created;
+    effect->u.hello.creator = job->creator;
     pd_effects_add(&job->store->outbox, effect);
 }
 

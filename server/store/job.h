@@ -34,6 +34,7 @@ typedef struct pd_job {
     char       *name;
     uint32_t    number, world;
     uint64_t    name_hash;
+    uint64_t    creator;                /* nonce of the process whose Hello created it */
     pd_job_values values;
     pd_rule    *rules;      size_t n_rules;         /* the last is that of model state */
     pd_rank    *ranks;                  /* world */

@@ -102,6 +102,7 @@ typedef struct pd_request {
             char      *label;               /* "host:pid", for the log and for operators */
             uint32_t   world_size;
             uint64_t   nonce;
+            bool       rejoins;             /* it does not create the job, and takes its start_step */
             pd_option *options; size_t n_options;       /* the job's configuration as this worker has it */
             char     **rules;   size_t n_rules;         /* "glob optimizer name=value ..."; first match wins */
         } hello;
@@ -352,7 +353,7 @@ typedef struct pd_effect {
     pd_ticket      ticket;
     uint32_t       job;
     union {
-        struct { uint64_t seed; bool created; } hello;
+        struct { uint64_t seed, creator; bool created; } hello;
         struct { pd_declared *params; size_t n; bool must_init, averages_init; uint64_t reserve; } declared;   /* reserve: bytes of the rank's largest frame */
         pd_error error;
         struct { pd_closed *at; size_t n; } closed;

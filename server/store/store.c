@@ -283,6 +283,8 @@ static void hello(pd_store *store, pd_request *request)
     bool created = job == NULL;
     int rc = check_hello(request, &err);
 
+    if (rc == PD_OK && created && request->u.hello.rejoins)
+        rc = pd_fail(&err, PD_NOT_FOUND, "there is no job %.200s on this server, and who rejoins it does not create it", request->u.hello.job_name);
     if (rc == PD_OK) rc = created ? create_job(store, request, &job, &err) : pd_job_agrees(job, request, &err);
     if (rc != PD_OK) pd_store_refuse(store, request, &err);
     else pd_job_join(job, request, created);

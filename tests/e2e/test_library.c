@@ -12,7 +12,7 @@
 
 static const char *const public_functions[] = {
     "pd_client_barrier", "pd_client_close", "pd_client_close_step", "pd_client_count", "pd_client_declare", "pd_client_init", "pd_client_leave", "pd_client_must_init", "pd_client_normal",
-    "pd_client_open", "pd_client_pull", "pd_client_push", "pd_client_push_pull", "pd_client_ready", "pd_client_step", "pd_client_wait",
+    "pd_client_open", "pd_client_pull", "pd_client_push", "pd_client_push_pull", "pd_client_ready", "pd_client_restart", "pd_client_step", "pd_client_wait",
     "pd_client_note", "pd_client_uniform", "pd_client_welcome",
     "pd_code_name", "pd_code_text", "pd_fail",
     "pd_axes_check", "pd_dtype_name", "pd_dtype_parse", "pd_dtype_size", "pd_range_piece", "pd_shape_elements", "pd_shape_equal", "pd_shape_text",

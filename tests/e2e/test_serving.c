@@ -218,8 +218,9 @@ static void a_daemon_that_came_back_empty_refuses_to_go_on(void **state)
     daemon_kill(daemon);
     begin_count(&w, &ticket);
     daemon = daemon_start(flags);
-    assert_int_equal(pd_client_wait(w.client, ticket, 0, &err), PD_FAILED_PRECONDITION);
-    assert_true(pd_client_must_init(w.client));
+    assert_int_equal(pd_client_wait(w.client, ticket, 0, &err), PD_DATA_LOSS);
+    assert_non_null(strstr(err.text, "no longer has job gone"));
+    assert_non_null(strstr(err.text, "pd_client_restart"));
     worker_free(&w);
     model_free(m);
     assert_int_equal(daemon_stop(daemon, patient(10)), 0);

@@ -197,6 +197,7 @@ void peer_welcome_with(peer *p, uint64_t max_payload, uint32_t max_pieces)
     hello.heartbeat_ms = 1000;
     hello.timeout_ms = 4000;
     hello.seed = 5;
+    hello.creator = p->creator;
     assert_int_equal(peer_reply(p, &l.prefix, &hello.base, NULL, 0), PD_OK);
     letter_drop(&l);
 }

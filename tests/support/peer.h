@@ -14,6 +14,7 @@ typedef struct peer {
     pd_framer *framer;
     pd_arena  *arena;
     uint64_t   now;
+    uint64_t   creator;                 /* of the job, in welcomes */
     size_t     split;                   /* bytes given to the core at a time */
     uint8_t    wire[WIRE_BYTES];        /* what the core has sent and was not looked at */
     size_t     n;

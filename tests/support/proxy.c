@@ -1,3 +1,4 @@
+#define _GNU_SOURCE                         /* accept4 */
 #include "proxy.h"
 
 #include <arpa/inet.h>
@@ -52,7 +53,7 @@ static void hang_up(pair *at)
 static void accept_one(proxy *p)
 {
     struct sockaddr_in server = loopback(p->server_port);
-    int client = accept(p->listener, NULL, NULL);
+    int client = accept4(p->listener, NULL, NULL, SOCK_CLOEXEC);
     pair *free_one = NULL;
 
     for (int i = 0; i < MAX_PAIRS; i++)

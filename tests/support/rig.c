@@ -187,6 +187,7 @@ static void absorb(rig *r, pd_effect *effect)
         on_answer(r, effect);
         r->job = effect->job;
         r->seed = effect->u.hello.seed;
+        r->creator = effect->u.hello.creator;
         r->created = effect->u.hello.created;
         break;
     case PD_EFF_DECLARED:
@@ -305,6 +306,7 @@ int rig_hello(rig *r, const char *job, uint32_t rank, uint32_t world, uint64_t n
     request->u.hello.label = must(strdup(label));
     request->u.hello.world_size = world;
     request->u.hello.nonce = nonce;
+    request->u.hello.rejoins = r->rejoins;
     request->u.hello.options = read_options(options, &request->u.hello.n_options);
     add_rules(request, rules);
     return rig_apply(r, request);

@@ -29,13 +29,14 @@ typedef struct rig {
     const rig_range *ranges;                /* for the Declares that follow: one for each of their names; NULL: none is ranged. Borrowed */
     const char *const *axes;                /* likewise; NULL: none have names */
     const bool *states;                     /* likewise: which are model state; NULL: none */
+    bool      rejoins;                      /* for the Hellos that follow */
     /* the last answer to a request that waits for one */
     pd_effect_kind answer;                  /* PD_EFF_HELLO, PD_EFF_OK, ... */
     uint64_t  answered;                     /* answers so far */
     pd_error  error;                        /* code PD_OK where it was none */
     uint32_t  job;                          /* of the last welcome */
     bool      created, must_init;
-    uint64_t  seed, reserve;
+    uint64_t  seed, creator, reserve;
     uint32_t  handles[4096];                /* of the last Declared */
     bool      initialised[4096];
     uint64_t  steps[4096];

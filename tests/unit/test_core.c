@@ -251,7 +251,7 @@ static void sends_the_identical_bytes_again_on_the_next_connection(void **state)
     peer_cut(p);
     peer_connect(p);
     peer_welcome(p);
-    peer_answer_declare(p, 2, 0);
+    peer_answer_declare(p, 2, 1);
     for (int i = 0; i < 4; i++) {
         if (i == 1) continue;
         assert_true(peer_take(p, &after));
@@ -433,6 +433,26 @@ static void barriers_are_numbered_and_leaving_ends_the_handle(void **state)
     peer_free(p);
 }
 
+static void a_refused_barrier_does_not_count(void **state)
+{
+    static const int64_t sizes[] = { 2 };
+    peer *p = peer_running(sizes, 1);
+    pd_ticket_id first, second;
+    letter l;
+    (void)state;
+
+    assert_int_equal(pd_core_barrier(p->core, &first, NULL), PD_OK);
+    l = peer_expect(p, PD_BARRIER);
+    peer_refuse(p, &l.prefix, PD_RESOURCE_EXHAUSTED, "no memory");
+    letter_drop(&l);
+    assert_int_equal(peer_finish(p, first, NULL), PD_RESOURCE_EXHAUSTED);
+    assert_int_equal(pd_core_barrier(p->core, &second, NULL), PD_OK);
+    l = peer_expect(p, PD_BARRIER);
+    assert_int_equal(((Paramd__BarrierRequest *)l.message)->sequence, 1);
+    letter_drop(&l);
+    peer_free(p);
+}
+
 static void sends_initial_weights_of_what_is_not_initialised(void **state)
 {
     static const int64_t sizes[] = { 2, 3 };
@@ -529,6 +549,7 @@ int main(void)
         cmocka_unit_test(a_request_that_a_draining_server_refuses_goes_to_the_next_one),
         cmocka_unit_test(initial_weights_that_arrived_although_their_answer_did_not_are_not_sent_again),
         cmocka_unit_test(barriers_are_numbered_and_leaving_ends_the_handle),
+        cmocka_unit_test(a_refused_barrier_does_not_count),
         cmocka_unit_test(sends_initial_weights_of_what_is_not_initialised),
         cmocka_unit_test(an_operators_question_is_answered_without_declaring),
         cmocka_unit_test(a_ticket_can_be_waited_for_once),

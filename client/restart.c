@@ -1,0 +1,99 @@
+/* A server that no longer has the job, and the job's new start from the weights that the workers hold. */
+#include "core_state.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool pd_core_has_begun(const pd_core *core)
+{
+    for (size_t i = 0; i < core->n_params; i++)
+        if (core->params[i].initialised) return true;
+    return false;
+}
+
+static uint64_t lowest_step(const pd_core *core)
+{
+    uint64_t step = core->n_params > 0 ? core->params[0].step : 0;
+
+    for (size_t i = 1; i < core->n_params; i++)
+        if (core->params[i].step < step) step = core->params[i].step;
+    return step;
+}
+
+void pd_core_lose_job(pd_core *core)
+{
+    pd_error error;
+
+    if (core->ended.code != PD_OK) return;
+    pd_fail(&error, PD_DATA_LOSS, "the server no longer has job %.160s: it was restarted, or the job ended while this worker was away. Its weights and optimizer state are "
+            "gone there; pd_client_restart goes on from the weights that the workers hold (this one: after step %" PRIu64 ")", core->job, lowest_step(core));
+    pd_core_end(core, &error);
+    core->lost = true;
+}
+
+/* Replaces the option of that name, or adds it. */
+static int set_option(pd_core *core, const char *name, uint64_t value)
+{
+    size_t n = 0, length = strlen(name);
+    char text[64], *copy, **more;
+
+    snprintf(text, sizeof text, "%s=%" PRIu64, name, value);
+    while (core->options[n] != NULL && (strncmp(core->options[n], name, length) != 0 || core->options[n][length] != '=')) n++;
+    if ((copy = strdup(text)) == NULL) return PD_NO_MEMORY;
+    if (core->options[n] == NULL) {
+        if ((more = realloc(core->options, (n + 2) * sizeof *more)) == NULL) {
+            free(copy);
+            return PD_NO_MEMORY;
+        }
+        core->options = more;
+        more[n + 1] = NULL;
+    } else {
+        free(core->options[n]);
+    }
+    core->options[n] = copy;
+    return PD_OK;
+}
+
+/* The new job knows nothing of what the old one had; steps are told when the parameters are declared. */
+static void forget_progress(pd_core *core)
+{
+    for (size_t i = 0; i < core->n_params; i++) {
+        pd_known *known = &core->params[i];
+
+        free(known->holds);
+        known->holds = NULL;
+        known->pushed = 0;
+        known->initialised = false;
+    }
+    core->barriers = 0;
+    core->must_init = false;
+}
+
+/* To the server this is another process, which counts barriers from 1. */
+static void begin_again(pd_core *core)
+{
+    core->nonce = core->nonce * 0xd1342543de82ef95u + 1;
+    core->ended = (pd_error){ .code = PD_OK };
+    core->lost = false;
+    core->restarting = core->declared = true;
+    core->attempts = 0;
+    core->retry_ns = 0;
+}
+
+int pd_core_restart(pd_core *core, pd_ticket_id *ticket, pd_error *err)
+{
+    pd_op *op;
+
+    if (!core->lost) return pd_fail(err, PD_FAILED_PRECONDITION, "the server has the job still: only a job that it has lost is started anew");
+    if ((op = pd_op_new(core, PD_DECLARE)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (core->rank == 0 && set_option(core, "start_step", lowest_step(core)) != PD_OK) {
+        pd_op_free(core, op);
+        return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    }
+    core->declare_ticket = *ticket = op->id;
+    forget_progress(core);
+    begin_again(core);
+    return PD_OK;
+}

@@ -1,0 +1,375 @@
+/* test_core_restart.c - the server comes back without the job: the handle ends and says so, and may start the job anew. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "oom.h"
+#include "peer.h"
+
+enum { PARAMS = 2, ELEMENTS = 3, STEP = 7 };
+static const int64_t sizes[PARAMS] = { ELEMENTS, ELEMENTS };
+static float gradient[PARAMS][ELEMENTS], weights[PARAMS][ELEMENTS];
+
+/* A worker whose job is at step STEP. */
+static peer *trained(const pd_core_config *config)
+{
+    peer *p = peer_new(config);
+    pd_ticket_id ticket;
+
+    p->creator = 1000;
+    peer_connect(p);
+    peer_welcome(p);
+    ticket = peer_declare(p, sizes, PARAMS);
+    peer_answer_declare(p, PARAMS, STEP);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    return p;
+}
+
+static pd_ticket_id push(peer *p)
+{
+    static pd_item items[PARAMS];
+    pd_ticket_id ticket;
+
+    for (size_t i = 0; i < PARAMS; i++) items[i] = (pd_item){ .param = i, .gradient = gradient[i], .weights = weights[i] };
+    assert_int_equal(pd_core_push(p->core, PD_PUSH_PULL, items, PARAMS, NULL, &ticket, NULL), PD_OK);
+    return ticket;
+}
+
+static const Paramd__HelloRequest *expect_hello(peer *p, letter *l)
+{
+    *l = peer_expect(p, PD_HELLO);
+    return l->message;
+}
+
+static const char *option(const Paramd__HelloRequest *hello, const char *name)
+{
+    for (size_t i = 0; i < hello->n_options; i++)
+        if (strcmp(hello->options[i]->name, name) == 0) return hello->options[i]->value;
+    return NULL;
+}
+
+/* The connection breaks, and on the next one the server says that it has no such job. */
+static void refuse_as_unknown(peer *p)
+{
+    letter l;
+
+    peer_cut(p);
+    peer_connect(p);
+    assert_true(expect_hello(p, &l)->rejoins);
+    peer_refuse(p, &l.prefix, PD_NOT_FOUND, "there is no job job");
+    letter_drop(&l);
+}
+
+static void expect_lost(peer *p, pd_ticket_id pending)
+{
+    pd_ticket_id ticket;
+    pd_error err;
+
+    assert_true(pd_core_lost(p->core));
+    assert_int_equal(peer_finish(p, pending, &err), PD_DATA_LOSS);
+    assert_non_null(strstr(err.text, "no longer has job job"));
+    assert_non_null(strstr(err.text, "after step 7"));
+    assert_int_equal(pd_core_barrier(p->core, &ticket, &err), PD_DATA_LOSS);
+    assert_int_equal(pd_core_link(p->core, p->now), PD_LINK_DROP);
+    pd_core_down(p->core, p->now, "dropped");
+    assert_int_equal(pd_core_link(p->core, UINT64_MAX), PD_LINK_REST);
+    assert_int_equal(pd_core_step(p->core, 0), STEP);
+}
+
+static peer *lost(const pd_core_config *config)
+{
+    peer *p = trained(config);
+    pd_ticket_id ticket = push(p);
+
+    refuse_as_unknown(p);
+    expect_lost(p, ticket);
+    return p;
+}
+
+static pd_ticket_id restart(peer *p)
+{
+    pd_ticket_id ticket;
+
+    assert_int_equal(pd_core_restart(p->core, &ticket, NULL), PD_OK);
+    assert_int_equal(pd_core_link(p->core, p->now), PD_LINK_CONNECT);
+    return ticket;
+}
+
+/* ---- noticing ---- */
+
+static void a_server_without_the_job_ends_the_handle(void **state)
+{
+    (void)state;
+    peer_free(lost(&peer_four));
+}
+
+static void a_job_that_another_process_created_is_not_the_same(void **state)
+{
+    peer *p = trained(&peer_four);
+    pd_ticket_id ticket = push(p);
+    (void)state;
+
+    p->creator = 1001;
+    peer_cut(p);
+    peer_connect(p);
+    peer_welcome(p);
+    expect_lost(p, ticket);
+    peer_free(p);
+}
+
+static void come_back_to(uint64_t step, bool initialised)
+{
+    Paramd__DeclareReply message = PARAMD__DECLARE_REPLY__INIT;
+    Paramd__Declared one = PARAMD__DECLARED__INIT, *all[] = { &one, &one };
+    peer *p = trained(&peer_four);
+    pd_ticket_id ticket = push(p);
+    letter l;
+
+    one.step = step;
+    one.initialised = initialised;
+    message.parameters = all;
+    message.n_parameters = PARAMS;
+    peer_cut(p);
+    peer_connect(p);
+    peer_welcome(p);
+    l = peer_expect(p, PD_DECLARE);
+    peer_reply(p, &l.prefix, &message.base, NULL, 0);
+    letter_drop(&l);
+    expect_lost(p, ticket);
+    peer_free(p);
+}
+
+static void a_job_without_weights_or_at_an_earlier_step_is_not_the_same(void **state)
+{
+    (void)state;
+    come_back_to(STEP, false);
+    come_back_to(STEP - 1, true);
+}
+
+static void the_same_job_goes_on(void **state)
+{
+    peer *p = trained(&peer_four);
+    letter l;
+    (void)state;
+
+    push(p);
+    peer_cut(p);
+    peer_connect(p);
+    peer_welcome(p);
+    peer_answer_declare(p, PARAMS, STEP);
+    l = peer_expect(p, PD_PUSH_PULL);
+    letter_drop(&l);
+    peer_free(p);
+}
+
+/* Nothing is lost: as at the first connection. */
+static void a_process_without_weights_creates_the_job_again(void **state)
+{
+    peer *p = peer_new(&peer_four);
+    letter l;
+    (void)state;
+
+    peer_connect(p);
+    peer_welcome(p);
+    peer_declare(p, sizes, PARAMS);
+    l = peer_expect(p, PD_DECLARE);
+    letter_drop(&l);
+    peer_cut(p);
+    peer_connect(p);
+    assert_false(expect_hello(p, &l)->rejoins);
+    letter_drop(&l);
+    peer_free(p);
+}
+
+static void initial_weights_that_were_stored_can_be_lost_too(void **state)
+{
+    Paramd__DeclareReply message = PARAMD__DECLARE_REPLY__INIT;
+    Paramd__Declared one = PARAMD__DECLARED__INIT, *all[] = { &one, &one };
+    void *const initial[] = { weights[0], weights[1] };
+    peer *p = peer_new(&peer_first);
+    pd_ticket_id ticket;
+    letter l;
+    (void)state;
+
+    peer_connect(p);
+    peer_welcome(p);
+    peer_declare(p, sizes, PARAMS);
+    l = peer_expect(p, PD_DECLARE);
+    message.parameters = all;
+    message.n_parameters = PARAMS;
+    message.must_init = true;
+    peer_reply(p, &l.prefix, &message.base, NULL, 0);
+    letter_drop(&l);
+    assert_int_equal(pd_core_init(p->core, initial, &ticket, NULL), PD_OK);
+    l = peer_expect(p, PD_INIT);
+    peer_reply_ok(p, &l.prefix);
+    letter_drop(&l);
+    refuse_as_unknown(p);
+    assert_true(pd_core_lost(p->core));
+    peer_free(p);
+}
+
+/* ---- starting anew ---- */
+
+static void rank_0_creates_the_job_at_its_lowest_step(void **state)
+{
+    peer *p = lost(&peer_first);
+    const Paramd__HelloRequest *hello;
+    letter l;
+    (void)state;
+
+    restart(p);
+    peer_connect(p);
+    hello = expect_hello(p, &l);
+    assert_false(hello->rejoins);
+    assert_string_equal(option(hello, "start_step"), "7");
+    assert_true(hello->nonce != peer_first.nonce);
+    letter_drop(&l);
+    peer_free(p);
+}
+
+static void the_step_replaces_the_option_that_was_given(void **state)
+{
+    static const char *const options[] = { "seed=5", "start_step=3", NULL };
+    pd_core_config config = peer_first;
+    const Paramd__HelloRequest *hello;
+    peer *p;
+    letter l;
+    (void)state;
+
+    config.options = options;
+    p = lost(&config);
+    restart(p);
+    peer_connect(p);
+    hello = expect_hello(p, &l);
+    assert_int_equal(hello->n_options, 2);
+    assert_string_equal(option(hello, "start_step"), "7");
+    assert_string_equal(option(hello, "seed"), "5");
+    letter_drop(&l);
+    peer_free(p);
+}
+
+static void the_other_ranks_wait_until_rank_0_has_created_it(void **state)
+{
+    peer *p = lost(&peer_four);
+    pd_ticket_id ticket = restart(p);
+    letter l;
+    (void)state;
+
+    for (int i = 0; i < 3; i++) {
+        peer_connect(p);
+        assert_true(expect_hello(p, &l)->rejoins);
+        assert_null(option(l.message, "start_step"));
+        peer_refuse(p, &l.prefix, PD_NOT_FOUND, "there is no job job");
+        letter_drop(&l);
+        assert_non_null(strstr(pd_core_reason(p->core), "rank 0 starts it"));
+        assert_null(pd_core_ended(p->core));
+        peer_cut(p);
+    }
+    p->creator = 2000;
+    peer_connect(p);
+    peer_welcome(p);
+    peer_answer_declare(p, PARAMS, STEP - 1);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_OK);
+    assert_int_equal(pd_core_step(p->core, 1), STEP - 1);
+    peer_free(p);
+}
+
+static void the_next_push_and_barrier_are_those_of_the_new_job(void **state)
+{
+    peer *p = lost(&peer_four);
+    pd_ticket_id barrier;
+    letter l;
+    (void)state;
+
+    restart(p);
+    p->creator = 2000;
+    peer_connect(p);
+    peer_welcome(p);
+    peer_answer_declare(p, PARAMS, STEP - 1);
+    push(p);
+    l = peer_expect(p, PD_PUSH_PULL);
+    assert_int_equal(((Paramd__PushRequest *)l.message)->step, STEP);
+    letter_drop(&l);
+    assert_int_equal(pd_core_barrier(p->core, &barrier, NULL), PD_OK);
+    l = peer_expect(p, PD_BARRIER);
+    assert_int_equal(((Paramd__BarrierRequest *)l.message)->sequence, 1);
+    letter_drop(&l);
+    peer_cut(p);                                        /* the new job is the one to come back to */
+    peer_connect(p);
+    peer_welcome(p);
+    peer_answer_declare(p, PARAMS, STEP - 1);
+    assert_null(pd_core_ended(p->core));
+    peer_free(p);
+}
+
+static void a_job_may_be_lost_twice(void **state)
+{
+    peer *p = lost(&peer_four);
+    (void)state;
+
+    restart(p);
+    p->creator = 2000;
+    peer_connect(p);
+    peer_welcome(p);
+    peer_answer_declare(p, PARAMS, STEP);
+    refuse_as_unknown(p);
+    assert_true(pd_core_lost(p->core));
+    pd_core_down(p->core, p->now, "dropped");
+    restart(p);
+    peer_free(p);
+}
+
+static void a_job_that_the_server_has_is_not_started_anew(void **state)
+{
+    peer *p = trained(&peer_four);
+    pd_ticket_id ticket;
+    (void)state;
+
+    assert_int_equal(pd_core_restart(p->core, &ticket, NULL), PD_FAILED_PRECONDITION);
+    peer_free(p);
+}
+
+static void without_memory_it_stays_lost(void **state)
+{
+    peer *p = lost(&peer_first);
+    pd_ticket_id ticket;
+    int64_t n = 0;
+    bool failed = true;
+    (void)state;
+
+    for (; failed; n++) {
+        int rc;
+        oom_arm(n);
+        rc = pd_core_restart(p->core, &ticket, NULL);
+        failed = oom_disarm();
+        assert_int_equal(rc, failed ? PD_NO_MEMORY : PD_OK);
+        assert_int_equal(pd_core_lost(p->core), failed);
+    }
+    assert_true(n > 2);
+    peer_free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_server_without_the_job_ends_the_handle),
+        cmocka_unit_test(a_job_that_another_process_created_is_not_the_same),
+        cmocka_unit_test(a_job_without_weights_or_at_an_earlier_step_is_not_the_same),
+        cmocka_unit_test(the_same_job_goes_on),
+        cmocka_unit_test(a_process_without_weights_creates_the_job_again),
+        cmocka_unit_test(initial_weights_that_were_stored_can_be_lost_too),
+        cmocka_unit_test(rank_0_creates_the_job_at_its_lowest_step),
+        cmocka_unit_test(the_step_replaces_the_option_that_was_given),
+        cmocka_unit_test(the_other_ranks_wait_until_rank_0_has_created_it),
+        cmocka_unit_test(the_next_push_and_barrier_are_those_of_the_new_job),
+        cmocka_unit_test(a_job_may_be_lost_twice),
+        cmocka_unit_test(a_job_that_the_server_has_is_not_started_anew),
+        cmocka_unit_test(without_memory_it_stays_lost),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
