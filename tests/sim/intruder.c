@@ -18,6 +18,7 @@ typedef struct sim_intruder {
     uint8_t        *out; size_t n_out, room, sent;      /* what it has to say; */
     size_t          stop_at;            /* it says so much and then falls silent; SIZE_MAX: all */
     bool            reads, waits;       /* waits: for an answer, or the end of the connection */
+    bool            stays;              /* it says that it lives for as long as it likes */
     uint64_t        last_id, begun_ns, heard;
     struct sim_intruder *next;
 } sim_intruder;
@@ -238,6 +239,28 @@ static void on_ready(void *arg, unsigned events)
     i->transport->ops->watch(i->transport, (i->reads ? PD_ON_READ : 0) | (i->sent < i->n_out && i->stop_at > i->sent ? PD_ON_WRITE : 0));
 }
 
+/* Says that it lives, until it leaves. */
+static void beat(sim *s, void *who, uint64_t what)
+{
+    sim_intruder *i = who;
+
+    (void)what;
+    if (i->transport == NULL) return;
+    if (i->sent == i->n_out) add_plain(i, PD_HEARTBEAT, ++i->last_id);
+    say_more(i);
+    sim_after(s, SIM_S, beat, i, 0);
+}
+
+/* Says what it has kept back. */
+static void go_on(sim *s, void *who, uint64_t what)
+{
+    sim_intruder *i = who;
+
+    (void)s, (void)what;
+    i->stop_at = SIZE_MAX;
+    if (i->transport != NULL) say_more(i);
+}
+
 static void end_fault(sim *s, void *who, uint64_t what)
 {
     (void)s, (void)what;
@@ -250,7 +273,7 @@ static void prepare(sim_intruder *i)
     i->reads = true;
     switch (i->fault->kind) {
     case SIM_DROP:   add_drop(i); break;
-    case SIM_IMPORT: add_import(i); break;
+    case SIM_IMPORT: add_import(i); i->stays = sim_chance(i->s, 2); break;
     case SIM_SET:    add_set(i); break;
     case SIM_FLOOD:  add_questions(i, i->fault->amount); break;
     case SIM_DEAF:   add_questions(i, i->fault->amount); i->reads = false; break;
@@ -279,8 +302,9 @@ void sim_intruder_start(sim *s, const sim_fault *fault)
     i->transport->ready = on_ready;
     i->transport->arg = i;
     i->transport->ops->watch(i->transport, PD_ON_WRITE | (i->reads ? PD_ON_READ : 0));
-    if (fault->kind == SIM_IMPORT) stays = fault->amount;
-    if (!i->waits) sim_after(s, stays, end_fault, i, 0);
+    if (fault->kind == SIM_LEAVER) sim_after(s, sim_draw(s, 30 * SIM_MS), go_on, i, 0);
+    if (i->waits || i->stays) beat(s, i, 0);
+    else sim_after(s, fault->kind == SIM_IMPORT ? fault->amount : stays, end_fault, i, 0);
 }
 
 void sim_intruders_check(sim *s)
@@ -290,6 +314,11 @@ void sim_intruders_check(sim *s)
         if (!i->waits || i->transport == NULL || sim_server_draining(s->server)) continue;
         if (s->now_ns > since + 10 * SIM_S) sim_fail("liveness", "a request with id 0 is neither answered nor refused");
     }
+}
+
+void sim_intruders_leave(sim *s)
+{
+    for (sim_intruder *i = s->intruders; i != NULL; i = i->next) leave(i);
 }
 
 void sim_intruders_free(sim *s)

@@ -132,8 +132,8 @@ static void end_refused(sim_worker *w, int code, const char *text)
         end_process(w);
         return;
     }
-    if (code == PD_ABORTED && strstr(text, "taken over") != NULL && came_after_the_dead(w)) {
-        end_dropped(w);
+    if (code == PD_DATA_LOSS || (code == PD_ABORTED && strstr(text, "taken over") != NULL && came_after_the_dead(w))) {
+        end_dropped(w);                 /* the job lingered out while all its workers were away, or a dead process was heard late */
         return;
     }
     if (memory_was_short()) {           /* a worker that was refused for lack of memory begins anew */

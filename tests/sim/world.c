@@ -198,6 +198,7 @@ static void wake_later(sim *s, void *who, uint64_t what)
 
 static void come_to_rest(sim *s)
 {
+    sim_intruders_leave(s);
     rest_ns = s->now_ns + 12 * SIM_S + 200 * s->plan->root_ns;
     sim_after(s, rest_ns - s->now_ns, wake_later, s, 0);
     run_until(s, has_rested, UINT64_MAX, "the server does not come to rest");
