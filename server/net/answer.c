@@ -185,7 +185,7 @@ bool pd_handle_effect(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
     case PD_EFF_JOB_GONE:  on_job_gone(daemon, effect); break;
     case PD_EFF_INFO:      on_info(daemon, effect); break;
     case PD_EFF_SET:       on_set(daemon, effect); break;
-    case PD_EFF_LOG:       daemon->config.log(effect->u.log.level, "%s", effect->u.log.text); break;
+    case PD_EFF_LOG:       pd_daemon_log(daemon, effect); break;
     case PD_EFF_TASK:      break;       /* the stepper keeps these */
     }
     pd_effect_free(effect);

@@ -20,6 +20,13 @@ uint64_t pd_daemon_clock_ns(const pd_daemon *daemon) { return daemon->platform.c
 const pd_daemon_config *pd_daemon_settings(const pd_daemon *daemon) { return &daemon->config; }
 const pd_platform      *pd_daemon_platform(const pd_daemon *daemon) { return &daemon->platform; }
 
+/* Lines of the store pass through here: each bears the site that the log's limit of repetitions counts. */
+void pd_daemon_log(const pd_daemon *daemon, const pd_effect *effect)
+{
+    if (daemon->config.log_text != NULL) daemon->config.log_text(effect->u.log.level, effect->u.log.site, effect->u.log.text);
+    else daemon->config.log(effect->u.log.level, "%s", effect->u.log.text);
+}
+
 /* ---- connections by number: its place is number % capacity ---- */
 
 pd_conn *pd_daemon_find(pd_daemon *daemon, uint64_t number)
@@ -386,7 +393,7 @@ static void free_effects(pd_daemon *daemon, pd_mail *mail)
         pd_effect *effect = (pd_effect *)(void *)mail;
         mail = mail->next;
         if (effect->kind == PD_EFF_BUFFER) pd_daemon_home(daemon, effect->u.buffer);
-        if (effect->kind == PD_EFF_LOG) daemon->config.log(effect->u.log.level, "%s", effect->u.log.text);
+        if (effect->kind == PD_EFF_LOG) pd_daemon_log(daemon, effect);
         pd_effect_free(effect);
     }
 }

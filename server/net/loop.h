@@ -62,6 +62,7 @@ void     pd_daemon_home(pd_daemon *daemon, pd_buffer *buffer);      /* takes a p
 size_t   pd_daemon_quota(const pd_daemon *daemon);
 void     pd_daemon_drain(pd_daemon *daemon, bool stops, uint64_t within_ms);
 void     pd_daemon_drained(pd_daemon *daemon);                      /* the store has answered that drain */
+void     pd_daemon_log(const pd_daemon *daemon, const pd_effect *effect);       /* of kind PD_EFF_LOG */
 /* ---- dispatch.c ---- */
 extern const pd_framer_user pd_dispatch;                            /* with arg = the connection */
 void     pd_dispatch_check(void);                                   /* asserts that the table agrees with paramd.proto */

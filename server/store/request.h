@@ -362,7 +362,7 @@ typedef struct pd_effect {
         pd_info   *info;
         pd_set_result *set;
         struct { struct pd_task *task; uint32_t param; } task;
-        struct { int level; char text[400]; } log;      /* level as syslog's: 3 error, 4 warning, 6 info, 7 debug */
+        struct { int level; uint64_t site; char text[400]; } log;       /* level as syslog's: 3 error, 4 warning, 6 info, 7 debug; site: pd_say's */
     } u;
 } pd_effect;
 
