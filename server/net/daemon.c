@@ -125,9 +125,9 @@ static void flush(pd_daemon *daemon)
     daemon->post_first = daemon->post_last = NULL;
 }
 
-static void wake_up(pd_daemon *daemon, pd_conn *conn)
+void pd_daemon_wake(pd_daemon *daemon, pd_conn *conn)
 {
-    if (conn->waking) return;
+    if (conn->waking || conn->state == PD_CLOSED) return;
     conn->waking = true;
     conn->next_waking = daemon->waking;
     daemon->waking = conn;
@@ -140,7 +140,7 @@ void pd_daemon_home(pd_daemon *daemon, pd_buffer *buffer)
     pd_admission_give(&daemon->admission, conn != NULL ? &conn->share : NULL, buffer->charged);
     pd_pool_put(daemon->pool, buffer);
     if (conn == NULL) daemon->stall_over = true;
-    else if (pd_framer_stalled(conn->framer)) wake_up(daemon, conn);
+    else if (pd_framer_stalled(conn->framer)) pd_daemon_wake(daemon, conn);
 }
 
 /* ---- from the board ---- */
@@ -152,8 +152,7 @@ static void on_resolved(void *arg, pd_wait *wait)
 
     (void)arg;
     pd_pendings_remove(&conn->pendings, pending);
-    pd_output_reply(&conn->output, pending);
-    pd_conn_touch(conn);
+    pd_conn_data_reply(conn, pending);
 }
 
 static void on_failed(void *arg, pd_wait *wait, const pd_error *err)

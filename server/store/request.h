@@ -21,7 +21,7 @@ typedef struct pd_mail {
 /* Whom to answer. Never a pointer: the connection may have gone. id 0: nobody waits for an answer. */
 typedef struct pd_ticket {
     uint64_t conn;                  /* connection's number, never reused */
-    uint64_t id;                    /* request id on that connection */
+    uint64_t id;                    /* serial number of the request on that connection, never reused */
 } pd_ticket;
 
 /* Payload of one frame, read from a socket straight into memory where it stays until it is reduced. */
