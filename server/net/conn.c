@@ -422,7 +422,8 @@ static void on_ready(void *arg, unsigned events)
 
     conn->daemon->active++;
     if ((events & PD_ON_GONE) != 0 && (events & PD_ON_READ) == 0) {
-        gone(conn);
+        if ((conn->watched & PD_ON_GONE) != 0) gone(conn);
+        else pd_conn_close(conn, "the connection is broken");
         return;
     }
     if ((events & PD_ON_READ) != 0) {
