@@ -172,11 +172,11 @@ int main(void)
 
     figure_daemon(&daemon);
     job = flood_job(daemon.url);
+    growth[1] = pull_and_never_read(&daemon, "reads nothing", 0);
+    growth[2] = pull_and_never_read(&daemon, "waits for ever", 1000);
     before = begin_watch(&w, daemon.pid);
     flood_run(daemon.url, ms, sizeof ms / sizeof *ms, &whole);
     growth[0] = end_watch(&w) - before;
-    growth[1] = pull_and_never_read(&daemon, "reads nothing", 0);
-    growth[2] = pull_and_never_read(&daemon, "waits for ever", 1000);
     for (int i = 0; i < 3; i++) most = growth[i] > most ? growth[i] : most;
     printf("%.1f\tList and Status %.1f, pulls that nobody reads %.1f, pulls of what is never there %.1f MiB\n", most, growth[0], growth[1], growth[2]);
     close(job);
