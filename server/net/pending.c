@@ -8,7 +8,10 @@
 enum { LEAST_BITS = 4 };
 
 static pd_pending **id_bucket(const pd_pendings *table, uint64_t id) { return &table->by_id[(id * table->key) >> (64 - table->bits)]; }
-static pd_pending **serial_bucket(const pd_pendings *table, uint64_t serial) { return &table->by_serial[serial & (((uint64_t)1 << table->bits) - 1)]; }
+static pd_pending **serial_bucket(const pd_pendings *table, uint64_t serial)
+{
+    return &table->by_serial[serial & (((uint64_t)1 << table->bits) - 1)];
+}
 
 /* ---- the tables ---- */
 
