@@ -236,6 +236,7 @@ static int read_prefix(pd_framer *framer, bool *more)
         return PD_OK;
     }
     int rc = pd_prefix_read(&framer->prefix, staged(framer), framer->max_payload, &framer->error);
+    if (rc == PD_OK && framer->user.prefix != NULL) rc = framer->user.prefix(framer->user.arg, &framer->prefix);
     if (rc != PD_OK) return rc;
     unstage(framer, PD_PREFIX_BYTES);
     framer->header_at = 0;

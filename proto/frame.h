@@ -45,9 +45,11 @@ int pd_frame_checksum(uint64_t *out, const void *header, size_t header_bytes, co
 
 typedef struct pd_framer pd_framer;
 
-/* What the framer asks of its user. Neither function may call the framer, or free it. */
+/* What the framer asks of its user. No function may call the framer, or free it. */
 typedef struct pd_framer_user {
     void *arg;
+    /* The prefix of a frame is complete, and there is no memory for its header yet. May be NULL. Return PD_OK, or an error that ends the stream. */
+    int (*prefix)(void *arg, const pd_prefix *prefix);
     /* The header of a frame is complete (its payload is not). Decide where prefix->payload_bytes are to be landed: set *spans to
      * memory that stays valid until `frame` is called, the array too (lengths sum to payload_bytes; *n comes as 0: leave it when there is
      * no payload). A span with iov_base NULL is read and thrown away. Return PD_OK, or an error that ends the stream;

@@ -10,7 +10,8 @@
 
 #include "paramd/error.h"
 
-/* Events: what a connection waits for, and what has happened. PD_ON_GONE comes although nobody waits for it. */
+/* Events: what a connection waits for, and what has happened. PD_ON_GONE: the peer has ended its side, or the
+ * connection is broken; that it is broken is told although nobody waits for it. */
 enum { PD_ON_READ = 1, PD_ON_WRITE = 2, PD_ON_GONE = 4 };
 
 typedef struct pd_transport pd_transport;

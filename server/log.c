@@ -1,4 +1,5 @@
 #include "log.h"
+#include "logring.h"
 
 #include "printable.h"
 
@@ -10,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LINE_BYTES = 2048, SITES = 256 };
+enum { LINE_BYTES = 2048, SITE_BITS = 9, SITES = 1 << SITE_BITS };
 
 static int          threshold = LOG_INFO;       /* set once, before the first thread */
 static pd_log_style chosen;
@@ -137,9 +138,9 @@ size_t pd_log_line(char *out, size_t size, pd_log_style style, int level, uint64
 /* Shared by all threads, so atomic; two sites that meet in a slot share its budget. */
 static struct site { _Atomic uint64_t window; atomic_uint spoken, missed; } sites[SITES];
 
-bool pd_log_may_speak(const void *at, uint64_t now_s, unsigned *missed)
+bool pd_log_may_speak(uint64_t at, uint64_t now_s, unsigned *missed)
 {
-    struct site *site = &sites[((uintptr_t)at * 0x9e3779b97f4a7c15u) >> 56];
+    struct site *site = &sites[(at * 0x9e3779b97f4a7c15u) >> (64 - SITE_BITS)];
     uint64_t window = now_s / PD_LOG_WINDOW_S, seen = atomic_load(&site->window);
 
     *missed = 0;
@@ -154,32 +155,60 @@ bool pd_log_may_speak(const void *at, uint64_t now_s, unsigned *missed)
 
 /* ---- */
 
-static void write_line(int level, uint64_t ms, const char *message)
+/* Hands a line to the writer thread; where there is none it is written here. */
+static void put_line(int level, uint64_t ms, const char *message)
 {
     char line[LINE_BYTES];
     size_t n = pd_log_line(line, sizeof line, chosen, level, ms, message);
-    ssize_t written = write(STDERR_FILENO, line, n);
-    (void)written;                      /* there is nobody else to tell */
+
+    if (!pd_log_ring_put(line, n)) pd_log_write(line, n);
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* False: the line is not written, because its site is silenced. */
+static bool begin_line(uint64_t site, uint64_t ms)
+{
+    char message[128];
+    unsigned missed;
+
+    if (!pd_log_may_speak(site, ms / 1000, &missed)) return false;
+    if (missed == 0) return true;
+    snprintf(message, sizeof message, "%u more lines like the next one were left out", missed);
+    put_line(LOG_WARNING, ms, message);
+    return true;
 }
 
 void pd_log(int level, const char *format, ...)
 {
     char message[LINE_BYTES - 128];
-    struct timespec now;
-    unsigned missed;
+    uint64_t ms = now_ms();
     va_list args;
-    uint64_t ms;
 
-    if (level > threshold) return;
-    clock_gettime(CLOCK_REALTIME, &now);
-    ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-    if (!pd_log_may_speak(format, (uint64_t)now.tv_sec, &missed)) return;
-    if (missed > 0) {
-        snprintf(message, sizeof message, "%u more lines like the next one were left out", missed);
-        write_line(LOG_WARNING, ms, message);
-    }
+    if (level > threshold || !begin_line((uintptr_t)format, ms)) return;
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    write_line(level, ms, message);
+    put_line(level, ms, message);
+}
+
+void pd_log_text(int level, uint64_t site, const char *message)
+{
+    uint64_t ms = now_ms();
+
+    if (level <= threshold && begin_line(site, ms)) put_line(level, ms, message);
+}
+
+size_t pd_log_lost_line(char *out, size_t size, uint64_t lost)
+{
+    char message[128];
+
+    snprintf(message, sizeof message, "%llu lines of the log were lost: nobody read the standard error fast enough", (unsigned long long)lost);
+    return pd_log_line(out, size, chosen, LOG_WARNING, now_ms(), message);
 }

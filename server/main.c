@@ -101,7 +101,7 @@ static void fill_daemon_config(process *p, pd_daemon_config *out)
         .read_ms = (uint32_t)config->read_timeout, .write_ms = (uint32_t)config->write_timeout, .drain_ms = (uint32_t)config->drain_timeout,
         .ingest_bytes = config->ingest_bytes, .chunk_elements = config->chunk_bytes / sizeof(float), .max_payload = config->max_payload,
         .max_pieces = (uint32_t)config->max_pieces, .max_params = (uint32_t)config->max_params, .max_header = (uint32_t)config->max_header,
-        .hello_bytes = (uint32_t)config->hello_bytes, .blas_core = pd_blas_core(), .log = pd_log, .event = on_event, .arg = p,
+        .hello_bytes = (uint32_t)config->hello_bytes, .blas_core = pd_blas_core(), .log = pd_log, .log_text = pd_log_text, .event = on_event, .arg = p,
     };
     out->n_sockets = pd_notify_sockets(&out->first_socket);
 }
@@ -155,6 +155,7 @@ static int serve(process *p)
     report_blas();
     p->watchdog_ms = pd_notify_watchdog_ms();
     rc = start(p, &err);
+    if (rc == PD_OK) rc = pd_log_start(&err);
     if (rc == PD_OK) {
         pd_notify("READY=1");
         if (!pd_daemon_run(p->daemon, pd_stepper_requests(p->stepper))) pd_log(LOG_WARNING, "stopped before rounds under way had finished");
@@ -164,6 +165,7 @@ static int serve(process *p)
     pd_stepper_stop(p->stepper);
     pd_daemon_free(p->daemon);
     if (rc == PD_OK) pd_log(LOG_NOTICE, "stopped");
+    pd_log_stop();
     return rc == PD_OK ? 0 : 1;
 }
 

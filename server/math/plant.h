@@ -13,6 +13,7 @@
     X(lost_wake_up, "the loop thread runs out of time with the last effect of its backlog, and forgets mail that came meanwhile") \
     X(init_mixed, "initial weights of a parameter may come from two processes at a rank, one part from each") \
     X(weight_per_chunk, "chunks of one parameter that a rank pushes with unlike weights are each taken with their own") \
+    X(late_error_hits_reused_id, "the store's answers are matched by the id on the wire, so a late error ends another request that uses the id again") \
 
 enum pd_plant {
     PD_PLANT_none,

@@ -10,7 +10,7 @@ static pd_conn *addressee(pd_daemon *daemon, const pd_effect *effect, pd_pending
 {
     pd_conn *conn = pd_daemon_find(daemon, effect->ticket.conn);
 
-    *pending = conn != NULL ? pd_pendings_find(&conn->pendings, effect->ticket.id) : NULL;
+    *pending = conn != NULL ? pd_pendings_find_serial(&conn->pendings, effect->ticket.id) : NULL;
     return *pending != NULL ? conn : NULL;
 }
 
@@ -59,7 +59,9 @@ static void on_ok(pd_daemon *daemon, const pd_effect *effect)
     if (conn == NULL) return;
     method = pending->method;
     pd_conn_answer(conn, pending, &ok.base);
-    if (method == PD_LEAVE && pd_conn_live(conn)) left(conn);
+    if (method != PD_LEAVE || !pd_conn_live(conn)) return;
+    conn->has_left = true;
+    left(conn);
 }
 
 /* The set is refused as a whole: the worker may declare anew. */
@@ -185,7 +187,7 @@ bool pd_handle_effect(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
     case PD_EFF_JOB_GONE:  on_job_gone(daemon, effect); break;
     case PD_EFF_INFO:      on_info(daemon, effect); break;
     case PD_EFF_SET:       on_set(daemon, effect); break;
-    case PD_EFF_LOG:       daemon->config.log(effect->u.log.level, "%s", effect->u.log.text); break;
+    case PD_EFF_LOG:       pd_daemon_log(daemon, effect); break;
     case PD_EFF_TASK:      break;       /* the stepper keeps these */
     }
     pd_effect_free(effect);

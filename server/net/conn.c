@@ -7,6 +7,8 @@
 #include <string.h>
 #include <syslog.h>
 
+#define END_TEXT "closed by the peer"
+
 enum { LINGER_MS = 2000, READ_SPANS = 8, WRITE_SPANS = 1024 };
 
 static uint64_t now_ms(const pd_conn *conn)
@@ -24,17 +26,18 @@ bool pd_conn_live(const pd_conn *conn)
 static bool wants_to_read(const pd_conn *conn)
 {
     if (conn->state == PD_ENDING) return conn->shut;
-    return !pd_framer_stalled(conn->framer) && conn->output.held < PD_HIGH_WATER;
+    return !conn->ended && !pd_framer_stalled(conn->framer) && conn->output.held < PD_HIGH_WATER;
 }
 
-/* A connection that is not read from still tells when its peer has gone. */
+/* A connection that is not read from still tells, once, when its peer has ended its side. */
 static void watch(pd_conn *conn)
 {
-    unsigned events = wants_to_read(conn) ? PD_ON_READ : PD_ON_GONE;
+    unsigned events = wants_to_read(conn) ? PD_ON_READ : conn->ended || conn->hung ? 0 : PD_ON_GONE;
 
     if (conn->state == PD_CLOSED) return;
     if (!pd_output_empty(&conn->output)) events |= PD_ON_WRITE;
     if (events == conn->watched) return;
+    if ((events & ~conn->watched & PD_ON_READ) != 0) conn->read_ms = conn->frame_ms = now_ms(conn);      /* it was silent because we did not listen */
     conn->watched = events;
     conn->transport->ops->watch(conn->transport, events);
 }
@@ -52,6 +55,7 @@ void pd_conn_touch(pd_conn *conn)
 void pd_conn_free(pd_conn *conn)
 {
     pd_handles_free(&conn->handles);
+    pd_pendings_free(&conn->pendings);
     pd_framer_free(conn->framer);
     free(conn);
 }
@@ -204,8 +208,16 @@ void pd_conn_reply(pd_conn *conn, const pd_prefix *asked, const ProtobufCMessage
     pd_conn_refuse(conn, asked, &err);
 }
 
+void pd_conn_data_reply(pd_conn *conn, pd_pending *pending)
+{
+    pd_output_reply(&conn->output, pending);
+    pd_conn_touch(conn);
+}
+
+/* A frame of the connection may have been held back because there were too many requests like this one. */
 static void remove_pending(pd_conn *conn, pd_pending *pending)
 {
+    if (pending->kind == PD_AWAITS_STORE && pd_framer_stalled(conn->framer)) pd_daemon_wake(conn->daemon, conn);
     pd_pendings_remove(&conn->pendings, pending);
     pd_board_forget(conn->daemon->board, &pending->wait);
     pd_pending_free(pending);
@@ -270,6 +282,19 @@ static void shut(pd_conn *conn)
     conn->transport->ops->shut(conn->transport);
 }
 
+/* The peer has ended its side. The store is told as soon as it knows the connection, so that a process that was killed is known as lost at once:
+ * what its requests have done stands. False: everything is answered, and the connection is closed. */
+static bool settle_up(pd_conn *conn)
+{
+    if (conn->state == PD_OPEN && conn->farewell != NULL && !conn->declaring) {
+        say_farewell(conn, END_TEXT);
+        pd_undeclare(conn);
+    }
+    if (conn->pendings.n > 0 || !pd_output_empty(&conn->output)) return true;
+    pd_conn_close(conn, END_TEXT);
+    return false;
+}
+
 void pd_conn_write(pd_conn *conn)
 {
     size_t quota = pd_daemon_quota(conn->daemon), n;
@@ -286,6 +311,7 @@ void pd_conn_write(pd_conn *conn)
         return;
     }
     if (conn->state == PD_ENDING && pd_output_empty(&conn->output) && !conn->shut) shut(conn);
+    if (conn->ended && !settle_up(conn)) return;
     watch(conn);
 }
 
@@ -301,6 +327,16 @@ static ssize_t read_slice(pd_conn *conn, size_t slice, size_t *offered, pd_error
     return conn->transport->ops->receive(conn->transport, iov, spans, err);
 }
 
+/* A worker whose share is used hears no answers to its heartbeats, which are not read: it is told that we live. */
+static void beat(pd_conn *conn, uint64_t now)
+{
+    static const pd_prefix nobody = { .method = PD_HEARTBEAT };
+    Paramd__Ok ok = PARAMD__OK__INIT;
+
+    conn->beat_ms = now;
+    pd_conn_reply(conn, &nobody, &ok.base);
+}
+
 /* What the framer's callbacks found is said in conn->why; what the framer itself found, by the framer. */
 static void stream_broke(pd_conn *conn)
 {
@@ -314,9 +350,25 @@ static void after_fed(pd_conn *conn, int rc)
     watch(conn);
 }
 
-static void peer_closed(pd_conn *conn)
+/* A worker that does not read is told that we live; a process that has ended answers so that the transport breaks. */
+static void probe(pd_conn *conn)
 {
-    pd_conn_close(conn, pd_framer_idle(conn->framer) ? "closed by the peer" : "closed by the peer in the middle of a frame");
+    if (conn->state == PD_OPEN && conn->joined && pd_output_empty(&conn->output)) beat(conn, now_ms(conn));
+    pd_conn_touch(conn);
+}
+
+/* The peer sends no more, but reads on: what it has asked for is answered, for as long as a peer may take to read an answer. */
+static void peer_ended(pd_conn *conn)
+{
+    if (!pd_framer_idle(conn->framer)) {
+        pd_conn_close(conn, END_TEXT " in the middle of a frame");
+        return;
+    }
+    conn->ended = true;
+    conn->end_ms = now_ms(conn) + conn->daemon->config.write_ms;
+    if (!settle_up(conn)) return;
+    probe(conn);
+    watch(conn);
 }
 
 static void read_frames(pd_conn *conn)
@@ -328,7 +380,7 @@ static void read_frames(pd_conn *conn)
         ssize_t n = read_slice(conn, quota < PD_SLICE ? quota : PD_SLICE, &offered, &err);
         if (n == 0) return;
         if (n < 0) {
-            if (n == PD_CANCELLED) peer_closed(conn);
+            if (n == PD_CANCELLED) peer_ended(conn);
             else pd_conn_close(conn, err.text);
             return;
         }
@@ -352,13 +404,26 @@ static void read_away(pd_conn *conn)
     if (n < 0) pd_conn_close(conn, "ended");
 }
 
+/* Nothing is read from the connection now. What the peer sent before it ended its side is read later, and answered. */
+static void gone(pd_conn *conn)
+{
+    if (!pd_conn_live(conn)) {
+        pd_conn_close(conn, END_TEXT);
+        return;
+    }
+    conn->hung = true;
+    probe(conn);
+    watch(conn);
+}
+
 static void on_ready(void *arg, unsigned events)
 {
     pd_conn *conn = arg;
 
     conn->daemon->active++;
     if ((events & PD_ON_GONE) != 0 && (events & PD_ON_READ) == 0) {
-        pd_conn_close(conn, "closed by the peer");
+        if ((conn->watched & PD_ON_GONE) != 0) gone(conn);
+        else pd_conn_close(conn, "the connection is broken");
         return;
     }
     if ((events & PD_ON_READ) != 0) {
@@ -377,23 +442,13 @@ void pd_conn_resume(pd_conn *conn)
 
 /* ---- deadlines ---- */
 
+/* The peer is told before the connection ends. */
 static void too_slow(pd_conn *conn, int code, const char *what, uint64_t ms)
 {
     pd_error err;
 
     pd_fail(&err, code, "%s within %.1f s", what, (double)ms / 1e3);
-    if (conn->state == PD_GREETING) pd_conn_end(conn, NULL, &err);
-    else pd_conn_close(conn, err.text);
-}
-
-/* A worker whose share is used hears no answers to its heartbeats, which are not read: it is told that we live. */
-static void beat(pd_conn *conn, uint64_t now)
-{
-    static const pd_prefix nobody = { .method = PD_HEARTBEAT };
-    Paramd__Ok ok = PARAMD__OK__INIT;
-
-    conn->beat_ms = now;
-    pd_conn_reply(conn, &nobody, &ok.base);
+    pd_conn_end(conn, NULL, &err);
 }
 
 void pd_conn_tick(pd_conn *conn, uint64_t now)
@@ -402,6 +457,7 @@ void pd_conn_tick(pd_conn *conn, uint64_t now)
     bool reads = wants_to_read(conn);
 
     if (conn->state == PD_ENDING && now >= conn->end_ms) pd_conn_close(conn, "ended");
+    if (conn->ended && now >= conn->end_ms) pd_conn_close(conn, END_TEXT);
     if (!pd_conn_live(conn)) return;
     if (conn->state == PD_GREETING && now - conn->opened_ms > config->handshake_ms)
         too_slow(conn, PD_DEADLINE_EXCEEDED, "no Hello", config->handshake_ms);
@@ -410,7 +466,7 @@ void pd_conn_tick(pd_conn *conn, uint64_t now)
     else if (reads && !pd_framer_idle(conn->framer) && now - conn->frame_ms > config->read_ms)
         too_slow(conn, PD_DEADLINE_EXCEEDED, "a frame was not complete", config->read_ms);
     else if (!pd_output_empty(&conn->output) && now - conn->write_ms > config->write_ms)
-        too_slow(conn, PD_DEADLINE_EXCEEDED, "it did not read an answer", config->write_ms);
+        pd_conn_close(conn, "it did not read an answer in time");
     else if (pd_framer_stalled(conn->framer) && pd_output_empty(&conn->output) && now - conn->beat_ms >= config->heartbeat_ms)
         beat(conn, now);
 }

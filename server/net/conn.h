@@ -56,11 +56,18 @@ typedef struct pd_conn {
     bool          joined;               /* a Hello was posted: the store has to know when we go */
     bool          dirty;                /* in the daemon's list of those with something to write */
     bool          shut;                 /* ENDING: everything is sent and our side is shut */
+    bool          hung;                 /* while nothing was read from it, the peer has ended its side, or the connection is broken */
+    bool          ended;                /* the peer has ended its side: it is owed answers, and nothing is read any more */
+    bool          has_left;             /* by a Leave of its own */
+    uint64_t      pieces;               /* that its parameters travel in, once declared */
     struct pd_conn *next_dirty;
     bool          waking;               /* in the daemon's list of those whose payload came home while they waited */
     struct pd_conn *next_waking, *next_closed;
-    uint64_t      opened_ms, read_ms, frame_ms, write_ms, end_ms, beat_ms;      /* opened; last bytes; frame in begun; frame out begun; ENDING until; said that we live */
+    uint64_t      opened_ms, read_ms, frame_ms, write_ms, end_ms, beat_ms;      /* opened; last bytes; frame in begun; frame out begun; ENDING or `ended` until; said that we live */
 } pd_conn;
+
+/* Where the store sends its answer to a request of this connection. */
+static inline pd_ticket pd_conn_ticket(const pd_conn *conn, const pd_pending *pending) { return (pd_ticket){ conn->number, pending->serial }; }
 
 /* Takes the transport. NULL: out of memory, the transport is still the caller's. */
 pd_conn *pd_conn_new(struct pd_daemon *daemon, pd_transport *transport, const char *peer);
@@ -80,6 +87,9 @@ void     pd_conn_answer(pd_conn *conn, pd_pending *pending, const ProtobufCMessa
 void     pd_conn_fail(pd_conn *conn, pd_pending *pending, const pd_error *err);                    /* takes pending */
 void     pd_conn_fail_all(pd_conn *conn, const pd_error *err);
 void     pd_conn_touch(pd_conn *conn);                  /* there is something to write */
+
+/* Starts the answer to a request whose pieces all have theirs. Takes pending, which is in no table. */
+void     pd_conn_data_reply(pd_conn *conn, pd_pending *pending);
 
 /* Something it waited for has come: goes on with the frame that was held back. Not inside a framer callback. */
 void     pd_conn_resume(pd_conn *conn);

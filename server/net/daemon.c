@@ -20,6 +20,13 @@ uint64_t pd_daemon_clock_ns(const pd_daemon *daemon) { return daemon->platform.c
 const pd_daemon_config *pd_daemon_settings(const pd_daemon *daemon) { return &daemon->config; }
 const pd_platform      *pd_daemon_platform(const pd_daemon *daemon) { return &daemon->platform; }
 
+/* Lines of the store pass through here: each bears the site that the log's limit of repetitions counts. */
+void pd_daemon_log(const pd_daemon *daemon, const pd_effect *effect)
+{
+    if (daemon->config.log_text != NULL) daemon->config.log_text(effect->u.log.level, effect->u.log.site, effect->u.log.text);
+    else daemon->config.log(effect->u.log.level, "%s", effect->u.log.text);
+}
+
 /* ---- connections by number: its place is number % capacity ---- */
 
 pd_conn *pd_daemon_find(pd_daemon *daemon, uint64_t number)
@@ -118,9 +125,9 @@ static void flush(pd_daemon *daemon)
     daemon->post_first = daemon->post_last = NULL;
 }
 
-static void wake_up(pd_daemon *daemon, pd_conn *conn)
+void pd_daemon_wake(pd_daemon *daemon, pd_conn *conn)
 {
-    if (conn->waking) return;
+    if (conn->waking || conn->state == PD_CLOSED) return;
     conn->waking = true;
     conn->next_waking = daemon->waking;
     daemon->waking = conn;
@@ -133,7 +140,7 @@ void pd_daemon_home(pd_daemon *daemon, pd_buffer *buffer)
     pd_admission_give(&daemon->admission, conn != NULL ? &conn->share : NULL, buffer->charged);
     pd_pool_put(daemon->pool, buffer);
     if (conn == NULL) daemon->stall_over = true;
-    else if (pd_framer_stalled(conn->framer)) wake_up(daemon, conn);
+    else if (pd_framer_stalled(conn->framer)) pd_daemon_wake(daemon, conn);
 }
 
 /* ---- from the board ---- */
@@ -145,8 +152,7 @@ static void on_resolved(void *arg, pd_wait *wait)
 
     (void)arg;
     pd_pendings_remove(&conn->pendings, pending);
-    pd_output_reply(&conn->output, pending);
-    pd_conn_touch(conn);
+    pd_conn_data_reply(conn, pending);
 }
 
 static void on_failed(void *arg, pd_wait *wait, const pd_error *err)
@@ -386,7 +392,7 @@ static void free_effects(pd_daemon *daemon, pd_mail *mail)
         pd_effect *effect = (pd_effect *)(void *)mail;
         mail = mail->next;
         if (effect->kind == PD_EFF_BUFFER) pd_daemon_home(daemon, effect->u.buffer);
-        if (effect->kind == PD_EFF_LOG) daemon->config.log(effect->u.log.level, "%s", effect->u.log.text);
+        if (effect->kind == PD_EFF_LOG) pd_daemon_log(daemon, effect);
         pd_effect_free(effect);
     }
 }

@@ -30,6 +30,7 @@ typedef struct pd_daemon_config {
     uint32_t    max_pieces, max_params, max_header, hello_bytes;
     const char *blas_core;              /* borrowed for the daemon's life */
     void      (*log)(int level, const char *format, ...);       /* level as syslog's; the format's address names the call site */
+    void      (*log_text)(int level, uint64_t site, const char *text);      /* a line of the store: `site` is its call site and job. NULL: goes to `log` */
     void      (*event)(void *arg, pd_daemon_event event);       /* may be NULL */
     void       *arg;
 } pd_daemon_config;

@@ -12,6 +12,7 @@ enum { WORKER = 1, DECLARED = 2, OPERATOR = 4 };
 typedef struct method {
     const char *name;
     unsigned    needs;
+    pd_pending_kind kind;
     int  (*run)(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
     int  (*prepare)(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
     void (*finish)(pd_conn *conn);
@@ -35,17 +36,17 @@ static const method methods[PD_METHODS] = {
     [PD_PUSH]       = { "Push",       WORKER | DECLARED, .prepare = pd_prepare_push, .finish = pd_finish_push },
     [PD_PULL]       = { "Pull",       WORKER | DECLARED, .run = pd_run_pull },
     [PD_PUSH_PULL]  = { "PushPull",   WORKER | DECLARED, .prepare = pd_prepare_push, .finish = pd_finish_push },
-    [PD_BARRIER]    = { "Barrier",    WORKER,            .run = run_barrier },
+    [PD_BARRIER]    = { "Barrier",    WORKER,            PD_AWAITS_OTHERS, .run = run_barrier },
     [PD_HEARTBEAT]  = { "Heartbeat",  0,                 .run = run_heartbeat },
-    [PD_LEAVE]      = { "Leave",      WORKER,            .run = run_leave },
-    [PD_STATUS]     = { "Status",     0,                 .run = run_status },
-    [PD_LIST]       = { "List",       0,                 .run = run_list },
+    [PD_LEAVE]      = { "Leave",      WORKER,            PD_AWAITS_STORE, .run = run_leave },
+    [PD_STATUS]     = { "Status",     0,                 PD_AWAITS_STORE, .run = run_status },
+    [PD_LIST]       = { "List",       0,                 PD_AWAITS_STORE, .run = run_list },
     [PD_OPTIMIZERS] = { "Optimizers", 0,                 .run = run_optimizers },
-    [PD_DROP]       = { "Drop",       OPERATOR,          .run = run_drop },
-    [PD_DRAIN]      = { "Drain",      OPERATOR,          .run = run_drain },
-    [PD_SHUTDOWN]   = { "Shutdown",   OPERATOR,          .run = run_shutdown },
-    [PD_SET]        = { "Set",        OPERATOR,          .run = run_set },
-    [PD_IMPORT]     = { "Import",     OPERATOR,          .prepare = pd_prepare_import, .finish = pd_finish_import },
+    [PD_DROP]       = { "Drop",       OPERATOR,          PD_AWAITS_STORE, .run = run_drop },
+    [PD_DRAIN]      = { "Drain",      OPERATOR,          PD_AWAITS_OTHERS, .run = run_drain },
+    [PD_SHUTDOWN]   = { "Shutdown",   OPERATOR,          PD_AWAITS_OTHERS, .run = run_shutdown },
+    [PD_SET]        = { "Set",        OPERATOR,          PD_AWAITS_STORE, .run = run_set },
+    [PD_IMPORT]     = { "Import",     OPERATOR,          PD_AWAITS_STORE, .prepare = pd_prepare_import, .finish = pd_finish_import },
 };
 
 void pd_dispatch_check(void)
@@ -83,6 +84,7 @@ static int check_needs(const pd_conn *conn, unsigned needs, const char *name, pd
 {
     if ((needs & WORKER) != 0 && conn->job == 0)
         return pd_fail(err, PD_FAILED_PRECONDITION, conn->operates ? "%s is for workers: this connection's Hello named no job"
+                       : conn->has_left ? "%s: this worker has left the job: connect anew to join it again"
                        : "%s: the job has ended: connect anew to begin another", name);
     if ((needs & DECLARED) != 0 && !conn->declared) return pd_fail(err, PD_FAILED_PRECONDITION, "%s before the parameters are declared", name);
     if ((needs & OPERATOR) != 0 && !conn->operates)
@@ -106,7 +108,16 @@ static int check_frame(const pd_conn *conn, const pd_prefix *prefix, pd_error *e
     if (conn->pendings.n >= PD_MAX_PENDING || conn->pendings.pieces >= PD_MAX_WAITING)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s: %zu requests with %zu pieces are under way on this connection: wait for answers", m->name,
                        conn->pendings.n, conn->pendings.pieces);
+    if (m->kind == PD_AWAITS_OTHERS && conn->pendings.of_kind[PD_AWAITS_OTHERS] >= PD_MAX_CONTROL)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s: %d requests of this connection wait for other connections: wait for answers", m->name, PD_MAX_CONTROL);
     return PD_OK;
+}
+
+/* The connection is read on when the step thread has answered one of its requests, which it does without anybody else. A request that waits
+ * for other connections never stops the reading: the answer may depend on what this connection sends next. */
+static bool must_wait(const pd_conn *conn, const pd_prefix *prefix)
+{
+    return prefix->method < PD_METHODS && methods[prefix->method].kind == PD_AWAITS_STORE && conn->pendings.of_kind[PD_AWAITS_STORE] >= PD_MAX_CONTROL;
 }
 
 /* ---- the framer's callbacks ---- */
@@ -147,6 +158,14 @@ static int land(pd_conn *conn, uint64_t bytes)
     return PD_OK;
 }
 
+/* Before any memory for the header is asked for. */
+static int on_prefix(void *arg, const pd_prefix *prefix)
+{
+    pd_conn *conn = arg;
+
+    return pd_conn_live(conn) ? check_stream(conn, prefix) : PD_CANCELLED;
+}
+
 static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n)
 {
     pd_conn *conn = arg;
@@ -155,7 +174,7 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
     if (!pd_conn_live(conn)) return PD_CANCELLED;
     if (conn->state == PD_WELCOMING || conn->declaring) return PD_UNAVAILABLE;
     if (!conn->incoming.begun) {
-        if ((rc = check_stream(conn, prefix)) != PD_OK) return rc;
+        if (must_wait(conn, prefix)) return PD_UNAVAILABLE;
         begin(conn, prefix, header);
     }
     if (prefix->payload_bytes == 0) return PD_OK;
@@ -204,7 +223,7 @@ static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
     return pd_conn_live(conn) ? PD_OK : PD_CANCELLED;
 }
 
-const pd_framer_user pd_dispatch = { .header = on_header, .frame = on_frame };
+const pd_framer_user pd_dispatch = { .prefix = on_prefix, .header = on_header, .frame = on_frame };
 
 void pd_incoming_drop(pd_conn *conn)
 {
@@ -219,14 +238,22 @@ void pd_incoming_drop(pd_conn *conn)
 
 /* ---- requests without a payload that go to the store as they are ---- */
 
+/* Makes the record of a request without pieces. NULL: out of memory. */
+static pd_pending *new_pending(pd_conn *conn, const pd_prefix *prefix)
+{
+    pd_pending *pending = pd_pending_new(&conn->pendings, conn, prefix, 0);
+
+    if (pending != NULL) pending->kind = (uint16_t)methods[prefix->method].kind;
+    return pending;
+}
+
 /* A request of its own kind for the store, answered through the pending table. NULL: out of memory, *err says so. */
 static pd_request *ask(pd_conn *conn, pd_request_kind kind, const pd_prefix *prefix, pd_error *err)
 {
-    pd_request *request = pd_request_new(kind, (pd_ticket){ conn->number, prefix->request });
-    pd_pending *pending = pd_pending_new(conn, prefix, 0);
+    pd_pending *pending = new_pending(conn, prefix);
+    pd_request *request = pending != NULL ? pd_request_new(kind, pd_conn_ticket(conn, pending)) : NULL;
 
-    if (request == NULL || pending == NULL) {
-        pd_request_free(request);
+    if (request == NULL) {
         pd_pending_free(pending);
         pd_fail(err, PD_NO_MEMORY, "%s: out of memory, try again later", pd_method_name(prefix->method));
         return NULL;
@@ -344,7 +371,7 @@ static int run_drain(pd_conn *conn, const pd_prefix *prefix, void *message, pd_e
 /* Answered when the daemon is about to end. */
 static int run_shutdown(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
-    pd_pending *pending = pd_pending_new(conn, prefix, 0);
+    pd_pending *pending = new_pending(conn, prefix);
 
     (void)message;
     if (pending == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory, try again later");
@@ -366,10 +393,10 @@ static int copy_set(pd_request *request, const pd_conn *conn, const Paramd__SetR
 static int run_set(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
     const Paramd__SetRequest *set = message;
-    pd_request *request = pd_request_new(PD_REQ_SET, (pd_ticket){ conn->number, prefix->request });
-    pd_pending *pending = pd_pending_new(conn, prefix, 0);
+    pd_pending *pending = new_pending(conn, prefix);
+    pd_request *request = pending != NULL ? pd_request_new(PD_REQ_SET, pd_conn_ticket(conn, pending)) : NULL;
 
-    if (request == NULL || pending == NULL || copy_set(request, conn, set) != PD_OK) {
+    if (request == NULL || copy_set(request, conn, set) != PD_OK) {
         pd_request_free(request);
         pd_pending_free(pending);
         return pd_fail(err, PD_NO_MEMORY, "%s: out of memory, try again later", pd_method_name(prefix->method));

@@ -54,9 +54,9 @@ static int copy_rules(pd_request *request, char *const *from, size_t n)
     return PD_OK;
 }
 
-static pd_request *hello_request(const pd_conn *conn, uint64_t id, const Paramd__HelloRequest *hello)
+static pd_request *hello_request(const pd_conn *conn, const pd_pending *pending, const Paramd__HelloRequest *hello)
 {
-    pd_request *request = pd_request_new(PD_REQ_HELLO, (pd_ticket){ conn->number, id });
+    pd_request *request = pd_request_new(PD_REQ_HELLO, pd_conn_ticket(conn, pending));
 
     if (request == NULL) return NULL;
     request->rank = hello->rank;
@@ -74,11 +74,10 @@ static pd_request *hello_request(const pd_conn *conn, uint64_t id, const Paramd_
 
 static int join(pd_conn *conn, const pd_prefix *prefix, const Paramd__HelloRequest *hello, pd_error *err)
 {
-    pd_request *request = hello_request(conn, prefix->request, hello);
-    pd_pending *pending = pd_pending_new(conn, prefix, 0);
+    pd_pending *pending = pd_pending_new(&conn->pendings, conn, prefix, 0);
+    pd_request *request = pending != NULL ? hello_request(conn, pending, hello) : NULL;
 
-    if (request == NULL || pending == NULL) {
-        pd_request_free(request);
+    if (request == NULL) {
         pd_pending_free(pending);
         return pd_fail(err, PD_NO_MEMORY, "Hello: out of memory, try again later");
     }
@@ -202,10 +201,10 @@ static int declare_one(pd_conn *conn, const Paramd__Parameter *parameter, pd_err
     return PD_OK;
 }
 
-static pd_request *declare_request(const pd_conn *conn, uint64_t id)
+static pd_request *declare_request(const pd_conn *conn, const pd_pending *pending)
 {
     const pd_handles *handles = &conn->handles;
-    pd_request *request = pd_request_new(PD_REQ_DECLARE, (pd_ticket){ conn->number, id });
+    pd_request *request = pd_request_new(PD_REQ_DECLARE, pd_conn_ticket(conn, pending));
 
     if (request == NULL) return NULL;
     request->job = conn->job;
@@ -223,13 +222,13 @@ fail:
 }
 
 /* The last Declare: the whole set goes to the store. */
-static int declare_all(pd_conn *conn, const pd_prefix *prefix, pd_error *err)
+static int declare_all(pd_conn *conn, const pd_pending *pending, pd_error *err)
 {
     pd_daemon *daemon = conn->daemon;
     pd_request *request;
 
     if (conn->handles.n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "Declare of no parameters");
-    request = declare_request(conn, prefix->request);
+    request = declare_request(conn, pending);
     if (request == NULL || pd_board_reserve(daemon->board, conn->job, conn->handles.n) != PD_OK) {
         pd_request_free(request);
         return pd_fail(err, PD_NO_MEMORY, "Declare: out of memory, try again later");
@@ -239,13 +238,13 @@ static int declare_all(pd_conn *conn, const pd_prefix *prefix, pd_error *err)
     return PD_OK;
 }
 
-static int declare_some(pd_conn *conn, const pd_prefix *prefix, const Paramd__DeclareRequest *declare, pd_error *err)
+static int declare_some(pd_conn *conn, const pd_pending *pending, const Paramd__DeclareRequest *declare, pd_error *err)
 {
     size_t before = conn->handles.n;
     int rc = PD_OK;
 
     for (size_t i = 0; i < declare->n_parameters && rc == PD_OK; i++) rc = declare_one(conn, declare->parameters[i], err);
-    if (rc == PD_OK && declare->last) rc = declare_all(conn, prefix, err);
+    if (rc == PD_OK && declare->last) rc = declare_all(conn, pending, err);
     if (rc != PD_OK) pd_handles_cut(&conn->handles, before);
     return rc;
 }
@@ -261,9 +260,9 @@ int pd_run_declare(pd_conn *conn, const pd_prefix *prefix, void *message, pd_err
     if (declare->n_parameters > PD_MAX_DECLARE)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED, "Declare of %zu parameters: at most %d in one, the others in further ones", declare->n_parameters,
                        PD_MAX_DECLARE);
-    if ((pending = pd_pending_new(conn, prefix, 0)) == NULL)
+    if ((pending = pd_pending_new(&conn->pendings, conn, prefix, 0)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "Declare: out of memory, try again later");
-    if ((rc = declare_some(conn, prefix, declare, err)) != PD_OK) {
+    if ((rc = declare_some(conn, pending, declare, err)) != PD_OK) {
         pd_pending_free(pending);
         return rc;
     }
@@ -312,6 +311,18 @@ static void reply_all(pd_conn *conn, const pd_effect *effect, Paramd__Declared *
     while ((pending = pd_pendings_of_method(&conn->pendings, PD_DECLARE)) != NULL) reply_declared(conn, pending, effect, list);
 }
 
+/* Pieces that all parameters of the connection travel in. */
+static uint64_t count_pieces(const pd_conn *conn)
+{
+    uint64_t chunk = conn->daemon->config.chunk_elements, n = 0;
+
+    for (size_t i = 0; i < conn->handles.n; i++) {
+        const pd_handle_facts *facts = &conn->handles.facts[i];
+        n += facts->end == facts->start ? 1 : ((uint64_t)facts->end - 1) / chunk - (uint64_t)facts->start / chunk + 1;
+    }
+    return n;
+}
+
 void pd_declare_reply(pd_conn *conn, const pd_effect *effect)
 {
     size_t n = effect->u.declared.n;
@@ -322,6 +333,7 @@ void pd_declare_reply(pd_conn *conn, const pd_effect *effect)
     conn->declared = true;
     pd_board_settle(conn->daemon->board, conn->job, n);         /* every rank declares all of them */
     for (size_t i = 0; i < n; i++) conn->handles.params[i] = effect->u.declared.params[i].param;
+    conn->pieces = count_pieces(conn);
     if (declared != NULL && list != NULL) reply_all(conn, effect, declared, list);
     else pd_conn_close(conn, pd_code_text(PD_NO_MEMORY));
     free(declared);

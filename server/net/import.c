@@ -67,9 +67,10 @@ int pd_prepare_import(pd_conn *conn, const pd_prefix *prefix, void *message, pd_
 
     if (rc == PD_OK && prefix->payload_bytes > 0) rc = take_share(conn, err);
     if (rc != PD_OK) return rc;
-    conn->incoming.pending = pd_pending_new(conn, prefix, 0);
-    conn->incoming.request = pd_request_new(PD_REQ_IMPORT, (pd_ticket){ conn->number, prefix->request });
-    if (conn->incoming.pending != NULL && conn->incoming.request != NULL && fill(conn->incoming.request, import)) return PD_OK;
+    if ((conn->incoming.pending = pd_pending_new(&conn->pendings, conn, prefix, 0)) != NULL)
+        conn->incoming.pending->kind = PD_AWAITS_STORE;
+    if (conn->incoming.pending != NULL) conn->incoming.request = pd_request_new(PD_REQ_IMPORT, pd_conn_ticket(conn, conn->incoming.pending));
+    if (conn->incoming.request != NULL && fill(conn->incoming.request, import)) return PD_OK;
     return pd_fail(err, PD_NO_MEMORY, "Import: out of memory, try again later");
 }
 

@@ -233,10 +233,13 @@ static uint64_t resident_bytes(const pd_daemon *daemon)
     return space != NULL ? strtoull(space, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
-static uint64_t peak_resident_bytes(void)
+/* The kernel notes the peak at intervals, so what is resident now may be more. */
+static uint64_t peak_resident_bytes(uint64_t resident)
 {
     struct rusage usage;
-    return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
+    uint64_t peak = getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
+
+    return peak > resident ? peak : resident;
 }
 
 static void fill_status(const pd_daemon *daemon, const pd_info *info, Paramd__StatusReply *reply, double busy[4])
@@ -250,7 +253,7 @@ static void fill_status(const pd_daemon *daemon, const pd_info *info, Paramd__St
     reply->ingest_bytes = daemon->admission.budget;
     reply->ingest_used = daemon->admission.used;
     reply->resident_bytes = resident_bytes(daemon);
-    reply->peak_resident_bytes = peak_resident_bytes();
+    reply->peak_resident_bytes = peak_resident_bytes(reply->resident_bytes);
     reply->bytes_in = daemon->bytes_in;
     reply->bytes_out = daemon->bytes_out;
     reply->frames_in = daemon->frames_in;

@@ -13,7 +13,8 @@
 #define PD_TURN_BYTES    (1024 * 1024)          /* bytes that all of them together should */
 #define PD_MAX_PENDING   16384                  /* requests of a connection under way */
 #define PD_MAX_WAITING   (1024 * 1024)          /* pieces of them */
-#define PD_HIGH_WATER    (1024 * 1024)          /* control frames not read by a peer, bytes: then we do not read from it */
+#define PD_HIGH_WATER    (1024 * 1024)          /* bytes of our own memory in answers that a peer has not read: then we do not read from it */
+#define PD_MAX_CONTROL   16                     /* requests of a connection, other than those of a training step, without an answer */
 
 typedef struct pd_drain {
     bool     begun, stops, done;                /* stops: the daemon ends when it is done */
@@ -58,10 +59,12 @@ void     pd_daemon_gone(pd_daemon *daemon, pd_conn *conn);          /* its place
 void     pd_daemon_post(pd_daemon *daemon, pd_request *request);    /* takes; goes out at the end of this turn */
 void     pd_daemon_keep_farewell(pd_daemon *daemon, pd_request *farewell);      /* takes it, until the Hello of that connection is answered */
 pd_request *pd_daemon_take_farewell(pd_daemon *daemon, uint64_t number);         /* gives it back; NULL: there is none */
+void     pd_daemon_wake(pd_daemon *daemon, pd_conn *conn);          /* a frame of it that was held back is asked again at the end of this turn */
 void     pd_daemon_home(pd_daemon *daemon, pd_buffer *buffer);      /* takes a payload's memory back; its rank may send more */
 size_t   pd_daemon_quota(const pd_daemon *daemon);
 void     pd_daemon_drain(pd_daemon *daemon, bool stops, uint64_t within_ms);
 void     pd_daemon_drained(pd_daemon *daemon);                      /* the store has answered that drain */
+void     pd_daemon_log(const pd_daemon *daemon, const pd_effect *effect);       /* of kind PD_EFF_LOG */
 /* ---- dispatch.c ---- */
 extern const pd_framer_user pd_dispatch;                            /* with arg = the connection */
 void     pd_dispatch_check(void);                                   /* asserts that the table agrees with paramd.proto */

@@ -63,7 +63,7 @@ int pd_output_frame(pd_output *output, uint8_t *at, size_t bytes)
     if (output->first == NULL) output->first = frame;
     else output->last->next = frame;
     output->last = frame;
-    output->held += bytes;
+    output->held += bytes + sizeof *frame;
     return PD_OK;
 }
 
@@ -73,6 +73,7 @@ void pd_output_reply(pd_output *output, pd_pending *reply)
     if (output->first_reply == NULL) output->first_reply = reply;
     else output->last_reply->next_reply = reply;
     output->last_reply = reply;
+    output->held += pd_pending_bytes(reply->wait.n);
 }
 
 /* ---- a reply's payload: each piece's data at the next multiple of 64 ---- */
@@ -217,7 +218,7 @@ static void begin_frame(pd_output *output)
 
     output->head = output->head_owned = frame->at;
     output->head_bytes = frame->bytes;
-    output->held -= frame->bytes;
+    output->held -= frame->bytes + sizeof *frame;
     output->first = frame->next;
     free(frame);
 }
@@ -300,6 +301,7 @@ bool pd_output_sent(pd_output *output, pd_board *board, size_t n, pd_pending **d
         if (output->piece < output->reply->wait.n) return false;
     }
     *done = output->reply;
+    if (*done != NULL) output->held -= pd_pending_bytes((*done)->wait.n);
     free(output->head_owned);
     output->head_owned = NULL;
     output->reply = NULL;

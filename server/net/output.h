@@ -37,7 +37,7 @@ typedef struct pd_output {
     size_t        beats_bytes;
     pd_frame_out *first, *last;
     pd_pending   *first_reply, *last_reply;
-    size_t        held;                 /* bytes of our own memory that control frames hold */
+    size_t        held;                 /* bytes of our own memory in control frames and data replies that are not sent; weights are the board's */
     /* the frame being sent */
     bool          busy;
     uint8_t      *head;                 /* prefix and header */

@@ -26,7 +26,7 @@ static int no_memory(const pd_prefix *prefix, pd_error *err)
 /* Where their data will be is known when the payload is there: until then `at` is the offset in it. */
 static int fill_request(pd_conn *conn, const pd_prefix *prefix, pd_request_kind kind, Paramd__Piece *const *pieces, size_t n, pd_error *err)
 {
-    pd_request *request = pd_request_new(kind, (pd_ticket){ conn->number, prefix->request });
+    pd_request *request = pd_request_new(kind, pd_conn_ticket(conn, conn->incoming.pending));
 
     if (request == NULL) return no_memory(prefix, err);
     conn->incoming.request = request;
@@ -84,7 +84,7 @@ int pd_prepare_init(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
 
     if (rc == PD_OK) rc = check_init(init->pieces, init->n_pieces, err);
     if (rc != PD_OK) return rc;
-    conn->incoming.pending = pd_pending_new(conn, prefix, 0);
+    conn->incoming.pending = pd_pending_new(&conn->pendings, conn, prefix, 0);
     if (conn->incoming.pending == NULL) return no_memory(prefix, err);
     return fill_request(conn, prefix, PD_REQ_INIT, init->pieces, init->n_pieces, err);
 }
@@ -117,12 +117,6 @@ static int check_reply(const pd_conn *conn, const pd_pending *pending, pd_error 
     if (bytes <= most) return PD_OK;
     return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s: the answer would have a payload of %llu bytes, at most %llu are allowed: ask for less in one frame",
                    pd_method_name(pending->method), (unsigned long long)bytes, (unsigned long long)most);
-}
-
-static void queue_reply(pd_conn *conn, pd_pending *pending)
-{
-    pd_output_reply(&conn->output, pending);
-    pd_conn_touch(conn);
 }
 
 /* ---- Push and PushPull ---- */
@@ -194,7 +188,7 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
     if (rc == PD_OK) rc = check_push(push, err);
     if (rc == PD_OK) rc = check_scalars(conn, push, err);
     if (rc != PD_OK) return rc;
-    pending = conn->incoming.pending = pd_pending_new(conn, prefix, push->n_pieces);
+    pending = conn->incoming.pending = pd_pending_new(&conn->pendings, conn, prefix, push->n_pieces);
     if (pending == NULL) return no_memory(prefix, err);
     pending->wait.step = push->step;
     pending->wait.pushes = true;
@@ -215,7 +209,7 @@ void pd_finish_push(pd_conn *conn)
 
     conn->incoming.pending = NULL;
     if (pd_board_wait(conn->daemon->board, conn->job, &pending->wait)) {
-        queue_reply(conn, pending);
+        pd_conn_data_reply(conn, pending);
         return;
     }
     assert(conn->incoming.request != NULL);
@@ -256,6 +250,17 @@ static int check_wants(const pd_conn *conn, const Paramd__PullRequest *pull, pd_
     return rc == PD_OK ? pd_wants_check_distinct(pull->wants, pull->n_wants, conn->handles.facts, err) : rc;
 }
 
+/* Pulls wait for rounds, and a round may wait for what this connection sends behind them: so they are refused, where answers that are not read
+ * only stop the reading. Twice all pieces of the connection's parameters always fit, as a step pulls each piece once. */
+static int check_waiting(const pd_conn *conn, const pd_wait *wait, pd_error *err)
+{
+    uint64_t waiting = conn->pendings.pulling + pd_pending_bytes(wait->n), most = PD_HIGH_WATER + 2 * conn->pieces * pd_pending_bytes(1);
+
+    if (waiting <= most || pd_board_would_answer(conn->daemon->board, conn->job, wait)) return PD_OK;
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "Pull: the pulls of this connection that wait for rounds already take %llu bytes of memory, at most %llu are "
+                   "allowed: wait for answers", (unsigned long long)conn->pendings.pulling, (unsigned long long)most);
+}
+
 int pd_run_pull(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
     const Paramd__PullRequest *pull = message;
@@ -263,18 +268,18 @@ int pd_run_pull(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error 
     int rc = check_wants(conn, pull, err);
 
     if (rc != PD_OK) return rc;
-    pending = pd_pending_new(conn, prefix, pull->n_wants);
+    pending = pd_pending_new(&conn->pendings, conn, prefix, pull->n_wants);
     if (pending == NULL) return no_memory(prefix, err);
     pending->wait.step = pull->min_step;
     for (size_t i = 0; i < pull->n_wants; i++) {
         const Paramd__Want *want = pull->wants[i];
         fill_waiter(conn, &pending->wait.at[i], want->handle, want->first, want->count, true, want->holds);
     }
-    if ((rc = check_reply(conn, pending, err)) != PD_OK) {
+    if ((rc = check_reply(conn, pending, err)) != PD_OK || (rc = check_waiting(conn, &pending->wait, err)) != PD_OK) {
         pd_pending_free(pending);
         return rc;
     }
-    if (pd_board_wait(conn->daemon->board, conn->job, &pending->wait)) queue_reply(conn, pending);
+    if (pd_board_wait(conn->daemon->board, conn->job, &pending->wait)) pd_conn_data_reply(conn, pending);
     else pd_pendings_add(&conn->pendings, pending);
     return PD_OK;
 }

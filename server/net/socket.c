@@ -44,12 +44,16 @@ static ssize_t sock_send(pd_transport *transport, const struct iovec *iov, int n
     return is_later() ? 0 : broken(err);
 }
 
-/* A socket that fails is reported as gone. */
+/* A socket that fails is reported as gone. Urgent data, which nobody here reads, is not waited for again. */
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
     sock *s = poll->data;
     unsigned happened = 0;
 
+    if (status >= 0 && (events & UV_PRIORITIZED) != 0) {
+        uv_poll_stop(&s->poll);
+        return;
+    }
     if (status < 0 || (events & UV_DISCONNECT) != 0) happened |= PD_ON_GONE;
     if ((events & UV_READABLE) != 0) happened |= PD_ON_READ;
     if ((events & UV_WRITABLE) != 0) happened |= PD_ON_WRITE;
@@ -64,6 +68,7 @@ static void sock_watch(pd_transport *transport, unsigned events)
     if ((events & PD_ON_READ) != 0) wanted |= UV_READABLE;
     if ((events & PD_ON_WRITE) != 0) wanted |= UV_WRITABLE;
     if ((events & PD_ON_GONE) != 0) wanted |= UV_DISCONNECT;
+    if (wanted == 0) wanted = UV_PRIORITIZED;           /* nothing but errors, which poll always reports */
     uv_poll_start(&s->poll, wanted, on_poll);
 }
 

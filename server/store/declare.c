@@ -283,6 +283,7 @@ void pd_job_forget_set(pd_job *job)
         job->store->reserved -= job->reserved;
         job->store->n_ranks -= job->world;
     }
+    job->changes++;
     HASH_CLEAR(hh, job->names);
     for (uint32_t i = 0; i < job->n_params; i++) pd_param_clear(&job->params[i]);
     free(job->params);

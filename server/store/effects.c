@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 void pd_effects_add(pd_effects *outbox, pd_effect *effect)
 {
@@ -60,6 +61,16 @@ void pd_answer_error(pd_effects *outbox, pd_request *request, const pd_error *er
     pd_effects_add(outbox, effect);
 }
 
+/* FNV-1a of the job's name, on top of the format's address. */
+static uint64_t site_of(const char *format, va_list args)
+{
+    uint64_t site = 0xcbf29ce484222325u ^ (uintptr_t)format;
+
+    if (strncmp(format, "job %", 5) != 0) return site;
+    for (const char *name = va_arg(args, const char *); *name != '\0'; name++) site = (site ^ (unsigned char)*name) * 0x100000001b3u;
+    return site;
+}
+
 void pd_say(pd_effects *outbox, int level, const char *format, ...)
 {
     pd_effect *effect = pd_effect_new(PD_EFF_LOG, (pd_ticket){ 0, 0 }, 0);
@@ -67,6 +78,9 @@ void pd_say(pd_effects *outbox, int level, const char *format, ...)
 
     if (effect == NULL) return;
     effect->u.log.level = level;
+    va_start(args, format);
+    effect->u.log.site = site_of(format, args);
+    va_end(args);
     va_start(args, format);
     vsnprintf(effect->u.log.text, sizeof effect->u.log.text, format, args);
     va_end(args);

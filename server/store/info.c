@@ -1,4 +1,5 @@
 /* info.c - what operators ask for: status, jobs, parameters, workers, roots, settings; a page of each. */
+#include "listing.h"
 #include "norm.h"
 #include "printable.h"
 #include "scalars.h"
@@ -13,31 +14,32 @@ static const char *state_text(const pd_job *job)
     return job->linger_ns > 0 ? "lingering" : job->n_params > 0 && pd_job_sealed(job) ? "running" : "gathering";
 }
 
-static void fill_steps(pd_job_info *info, const pd_job *job)
+static void fill_totals(pd_job_info *info, pd_job *job)
 {
-    info->step_least = job->n_params > 0 ? UINT64_MAX : 0;
-    for (uint32_t i = 0; i < job->n_params; i++) {
-        const pd_param *param = &job->params[i];
-        info->elements += (uint64_t)param->elements;
-        info->state_bytes += (uint64_t)pd_optim_state_bytes(param->optim);
-        if (param->step < info->step_least) info->step_least = param->step;
-        if (param->step > info->step_most) info->step_most = param->step;
-    }
-    info->weight_bytes = info->elements * sizeof(float);
+    const pd_job_totals *totals = pd_job_count_totals(job);
+
+    info->elements = totals->elements;
+    info->weight_bytes = totals->elements * sizeof(float);
+    info->state_bytes = totals->state_bytes;
+    info->step_least = totals->step_least;
+    info->step_most = totals->step_most;
+    info->roots_due = totals->roots_due;
+    info->roots_adopted = totals->roots_adopted;
+    info->roots_failed = totals->roots_failed;
+    info->roots_replaced = totals->roots_replaced;
+    info->root_waits = totals->root_waits;
 }
 
-static void fill_job(pd_job_info *info, const pd_job *job)
+static void fill_job(pd_job_info *info, pd_job *job)
 {
     snprintf(info->name, sizeof info->name, "%s", job->name);
     snprintf(info->state, sizeof info->state, "%s", state_text(job));
     info->world_size = job->world;
-    for (uint32_t r = 0; r < job->world; r++) {
-        info->connected += job->ranks[r].state == PD_RANK_CONNECTED;
-        info->held_bytes += job->ranks[r].held;
-    }
+    info->connected = job->connected;
+    info->held_bytes = job->held;
     info->params = job->n_params;
     info->committed_bytes = job->committed;
-    fill_steps(info, job);
+    fill_totals(info, job);
     info->contributions = job->contributions;
     info->steps = job->steps;
     info->skipped = job->skipped;
@@ -46,7 +48,6 @@ static void fill_job(pd_job_info *info, const pd_job *job)
     info->duplicates = job->duplicates;
     info->gradient_norm = pd_norm_last(job);
     info->clipped_steps = pd_norm_clipped(job);
-    pd_roots_of_job(info, job);
 }
 
 static void fill_param(pd_param_info *info, const pd_job *job, const pd_param *param)
@@ -97,7 +98,7 @@ static size_t page_of(const pd_info *info)
 
 static int list_jobs(pd_info *info, const pd_store *store)
 {
-    const pd_job *job, *next;
+    pd_job *job, *next;
     uint64_t i = 0;
 
     info->total = store->n_jobs;
@@ -125,20 +126,20 @@ static int list_workers(pd_info *info, const pd_job *job)
     return PD_OK;
 }
 
-static int list_roots(pd_info *info, const pd_job *job, const char *pattern)
+static uint64_t count_roots(const pd_param *param) { return pd_optim_plan(param->optim)->n_tasks; }
+
+static void fill_roots(pd_info *info, const pd_param *param, uint64_t first)
 {
-    bool all = pattern == NULL || pattern[0] == '\0';
+    for (uint64_t n = count_roots(param); first < n && info->n_roots < PD_INFO_PAGE; first++)
+        pd_roots_fill(&info->roots[info->n_roots++], param, first);
+}
+
+static int list_roots(pd_info *info, pd_job *job, const char *pattern)
+{
+    static const pd_list_kind kind = { count_roots, fill_roots, .lasting = true };
 
     if ((info->roots = calloc(PD_INFO_PAGE, sizeof *info->roots)) == NULL) return PD_NO_MEMORY;
-    for (uint32_t i = 0; i < job->n_params; i++) {
-        const pd_param *param = &job->params[i];
-        uint64_t first = info->total, n = pd_optim_plan(param->optim)->n_tasks;
-        if (n == 0 || (!all && !pd_glob_match(pattern, param->name))) continue;
-        info->total += n;
-        for (uint64_t at = info->start > first ? info->start - first : 0; at < n && info->n_roots < PD_INFO_PAGE; at++)
-            pd_roots_fill(&info->roots[info->n_roots++], param, at);
-    }
-    return PD_OK;
+    return pd_listing_page(info, job, &kind, pattern);
 }
 
 static void fill_setting(pd_setting_info *info, const pd_param *param, const pd_hold *hold, int h)
@@ -155,24 +156,30 @@ static void fill_setting(pd_setting_info *info, const pd_param *param, const pd_
     info->in_force = hold->from <= param->step + 1;
 }
 
-static void list_hold(pd_info *info, const pd_param *param, const pd_hold *hold)
+static uint64_t count_settings(const pd_param *param)
 {
-    for (int h = 0; h < PD_MAX_HYPERS; h++)
-        if ((hold->mask >> h & 1) != 0 && info->total++ >= info->start && info->n_settings < PD_INFO_PAGE)
-            fill_setting(&info->settings[info->n_settings++], param, hold, h);
+    uint64_t n = 0;
+
+    for (uint32_t k = 0; k < param->n_holds; k++) n += (uint64_t)__builtin_popcountll(param->holds[k].mask);
+    return n;
 }
 
-static int list_settings(pd_info *info, const pd_job *job, const char *pattern)
+static void fill_settings(pd_info *info, const pd_param *param, uint64_t first)
 {
-    bool all = pattern == NULL || pattern[0] == '\0';
+    uint64_t at = 0;
+
+    for (uint32_t k = 0; k < param->n_holds; k++)
+        for (int h = 0; h < PD_MAX_HYPERS; h++)
+            if ((param->holds[k].mask >> h & 1) != 0 && at++ >= first && info->n_settings < PD_INFO_PAGE)
+                fill_setting(&info->settings[info->n_settings++], param, &param->holds[k], h);
+}
+
+static int list_settings(pd_info *info, pd_job *job, const char *pattern)
+{
+    static const pd_list_kind kind = { count_settings, fill_settings, .lasting = false };
 
     if ((info->settings = calloc(PD_INFO_PAGE, sizeof *info->settings)) == NULL) return PD_NO_MEMORY;
-    for (uint32_t i = 0; i < job->n_params; i++) {
-        const pd_param *param = &job->params[i];
-        if (param->n_holds == 0 || (!all && !pd_glob_match(pattern, param->name))) continue;
-        for (uint32_t k = 0; k < param->n_holds; k++) list_hold(info, param, &param->holds[k]);
-    }
-    return PD_OK;
+    return pd_listing_page(info, job, &kind, pattern);
 }
 
 static void fill_state(pd_state_info *to, const pd_param *param, size_t slot)
@@ -192,24 +199,33 @@ static void fill_state(pd_state_info *to, const pd_param *param, size_t slot)
     memcpy(to->follows, spec->follows, sizeof to->follows);
 }
 
-static int list_state(pd_info *info, const pd_job *job, const char *pattern)
+static uint64_t count_state(const pd_param *param)
 {
-    bool all = pattern == NULL || pattern[0] == '\0';
+    const pd_plan *plan = pd_optim_plan(param->optim);
+    uint64_t n = 0;
 
-    if ((info->state = calloc(PD_INFO_PAGE, sizeof *info->state)) == NULL) return PD_NO_MEMORY;
-    for (uint32_t i = 0; i < job->n_params; i++) {
-        const pd_param *param = &job->params[i];
-        const pd_plan *plan = pd_optim_plan(param->optim);
-        if (!all && !pd_glob_match(pattern, param->name)) continue;
-        for (size_t k = 0; k < plan->n_slots; k++) {
-            if (plan->slots[k].temporary || info->total++ < info->start || info->n_state == PD_INFO_PAGE) continue;
-            fill_state(&info->state[info->n_state++], param, k);
-        }
-    }
-    return PD_OK;
+    for (size_t k = 0; k < plan->n_slots; k++) n += !plan->slots[k].temporary;
+    return n;
 }
 
-static int list_of_job(pd_info *info, const pd_job *job, const char *pattern)
+static void fill_states(pd_info *info, const pd_param *param, uint64_t first)
+{
+    const pd_plan *plan = pd_optim_plan(param->optim);
+    uint64_t at = 0;
+
+    for (size_t k = 0; k < plan->n_slots && info->n_state < PD_INFO_PAGE; k++)
+        if (!plan->slots[k].temporary && at++ >= first) fill_state(&info->state[info->n_state++], param, k);
+}
+
+static int list_state(pd_info *info, pd_job *job, const char *pattern)
+{
+    static const pd_list_kind kind = { count_state, fill_states, .lasting = true };
+
+    if ((info->state = calloc(PD_INFO_PAGE, sizeof *info->state)) == NULL) return PD_NO_MEMORY;
+    return pd_listing_page(info, job, &kind, pattern);
+}
+
+static int list_of_job(pd_info *info, pd_job *job, const char *pattern)
 {
     switch (info->what) {
     case PD_INFO_PARAMS:  return list_params(info, job);

@@ -1,3 +1,4 @@
+#include "listing.h"
 #include "training.h"
 
 #include "printable.h"
@@ -56,6 +57,7 @@ void pd_job_free(pd_job *job)
 {
     if (job == NULL) return;
     pd_job_forget_set(job);
+    pd_listing_free(job->listing);
     free(job->ranks);
     pd_rules_free(job->rules, job->n_rules);
     free(job->name);
@@ -127,14 +129,6 @@ int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err)
 
 /* ---- membership ---- */
 
-static uint32_t count_connected(const pd_job *job)
-{
-    uint32_t n = 0;
-
-    for (uint32_t r = 0; r < job->world; r++) n += job->ranks[r].state == PD_RANK_CONNECTED;
-    return n;
-}
-
 /* Tells the connection that had the rank. Takes the Hello: its memory is the message. */
 static void fence(pd_job *job, pd_request *hello, uint64_t old_conn, const char *old_label, bool same_process)
 {
@@ -167,6 +161,7 @@ void pd_job_join(pd_job *job, pd_request *hello, bool created)
     pd_rank *rank = &job->ranks[hello->rank], old = *rank;
     bool same = old.state != PD_RANK_ABSENT && old.nonce == hello->u.hello.nonce;
 
+    job->connected += old.state != PD_RANK_CONNECTED;
     rank->state = PD_RANK_CONNECTED;
     rank->conn = hello->ticket.conn;
     rank->nonce = hello->u.hello.nonce;
@@ -186,7 +181,7 @@ void pd_job_join(pd_job *job, pd_request *hello, bool created)
         return;
     }
     pd_say(&job->store->outbox, PD_SAY_INFO, "job %s: rank %u: %s %s (%u of %u connected)", job->name, hello->rank, rank->label,
-           same ? "is back" : old.state == PD_RANK_ABSENT ? "joined" : "takes over", count_connected(job), job->world);
+           same ? "is back" : old.state == PD_RANK_ABSENT ? "joined" : "takes over", job->connected, job->world);
     pd_request_free(hello);
 }
 
@@ -206,13 +201,14 @@ pd_rank *pd_job_speaker(pd_job *job, const pd_request *request, pd_error *err)
     return rank;
 }
 
-/* A job without parameters has nothing to keep: who was refused comes again with other options. */
+/* The rank was connected. A job without parameters has nothing to keep: who was refused comes again with other options. */
 static void gone(pd_job *job, pd_rank *rank, pd_rank_state state, uint64_t now_ns)
 {
+    job->connected--;
     rank->state = state;
     rank->since_ns = now_ns;
     rank->declared = false;
-    if (count_connected(job) == 0) job->linger_ns = now_ns + (job->n_params > 0 ? job->values.at[PD_JOB_KEY_JOB_LINGER] : 0);
+    if (job->connected == 0) job->linger_ns = now_ns + (job->n_params > 0 ? job->values.at[PD_JOB_KEY_JOB_LINGER] : 0);
 }
 
 void pd_job_lost(pd_job *job, const pd_request *request, uint64_t now_ns)

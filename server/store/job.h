@@ -28,6 +28,16 @@ typedef struct pd_rank {
     uint64_t    barrier_base;           /* barriers that the job had passed when this process came: it counts its own from 1 */
 } pd_rank;
 
+/* Sums over the parameters, for operators: listing.h. */
+typedef struct pd_job_totals {
+    const pd_param *params; uint32_t n; /* of which parameters, */
+    uint64_t    changes;                /* and as they were after so many changes of the job */
+    uint64_t    elements, state_bytes, step_least, step_most;
+    uint64_t    roots_due, roots_adopted, roots_failed, roots_replaced, root_waits;
+} pd_job_totals;
+
+typedef struct pd_listing pd_listing;
+
 typedef struct pd_job {
     UT_hash_handle hh, hh_number;       /* store->names (until dropped), store->numbers */
     struct pd_store *store;
@@ -38,6 +48,7 @@ typedef struct pd_job {
     pd_job_values values;
     pd_rule    *rules;      size_t n_rules;         /* the last is that of model state */
     pd_rank    *ranks;                  /* world */
+    uint32_t    connected;              /* of them: connected now */
     bool        gone;                   /* dropped; waits for its root tasks to come back */
 
     pd_param   *params;     uint32_t n_params;      /* none before the first Declare */
@@ -47,6 +58,10 @@ typedef struct pd_job {
     pd_range   *ranges;                 /* of all ranged parameters, behind one another */
     uint64_t    reserved;               /* sum of the ranks' reserves */
     uint32_t    n_settings;             /* by operators: setting.h */
+    uint64_t    held;                   /* bytes of its frames that are not summed yet */
+    uint64_t    changes;                /* batches of work, tasks and commands that may have changed its parameters */
+    pd_job_totals totals;               /* as they were counted last */
+    pd_listing *listing;                /* the list that was asked for last; NULL: none */
     uint64_t    committed;              /* bytes counted against max_total_bytes; */
     uint64_t    gathered;               /* of them: for what ranks with ranges may leave behind */
 

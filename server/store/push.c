@@ -21,6 +21,7 @@ enum { SCAN_RANGE = 1 << 18 };
 static void hold(pd_job *job, const pd_request *frame)
 {
     job->ranks[frame->rank].held += frame->u.data.buffer->charged;
+    job->held += frame->u.data.buffer->charged;
     job->store->held += frame->u.data.buffer->charged;
 }
 
@@ -40,6 +41,7 @@ void pd_job_let_go(pd_job *job, pd_request *frame)
     assert(buffer->refs > 0);
     if (--buffer->refs > 0) return;
     job->ranks[frame->rank].held -= buffer->charged;
+    job->held -= buffer->charged;
     job->store->held -= buffer->charged;
     send_home(job, frame);
 }

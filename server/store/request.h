@@ -21,7 +21,7 @@ typedef struct pd_mail {
 /* Whom to answer. Never a pointer: the connection may have gone. id 0: nobody waits for an answer. */
 typedef struct pd_ticket {
     uint64_t conn;                  /* connection's number, never reused */
-    uint64_t id;                    /* request id on that connection */
+    uint64_t id;                    /* serial number of the request on that connection, never reused */
 } pd_ticket;
 
 /* Payload of one frame, read from a socket straight into memory where it stays until it is reduced. */
@@ -362,7 +362,7 @@ typedef struct pd_effect {
         pd_info   *info;
         pd_set_result *set;
         struct { struct pd_task *task; uint32_t param; } task;
-        struct { int level; char text[400]; } log;      /* level as syslog's: 3 error, 4 warning, 6 info, 7 debug */
+        struct { int level; uint64_t site; char text[400]; } log;       /* level as syslog's: 3 error, 4 warning, 6 info, 7 debug; site: pd_say's */
     } u;
 } pd_effect;
 

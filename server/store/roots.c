@@ -135,15 +135,3 @@ void pd_roots_of_param(pd_param_info *info, const pd_param *param)
         if (isfinite(error) && error > info->root_error) info->root_error = error;
     }
 }
-
-void pd_roots_of_job(pd_job_info *info, const pd_job *job)
-{
-    for (uint32_t i = 0; i < job->n_params; i++) {
-        pd_root_stats stats = pd_optim_root_stats(job->params[i].optim);
-        info->roots_due += (uint64_t)stats.due;
-        info->roots_adopted += (uint64_t)stats.adopted;
-        info->roots_failed += (uint64_t)stats.failed;
-        info->roots_replaced += (uint64_t)stats.replaced;
-        info->root_waits += (uint64_t)stats.waits;
-    }
-}

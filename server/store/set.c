@@ -347,6 +347,7 @@ static void take_param(command *c, pd_param *param)
     news.setting->refs++;
     if (news.from > next_step(param)) news.setting->planned = true;
     param->n_holds = pd_holds_insert(param->holds, param->n_holds, news);
+    c->job->changes++;
     pd_holds_settle(&c->job->store->outbox, c->job->name, param);
 }
 

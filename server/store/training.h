@@ -120,10 +120,9 @@ void pd_weight_keep(const pd_job *job, pd_param *param, const pd_piece *piece, c
 int  pd_roots_prepare(pd_param *param);
 /* After a batch: what the log is to say of roots that have failed or are good again. */
 void pd_roots_watch(pd_job *job, pd_param *param);
-/* For operators: one root, the parameter's together, the job's. */
+/* For operators: one root, the parameter's together. */
 void pd_roots_fill(pd_root_info *info, const pd_param *param, size_t task);
 void pd_roots_of_param(pd_param_info *info, const pd_param *param);
-void pd_roots_of_job(pd_job_info *info, const pd_job *job);
 
 /* drain.c */
 /* Takes a PD_REQ_DRAIN. From now on no round begins beyond the step that its job is at. */

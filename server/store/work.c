@@ -412,6 +412,7 @@ void pd_job_work(pd_job *job, uint64_t now_ns)
 {
     double budget_ns = job->store->config.batch_ns * job->store->config.threads;
 
+    job->changes++;
     if (pd_import_writes(job)) {
         pd_import_write_some(job, now_ns);
         return;
@@ -432,6 +433,7 @@ void pd_job_task(pd_job *job, pd_request *request, uint64_t now_ns)
 
     assert(request->u.task.param < job->n_params && job->tasks_out > 0);
     job->tasks_out--;
+    job->changes++;
     pd_optim_deliver(param->optim, request->u.task.task);
     if (!job->gone) {
         if (param->stage == PD_PARKED && !pd_optim_waits(param->optim)) pd_job_ready(job, param, PD_STEPPING);

@@ -1,8 +1,6 @@
 #include "crowd.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -13,7 +11,7 @@
 #include <unistd.h>
 
 #include "figure.h"
-#include "message.h"
+#include "wire.h"
 
 enum { JOB_SIZE = 100 };
 
@@ -28,70 +26,25 @@ struct crowd {
     atomic_bool over;
 };
 
-static void send_all(int fd, const uint8_t *at, size_t bytes)
-{
-    while (bytes > 0) {
-        ssize_t n = send(fd, at, bytes, MSG_NOSIGNAL);
-        if (n < 0 && errno != EINTR) figure_stop("crowd: send: %s", strerror(errno));
-        if (n > 0) {
-            at += n;
-            bytes -= (size_t)n;
-        }
-    }
-}
-
-static void receive_all(int fd, uint8_t *at, size_t bytes)
-{
-    if (recv(fd, at, bytes, MSG_WAITALL) != (ssize_t)bytes) figure_stop("crowd: the daemon ended a connection");
-}
-
-static int connect_to(const char *url)
-{
-    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    int port, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    if (sscanf(url, "tcp://127.0.0.1:%d", &port) != 1) figure_stop("crowd: %s is no loopback address", url);
-    address.sin_port = htons((uint16_t)port);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) != 0) figure_stop("crowd: connect: %s", strerror(errno));
-    return fd;
-}
-
 static void say_hello(int fd, int index)
 {
-    Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
     char job[32];
-    uint8_t *frame;
-    size_t bytes;
 
     snprintf(job, sizeof job, "crowd/%d", index / JOB_SIZE);
-    hello.protocol = PD_PROTOCOL_VERSION;
-    hello.job = job;
-    hello.rank = (uint32_t)(index % JOB_SIZE);
-    hello.world_size = JOB_SIZE;
-    hello.nonce = 1000 + (uint64_t)index;               /* the same process comes back each time */
-    hello.label = "crowd";
-    if (pd_frame_pack(&frame, &bytes, PD_HELLO, 0, 1, &hello.base, NULL, 0, 0) != PD_OK) figure_stop("crowd: no memory");
-    send_all(fd, frame, bytes);
-    free(frame);
+    wire_hello(fd, job, (uint32_t)(index % JOB_SIZE), JOB_SIZE, 1000 + (uint64_t)index);       /* the same process comes back each time */
 }
 
 /* Reads the welcome; gives how often the daemon wants a heartbeat, in ms. */
 static double read_welcome(int fd)
 {
     static uint8_t header[PD_MAX_HEADER_BYTES];
-    uint8_t bytes[PD_PREFIX_BYTES];
+    pd_prefix prefix = wire_hear(fd, header);
     pd_arena *arena = pd_arena_new(PD_ARENA_BUDGET);
-    pd_prefix prefix;
     pd_error err = { 0 };
     void *reply;
     double interval;
 
-    receive_all(fd, bytes, sizeof bytes);
-    if (arena == NULL || pd_prefix_read(&prefix, bytes, 0, &err) != PD_OK) figure_stop("crowd: %s", err.text);
-    receive_all(fd, header, prefix.header_bytes);
-    if (prefix.flags & PD_FLAG_ERROR) pd_message_error(arena, header, prefix.header_bytes, &err);
-    else if (pd_reply_unpack(arena, PD_HELLO, header, prefix.header_bytes, &reply, &err) == PD_OK) err.code = PD_OK;
-    if (err.code != PD_OK) figure_stop("crowd: %s", err.text);
+    if (arena == NULL || pd_reply_unpack(arena, PD_HELLO, header, prefix.header_bytes, &reply, &err) != PD_OK) figure_stop("crowd: %s", err.text);
     interval = ((const Paramd__HelloReply *)reply)->heartbeat_ms;
     pd_arena_free(arena);
     return interval;
@@ -117,7 +70,7 @@ static void *keep_alive(void *arg)
         double now = figure_ms();
         for (int i = 0; i < c->n; i++) {
             if (c->due[i] > now) continue;
-            send_all(c->fd[i], c->heartbeat, c->heartbeat_bytes);
+            wire_send(c->fd[i], c->heartbeat, c->heartbeat_bytes);
             c->due[i] += c->interval;
         }
         drain_answers(c, 5);
@@ -147,7 +100,7 @@ crowd *crowd_gather(const char *url, int members)
     if (pd_frame_pack(&c->heartbeat, &c->heartbeat_bytes, PD_HEARTBEAT, 0, 2, &empty.base, NULL, 0, 0) != PD_OK) figure_stop("crowd: no memory");
     for (int i = 0; i < members; i++) {
         struct epoll_event event = { .events = EPOLLIN, .data.u32 = (uint32_t)i };
-        c->fd[i] = connect_to(url);
+        c->fd[i] = wire_connect(url);
         say_hello(c->fd[i], i);
         c->interval = read_welcome(c->fd[i]);
         if (epoll_ctl(c->epoll, EPOLL_CTL_ADD, c->fd[i], &event) != 0) figure_stop("crowd: %s", strerror(errno));

@@ -539,9 +539,9 @@ static void a_frame_that_trickles_is_cut_and_holds_up_nobody(void **state)
 
     pd_prefix_write(prefix, &(pd_prefix){ .version = 1, .method = PD_PUSH, .header_bytes = 1000, .request = 9 });
     send_raw(s->fd, prefix, sizeof prefix);
-    expect_service(s);
-    while (send(s->fd, &byte, 1, MSG_NOSIGNAL) == 1 && seconds_now() - begun < patient(4)) sleep_for(0.05);
+    for (expect_service(s); recv(s->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 1 && seconds_now() - begun < patient(4); sleep_for(0.05)) send_raw(s->fd, &byte, 1);
     assert_in_range((int)(1000 * (seconds_now() - begun)), 900, (int)(1000 * patient(3.5)));
+    expect_end(s, "a frame was not complete");
 }
 
 /* Asks for weights until nothing more can be sent, and reads none of them. */

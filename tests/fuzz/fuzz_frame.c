@@ -75,7 +75,7 @@ static int feed_some(pd_framer *framer, const uint8_t **data, size_t *size, int 
 /* What is heard of the stream: a digest of its frames and of how it ended. portions 0: as large as can be. */
 static uint64_t hear(const uint8_t *data, size_t size, uint32_t portions)
 {
-    pd_framer *framer = pd_framer_new(&(pd_framer_user){ &ears, on_header, on_frame }, MAX_PAYLOAD);
+    pd_framer *framer = pd_framer_new(&(pd_framer_user){ .arg = &ears, .header = on_header, .frame = on_frame }, MAX_PAYLOAD);
     int rc = PD_OK;
 
     MUST(framer != NULL);

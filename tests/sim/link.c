@@ -36,7 +36,7 @@ static unsigned happened(const end *e)
     if (e->arrived > e->head || e->end_arrived || e->link->broken) events |= PD_ON_READ;
     if (e->link->broken || (!other(e)->closed && free_room(other(e)) > 0)) events |= PD_ON_WRITE;
     if (e->link->broken || e->end_arrived) events |= PD_ON_GONE;
-    return events & e->watched;
+    return events & (e->watched | (e->link->broken ? PD_ON_GONE : 0));
 }
 
 bool sim_end_poll(pd_transport *transport)

@@ -116,7 +116,7 @@ static int set_up(void **state)
     f->listener.landing = calloc(1, MAX_PAYLOAD);
     f->listener.log = XXH64_createState();
     XXH64_reset(f->listener.log, 0);
-    f->framer = pd_framer_new(&(pd_framer_user){ &f->listener, on_header, on_frame }, MAX_PAYLOAD);
+    f->framer = pd_framer_new(&(pd_framer_user){ .arg = &f->listener, .header = on_header, .frame = on_frame }, MAX_PAYLOAD);
     *state = f;
     return 0;
 }
@@ -351,7 +351,7 @@ static void every_flipped_bit_breaks_the_checksum_or_the_prefix(void **state)
 
     append_frame(f->stream, 3, PD_FLAG_CHECKSUM, "head", 4, "payload", 7);
     for (size_t i = PD_PREFIX_BYTES - 8; i < f->stream->length; i++) {
-        pd_framer *framer = pd_framer_new(&(pd_framer_user){ &f->listener, on_header, on_frame }, MAX_PAYLOAD);
+        pd_framer *framer = pd_framer_new(&(pd_framer_user){ .arg = &f->listener, .header = on_header, .frame = on_frame }, MAX_PAYLOAD);
         pd_framer *kept = f->framer;
         f->framer = framer;
         f->stream->bytes[i] ^= 0x10;
@@ -409,7 +409,7 @@ static void without_memory_there_is_no_framer(void **state)
 
     for (int64_t n = 0; failed; n++) {
         oom_arm(n);
-        pd_framer *framer = pd_framer_new(&(pd_framer_user){ &f->listener, on_header, on_frame }, MAX_PAYLOAD);
+        pd_framer *framer = pd_framer_new(&(pd_framer_user){ .arg = &f->listener, .header = on_header, .frame = on_frame }, MAX_PAYLOAD);
         failed = oom_disarm();
         assert_int_equal(framer == NULL, failed);
         pd_framer_free(framer);

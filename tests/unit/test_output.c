@@ -70,9 +70,11 @@ static void queue_frame(scene *s, uint64_t id)
     assert_int_equal(pd_output_frame(&s->output, at, bytes), PD_OK);
 }
 
+static pd_pendings table = { .key = 1 };        /* gives serial numbers; nothing is put into it */
+
 static pd_pending *new_reply(uint64_t id, size_t n)
 {
-    pd_pending *reply = pd_pending_new(NULL, &(pd_prefix){ .request = id, .method = PD_PULL }, n);
+    pd_pending *reply = pd_pending_new(&table, NULL, &(pd_prefix){ .request = id, .method = PD_PULL }, n);
     assert_non_null(reply);
     return reply;
 }

@@ -1,0 +1,195 @@
+#include "logring.h"
+#include "log.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LINE_BYTES = 2048, CRASH_MS = 200 };
+
+/* Bytes [taken, put) of the ring wait; both only grow. Changed under the lock, read without it only by on_abort. */
+static char            ring[PD_LOG_RING_BYTES];
+static atomic_size_t   put, taken;
+static uint64_t        lost;            /* lines that found no room and were not reported yet */
+static bool            writing;         /* the writer has taken a line and not finished it */
+static bool            runs, ends;      /* there is a writer thread; it is to end when all is written */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t  more = PTHREAD_COND_INITIALIZER, empty;
+static pthread_t       thread;
+
+void pd_log_write(const char *line, size_t n)
+{
+    while (n > 0) {
+        ssize_t written = write(STDERR_FILENO, line, n);
+        if (written < 0 && errno == EAGAIN) poll(&(struct pollfd){ .fd = STDERR_FILENO, .events = POLLOUT }, 1, -1);
+        else if (written < 0 && errno != EINTR) return;         /* there is nobody else to tell */
+        if (written <= 0) continue;
+        line += written;
+        n -= (size_t)written;
+    }
+}
+
+/* ---- the ring, with the lock held ---- */
+
+static size_t used(void) { return put - taken; }
+
+static bool is_owed(void) { return used() > 0 || lost > 0 || writing; }
+
+static void copy_in(const char *line, size_t n)
+{
+    size_t at = put % sizeof ring, part = n < sizeof ring - at ? n : sizeof ring - at;
+
+    memcpy(ring + at, line, part);
+    memcpy(ring, line + part, n - part);
+    put += n;
+}
+
+/* Returns the length of the oldest line. */
+static size_t copy_out(char out[LINE_BYTES])
+{
+    size_t n = 0;
+
+    do out[n] = ring[(taken + n) % sizeof ring];
+    while (out[n++] != '\n');
+    taken += n;
+    return n;
+}
+
+/* Reports the lines that were lost before the one that comes now. */
+static void put_or_lose(const char *line, size_t n)
+{
+    char report[256];
+    size_t length = lost > 0 ? pd_log_lost_line(report, sizeof report, lost) : 0;
+
+    if (n + length > sizeof ring - used()) {
+        lost++;
+        return;
+    }
+    copy_in(report, length);
+    copy_in(line, n);
+    lost = 0;
+}
+
+bool pd_log_ring_put(const char *line, size_t n)
+{
+    bool taken_over;
+
+    pthread_mutex_lock(&lock);
+    taken_over = runs;
+    if (runs) put_or_lose(line, n);
+    pthread_cond_signal(&more);
+    pthread_mutex_unlock(&lock);
+    return taken_over;
+}
+
+/* ---- the writer thread ---- */
+
+/* Returns the length of the next line to be written, which may be the report of lost ones; 0: there is none. */
+static size_t next_line(char line[LINE_BYTES])
+{
+    size_t n = 0;
+
+    if (used() > 0) return copy_out(line);
+    if (lost > 0) n = pd_log_lost_line(line, LINE_BYTES, lost);
+    lost = 0;
+    return n;
+}
+
+static void *write_lines(void *arg)
+{
+    char line[LINE_BYTES];
+    size_t n;
+
+    (void)arg;
+    pthread_mutex_lock(&lock);
+    while ((n = next_line(line)) > 0 || !ends) {
+        if (n == 0) {
+            pthread_cond_wait(&more, &lock);
+            continue;
+        }
+        writing = true;
+        pthread_mutex_unlock(&lock);
+        pd_log_write(line, n);
+        pthread_mutex_lock(&lock);
+        writing = false;
+        if (!is_owed()) pthread_cond_broadcast(&empty);
+    }
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+/* ---- its life ---- */
+
+/* Writes what waits, where the standard error takes it: an assertion has failed, and the lines before it say why. */
+static void on_abort(int number)
+{
+    struct pollfd out = { .fd = STDERR_FILENO, .events = POLLOUT };
+
+    (void)number;
+    while (taken < put && poll(&out, 1, CRASH_MS) == 1 && (out.revents & POLLOUT) != 0) {
+        size_t at = taken % sizeof ring, n = put - taken;
+        if (n > sizeof ring - at) n = sizeof ring - at;
+        ssize_t written = write(STDERR_FILENO, ring + at, n < 512 ? n : 512);
+        if (written <= 0) return;
+        taken += (size_t)written;
+    }
+}
+
+int pd_log_start(pd_error *err)
+{
+    struct sigaction action = { .sa_handler = on_abort, .sa_flags = (int)SA_RESETHAND };
+    pthread_condattr_t monotonic;
+    sigset_t all, before;
+    int rc;
+
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&empty, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    ends = false;
+    sigfillset(&all);                   /* signals are the loop thread's */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    rc = pthread_create(&thread, NULL, write_lines, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc != 0) return pd_fail(err, PD_RESOURCE_EXHAUSTED, "the thread that writes the log cannot be started: %s", strerror(rc));
+    sigaction(SIGABRT, &action, NULL);
+    runs = true;
+    return PD_OK;
+}
+
+/* With the lock held. False: somebody does not read the standard error. */
+static bool wait_until_written(void)
+{
+    struct timespec until;
+    int rc = 0;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += PD_LOG_FLUSH_S;
+    while (is_owed() && rc == 0) rc = pthread_cond_timedwait(&empty, &lock, &until);
+    return !is_owed();
+}
+
+/* A writer that is stuck in a full pipe stays behind: it ends with the process. */
+void pd_log_stop(void)
+{
+    bool written;
+
+    pthread_mutex_lock(&lock);
+    if (!runs) {
+        pthread_mutex_unlock(&lock);
+        return;
+    }
+    ends = true;
+    pthread_cond_signal(&more);
+    written = wait_until_written();
+    runs = false;
+    pthread_mutex_unlock(&lock);
+    signal(SIGABRT, SIG_DFL);
+    if (written) pthread_join(thread, NULL);
+    else pthread_detach(thread);
+}

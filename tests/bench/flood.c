@@ -1,0 +1,123 @@
+#include "flood.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "figure.h"
+#include "wire.h"
+
+enum { LARGE = 20000, IN_A_FRAME = 1000, LISTS = 6000, STATUSES = 4000 };
+
+/* ---- the job ---- */
+
+static void declare(int fd, uint32_t first, bool last)
+{
+    static char names[IN_A_FRAME][32];
+    static Paramd__Parameter at[IN_A_FRAME], *list[IN_A_FRAME];
+    static uint64_t shape = 16;
+    Paramd__DeclareRequest request = PARAMD__DECLARE_REQUEST__INIT;
+
+    for (uint32_t i = 0; i < IN_A_FRAME; i++) {
+        snprintf(names[i], sizeof names[i], "layer.%u.weight", first + i);
+        paramd__parameter__init(&at[i]);
+        at[i].name = names[i];
+        at[i].shape = &shape;
+        at[i].n_shape = 1;
+        list[i] = &at[i];
+    }
+    request.parameters = list;
+    request.n_parameters = IN_A_FRAME;
+    request.last = last;
+    wire_ask(fd, PD_DECLARE, 2 + first, &request.base, 0);
+}
+
+int flood_job(const char *url)
+{
+    int fd = wire_connect(url);
+
+    wire_hello(fd, "large", 0, 1, 7);
+    wire_hear(fd, NULL);
+    for (uint32_t first = 0; first < LARGE; first += IN_A_FRAME) declare(fd, first, first + IN_A_FRAME == LARGE);
+    for (uint32_t first = 0; first < LARGE; first += IN_A_FRAME) wire_hear(fd, NULL);
+    return fd;
+}
+
+/* ---- the flood: one thread writes, one reads ---- */
+
+typedef struct flood {
+    const char *url;
+    int         fd;
+    atomic_bool over;
+} flood;
+
+static void *write_requests(void *arg)
+{
+    const flood *f = arg;
+    Paramd__ListRequest list = PARAMD__LIST_REQUEST__INIT;
+    Paramd__Empty empty = PARAMD__EMPTY__INIT;
+
+    list.what = PD_LIST_PARAMS;
+    list.job = (char *)"large";
+    for (uint64_t i = 0; i < LISTS + STATUSES; i++) {
+        list.start = i * 256 % LARGE;
+        if (i % 5 < 3) wire_ask(f->fd, PD_LIST, 2 + i, &list.base, 0);
+        else wire_ask(f->fd, PD_STATUS, 2 + i, &empty.base, 0);
+    }
+    return NULL;
+}
+
+static void *read_answers(void *arg)
+{
+    flood *f = arg;
+
+    for (int i = 0; i < LISTS + STATUSES;) i += wire_hear(f->fd, NULL).request != 0;       /* 0: a sign of life */
+    atomic_store(&f->over, true);
+    return NULL;
+}
+
+static double hello_ms(const char *url, uint64_t nonce)
+{
+    double begun = figure_ms();
+    int fd = wire_connect(url);
+
+    wire_hello(fd, "other", 0, 1, nonce);
+    wire_hear(fd, NULL);
+    close(fd);
+    return figure_ms() - begun;
+}
+
+size_t flood_run(const char *url, double *ms, size_t most, double *whole_ms)
+{
+    flood f = { .url = url, .fd = wire_connect(url) };
+    pthread_t writer, reader;
+    double begun;
+    size_t n = 0;
+
+    wire_hello(f.fd, "", 0, 0, 1);
+    wire_hear(f.fd, NULL);
+    begun = figure_ms();
+    if (pthread_create(&writer, NULL, write_requests, &f) != 0 || pthread_create(&reader, NULL, read_answers, &f) != 0) figure_stop("cannot start a thread");
+    for (uint64_t nonce = 100; !atomic_load(&f.over) && n < most; nonce++) {
+        ms[n++] = hello_ms(url, nonce);
+        usleep(1000);
+    }
+    pthread_join(writer, NULL);
+    pthread_join(reader, NULL);
+    *whole_ms = figure_ms() - begun;
+    close(f.fd);
+    return n;
+}
+
+double flood_resident_mib(pid_t pid)
+{
+    char path[64];
+    long pages = 0;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/%d/statm", (int)pid);
+    if ((file = fopen(path, "r")) == NULL || fscanf(file, "%*s %ld", &pages) != 1) figure_stop("%s cannot be read", path);
+    fclose(file);
+    return (double)pages * (double)sysconf(_SC_PAGESIZE) / (1 << 20);
+}

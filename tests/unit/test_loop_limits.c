@@ -1,0 +1,513 @@
+/* What one connection may hold, and what it is owed when its peer ends: the loop thread's code on socket pairs, with a store in line. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "oom.h"
+#include "scene.h"
+
+enum { PARAMS = 8, CONTROL = 16 };
+
+static int set_up(void **state)
+{
+    *state = scene_new(16, NULL);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    scene_free(*state);
+    return 0;
+}
+
+static int operator(scene *s)
+{
+    int fd = scene_connect(s);
+
+    scene_hello(s, fd, "", 0, 0);
+    scene_settle(s);
+    scene_expect(s, fd, PD_HELLO);
+    return fd;
+}
+
+static void ask_status(scene *s, int fd)
+{
+    Paramd__Empty empty = PARAMD__EMPTY__INIT;
+    scene_send(s, fd, PD_STATUS, &empty.base, 0);
+}
+
+static void beat(scene *s, int fd)
+{
+    Paramd__Empty empty = PARAMD__EMPTY__INIT;
+    scene_send(s, fd, PD_HEARTBEAT, &empty.base, 0);
+}
+
+static void say_declare(scene *s, int fd)
+{
+    static char *const names[PARAMS] = { "a", "b", "c", "d", "e", "f", "g", "h" };
+    Paramd__DeclareRequest declare = PARAMD__DECLARE_REQUEST__INIT;
+    Paramd__Parameter at[PARAMS], *list[PARAMS];
+    uint64_t shape = CHUNK;
+
+    for (unsigned i = 0; i < PARAMS; i++) {
+        paramd__parameter__init(&at[i]);
+        at[i].name = names[i];
+        at[i].shape = &shape;
+        at[i].n_shape = 1;
+        list[i] = &at[i];
+    }
+    declare.parameters = list;
+    declare.n_parameters = PARAMS;
+    declare.last = true;
+    scene_send(s, fd, PD_DECLARE, &declare.base, 0);
+}
+
+static void say_data(scene *s, int fd, unsigned method, uint32_t handle, uint64_t step)
+{
+    Paramd__InitRequest init = PARAMD__INIT_REQUEST__INIT;
+    Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
+    Paramd__Piece piece = PARAMD__PIECE__INIT, *pieces[] = { &piece };
+
+    piece.handle = handle;
+    piece.dtype = PD_F32;
+    piece.count = CHUNK;
+    init.pieces = push.pieces = pieces;
+    init.n_pieces = push.n_pieces = 1;
+    push.step = step;
+    scene_send(s, fd, method, method == PD_INIT ? &init.base : &push.base, CHUNK * sizeof(float));
+}
+
+/* A worker that has declared PARAMS parameters of a chunk each, and initialised them where it is rank 0. */
+static int join(scene *s, uint32_t rank, uint32_t world)
+{
+    int fd = scene_connect(s);
+
+    scene_hello(s, fd, "j", rank, world);
+    scene_settle(s);
+    scene_expect(s, fd, PD_HELLO);
+    say_declare(s, fd);
+    scene_settle(s);
+    scene_expect(s, fd, PD_DECLARE);
+    for (unsigned i = 0; rank == 0 && i < PARAMS; i++) {
+        say_data(s, fd, PD_INIT, i, 0);
+        scene_settle(s);
+        scene_expect(s, fd, PD_INIT);
+    }
+    return fd;
+}
+
+/* Pulls a parameter, which is all that fits an answer. False: the socket takes no more now. */
+static bool try_pull(scene *s, int fd, uint64_t min_step)
+{
+    Paramd__PullRequest pull = PARAMD__PULL_REQUEST__INIT;
+    Paramd__Want want = PARAMD__WANT__INIT, *wants[] = { &want };
+    uint8_t *frame;
+    size_t bytes;
+    ssize_t sent;
+
+    want.handle = (uint32_t)(s->last_id % PARAMS);
+    want.count = CHUNK;
+    pull.min_step = min_step;
+    pull.wants = wants;
+    pull.n_wants = 1;
+    assert_int_equal(pd_frame_pack(&frame, &bytes, PD_PULL, 0, s->last_id + 1, &pull.base, NULL, 0, 0), PD_OK);
+    sent = send(fd, frame, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    free(frame);
+    if (sent < 0) assert_int_equal(errno, EAGAIN);
+    else assert_int_equal(sent, bytes);
+    s->last_id += sent > 0;
+    return sent > 0;
+}
+
+static void expect_end(int fd)
+{
+    uint8_t byte;
+    assert_int_equal(recv(fd, &byte, 1, MSG_DONTWAIT), 0);
+}
+
+/* ---- control requests ---- */
+
+static void a_connection_with_16_unanswered_requests_is_not_read_from(void **state)
+{
+    scene *s = *state;
+    int fd = operator(s);
+
+    for (int i = 0; i < 40; i++) ask_status(s, fd);
+    scene_turn(s);
+    scene_turn(s);
+    assert_int_equal(pd_daemon_calls(s->daemon, PD_STATUS), CONTROL);
+    close(fd);
+}
+
+static void requests_beyond_16_are_answered_in_their_turn(void **state)
+{
+    scene *s = *state;
+    int fd = operator(s);
+    uint64_t first = s->last_id + 1;
+
+    for (int i = 0; i < 100; i++) ask_status(s, fd);
+    for (int i = 0; i < 8; i++) scene_settle(s);
+    for (uint64_t i = 0; i < 100; i++) {
+        scene_expect(s, fd, PD_STATUS);
+        assert_int_equal(s->prefix.request, first + i);
+    }
+    close(fd);
+}
+
+static void requests_that_wait_for_other_workers_are_refused_beyond_16(void **state)
+{
+    scene *s = *state;
+    int fd = join(s, 0, 2), other = join(s, 1, 2);
+    Paramd__BarrierRequest barrier = PARAMD__BARRIER_REQUEST__INIT;
+
+    barrier.sequence = 1;
+    for (int i = 0; i <= CONTROL; i++) scene_send(s, fd, PD_BARRIER, &barrier.base, 0);
+    scene_settle(s);
+    scene_expect_error(s, fd, PD_RESOURCE_EXHAUSTED, "wait for answers");
+    close(fd);
+    close(other);
+}
+
+static void requests_that_wait_for_other_workers_do_not_stop_the_reading(void **state)
+{
+    scene *s = *state;
+    int fd = join(s, 0, 2), other = join(s, 1, 2);
+    Paramd__BarrierRequest barrier = PARAMD__BARRIER_REQUEST__INIT;
+
+    barrier.sequence = 1;
+    for (int i = 0; i < CONTROL; i++) scene_send(s, fd, PD_BARRIER, &barrier.base, 0);
+    beat(s, fd);
+    scene_settle(s);
+    scene_expect(s, fd, PD_HEARTBEAT);
+    close(fd);
+    close(other);
+}
+
+/* ---- answers that nobody reads, and pulls that nobody answers ---- */
+
+static void a_connection_whose_answers_are_not_read_is_not_read_from(void **state)
+{
+    scene *s = *state;
+    int fd = join(s, 0, 1);
+    size_t sent = 0;
+
+    for (int quiet = 0; quiet < 20 && sent < 50000; quiet++) {
+        for (; try_pull(s, fd, 0); sent++) quiet = 0;
+        scene_turn(s);
+    }
+    assert_true(sent < 50000);
+    assert_true(pd_daemon_calls(s->daemon, PD_PULL) < 5000);            /* a MiB of records of a piece each */
+    close(fd);
+}
+
+/* Reads one answer, and lets the daemon go on where a part of it is missing. False: none has begun. */
+static bool hear_slowly(scene *s, int fd)
+{
+    if (recv(fd, s->in, PD_PREFIX_BYTES, MSG_DONTWAIT | MSG_PEEK) != PD_PREFIX_BYTES) return false;
+    assert_int_equal(recv(fd, s->in, PD_PREFIX_BYTES, MSG_DONTWAIT), PD_PREFIX_BYTES);
+    assert_int_equal(pd_prefix_read(&s->prefix, s->in, SCENE_HEARD, NULL), PD_OK);
+    assert_int_equal(s->prefix.flags, PD_FLAG_REPLY);
+    for (size_t left = s->prefix.header_bytes + s->prefix.payload_bytes; left > 0;) {
+        ssize_t n = recv(fd, s->in, left, MSG_DONTWAIT);
+        if (n > 0) left -= (size_t)n;
+        else scene_turn(s);
+    }
+    return true;
+}
+
+static void answers_that_are_read_after_all_come_complete(void **state)
+{
+    scene *s = *state;
+    int fd = join(s, 0, 1);
+    size_t sent = 0, heard = 0;
+
+    for (int quiet = 0; quiet < 20; quiet++) {          /* until the daemon has stopped reading */
+        for (; sent < 8000 && try_pull(s, fd, 0); sent++) quiet = 0;
+        scene_turn(s);
+    }
+    while (heard < 8000) {
+        while (sent < 8000 && try_pull(s, fd, 0)) sent++;
+        scene_turn(s);
+        while (hear_slowly(s, fd)) heard++;
+    }
+    close(fd);
+}
+
+static void pulls_that_wait_are_refused_beyond_a_limit(void **state)
+{
+    scene *s = *state;
+    int fd = join(s, 0, 1);
+    size_t refused = 0;
+
+    for (size_t sent = 0; sent < 6000; sent++) {
+        while (!try_pull(s, fd, 1)) scene_turn(s);
+        if (sent % 50 != 0) continue;
+        scene_turn(s);
+        while (scene_hear(s, fd)) refused++;
+    }
+    scene_settle(s);
+    while (scene_hear(s, fd)) {
+        assert_true((s->prefix.flags & PD_FLAG_ERROR) != 0);
+        refused++;
+    }
+    assert_in_range(refused, 1000, 5000);
+    close(fd);
+}
+
+static void a_push_behind_pulls_that_wait_is_read(void **state)
+{
+    scene *s = *state;
+    int fd = join(s, 0, 1);
+
+    for (size_t sent = 0; sent < 6000; sent++) {
+        while (!try_pull(s, fd, 1)) scene_turn(s);
+        scene_turn(s);
+        while (scene_hear(s, fd)) continue;
+    }
+    for (uint32_t i = 0; i < PARAMS; i++) say_data(s, fd, PD_PUSH, i, 1);
+    scene_settle(s);
+    assert_int_equal(pd_daemon_calls(s->daemon, PD_PUSH), PARAMS);
+    close(fd);
+}
+
+static void a_whole_steps_pulls_always_fit_twice(void **state)
+{
+    scene *s = *state;
+    int fd = join(s, 0, 1);
+
+    for (int i = 0; i < 2 * PARAMS; i++) assert_true(try_pull(s, fd, 1));
+    scene_settle(s);
+    assert_false(scene_hear(s, fd));
+    close(fd);
+}
+
+/* ---- the store's answers ---- */
+
+static void post(scene *s, pd_effect *effect)
+{
+    assert_int_equal(pd_mailbox_post(pd_daemon_effects(s->daemon), &effect->mail, &effect->mail), PD_OK);
+}
+
+static void a_late_error_does_not_end_another_request_with_the_same_id(void **state)
+{
+    scene *s = *state;
+    int fd = join(s, 0, 2);
+    pd_effect *overdue = calloc(1, sizeof *overdue), *late = calloc(1, sizeof *late);
+    pd_request *push;
+
+    say_data(s, fd, PD_PUSH, 0, 1);
+    scene_turn(s);
+    push = (pd_request *)(void *)pd_mailbox_take(s->requests);
+    assert_int_equal(push->kind, PD_REQ_PUSH);
+    overdue->kind = PD_EFF_TIMED_OUT;                   /* the board ends the push before the store has looked at it */
+    overdue->job = push->job;
+    overdue->u.timed_out.step = 1;
+    pd_fail(&overdue->u.timed_out.error, PD_DEADLINE_EXCEEDED, "overdue");
+    late->kind = PD_EFF_ERROR;
+    late->ticket = push->ticket;
+    pd_fail(&late->u.error, PD_INVALID_ARGUMENT, "late");
+    post(s, overdue);
+    scene_turn(s);
+    scene_expect_error(s, fd, PD_DEADLINE_EXCEEDED, "overdue");
+    s->last_id--;                                       /* its id is free again */
+    ask_status(s, fd);
+    scene_turn(s);
+    post(s, late);
+    scene_turn(s);
+    assert_int_equal(pd_mailbox_post(s->requests, &push->mail, &push->mail), PD_OK);
+    scene_settle(s);
+    scene_expect(s, fd, PD_STATUS);
+    close(fd);
+}
+
+static void after_its_own_leave_a_worker_is_told_that_it_has_left(void **state)
+{
+    scene *s = *state;
+    int fd = join(s, 0, 2);
+    Paramd__Empty empty = PARAMD__EMPTY__INIT;
+
+    scene_send(s, fd, PD_LEAVE, &empty.base, 0);
+    scene_settle(s);
+    scene_expect(s, fd, PD_LEAVE);
+    scene_send(s, fd, PD_LEAVE, &empty.base, 0);
+    scene_settle(s);
+    scene_expect_error(s, fd, PD_FAILED_PRECONDITION, "this worker has left");
+    close(fd);
+}
+
+static void the_peak_of_memory_is_not_below_what_is_resident(void **state)
+{
+    scene *s = *state;
+    int fd = operator(s);
+    uint8_t *block = malloc(64 << 20);
+    Paramd__StatusReply *reply;
+
+    assert_non_null(block);
+    memset(block, 1, 64 << 20);
+    ask_status(s, fd);
+    scene_settle(s);
+    scene_expect(s, fd, PD_STATUS);
+    assert_int_equal(pd_reply_unpack(s->arena, PD_STATUS, s->in, s->prefix.header_bytes, (void **)&reply, NULL), PD_OK);
+    assert_true(reply->peak_resident_bytes >= reply->resident_bytes);
+    free(block);
+    close(fd);
+}
+
+/* ---- strangers ---- */
+
+static void a_header_too_long_for_a_stranger_is_refused_when_its_prefix_is_there(void **state)
+{
+    scene *s = *state;
+    int fd = scene_connect(s);
+    uint8_t prefix[PD_PREFIX_BYTES];
+
+    pd_prefix_write(prefix, &(pd_prefix){ .version = 1, .method = PD_HELLO, .header_bytes = PD_MAX_HEADER_BYTES, .request = 1 });
+    assert_int_equal(send(fd, prefix, sizeof prefix, 0), sizeof prefix);
+    scene_turn(s);
+    scene_expect_error(s, fd, PD_RESOURCE_EXHAUSTED, "limits.hello_bytes");
+    close(fd);
+}
+
+static void a_stranger_makes_the_daemon_allocate_little(void **state)
+{
+    scene *s = *state;
+    uint8_t prefix[PD_PREFIX_BYTES], header[1000] = { 0 };
+    int64_t before, after;
+    int fd;
+
+    pd_prefix_write(prefix, &(pd_prefix){ .version = 1, .method = PD_HELLO, .header_bytes = sizeof header, .request = 1 });
+    oom_forget_largest();
+    before = oom_allocations();
+    fd = scene_connect(s);
+    assert_int_equal(send(fd, prefix, sizeof prefix, 0), sizeof prefix);
+    assert_int_equal(send(fd, header, sizeof header - 1, 0), sizeof header - 1);        /* never complete */
+    scene_turn(s);
+    after = oom_allocations();
+    assert_true(after - before <= 8);
+    assert_true(oom_largest() <= 6 * 1024);
+    close(fd);
+}
+
+/* ---- a peer that ends its side ---- */
+
+static void requests_before_the_end_of_a_peers_side_are_answered(void **state)
+{
+    scene *s = *state;
+    int fd = scene_connect(s);
+
+    scene_hello(s, fd, "", 0, 0);
+    for (int i = 0; i < 3; i++) ask_status(s, fd);
+    shutdown(fd, SHUT_WR);
+    scene_settle(s);
+    scene_expect(s, fd, PD_HELLO);
+    for (int i = 0; i < 3; i++) scene_expect(s, fd, PD_STATUS);
+    scene_settle(s);
+    while (scene_hear(s, fd)) assert_int_equal(s->prefix.method, PD_HEARTBEAT);
+    expect_end(fd);
+    close(fd);
+}
+
+static void requests_that_were_held_back_are_answered_too(void **state)
+{
+    scene *s = *state;
+    int fd = operator(s);
+
+    for (int i = 0; i < 40; i++) ask_status(s, fd);
+    shutdown(fd, SHUT_WR);
+    for (int i = 0; i < 8; i++) scene_settle(s);
+    for (int i = 0; i < 40;) {
+        assert_true(scene_hear(s, fd));
+        i += s->prefix.method == PD_STATUS;
+    }
+    close(fd);
+}
+
+static void a_push_before_the_end_is_answered_when_its_round_has_closed(void **state)
+{
+    scene *s = *state;
+    int fd = join(s, 0, 2), other = join(s, 1, 2);
+
+    say_data(s, fd, PD_PUSH, 0, 1);
+    shutdown(fd, SHUT_WR);
+    scene_settle(s);
+    say_data(s, other, PD_PUSH, 0, 1);
+    scene_settle(s);
+    do assert_true(scene_hear(s, fd));
+    while (s->prefix.method == PD_HEARTBEAT);
+    assert_int_equal(s->prefix.method, PD_PUSH);
+    scene_settle(s);
+    expect_end(fd);
+    close(fd);
+    close(other);
+}
+
+static void a_worker_that_ends_its_side_is_lost_at_once(void **state)
+{
+    scene *s = *state;
+    int fd = join(s, 0, 2), other = join(s, 1, 2);
+
+    say_data(s, fd, PD_PUSH, 0, 1);
+    scene_settle(s);
+    shutdown(fd, SHUT_WR);
+    scene_settle(s);
+    assert_string_equal(scene_list(s, 3, "j")->workers[0]->state, "lost");
+    close(fd);
+    close(other);
+}
+
+/* Eight connections are allowed: a worker that is killed must give its place back although its push has no answer. */
+static void a_worker_that_is_killed_gives_its_place_back(void **state)
+{
+    scene *s = *state;
+
+    for (int i = 0; i < 30; i++) {
+        int fd = scene_connect(s);
+        scene_hello(s, fd, "j", 1, 2);
+        scene_settle(s);
+        scene_expect(s, fd, PD_HELLO);
+        say_declare(s, fd);
+        scene_settle(s);
+        scene_expect(s, fd, PD_DECLARE);
+        say_data(s, fd, PD_PUSH, 0, 1);
+        scene_settle(s);
+        close(fd);
+        scene_settle(s);
+    }
+    assert_false(pd_daemon_turn(s->daemon));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_connection_with_16_unanswered_requests_is_not_read_from, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(requests_beyond_16_are_answered_in_their_turn, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(requests_that_wait_for_other_workers_are_refused_beyond_16, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(requests_that_wait_for_other_workers_do_not_stop_the_reading, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_connection_whose_answers_are_not_read_is_not_read_from, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(answers_that_are_read_after_all_come_complete, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(pulls_that_wait_are_refused_beyond_a_limit, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_push_behind_pulls_that_wait_is_read, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_whole_steps_pulls_always_fit_twice, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_late_error_does_not_end_another_request_with_the_same_id, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(after_its_own_leave_a_worker_is_told_that_it_has_left, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_peak_of_memory_is_not_below_what_is_resident, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_header_too_long_for_a_stranger_is_refused_when_its_prefix_is_there, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_stranger_makes_the_daemon_allocate_little, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(requests_before_the_end_of_a_peers_side_are_answered, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(requests_that_were_held_back_are_answered_too, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_push_before_the_end_is_answered_when_its_round_has_closed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_worker_that_ends_its_side_is_lost_at_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_worker_that_is_killed_gives_its_place_back, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,86 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "effects.h"
+#include "log.h"
+
+/* The site of a line that a job's rank is lost. */
+static uint64_t site_of(const char *job, int rank)
+{
+    pd_effects outbox = { NULL, NULL };
+    pd_effect *effect;
+    uint64_t site;
+
+    pd_say(&outbox, PD_SAY_WARNING, "job %.100s: rank %d is lost", job, rank);
+    effect = pd_effects_take(&outbox);
+    assert_non_null(effect);
+    site = effect->u.log.site;
+    pd_effect_free(effect);
+    return site;
+}
+
+static void a_job_that_repeats_itself_is_one_site(void **state)
+{
+    (void)state;
+    assert_true(site_of("a", 1) == site_of("a", 2));
+}
+
+static void two_jobs_are_two_sites(void **state)
+{
+    (void)state;
+    assert_true(site_of("a", 1) != site_of("b", 1));
+}
+
+static void two_formats_are_two_sites(void **state)
+{
+    pd_effects outbox = { NULL, NULL };
+    pd_effect *effect;
+    (void)state;
+
+    pd_say(&outbox, PD_SAY_WARNING, "job %s: something else", "a");
+    effect = pd_effects_take(&outbox);
+    assert_true(effect->u.log.site != site_of("a", 1));
+    pd_effect_free(effect);
+}
+
+static void a_line_about_no_job_has_the_site_of_its_format(void **state)
+{
+    pd_effects outbox = { NULL, NULL };
+    pd_effect *effect;
+    (void)state;
+
+    pd_say(&outbox, PD_SAY_INFO, "draining for %d seconds", 5);
+    effect = pd_effects_take(&outbox);
+    assert_string_equal(effect->u.log.text, "draining for 5 seconds");
+    pd_effect_free(effect);
+}
+
+static void many_short_jobs_do_not_silence_another_one(void **state)
+{
+    char name[32];
+    unsigned missed;
+    (void)state;
+
+    for (int i = 0; i < 2000; i++) {
+        snprintf(name, sizeof name, "short-%d", i);
+        pd_log_may_speak(site_of(name, 0), 5000, &missed);
+    }
+    assert_true(pd_log_may_speak(site_of("long", 0), 5000, &missed));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_job_that_repeats_itself_is_one_site),
+        cmocka_unit_test(two_jobs_are_two_sites),
+        cmocka_unit_test(two_formats_are_two_sites),
+        cmocka_unit_test(a_line_about_no_job_has_the_site_of_its_format),
+        cmocka_unit_test(many_short_jobs_do_not_silence_another_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
