@@ -124,8 +124,10 @@ double pd_folded(pd_fold fold, double sofar, double value);
 
 /* Finds them, and lays out everything's memory: fills stored, view_floats, state_bytes, temporary_floats. PD_NO_MEMORY. */
 int  pd_slots_measure(pd_optim *optim);
-/* Makes the state in its initial values. PD_NO_MEMORY. */
+/* Makes the memory of the state. PD_NO_MEMORY. */
 int  pd_slots_make(pd_optim *optim);
+/* Writes initial values of one slot, from an element on and as many as the budget allows; moves *at and takes the cost off the budget. PD_NO_MEMORY. */
+int  pd_slot_fill(const pd_optim *optim, pd_fill *at, double *budget_ns);
 /* Memory for a step's temporary slots and float32 forms. PD_NO_MEMORY. */
 int  pd_slots_open(pd_optim *optim);
 void pd_slots_close(pd_optim *optim);
