@@ -39,15 +39,21 @@ static uint64_t root_bytes(const pd_plan *plan)
     return plan->root_delay != 0 ? pd_need_plus(once, once) : once;
 }
 
-static uint64_t record_bytes(const pd_sizing *job, const pd_plan *plan, bool ranged)
+static uint64_t record_bytes(const pd_sizing *job, int64_t elements, bool ranged)
 {
-    return pd_need_plus(times(pd_count_chunks(plan->elements, job->chunk_elements), sizeof(pd_chunk) + job->world * sizeof(pd_slot)),
-                (ranged ? job->world * sizeof(pd_range) : 0) + (uint64_t)pd_plan_own_bytes(plan));
+    return pd_need_plus(times(pd_count_chunks(elements, job->chunk_elements), sizeof(pd_chunk) + job->world * sizeof(pd_slot)),
+                ranged ? job->world * sizeof(pd_range) : 0);
 }
 
 static uint64_t gather_bytes(const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged)
 {
     return ranged ? 0 : pd_crowd_bytes(pd_crowd_whole(elements, job->chunk_elements, job->world), how, elements, job->chunk_elements);
+}
+
+void pd_need_least(pd_need *out, const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged, const bool pulled[4])
+{
+    *out = (pd_need){ .weights = pd_weight_bytes(elements, pulled), .sums = times((uint64_t)elements, sizeof(float)),
+                      .gathered = gather_bytes(job, how, elements, ranged), .records = record_bytes(job, elements, ranged) };
 }
 
 int pd_need_of(pd_need *out, const pd_sizing *job, pd_aggregation how, const pd_plan *plan, bool ranged, const bool pulled[4])
@@ -56,11 +62,14 @@ int pd_need_of(pd_need *out, const pd_sizing *job, pd_aggregation how, const pd_
     int rc = pd_plan_thread_bytes(plan, &thread);
 
     if (rc != PD_OK) return rc;
-    *out = (pd_need){ .weights = pd_weight_bytes(plan->elements, pulled), .sums = times((uint64_t)plan->elements, sizeof(float)),
-                      .gathered = gather_bytes(job, how, plan->elements, ranged), .state = known(pd_plan_state_bytes(plan)),
-                      .roots = root_bytes(plan), .step = known(pd_plan_step_bytes(plan)), .records = record_bytes(job, plan, ranged),
-                      .thread = known(thread), .pool = known(pd_plan_task_scratch(plan, INFINITY)),
-                      .light = known(pd_plan_task_scratch(plan, PD_TASK_LIGHT)) };
+    pd_need_least(out, job, how, plan->elements, ranged, pulled);
+    out->state = known(pd_plan_state_bytes(plan));
+    out->roots = root_bytes(plan);
+    out->step = known(pd_plan_step_bytes(plan));
+    out->records = pd_need_plus(out->records, (uint64_t)pd_plan_own_bytes(plan));
+    out->thread = known(thread);
+    out->pool = known(pd_plan_task_scratch(plan, INFINITY));
+    out->light = known(pd_plan_task_scratch(plan, PD_TASK_LIGHT));
     return PD_OK;
 }
 

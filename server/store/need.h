@@ -41,6 +41,8 @@ int pd_sizing_check_param(const pd_sizing *job, pd_aggregation how, const char *
 /* What gradients of a parameter with this optimizer become. */
 pd_aggregation pd_aggregation_of(const pd_job_values *values, const pd_row *row);
 
+/* Bytes of a parameter of which only its size is known, before there is a plan: what does not depend on the optimizer. */
+void pd_need_least(pd_need *out, const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged, const bool pulled[4]);
 /* Of a parameter with this plan. `pulled`: by pd_dtype; float32 always counts. PD_NO_MEMORY. */
 int pd_need_of(pd_need *out, const pd_sizing *job, pd_aggregation how, const pd_plan *plan, bool ranged, const bool pulled[4]);
 /* `n` more like that. */
