@@ -350,11 +350,13 @@ void pd_job_declare_some(pd_job *job, double budget_ns, uint64_t now_ns)
 
 void pd_job_declare(pd_job *job, pd_request *request, uint64_t now_ns)
 {
+    double batch_ns = job->store->config.batch_ns, at_once_ns = batch_ns < AT_ONCE_NS ? batch_ns : AT_ONCE_NS;
+
     request->mail.next = NULL;
     if (job->declares_last != NULL) job->declares_last->mail.next = &request->mail;
     else job->declares = request;
     job->declares_last = request;
-    if (job->declares == request && AGAIN_NS * (double)request->u.declare.n <= AT_ONCE_NS) pd_job_declare_some(job, AT_ONCE_NS, now_ns);
+    if (job->declares == request && AGAIN_NS * (double)request->u.declare.n <= at_once_ns) pd_job_declare_some(job, at_once_ns, now_ns);
     pd_store_touch(job->store, job, now_ns);
 }
 
