@@ -24,6 +24,13 @@ int64_t pd_floats_padded(int64_t n)
     return (n + 15) / 16 * 16;
 }
 
+int64_t pd_optim_own_bytes(void)
+{
+    int64_t records = pd_block_bytes(sizeof(pd_optim)) + pd_block_bytes(sizeof(pd_basis)) + pd_block_bytes(PD_MAX_PHASES * sizeof(double[PD_MAX_PARTIALS]));
+
+    return records + pd_block_bytes(sizeof(float *)) + 2 * pd_pages_bytes(0);          /* the array of slots; state, and temporaries of a step */
+}
+
 void pd_basis_drop(pd_basis *basis)
 {
     if (basis == NULL || --basis->refs > 0) return;
@@ -70,7 +77,7 @@ static int make_tasks(pd_optim *optim)
     return optim->work == NULL || optim->roots == NULL ? PD_NO_MEMORY : PD_OK;
 }
 
-static int64_t most_units(const pd_plan *plan)
+int64_t pd_plan_most_units(const pd_plan *plan)
 {
     int64_t ranges = plan->elements / plan->range_elements + 1, most = ranges;
 
@@ -107,7 +114,7 @@ static int build(pd_optim *optim, const pd_declaration *declaration, const doubl
     optim->total = calloc((size_t)optim->n_phases, sizeof *optim->total);
     if (optim->total == NULL || make_tasks(optim) != PD_OK) return PD_NO_MEMORY;
     if (pd_slots_measure(optim) != PD_OK || pd_slots_make(optim) != PD_OK) return PD_NO_MEMORY;
-    optim->most_units = most_units(&optim->basis->plan);
+    optim->most_units = pd_plan_most_units(&optim->basis->plan);
     optim->cost_ns = estimate_ns(optim);
     return PD_OK;
 }

@@ -112,6 +112,12 @@ struct pd_task {
     pd_room      *room;             /* that it lies in; NULL: it is the task's own */
 };
 
+/* Bytes of an optimizer without what its plan makes of it: its records, and the ends of its pieces of memory. Of a task that is out, likewise. */
+int64_t pd_optim_own_bytes(void);
+int64_t pd_task_own_bytes(void);
+/* Units of the plan's stage that has most of them. */
+int64_t pd_plan_most_units(const pd_plan *plan);
+
 /* n floats at a multiple of 64 bytes; free() them. NULL: out of memory. */
 float *pd_floats_new(int64_t n);
 /* A size in floats that keeps what follows at a multiple of 64 bytes. */

@@ -83,6 +83,7 @@ static int check_one(const pd_job *job, const pd_sizing *sizing, const pd_param_
         return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: parameter %.100s needs more than the %llu bytes allowed for all jobs (limits.max_total_bytes)", job->name,
                        decl->name, (unsigned long long)room);
     pd_need_least(&least, sizing, pd_aggregation_of(&job->values, pd_declaration_rule(job, decl)->hypers.row), elements, decl->ranged, pulled);
+    least.records = pd_need_plus(least.records, pd_need_name(sizing, decl->name, decl->axes));
     pd_need_add(&survey->least, &least, 1);
     survey->records = pd_need_plus(survey->records, pd_count_chunks(elements, sizing->chunk_elements) * job->world);
     return check_least(job, decl, survey, err);
@@ -202,6 +203,7 @@ static int plan_param(pd_job *job, pd_param *param, double *budget_ns, pd_error 
     *budget_ns -= PLAN_NS + PLAN_SLOT_NS * (double)plan->n_slots + PLAN_TASK_NS * (double)plan->n_tasks;
     if ((rc = pd_need_of(&n, &planning->sizing, param->how, plan, param->ranged, pulled)) != PD_OK)
         return pd_fail(err, rc, "parameter %.160s: out of memory for its plan", param->name);
+    n.records = pd_need_plus(n.records, pd_need_name(&planning->sizing, param->name, param->axes));
     if ((rc = check_need(job, param, &n, err)) != PD_OK) return rc;
     pd_need_add(&planning->all, &n, 1);
     pd_job_commit(job, pd_need_sum(&n));
