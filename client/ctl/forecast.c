@@ -255,6 +255,15 @@ static void add_kind(pd_forecast_sum *sum, const pd_kind *kind)
     if (interval > 0) sum->task_flops_per_step += (double)n * kind->task_flops / (double)interval;
 }
 
+/* Names are not those of a kind: each parameter has its own. */
+static void add_name(pd_forecast *f, const pd_kind *kind, const pd_shape_entry *entry)
+{
+    const pd_need name = { .records = pd_need_name(&f->job, entry->name, entry->axes) };
+
+    pd_need_add(&f->of_rule[kind->rule - f->rules].need, &name, 1);
+    pd_need_add(&f->all.need, &name, 1);
+}
+
 static int64_t bytes_of(const pd_kind *kind)
 {
     return plus(kind->elements * (int64_t)sizeof(float), kind->state_bytes);
@@ -265,6 +274,7 @@ static int make_plans(pd_forecast *f, pd_error *err)
     if ((f->of_rule = calloc(f->n_rules, sizeof *f->of_rule)) == NULL) return out_of_memory(err);
     for (size_t i = 0; i < f->shapes->n; i++) {
         pd_kind *kind = f->kind[i];
+        add_name(f, kind, &f->shapes->entries[i]);
         if (bytes_of(kind) > bytes_of(f->kind[f->largest])) f->largest = i;
         if (kind->plan.elements > 0) continue;       /* made for an earlier one */
         kind->how = pd_aggregation_of(&f->job.values, kind->rule->hypers.row);

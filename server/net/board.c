@@ -17,6 +17,8 @@ typedef struct entry {
     pd_waiter   *waiters;
 } entry;
 
+_Static_assert(sizeof(entry) + 2 * sizeof(entry *) + 16 <= PD_LOOP_PARAM_BYTES, "what the board keeps of a parameter is counted at Declare");
+
 typedef struct job {
     uint32_t       number;          /* given by the store, never by a peer: an unkeyed hash is fine */
     size_t         n;

@@ -3,6 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Arrays that double have room for twice their entries. */
+_Static_assert(2 * (sizeof(pd_handle_facts) + sizeof(pd_param_decl) + sizeof(uint32_t)) <= PD_LOOP_DECL_BYTES, "what a connection keeps of a declaration is counted at Declare");
+
 static int grow(void **array, size_t capacity, size_t size)
 {
     void *grown = realloc(*array, capacity * size);
@@ -12,9 +15,12 @@ static int grow(void **array, size_t capacity, size_t size)
     return PD_OK;
 }
 
+enum { LEAST = 16 };
+_Static_assert(LEAST * (sizeof(pd_handle_facts) + sizeof(pd_param_decl) + sizeof(uint32_t)) + 48 <= PD_LOOP_RANK_BYTES, "what a connection keeps of a small set is counted at Declare");
+
 static int make_room(pd_handles *handles)
 {
-    size_t capacity = handles->capacity == 0 ? 16 : 2 * handles->capacity;
+    size_t capacity = handles->capacity == 0 ? LEAST : 2 * handles->capacity;
 
     if (handles->n < handles->capacity) return PD_OK;
     if (grow((void **)&handles->facts, capacity, sizeof *handles->facts) != PD_OK

@@ -24,6 +24,13 @@ int64_t pd_floats_padded(int64_t n)
     return (n + 15) / 16 * 16;
 }
 
+int64_t pd_optim_own_bytes(void)
+{
+    int64_t records = pd_block_bytes(sizeof(pd_optim)) + pd_block_bytes(sizeof(pd_basis)) + pd_block_bytes(PD_MAX_PHASES * sizeof(double[PD_MAX_PARTIALS]));
+
+    return records + pd_block_bytes(sizeof(float *)) + 2 * pd_pages_bytes(0);          /* the array of slots; state, and temporaries of a step */
+}
+
 void pd_basis_drop(pd_basis *basis)
 {
     if (basis == NULL || --basis->refs > 0) return;
@@ -39,20 +46,23 @@ double pd_folded(pd_fold fold, double sofar, double value)
     return isnan(sofar) || value <= sofar ? sofar : value;
 }
 
+void pd_optim_survey_one(const pd_row *row, const pd_declaration *param, bool *any, double *fact)
+{
+    double value[PD_MAX_FACTS] = { 0 };
+
+    if (row->facts == NULL || param->hypers.row != row) return;
+    row->survey(param, value);
+    for (int k = 0; row->facts[k].name != NULL; k++)
+        fact[k] = *any ? pd_folded(row->facts[k].fold, fact[k], value[k]) : value[k];
+    *any = true;
+}
+
 void pd_optim_survey(const pd_row *row, const pd_declaration *params, size_t n, double *fact)
 {
-    bool first = true;
+    bool any = false;
 
     memset(fact, 0, PD_MAX_FACTS * sizeof *fact);
-    if (row->facts == NULL) return;
-    for (size_t i = 0; i < n; i++) {
-        double value[PD_MAX_FACTS] = { 0 };
-        if (params[i].hypers.row != row) continue;
-        row->survey(&params[i], value);
-        for (int k = 0; row->facts[k].name != NULL; k++)
-            fact[k] = first ? value[k] : pd_folded(row->facts[k].fold, fact[k], value[k]);
-        first = false;
-    }
+    for (size_t i = 0; row->facts != NULL && i < n; i++) pd_optim_survey_one(row, &params[i], &any, fact);
 }
 
 /* ---- state ---- */
@@ -67,7 +77,7 @@ static int make_tasks(pd_optim *optim)
     return optim->work == NULL || optim->roots == NULL ? PD_NO_MEMORY : PD_OK;
 }
 
-static int64_t most_units(const pd_plan *plan)
+int64_t pd_plan_most_units(const pd_plan *plan)
 {
     int64_t ranges = plan->elements / plan->range_elements + 1, most = ranges;
 
@@ -104,12 +114,17 @@ static int build(pd_optim *optim, const pd_declaration *declaration, const doubl
     optim->total = calloc((size_t)optim->n_phases, sizeof *optim->total);
     if (optim->total == NULL || make_tasks(optim) != PD_OK) return PD_NO_MEMORY;
     if (pd_slots_measure(optim) != PD_OK || pd_slots_make(optim) != PD_OK) return PD_NO_MEMORY;
-    optim->most_units = most_units(&optim->basis->plan);
+    optim->most_units = pd_plan_most_units(&optim->basis->plan);
     optim->cost_ns = estimate_ns(optim);
     return PD_OK;
 }
 
-int pd_optim_planned(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+static int no_memory(const pd_declaration *declaration, pd_error *err)
+{
+    return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: no memory for the optimizer's state", declaration->name);
+}
+
+int pd_optim_bare(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
 {
     pd_optim *optim = calloc(1, sizeof *optim);
 
@@ -118,7 +133,33 @@ int pd_optim_planned(pd_optim **out, const pd_declaration *declaration, const do
         return PD_OK;
     }
     pd_optim_free(optim);
-    return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: no memory for the optimizer's state", declaration->name);
+    return no_memory(declaration, err);
+}
+
+bool pd_optim_fill(pd_optim *optim, pd_fill *at, double *budget_ns, int *rc)
+{
+    *rc = PD_OK;
+    while (*rc == PD_OK && at->slot < optim->basis->plan.n_slots) {
+        if (!(*budget_ns > 0)) return false;
+        *rc = pd_slot_fill(optim, at, budget_ns);
+    }
+    return *rc == PD_OK;
+}
+
+int pd_optim_planned(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
+{
+    pd_optim *optim;
+    pd_fill at = { 0 };
+    double unlimited = INFINITY;
+    int rc = pd_optim_bare(&optim, declaration, fact, plan, err);
+
+    if (rc != PD_OK) return rc;
+    if (!pd_optim_fill(optim, &at, &unlimited, &rc)) {
+        pd_optim_free(optim);
+        return no_memory(declaration, err);
+    }
+    *out = optim;
+    return PD_OK;
 }
 
 int pd_optim_new(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_error *err)

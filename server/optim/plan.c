@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "optim.h"
 #include "partition.h"
+#include "state.h"
+
+enum { PADDING = 60 };                  /* before a tensor that begins at a multiple of 64 bytes, at most */
 
 /* Room for one more in an array that doubles: 4, 8, 16 ... NULL: out of memory, and the array is as it was. */
 static void *room(void *at, size_t n, size_t size)
@@ -191,13 +193,40 @@ int pd_plan_thread_bytes(const pd_plan *plan, int64_t *bytes)
     return PD_OK;
 }
 
-/* Arrays that double have room for twice their entries at most. */
+/* An array that doubles has room for twice its entries at most. */
+static int64_t array_bytes(size_t n, size_t size) { return n == 0 ? 0 : pd_block_bytes((int64_t)((n < 4 ? 4 : 2 * n) * size)); }
+
+/* What a batch keeps of the units of one stage of a step. */
+static int64_t batch_bytes(const pd_plan *plan)
+{
+    return pd_block_bytes((pd_plan_most_units(plan) + 1) * (int64_t)sizeof(double[PD_MAX_PARTIALS]) + 64);
+}
+
+/* What tasks that are out take, beside what is copied for them: each of their tensors begins at a multiple of 64 bytes. */
+static int64_t task_bytes(const pd_plan *plan)
+{
+    int64_t bytes = (int64_t)plan->n_tasks * pd_task_own_bytes();
+
+    for (size_t t = 0; t < plan->n_tasks; t++) bytes += (plan->tasks[t].n_inputs + plan->tasks[t].n_outputs) * PADDING;
+    return plan->root_delay != 0 ? 2 * bytes : bytes;
+}
+
+static int64_t slot_bytes(const pd_plan *plan)
+{
+    int64_t bytes = (int64_t)plan->n_slots * (int64_t)(sizeof(float *) + PADDING);
+
+    for (size_t i = 0; i < plan->n_slots; i++)
+        if (pd_slot_is_coded(&plan->slots[i])) bytes += (int64_t)sizeof(pd_stored);
+    return bytes;
+}
+
 int64_t pd_plan_own_bytes(const pd_plan *plan)
 {
-    size_t slots = plan->n_slots * (2 * sizeof *plan->slots + sizeof(float *) + sizeof(pd_quantized));
-    size_t tasks = plan->n_tasks * (2 * sizeof *plan->tasks + sizeof(pd_root_state) + sizeof(pd_task *));
+    int64_t arrays = array_bytes(plan->n_slots, sizeof *plan->slots) + array_bytes(plan->n_tasks, sizeof *plan->tasks);
 
-    return (int64_t)(plan->n_blocks * sizeof *plan->blocks + slots + tasks);
+    arrays += pd_block_bytes((int64_t)(plan->n_blocks * sizeof *plan->blocks));
+    arrays += (int64_t)(plan->n_tasks * (sizeof(pd_root_state) + sizeof(pd_task *)));
+    return pd_optim_own_bytes() + batch_bytes(plan) + arrays + slot_bytes(plan) + task_bytes(plan);
 }
 
 static bool share_is_sound(const pd_plan *plan, const pd_slot_spec *spec)

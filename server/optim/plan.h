@@ -31,8 +31,13 @@ int64_t pd_task_share_bytes(const pd_plan *plan, const pd_task_spec *task, int s
 int64_t pd_plan_task_bytes(const pd_plan *plan);
 /* Returns the largest scratch of the tasks of at most this cost: bytes that a thread which runs them needs beside. */
 int64_t pd_plan_task_scratch(const pd_plan *plan, double most_cost);
-/* Bytes that the plan itself takes, with what an optimizer keeps for each slot and task of it. */
+/* Bytes that the plan and its optimizer take beside the state: records of the optimizer and of each slot and task, what the allocator adds, and what runs
+ * while a step is under way. Tasks count as often as they may be out: twice where roots are used later than in their step. */
 int64_t pd_plan_own_bytes(const pd_plan *plan);
+/* Bytes that the allocator sets aside for one block of memory of so many. */
+static inline int64_t pd_block_bytes(int64_t bytes) { return (bytes > 24 ? bytes + 8 + 15 : 32) / 16 * 16; }
+/* The same for one of pd_pages_new: it begins and ends at a multiple of 64. */
+static inline int64_t pd_pages_bytes(int64_t bytes) { return bytes == INT64_MAX ? bytes : (bytes / 64 + 1) * 64 + 96; }
 /* Bytes that one step needs beside the state: temporary slots (but one that may be in `after`), and the forms of slots of the
  * whole parameter that are stored otherwise. INT64_MAX where that does not fit. */
 int64_t pd_plan_step_bytes(const pd_plan *plan);

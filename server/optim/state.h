@@ -112,6 +112,12 @@ struct pd_task {
     pd_room      *room;             /* that it lies in; NULL: it is the task's own */
 };
 
+/* Bytes of an optimizer without what its plan makes of it: its records, and the ends of its pieces of memory. Of a task that is out, likewise. */
+int64_t pd_optim_own_bytes(void);
+int64_t pd_task_own_bytes(void);
+/* Units of the plan's stage that has most of them. */
+int64_t pd_plan_most_units(const pd_plan *plan);
+
 /* n floats at a multiple of 64 bytes; free() them. NULL: out of memory. */
 float *pd_floats_new(int64_t n);
 /* A size in floats that keeps what follows at a multiple of 64 bytes. */
@@ -124,8 +130,10 @@ double pd_folded(pd_fold fold, double sofar, double value);
 
 /* Finds them, and lays out everything's memory: fills stored, view_floats, state_bytes, temporary_floats. PD_NO_MEMORY. */
 int  pd_slots_measure(pd_optim *optim);
-/* Makes the state in its initial values. PD_NO_MEMORY. */
+/* Makes the memory of the state. PD_NO_MEMORY. */
 int  pd_slots_make(pd_optim *optim);
+/* Writes initial values of one slot, from an element on and as many as the budget allows; moves *at and takes the cost off the budget. PD_NO_MEMORY. */
+int  pd_slot_fill(const pd_optim *optim, pd_fill *at, double *budget_ns);
 /* Memory for a step's temporary slots and float32 forms. PD_NO_MEMORY. */
 int  pd_slots_open(pd_optim *optim);
 void pd_slots_close(pd_optim *optim);

@@ -8,6 +8,12 @@
 #include "partition.h"
 #include "state.h"
 
+/* Rough times of one core that touches fresh memory: for each slot, and for each element of it. */
+#define SLOT_NS  100.0
+#define FILL_NS  2.0
+#define CODED_NS 4.0
+enum { LEAST_FILL = 1 << 16 };
+
 static const pd_slot_spec *spec_of(const pd_optim *optim, int slot)
 {
     return &optim->basis->plan.slots[slot];
@@ -134,12 +140,11 @@ static void set_diagonals(void *at, const pd_slot_spec *spec, int64_t n)
         for (int64_t i = 0; i < rows && i < cols; i++) set(at, spec, first + i * cols + i, spec->fill);
 }
 
-static void fill(void *at, const pd_slot_spec *spec)
+/* Elements [first, end) of n; with the last of them the diagonals. */
+static void fill(void *at, const pd_slot_spec *spec, int64_t first, int64_t end, int64_t n)
 {
-    int64_t n = elements_of(spec);
-
-    for (int64_t i = 0; i < n; i++) set(at, spec, i, spec->identity ? 0.0f : spec->fill);
-    if (spec->identity) set_diagonals(at, spec, n);
+    for (int64_t i = first; i < end; i++) set(at, spec, i, spec->identity ? 0.0f : spec->fill);
+    if (spec->identity && end == n) set_diagonals(at, spec, n);
 }
 
 static void place(pd_optim *optim)
@@ -161,37 +166,48 @@ static void place(pd_optim *optim)
     }
 }
 
-/* Initial values of slots that have another form, by way of a float32 form of each. */
-static int fill_stored(pd_optim *optim)
+int pd_slots_make(pd_optim *optim)
 {
-    int64_t most = 0;
-    float *values;
+    if ((optim->slot = calloc(optim->basis->plan.n_slots + 1, sizeof *optim->slot)) == NULL) return PD_NO_MEMORY;
+    if (optim->state_bytes == 0) return PD_OK;
+    if ((optim->state = pd_pages_new((size_t)optim->state_bytes)) == NULL) return PD_NO_MEMORY;
+    place(optim);
+    return PD_OK;
+}
 
-    for (size_t i = 0; i < optim->n_stored; i++) {
-        int64_t n = elements_of(spec_of(optim, optim->stored[i].slot));
-        if (n > most) most = n;
-    }
-    if (most == 0) return PD_OK;
-    if ((values = pd_floats_new(most)) == NULL) return PD_NO_MEMORY;
-    for (size_t i = 0; i < optim->n_stored; i++) {
-        fill(values, spec_of(optim, optim->stored[i].slot));
-        pd_quantize(&optim->stored[i].codes, values);
-    }
+/* ---- initial values ---- */
+
+/* By way of the slot's float32 form. */
+static int fill_coded(const pd_optim *optim, int slot, int64_t n)
+{
+    float *values = pd_floats_new(n);
+
+    if (values == NULL) return PD_NO_MEMORY;
+    fill(values, spec_of(optim, slot), 0, n, n);
+    pd_quantize(pd_slot_codes(optim, slot), values);
     free(values);
     return PD_OK;
 }
 
-int pd_slots_make(pd_optim *optim)
+int pd_slot_fill(const pd_optim *optim, pd_fill *at, double *budget_ns)
 {
-    const pd_plan *plan = &optim->basis->plan;
+    const pd_slot_spec *spec = spec_of(optim, (int)at->slot);
+    int64_t n = spec->temporary ? 0 : elements_of(spec), left = n - at->element, most;
 
-    if ((optim->slot = calloc(plan->n_slots + 1, sizeof *optim->slot)) == NULL) return PD_NO_MEMORY;
-    if (optim->state_bytes == 0) return PD_OK;
-    if ((optim->state = pd_pages_new((size_t)optim->state_bytes)) == NULL) return PD_NO_MEMORY;
-    place(optim);
-    for (size_t i = 0; i < plan->n_slots; i++)
-        if (!plan->slots[i].temporary && !pd_slot_is_coded(&plan->slots[i])) fill(optim->slot[i], &plan->slots[i]);
-    return fill_stored(optim);
+    *budget_ns -= SLOT_NS;
+    if (pd_slot_is_coded(spec) && n > 0) {
+        if (fill_coded(optim, (int)at->slot, n) != PD_OK) return PD_NO_MEMORY;
+        *budget_ns -= CODED_NS * (double)n;
+    } else if (n > 0) {
+        most = *budget_ns > FILL_NS * (double)left ? left : (int64_t)(*budget_ns / FILL_NS);
+        if (most < LEAST_FILL) most = LEAST_FILL < left ? LEAST_FILL : left;
+        fill(optim->slot[at->slot], spec, at->element, at->element + most, n);
+        *budget_ns -= FILL_NS * (double)most;
+        at->element += most;
+        if (at->element < n) return PD_OK;
+    }
+    *at = (pd_fill){ .slot = at->slot + 1 };
+    return PD_OK;
 }
 
 /* ---- for the time of a step ---- */
@@ -268,13 +284,17 @@ void pd_block_close(const pd_optim *optim, int64_t block)
 const pd_quantized *pd_slot_codes(const pd_optim *optim, int slot)
 {
     const pd_slot_spec *spec = spec_of(optim, slot);
-    size_t first = 0, end = optim->n_whole;
+    size_t first = 0, end = optim->n_whole, past;
 
     if (optim->slot[slot] != NULL) return NULL;
     if (spec->blockwise) pd_stored_of_block(optim, spec->block, &first, &end);
-    for (size_t i = first; i < end; i++)
-        if (optim->stored[i].slot == slot) return &optim->stored[i].codes;
-    return NULL;
+    past = end;
+    while (first < end) {                       /* those of one block are in the order of their slots */
+        size_t middle = first + (end - first) / 2;
+        if (optim->stored[middle].slot < slot) first = middle + 1;
+        else end = middle;
+    }
+    return first < past && optim->stored[first].slot == slot ? &optim->stored[first].codes : NULL;
 }
 
 static void copy(void *to, const void *from, const pd_slot_spec *spec)

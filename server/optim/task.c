@@ -27,6 +27,14 @@ static int64_t floats_of_task(const pd_plan *plan, const pd_task_spec *spec)
     return lay_out(plan, spec, spec->input, spec->n_inputs, NULL, none) + lay_out(plan, spec, spec->output, spec->n_outputs, NULL, none);
 }
 
+/* Beside its copies and results: its records, their ends, and the message by which it goes to the pool and comes back. */
+int64_t pd_task_own_bytes(void)
+{
+    enum { MAIL = 1200 };
+
+    return pd_block_bytes(sizeof(pd_task)) + pd_block_bytes(sizeof(pd_slip)) + pd_pages_bytes(0) + MAIL;
+}
+
 /* Room for all tasks of a capture that lasts for the step. NULL: each gets its own memory. */
 static pd_room *room_new(const pd_plan *plan)
 {

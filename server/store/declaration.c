@@ -25,11 +25,15 @@ pd_rule *pd_declaration_rule(const pd_job *job, const pd_param_decl *decl)
 /* Its optimizer gives updates, in this type. */
 static int check_update(const pd_job *job, const pd_param_decl *decl, pd_error *err)
 {
-    const pd_rule *rule = pd_declaration_rule(job, decl);
-    const pd_row *row = rule->hypers.row;
-    pd_dtype gives = row->update_dtype == NULL ? (pd_dtype)0 : row->update_dtype(rule->hypers.value);
+    const pd_row *row;
+    const pd_rule *rule;
+    pd_dtype gives;
 
-    if (decl->update_dtype == 0 || decl->update_dtype == gives) return PD_OK;
+    if (decl->update_dtype == 0) return PD_OK;
+    rule = pd_declaration_rule(job, decl);
+    row = rule->hypers.row;
+    gives = row->update_dtype == NULL ? (pd_dtype)0 : row->update_dtype(rule->hypers.value);
+    if (decl->update_dtype == gives) return PD_OK;
     if (gives == 0)
         return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: %s gives no updates here, pull weights (shampoo gives them while communicate_params is off)",
                        decl->name, row->name);
@@ -88,10 +92,8 @@ static int match_facts(const pd_job *job, const pd_param *param, const pd_param_
     return PD_OK;
 }
 
-int pd_declaration_match(const pd_job *job, const pd_param_decl *decl, uint32_t rank, uint64_t frame, pd_error *err)
+int pd_declaration_match(const pd_job *job, pd_param *param, const pd_param_decl *decl, uint32_t rank, uint64_t frame, pd_error *err)
 {
-    pd_param *param = pd_job_param(job, decl->name);
-
     if (param == NULL)
         return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.256s: job %.100s was declared without it; every rank declares the same",
                        decl->name, job->name);

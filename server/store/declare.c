@@ -1,104 +1,54 @@
-/* declare.c - the set of parameters: the first rank's is planned as a whole, the others must declare the same. */
+/* declare.c - the set of parameters: the first rank's is planned (planning.c), the others must declare the same. */
 #include "training.h"
 
-#include "factor_rules.h"
 #include "need.h"
-#include "norm.h"
 #include "plan.h"
-#include "together.h"
 
-#include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Rough times of one core. */
+#define AGAIN_NS   1500.0               /* a parameter that is declared again */
+#define AT_ONCE_NS 5e6                  /* a Declare that takes no longer is answered at once; a longer one in batches */
+
 /* ---- names ---- */
 
-pd_param *pd_job_param(const pd_job *job, const char *name)
+pd_param *pd_param_named(const pd_store *store, pd_param *names, const char *name)
 {
     pd_param *param = NULL;
     size_t n = strlen(name);
-    unsigned hash = pd_store_hash(job->store, name, n);
+    unsigned hash = pd_store_hash(store, name, n);
 
-    HASH_FIND_BYHASHVALUE(hh, job->names, name, n, hash, param);
+    HASH_FIND_BYHASHVALUE(hh, names, name, n, hash, param);
     return param;
 }
 
-/* ---- the set, before anything is made of it ---- */
+pd_param *pd_job_param(const pd_job *job, const char *name) { return pd_param_named(job->store, job->names, name); }
 
-static int check_set(const pd_job *job, const pd_request *request, pd_error *err)
+pd_param *pd_declared_param(const pd_job *job, const pd_request *request, size_t i)
 {
-    const pd_store_config *config = &job->store->config;
-    uint64_t bytes = 0, room = config->max_total_bytes;
-    size_t n = request->u.declare.n;
+    const char *name = request->u.declare.params[i].name;
 
-    if (n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s: Declare names no parameter", job->name);
-    if (n > config->max_params)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: %zu parameters, at most %u are allowed (limits.max_params)", job->name, n,
-                       config->max_params);
-    for (size_t i = 0; i < n; i++) {
-        int64_t elements;
-        int rc = pd_declaration_check(job, &request->u.declare.params[i], i, &elements, err);
-        if (rc != PD_OK) return rc;
-        if ((uint64_t)elements > room / sizeof(float) || __builtin_add_overflow(bytes, (uint64_t)elements * sizeof(float), &bytes) ||
-            bytes > room)
-            return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: parameters up to %.100s need more than the %llu bytes allowed for "
-                           "all jobs (limits.max_total_bytes)",
-                           job->name, request->u.declare.params[i].name, (unsigned long long)room);
-    }
-    return PD_OK;
+    return i < job->n_params && strcmp(job->params[i].name, name) == 0 ? &job->params[i] : pd_job_param(job, name);
 }
 
-/* ---- what the whole set needs ---- */
+/* ---- memory ---- */
 
-/* What the job has to keep of the ingest budget once `rank` has its ranges. Of the others that have not declared no more is known than of any such. */
-typedef struct pd_reserves { uint64_t own, other, all; } pd_reserves;
-
-static pd_reserves reserves_with(const pd_job *job, uint32_t rank)
-{
-    pd_reserves r = { .own = pd_ranges_reserve(job, rank), .all = job->reserved };
-
-    if (job->reserved > 0) {
-        r.all += r.own - job->ranks[rank].reserve;
-    } else {
-        r.other = job->world > 1 ? pd_ranges_reserve(job, rank == 0 ? 1 : 0) : 0;
-        r.all = r.own + (job->world - 1) * r.other;
-    }
-    return r;
-}
-
-static int check_ingest(const pd_job *job, uint32_t rank, pd_error *err)
-{
-    const pd_store *store = job->store;
-    pd_reserves r = reserves_with(job, rank);
-    uint64_t limit = store->config.ingest_bytes, others = store->reserved - job->reserved;
-
-    if (others <= limit && r.all <= limit - others) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: %u ranks, this one with frames of up to %llu bytes, need %llu bytes of ingest budget; "
-                   "of %llu, %llu are reserved by other jobs (limits.ingest_bytes, limits.chunk_bytes)", job->name,
-                   job->world, (unsigned long long)r.own, (unsigned long long)r.all, (unsigned long long)limit, (unsigned long long)others);
-}
-
-static void reserve(pd_job *job, uint32_t rank)
-{
-    pd_reserves r = reserves_with(job, rank);
-
-    for (uint32_t other = 0; job->reserved == 0 && other < job->world; other++) job->ranks[other].reserve = r.other;
-    if (job->reserved == 0) job->store->n_ranks += job->world;
-    job->ranks[rank].reserve = r.own;
-    job->store->reserved += r.all - job->reserved;
-    job->reserved = r.all;
-}
-
-static int check_total(const pd_job *job, uint64_t more, pd_error *err)
+int pd_job_check_total(const pd_job *job, uint64_t more, pd_error *err)
 {
     const pd_store *store = job->store;
     uint64_t limit = store->config.max_total_bytes;
 
     if (store->committed <= limit && more <= limit - store->committed) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: weights, sums, contributions gathered, optimizer state, roots and snapshots need %llu bytes; of "
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: weights, sums, contributions gathered, optimizer state, roots and snapshots need %llu bytes more; of "
                    "%llu allowed for all jobs, %llu are in use (limits.max_total_bytes)", job->name, (unsigned long long)more,
                    (unsigned long long)limit, (unsigned long long)store->committed);
+}
+
+void pd_job_commit(pd_job *job, uint64_t bytes)
+{
+    job->committed += bytes;
+    job->store->committed += bytes;
 }
 
 /* What the ranks that have declared ranges may leave behind, all together. */
@@ -111,12 +61,11 @@ static uint64_t bytes_of_ranges(const pd_job *job)
     return bytes;
 }
 
-/* There is room for the rank's ranges, and for `more`. */
-static int check_ranges(const pd_job *job, uint32_t rank, uint64_t more, pd_error *err)
+int pd_job_check_ranges(const pd_job *job, uint32_t rank, pd_error *err)
 {
-    int rc = check_ingest(job, rank, err);
+    int rc = pd_reserve_check(job, &job->ranks[rank], pd_ranges_reserve(job, rank), err);
 
-    return rc != PD_OK ? rc : check_total(job, pd_need_plus(more, bytes_of_ranges(job) - job->gathered), err);
+    return rc != PD_OK ? rc : pd_job_check_total(job, bytes_of_ranges(job) - job->gathered, err);
 }
 
 /* After ranges were taken, or given back. */
@@ -125,164 +74,16 @@ static void count_ranges(pd_job *job)
     uint64_t bytes = bytes_of_ranges(job), more = bytes - job->gathered;
 
     job->gathered = bytes;
-    job->committed += more;
-    job->store->committed += more;
-}
-
-/* ---- planning ---- */
-
-typedef struct pd_planning {
-    pd_declaration *decls;
-    pd_name_maps   *maps;                       /* of all of them */
-    pd_plan        *plans;
-    double        (*facts)[PD_MAX_FACTS];       /* by rule */
-} pd_planning;
-
-static size_t rule_index(const pd_job *job, const pd_param *param) { return (size_t)(param->rule - job->rules); }
-
-static int survey(const pd_job *job, pd_planning *planning, pd_error *err)
-{
-    planning->decls = calloc(job->n_params, sizeof *planning->decls);
-    planning->plans = calloc(job->n_params, sizeof *planning->plans);
-    planning->facts = calloc(job->n_rules, sizeof *planning->facts);
-    planning->maps = pd_name_maps_new(job->n_params);
-    if (planning->decls == NULL || planning->plans == NULL || planning->facts == NULL || planning->maps == NULL)
-        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for plans", job->name);
-    for (uint32_t i = 0; i < job->n_params; i++)
-        planning->decls[i] = (pd_declaration){ .name = job->params[i].name, .shape = job->params[i].shape, .world = (int)job->world,
-                                               .hypers = job->params[i].rule->hypers, .group = (int)rule_index(job, &job->params[i]),
-                                               .axes = job->params[i].axes, .seed = job->values.at[PD_JOB_KEY_SEED],
-                                               .start_step = (int64_t)pd_job_start_step(job), .maps = planning->maps };
-    for (size_t r = 0; r < job->n_rules; r++)
-        pd_optim_survey(job->rules[r].hypers.row, planning->decls, job->n_params, planning->facts[r]);
-    return PD_OK;
-}
-
-/* Does it fit with what is in use, and with `before`, the job's parameters before it? */
-static int check_need(const pd_job *job, const pd_param *param, const pd_need *n, uint64_t before, pd_error *err)
-{
-    const pd_store *store = job->store;
-    uint64_t limit = store->config.max_total_bytes, used = store->committed + before, sum = pd_need_sum(n);
-
-    if (used <= limit && sum <= limit - used) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.50s: parameter %.100s needs %llu bytes (weights and snapshots %llu, sum %llu, contributions gathered "
-                   "%llu, optimizer state %llu, roots under way %llu, temporaries %llu); of %llu allowed for all jobs, %llu are taken by other jobs and by the parameters before it "
-                   "(limits.max_total_bytes)", job->name, param->name, (unsigned long long)sum, (unsigned long long)n->weights, (unsigned long long)n->sums,
-                   (unsigned long long)n->gathered, (unsigned long long)n->state, (unsigned long long)n->roots, (unsigned long long)n->step, (unsigned long long)limit,
-                   (unsigned long long)used);
-}
-
-/* Without making any of it. */
-static int need_of_param(const pd_job *job, const pd_sizing *sizing, const pd_planning *planning, uint32_t i, pd_need *n, pd_error *err)
-{
-    const pd_param *param = &job->params[i];
-    pd_plan *plan = &planning->plans[i];
-    bool pulled[4];
-    int rc;
-
-    for (int t = 0; t < 4; t++) pulled[t] = param->shelf[t] != NULL;
-    if ((rc = pd_plan_make(plan, &planning->decls[i], planning->facts[rule_index(job, param)], err)) != PD_OK) return rc;
-    rc = pd_need_of(n, sizing, param->how, plan, param->ranged, pulled);
-    return rc == PD_OK ? PD_OK : pd_fail(err, rc, "parameter %.160s: out of memory for its plan", param->name);
-}
-
-static int count_bytes(const pd_job *job, const pd_planning *planning, uint64_t *bytes, pd_error *err)
-{
-    const pd_store_config *config = &job->store->config;
-    const pd_sizing sizing = { job->values, job->world, config->chunk_elements, config->threads, config->pool_threads };
-    pd_need all = { 0 }, n;
-    int rc;
-
-    for (uint32_t i = 0; i < job->n_params; i++) {
-        if ((rc = need_of_param(job, &sizing, planning, i, &n, err)) != PD_OK) return rc;
-        if ((rc = check_need(job, &job->params[i], &n, pd_need_sum(&all), err)) != PD_OK) return rc;
-        pd_need_add(&all, &n, 1);
-    }
-    pd_need_complete(&all, &sizing, job->rules, job->n_rules);
-    *bytes = pd_need_sum(&all);
-    return check_total(job, *bytes, err);
-}
-
-static int make_optims(pd_job *job, const pd_planning *planning, pd_error *err)
-{
-    for (uint32_t i = 0; i < job->n_params; i++) {
-        pd_param *param = &job->params[i];
-        int rc = pd_optim_planned(&param->optim, &planning->decls[i], planning->facts[rule_index(job, param)], &planning->plans[i], err);
-        if (rc != PD_OK) return rc;
-        if (pd_roots_prepare(param) != PD_OK) return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for what is said of its roots", param->name);
-    }
-    return PD_OK;
+    pd_job_commit(job, more);
 }
 
 /* ---- the first set ---- */
 
-/* Memory for what it gathers comes chunk by chunk. */
-static int join_spills(pd_job *job, pd_param *param, pd_error *err)
-{
-    uint64_t chunk = job->store->config.chunk_elements, n = (uint64_t)param->elements < chunk ? (uint64_t)param->elements : chunk;
-
-    if (!pd_gathers(param->how)) return PD_OK;
-    param->spills = pd_shelf_join(&job->store->shelves, (size_t)n * sizeof(float));
-    return param->spills != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", param->name);
-}
-
-static int add_param(pd_job *job, const pd_param_decl *decl, pd_error *err)
-{
-    pd_param *param = pd_job_param(job, decl->name);
-    size_t n = strlen(decl->name);
-    int rc;
-
-    if (param != NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s is declared twice", decl->name);
-    param = &job->params[job->n_params];
-    *param = (pd_param){ .index = job->n_params, .shape = decl->shape, .ranged = decl->ranged, .model_state = decl->model_state,
-                         .rule = pd_declaration_rule(job, decl), .step = pd_job_start_step(job) };
-    job->n_params++;
-    pd_shape_elements(&decl->shape, &param->elements);
-    param->how = pd_aggregation_of(&job->values, param->rule->hypers.row);
-    if ((param->name = strdup(decl->name)) == NULL || (decl->axes != NULL && (param->axes = strdup(decl->axes)) == NULL))
-        return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
-    HASH_ADD_KEYPTR_BYHASHVALUE(hh, job->names, param->name, n, pd_store_hash(job->store, decl->name, n), param);
-    param->shelf[PD_F32] = pd_shelf_join(&job->store->shelves, (size_t)param->elements * sizeof(float));
-    if (param->shelf[PD_F32] == NULL || param->hh.tbl == NULL)
-        return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
-    if (!param->ranged && (rc = pd_gather_check_whole(&job->values, job->world, param->how, param->name, err)) != PD_OK) return rc;
-    return join_spills(job, param, err);
-}
-
-/* Chunks, slots and ranges of all parameters in three arrays. */
-static int lay_chunks(pd_job *job, pd_error *err)
-{
-    uint64_t n = 0, at = 0;
-    size_t ranged = 0;
-
-    for (uint32_t i = 0; i < job->n_params; i++) n += pd_count_chunks(job->params[i].elements, job->store->config.chunk_elements);
-    for (uint32_t i = 0; i < job->n_params; i++) ranged += job->params[i].ranged;
-    job->ranges = calloc(ranged + 1, job->world * sizeof *job->ranges);
-    job->chunks = calloc(n, sizeof *job->chunks);
-    job->slots = calloc(n, job->world * sizeof *job->slots);
-    job->batch = calloc(job->n_params, sizeof *job->batch);
-    job->optims = calloc(job->n_params, sizeof *job->optims);
-    if (job->chunks == NULL || job->slots == NULL || job->ranges == NULL || job->batch == NULL || job->optims == NULL || pd_groups_make(job) != PD_OK ||
-        pd_norm_make(job) != PD_OK)
-        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->name);
-    for (uint32_t i = 0; i < job->n_params; i++) {
-        pd_param *param = &job->params[i];
-        pd_range *ranges = param->ranged ? job->ranges + (size_t)job->world * --ranged : NULL;
-        pd_round_init(&param->round, param, param->elements, (int64_t)job->store->config.chunk_elements, job->world, job->chunks + at,
-                      job->slots + at * job->world, ranges);
-        param->unlanded = (uint64_t)param->round.n_chunks * (param->ranged ? job->world : 1);
-        at += param->round.n_chunks;
-    }
-    return PD_OK;
-}
-
 void pd_job_forget_set(pd_job *job)
 {
-    if (job->reserved > 0) {
-        job->store->committed -= job->committed;
-        job->store->reserved -= job->reserved;
-        job->store->n_ranks -= job->world;
-    }
+    pd_planning_free(job);
+    job->store->committed -= job->committed;
+    pd_reserve_forget(job);
     job->changes++;
     HASH_CLEAR(hh, job->names);
     for (uint32_t i = 0; i < job->n_params; i++) pd_param_clear(&job->params[i]);
@@ -303,29 +104,7 @@ void pd_job_forget_set(pd_job *job)
     job->groups = NULL;
     job->norm = NULL;
     job->n_params = 0;
-    job->reserved = job->committed = job->gathered = 0;
-}
-
-static int build_set(pd_job *job, const pd_request *request, pd_planning *planning, pd_error *err)
-{
-    uint64_t bytes = 0;
-    int rc = PD_OK;
-
-    job->params = calloc(request->u.declare.n, sizeof *job->params);
-    if (job->params == NULL) return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for parameters", job->name);
-    for (size_t i = 0; i < request->u.declare.n && rc == PD_OK; i++) rc = add_param(job, &request->u.declare.params[i], err);
-    if (rc != PD_OK) return rc;
-    if ((rc = survey(job, planning, err)) != PD_OK) return rc;
-    if ((rc = count_bytes(job, planning, &bytes, err)) != PD_OK) return rc;
-    if ((rc = lay_chunks(job, err)) != PD_OK) return rc;
-    if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
-    if ((rc = check_ranges(job, request->rank, bytes, err)) != PD_OK) return rc;
-    if ((rc = make_optims(job, planning, err)) != PD_OK) return rc;
-    job->committed = bytes;
-    job->store->committed += bytes;
-    count_ranges(job);
-    reserve(job, request->rank);
-    return PD_OK;
+    job->committed = job->gathered = 0;
 }
 
 static void warn_of_ready_roots(pd_job *job)
@@ -350,31 +129,19 @@ static void warn_of_values(pd_job *job)
     }
 }
 
-static void end_planning(const pd_job *job, pd_planning *planning)
+/* Goes on with the set, as far as the budget goes. False: it needs more time. */
+static bool declare_first(pd_job *job, const pd_request *request, double *budget_ns, int *rc, pd_error *err)
 {
-    for (uint32_t i = 0; planning->plans != NULL && i < job->n_params; i++) pd_plan_free(&planning->plans[i]);
-    pd_name_maps_free(planning->maps);
-    free(planning->decls);
-    free(planning->plans);
-    free(planning->facts);
-}
-
-static int declare_first(pd_job *job, const pd_request *request, pd_error *err)
-{
-    pd_planning planning = { 0 };
-    int rc = check_set(job, request, err);
-
-    if (rc != PD_OK) return rc;
-    rc = build_set(job, request, &planning, err);
-    end_planning(job, &planning);
-    if (rc != PD_OK) {
-        pd_job_forget_set(job);
-        return rc;
-    }
+    *rc = job->planning != NULL ? PD_OK : pd_planning_begin(job, request, budget_ns, err);
+    if (*rc != PD_OK) return true;
+    if (!pd_planning_run(job, request, budget_ns, rc, err)) return false;
+    if (*rc != PD_OK) return true;
+    pd_planning_free(job);
+    count_ranges(job);
     warn_of_ready_roots(job);
     warn_of_values(job);
     pd_declarations_say(job);
-    return PD_OK;
+    return true;
 }
 
 /* ---- the same set again ---- */
@@ -385,13 +152,13 @@ static int declare_again(pd_job *job, const pd_request *request, pd_error *err)
     int rc;
 
     for (size_t i = 0; i < request->u.declare.n; i++)
-        if ((rc = pd_declaration_match(job, &request->u.declare.params[i], request->rank, frame, err)) != PD_OK) return rc;
+        if ((rc = pd_declaration_match(job, pd_declared_param(job, request, i), &request->u.declare.params[i], request->rank, frame, err)) != PD_OK) return rc;
     for (uint32_t i = 0; i < job->n_params; i++)
         if (job->params[i].mark != frame)
             return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.256s: job %.100s has it, this rank does not declare it; every rank "
                            "declares the same", job->params[i].name, job->name);
     if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
-    if ((rc = check_ranges(job, request->rank, 0, err)) != PD_OK) pd_ranges_give_back(job, request->rank);
+    if ((rc = pd_job_check_ranges(job, request->rank, err)) != PD_OK) pd_ranges_give_back(job, request->rank);
     else count_ranges(job);
     return rc;
 }
@@ -410,7 +177,7 @@ static uint64_t types_bytes(const pd_job *job, const pd_request *request)
 
     for (size_t i = 0; i < request->u.declare.n; i++) {
         const pd_param_decl *decl = &request->u.declare.params[i];
-        const pd_param *param = pd_job_param(job, decl->name);
+        const pd_param *param = pd_declared_param(job, request, i);
         bytes += type_bytes(param, decl->pull_dtype);
         if (decl->update_dtype != 0) bytes += pd_param_update_bytes(param, decl->update_dtype);
     }
@@ -421,7 +188,7 @@ static int publish_types(pd_job *job, const pd_request *request, pd_closed *clos
 {
     for (size_t i = 0; i < request->u.declare.n; i++) {
         const pd_param_decl *decl = &request->u.declare.params[i];
-        pd_param *param = pd_job_param(job, decl->name);
+        pd_param *param = pd_declared_param(job, request, i);
         pd_snapshot *again;
         uint64_t bytes = type_bytes(param, decl->pull_dtype) + (decl->update_dtype != 0 ? pd_param_update_bytes(param, decl->update_dtype) : 0);
         if (decl->update_dtype != 0 && pd_param_pull_updates(param, &job->store->shelves, decl->update_dtype) != PD_OK)
@@ -429,8 +196,7 @@ static int publish_types(pd_job *job, const pd_request *request, pd_closed *clos
         if (pd_param_pull(param, &job->store->shelves, decl->pull_dtype, &again) != PD_OK)
             return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for its weights in %s", decl->name,
                            pd_dtype_name(decl->pull_dtype));
-        job->committed += bytes;
-        job->store->committed += bytes;
+        pd_job_commit(job, bytes);
         if (again != NULL) pd_param_publish(param, again, (pd_outcome)0, &closed[(*n_closed)++]);
     }
     for (uint32_t i = 0; i < job->n_params; i++)                /* a rank without elements of it was waited for until now */
@@ -447,7 +213,7 @@ static int add_types(pd_job *job, const pd_request *request, pd_error *err)
     int rc;
 
     if (effect == NULL || closed == NULL) rc = pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->name);
-    else rc = check_total(job, bytes, err);
+    else rc = pd_job_check_total(job, bytes, err);
     if (rc == PD_OK) {
         effect->u.closed.at = closed;
         rc = publish_types(job, request, closed, &effect->u.closed.n, err);
@@ -473,7 +239,7 @@ bool pd_job_sealed(const pd_job *job)
 static int copy_notes(const pd_job *job, const pd_request *request, pd_declared *declared, pd_error *err)
 {
     for (size_t i = 0; i < request->u.declare.n; i++) {
-        const pd_param *param = pd_job_param(job, request->u.declare.params[i].name);
+        const pd_param *param = pd_declared_param(job, request, i);
         const char *note = pd_optim_plan(param->optim)->note;
         if (note[0] != '\0' && (declared[i].note = strdup(note)) == NULL)
             return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for the answer", param->name);
@@ -487,7 +253,7 @@ static void answer(pd_job *job, pd_request *request, pd_declared *declared)
     size_t n = request->u.declare.n;
 
     for (size_t i = 0; i < n; i++) {
-        const pd_param *param = pd_job_param(job, request->u.declare.params[i].name);
+        const pd_param *param = pd_declared_param(job, request, i);
         declared[i].param = param->index;
         declared[i].step = param->step;
         declared[i].initialised = pd_param_initialised(job, param, request->rank);
@@ -524,33 +290,84 @@ static void look_at_open(pd_job *job, uint64_t now_ns)
     pd_store_touch(job->store, job, now_ns);
 }
 
-void pd_job_declare(pd_job *job, pd_request *request, uint64_t now_ns)
+/* The set stands: answers, once the types that this rank pulls are there. */
+static int settle(pd_job *job, pd_request *request, pd_rank *rank, uint64_t now_ns, pd_error *err)
 {
-    pd_error err;
-    pd_rank *rank = pd_job_speaker(job, request, &err);
     pd_declared *declared = calloc(request->u.declare.n + 1, sizeof *declared);
-    bool first = job->n_params == 0;
-    int rc = rank == NULL ? err.code : PD_OK;
+    int rc = declared == NULL ? pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->name) : PD_OK;
 
-    if (rc == PD_OK && declared == NULL) rc = pd_fail(&err, PD_NO_MEMORY, "job %.100s: out of memory", job->name);
-    if (rc == PD_OK) rc = first ? declare_first(job, request, &err) : declare_again(job, request, &err);
-    if (rc == PD_OK && ((rc = copy_notes(job, request, declared, &err)) != PD_OK || (rc = add_types(job, request, &err)) != PD_OK)) {
-        if (first) {
-            pd_job_forget_set(job);
-        } else {
-            pd_ranges_give_back(job, request->rank);
-            count_ranges(job);
-        }
-    }
+    if (rc == PD_OK) rc = copy_notes(job, request, declared, err);
+    if (rc == PD_OK) rc = add_types(job, request, err);
     if (rc != PD_OK) {
         pd_declared_free(declared, request->u.declare.n);
-        if (rank != NULL) note_refusal(job, rank, request->rank, &err);
-        pd_store_refuse(job->store, request, &err);
-        return;
+        return rc;
     }
-    reserve(job, request->rank);
+    pd_reserve_take(job, rank, pd_ranges_reserve(job, request->rank));
+    pd_store_look_again(job->store, now_ns);
     answer(job, request, declared);
     if (!rank->sealed) look_at_open(job, now_ns);
     note_declared(job, rank);
-    pd_request_free(request);
+    return PD_OK;
+}
+
+static void refuse(pd_job *job, pd_request *request, pd_rank *rank, const pd_error *err)
+{
+    if (rank != NULL) note_refusal(job, rank, request->rank, err);
+    pd_store_refuse(job->store, request, err);
+}
+
+/* One Declare, the first of job->declares, as far as the budget goes. False: it needs more time. Else takes it. */
+static bool declare_one(pd_job *job, pd_request *request, double *budget_ns, uint64_t now_ns)
+{
+    pd_error err;
+    pd_rank *rank = pd_job_speaker(job, request, &err);
+    bool first = job->n_params == 0;
+    int rc = rank == NULL ? err.code : PD_OK;
+
+    if (rc == PD_OK && first) {
+        if (!declare_first(job, request, budget_ns, &rc, &err)) return false;
+    } else if (rc == PD_OK) {
+        *budget_ns -= AGAIN_NS * (double)request->u.declare.n;
+        rc = declare_again(job, request, &err);
+    }
+    if (rc == PD_OK && (rc = settle(job, request, rank, now_ns, &err)) != PD_OK && !first) {
+        pd_ranges_give_back(job, request->rank);
+        count_ranges(job);
+    }
+    if (rc != PD_OK && first) pd_job_forget_set(job);
+    if (rc != PD_OK) refuse(job, request, rank, &err);
+    else pd_request_free(request);
+    return true;
+}
+
+void pd_job_declare_some(pd_job *job, double budget_ns, uint64_t now_ns)
+{
+    while (job->declares != NULL && budget_ns > 0) {
+        pd_request *request = job->declares, *next = (pd_request *)(void *)request->mail.next;
+        if (!declare_one(job, request, &budget_ns, now_ns)) return;
+        if ((job->declares = next) == NULL) job->declares_last = NULL;
+    }
+}
+
+void pd_job_declare(pd_job *job, pd_request *request, uint64_t now_ns)
+{
+    double batch_ns = job->store->config.batch_ns, at_once_ns = batch_ns < AT_ONCE_NS ? batch_ns : AT_ONCE_NS;
+
+    request->mail.next = NULL;
+    if (job->declares_last != NULL) job->declares_last->mail.next = &request->mail;
+    else job->declares = request;
+    job->declares_last = request;
+    if (job->declares == request && AGAIN_NS * (double)request->u.declare.n <= at_once_ns) pd_job_declare_some(job, at_once_ns, now_ns);
+    pd_store_touch(job->store, job, now_ns);
+}
+
+void pd_job_refuse_declares(pd_job *job, const pd_error *err)
+{
+    while (job->declares != NULL) {
+        pd_request *request = job->declares;
+        job->declares = (pd_request *)(void *)request->mail.next;
+        pd_store_refuse(job->store, request, err);
+    }
+    job->declares_last = NULL;
+    if (job->planning != NULL) pd_job_forget_set(job);
 }

@@ -176,12 +176,14 @@ static void release_requests(pd_job *job, const pd_error *err)
 
 void pd_job_release(pd_job *job, const pd_error *err)
 {
+    pd_job_refuse_declares(job, err);
     release_slots(job);
     release_requests(job, err);
     pd_import_release(job, err);
     job->complete = job->partial = job->full = job->loose = NULL;
     job->waiting = job->ready = job->merging = NULL;
     job->n_open = 0;
+    pd_reserve_forget(job);
     job->farewell->u.error = *err;
     pd_effects_add(&job->store->outbox, job->farewell);
     job->farewell = NULL;

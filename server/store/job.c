@@ -208,7 +208,10 @@ static void gone(pd_job *job, pd_rank *rank, pd_rank_state state, uint64_t now_n
     rank->state = state;
     rank->since_ns = now_ns;
     rank->declared = false;
-    if (job->connected == 0) job->linger_ns = now_ns + (job->n_params > 0 ? job->values.at[PD_JOB_KEY_JOB_LINGER] : 0);
+    if (state == PD_RANK_LEFT) pd_reserve_release(job, rank);
+    if (job->connected > 0) return;
+    pd_reserve_release_all(job);
+    job->linger_ns = now_ns + (job->n_params > 0 ? job->values.at[PD_JOB_KEY_JOB_LINGER] : 0);
 }
 
 void pd_job_lost(pd_job *job, const pd_request *request, uint64_t now_ns)

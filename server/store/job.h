@@ -20,7 +20,9 @@ typedef struct pd_rank {
     bool        declared;               /* on this connection */
     bool        sealed;                 /* some process at this rank has declared: its ranges stand */
     uint64_t    refused_sets;           /* declarations of this process that were refused */
-    uint64_t    reserve;                /* its largest frame; before it has declared, of what is known of it. 0 before the first Declare */
+    uint64_t    reserve;                /* its largest frame; 0: the rank has not declared */
+    uint64_t    reserved;               /* bytes of ingest budget counted for the rank now: reserve.c */
+    bool        released;               /* the rank has gone and keeps no more of its reserve than its frames take */
     uint64_t    held;                   /* bytes of its frames that are not summed yet */
     uint64_t    initialiser;            /* nonce of the process whose initial weights came last, where these are averaged */
     uint64_t    step, contributions;    /* highest step contributed to; gradients of chunks taken */
@@ -51,12 +53,11 @@ typedef struct pd_job {
     uint32_t    connected;              /* of them: connected now */
     bool        gone;                   /* dropped; waits for its root tasks to come back */
 
-    pd_param   *params;     uint32_t n_params;      /* none before the first Declare */
+    pd_param   *params;     uint32_t n_params;      /* none before the first Declare was answered */
     pd_param   *names;                  /* hash table of params */
     pd_chunk   *chunks;                 /* of all parameters, behind one another */
     pd_slot    *slots;
     pd_range   *ranges;                 /* of all ranged parameters, behind one another */
-    uint64_t    reserved;               /* sum of the ranks' reserves */
     uint32_t    n_settings;             /* by operators: setting.h */
     uint64_t    held;                   /* bytes of its frames that are not summed yet */
     uint64_t    changes;                /* batches of work, tasks and commands that may have changed its parameters */
@@ -65,6 +66,8 @@ typedef struct pd_job {
     uint64_t    committed;              /* bytes counted against max_total_bytes; */
     uint64_t    gathered;               /* of them: for what ranks with ranges may leave behind */
 
+    pd_request *declares, *declares_last;       /* Declares that are not answered yet, linked by mail.next; the first of them is */
+    struct pd_planning *planning;       /* the first set, while it is planned; n_params is 0 until it is finished. NULL: none is */
     pd_request *inbox, *inbox_last;     /* frames that need arithmetic before they are taken: Init, and Push under nonfinite = reject */
     pd_chunk   *complete, *partial;     /* chunks to sum: every rank has been heard of; ranks in order have */
     pd_chunk   *full, *loose;           /* of parameters that gather: every rank has been heard of; somebody is missed, frames are held */
@@ -113,8 +116,13 @@ void pd_job_lost(pd_job *job, const pd_request *request, uint64_t now_ns);
 void pd_job_leave(pd_job *job, pd_request *request, uint64_t now_ns);       /* takes */
 void pd_job_barrier(pd_job *job, pd_request *request);                      /* takes */
 
-/* declare.c: takes the request. */
+/* declare.c */
+/* Takes the request: answers it at once where that takes little time, else in pd_job_declare_some. */
 void pd_job_declare(pd_job *job, pd_request *request, uint64_t now_ns);
+/* Works at the Declares that wait, for about so long. */
+void pd_job_declare_some(pd_job *job, double budget_ns, uint64_t now_ns);
+/* The job ends: all of them get `err`, and what is planned so far is forgotten. */
+void pd_job_refuse_declares(pd_job *job, const pd_error *err);
 bool pd_job_sealed(const pd_job *job);
 void pd_job_forget_set(pd_job *job);        /* frees the parameters and what was counted for them */
 

@@ -2,7 +2,11 @@
 
 #include "gather.h"
 #include "norm.h"
-#include "param.h"
+#include "job.h"
+
+#include <string.h>
+
+enum { ALLOCATOR_ENDS = 1024 };         /* of a job's own pieces of memory, its hash tables included */
 
 #include <math.h>
 
@@ -39,15 +43,38 @@ static uint64_t root_bytes(const pd_plan *plan)
     return plan->root_delay != 0 ? pd_need_plus(once, once) : once;
 }
 
-static uint64_t record_bytes(const pd_sizing *job, const pd_plan *plan, bool ranged)
+/* Records of one parameter on both threads, whatever its optimizer is: its own, with hyperparameters that pushes may bring; snapshots and the ends of their
+ * buffers, of sums, updates and gathered chunks; what each connection keeps of its declaration. */
+static uint64_t param_bytes(const pd_sizing *job)
 {
-    return pd_need_plus(times(pd_count_chunks(plan->elements, job->chunk_elements), sizeof(pd_chunk) + job->world * sizeof(pd_slot)),
-                (ranged ? job->world * sizeof(pd_range) : 0) + (uint64_t)pd_plan_own_bytes(plan));
+    uint64_t bytes = sizeof(pd_param) + (uint64_t)pd_block_bytes(sizeof(pd_pushed)) + pd_snapshots_own_bytes() + sizeof(pd_closed) + 2 * sizeof(void *);
+
+    return bytes + PD_LOOP_PARAM_BYTES + job->world * (uint64_t)PD_LOOP_DECL_BYTES;
+}
+
+static uint64_t record_bytes(const pd_sizing *job, int64_t elements, bool ranged)
+{
+    uint64_t chunks = times(pd_count_chunks(elements, job->chunk_elements), sizeof(pd_chunk) + job->world * sizeof(pd_slot));
+
+    return pd_need_plus(chunks, (ranged ? job->world * sizeof(pd_range) : 0) + param_bytes(job));
+}
+
+uint64_t pd_need_name(const pd_sizing *job, const char *name, const char *axes)
+{
+    uint64_t bytes = (uint64_t)pd_block_bytes((int64_t)strlen(name) + 1) + (axes != NULL ? (uint64_t)pd_block_bytes((int64_t)strlen(axes) + 1) : 0);
+
+    return bytes * (job->world + 1);            /* the store's, and each connection's */
 }
 
 static uint64_t gather_bytes(const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged)
 {
     return ranged ? 0 : pd_crowd_bytes(pd_crowd_whole(elements, job->chunk_elements, job->world), how, elements, job->chunk_elements);
+}
+
+void pd_need_least(pd_need *out, const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged, const bool pulled[4])
+{
+    *out = (pd_need){ .weights = pd_weight_bytes(elements, pulled), .sums = times((uint64_t)elements, sizeof(float)),
+                      .gathered = gather_bytes(job, how, elements, ranged), .records = record_bytes(job, elements, ranged) };
 }
 
 int pd_need_of(pd_need *out, const pd_sizing *job, pd_aggregation how, const pd_plan *plan, bool ranged, const bool pulled[4])
@@ -56,11 +83,14 @@ int pd_need_of(pd_need *out, const pd_sizing *job, pd_aggregation how, const pd_
     int rc = pd_plan_thread_bytes(plan, &thread);
 
     if (rc != PD_OK) return rc;
-    *out = (pd_need){ .weights = pd_weight_bytes(plan->elements, pulled), .sums = times((uint64_t)plan->elements, sizeof(float)),
-                      .gathered = gather_bytes(job, how, plan->elements, ranged), .state = known(pd_plan_state_bytes(plan)),
-                      .roots = root_bytes(plan), .step = known(pd_plan_step_bytes(plan)), .records = record_bytes(job, plan, ranged),
-                      .thread = known(thread), .pool = known(pd_plan_task_scratch(plan, INFINITY)),
-                      .light = known(pd_plan_task_scratch(plan, PD_TASK_LIGHT)) };
+    pd_need_least(out, job, how, plan->elements, ranged, pulled);
+    out->state = known(pd_plan_state_bytes(plan));
+    out->roots = root_bytes(plan);
+    out->step = known(pd_plan_step_bytes(plan));
+    out->records = pd_need_plus(out->records, (uint64_t)pd_plan_own_bytes(plan));
+    out->thread = known(thread);
+    out->pool = known(pd_plan_task_scratch(plan, INFINITY));
+    out->light = known(pd_plan_task_scratch(plan, PD_TASK_LIGHT));
     return PD_OK;
 }
 
@@ -78,12 +108,23 @@ void pd_need_add(pd_need *all, const pd_need *one, uint64_t n)
     if (one->light > all->light) all->light = one->light;
 }
 
+/* Records of the job itself, of its ranks and rules. A job has one rule more than its workers gave, that of model state. */
+static uint64_t own_bytes(const pd_sizing *job, const pd_rule *rules, size_t n_rules)
+{
+    uint64_t bytes = sizeof(pd_job) + 2 * sizeof(pd_effect) + sizeof(pd_rule) + ALLOCATOR_ENDS;
+
+    for (size_t r = 0; r < n_rules; r++)
+        if (rules[r].hypers.row != &pd_model_state) bytes += sizeof(pd_rule) + (uint64_t)pd_block_bytes(2 * (int64_t)strlen(rules[r].text));
+    return bytes + job->world * (sizeof(pd_rank) + (uint64_t)PD_LOOP_RANK_BYTES);
+}
+
 void pd_need_complete(pd_need *all, const pd_sizing *job, const pd_rule *rules, size_t n_rules)
 {
     uint64_t pool = pd_need_plus(times(all->pool, (uint64_t)job->pool_threads), all->light);
     uint64_t threads = pd_need_plus(times(all->thread, (uint64_t)job->threads), pool);
 
     all->job = pd_need_plus(threads, pd_norm_bytes(&job->values, rules, n_rules));
+    all->records = pd_need_plus(all->records, own_bytes(job, rules, n_rules));
 }
 
 uint64_t pd_need_sum(const pd_need *n)

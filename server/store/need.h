@@ -23,7 +23,7 @@ typedef struct pd_need {
     uint64_t state;                     /* slots of the optimizer as they are stored */
     uint64_t roots;                     /* private copies and results of the root tasks that may be out together */
     uint64_t step;                      /* temporaries of a step; it may be parked with them */
-    uint64_t records;                   /* who has contributed what (chunks, slots, ranges), and the plan */
+    uint64_t records;                   /* who has contributed what (chunks, slots, ranges), plan and optimizer, names, what the loop thread keeps */
     uint64_t thread;                    /* of each thread of a batch: the largest of the parameters' counts */
     uint64_t pool;                      /* of each thread that runs root tasks, likewise */
     uint64_t light;                     /* of the pool's thread for light tasks, likewise */
@@ -41,8 +41,12 @@ int pd_sizing_check_param(const pd_sizing *job, pd_aggregation how, const char *
 /* What gradients of a parameter with this optimizer become. */
 pd_aggregation pd_aggregation_of(const pd_job_values *values, const pd_row *row);
 
+/* Bytes of a parameter of which only its size is known, before there is a plan: what does not depend on the optimizer. */
+void pd_need_least(pd_need *out, const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged, const bool pulled[4]);
 /* Of a parameter with this plan. `pulled`: by pd_dtype; float32 always counts. PD_NO_MEMORY. */
 int pd_need_of(pd_need *out, const pd_sizing *job, pd_aggregation how, const pd_plan *plan, bool ranged, const bool pulled[4]);
+/* Bytes of a parameter's name and the names of its dimensions (NULL: none), of all who keep them: they count among the records. */
+uint64_t pd_need_name(const pd_sizing *job, const char *name, const char *axes);
 /* `n` more like that. */
 void pd_need_add(pd_need *all, const pd_need *one, uint64_t n);
 /* Of all of a job's parameters, with these rules: also what they need together. */

@@ -23,6 +23,7 @@ static void hold(pd_job *job, const pd_request *frame)
     job->ranks[frame->rank].held += frame->u.data.buffer->charged;
     job->held += frame->u.data.buffer->charged;
     job->store->held += frame->u.data.buffer->charged;
+    pd_reserve_settle(job, &job->ranks[frame->rank]);
 }
 
 static void send_home(pd_job *job, pd_request *frame)
@@ -43,6 +44,7 @@ void pd_job_let_go(pd_job *job, pd_request *frame)
     job->ranks[frame->rank].held -= buffer->charged;
     job->held -= buffer->charged;
     job->store->held -= buffer->charged;
+    pd_reserve_settle(job, &job->ranks[frame->rank]);
     send_home(job, frame);
 }
 

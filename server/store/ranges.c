@@ -88,7 +88,7 @@ int pd_ranges_take(pd_job *job, const pd_request *request, pd_error *err)
     if (job->ranks[rank].sealed) return PD_OK;
     for (size_t i = 0; i < request->u.declare.n; i++) {
         const pd_param_decl *decl = &request->u.declare.params[i];
-        pd_param *param = pd_job_param(job, decl->name);
+        pd_param *param = pd_declared_param(job, request, i);
         if (!decl->ranged) continue;
         pd_round_set_range(&param->round, rank, decl->start, decl->end);
         param->unlanded -= param->round.n_chunks - pd_round_count_chunks(&param->round, rank);
@@ -125,17 +125,49 @@ static uint64_t pieces_bytes(pd_range range, int64_t chunk)
     return aligned(first) + aligned(n - first);
 }
 
+static uint64_t most_of_frame(const pd_store_config *config)
+{
+    uint64_t chunk = config->chunk_elements * sizeof(float);
+
+    return config->frame_bytes > chunk ? config->frame_bytes : chunk;
+}
+
+/* The reserve of a rank whose pieces take `all` bytes. A rank with nothing to send has a share of its own too. */
+static uint64_t reserve_of(const pd_store_config *config, uint64_t all)
+{
+    uint64_t most = most_of_frame(config), bytes = all < most ? all : most;
+
+    if (bytes == 0) bytes = 1;
+    return (bytes + RESERVE_ALIGN - 1) / RESERVE_ALIGN * RESERVE_ALIGN;
+}
+
 uint64_t pd_ranges_reserve(const pd_job *job, uint32_t rank)
 {
     const pd_store_config *config = &job->store->config;
-    uint64_t chunk = config->chunk_elements * sizeof(float), most = config->frame_bytes > chunk ? config->frame_bytes : chunk, all = 0;
+    uint64_t most = most_of_frame(config), all = 0;
 
     for (uint32_t i = 0; i < job->n_params && all < most; i++) {
         const pd_param *param = &job->params[i];
         if (param->ranged && !param->round.ranges[rank].known) continue;
         all += pieces_bytes(pd_round_range(&param->round, rank), (int64_t)config->chunk_elements);
     }
-    if (all > most) all = most;
-    if (all == 0) all = 1;                      /* nothing to send, but a share of its own */
-    return (all + RESERVE_ALIGN - 1) / RESERVE_ALIGN * RESERVE_ALIGN;
+    return reserve_of(config, all);
+}
+
+uint64_t pd_ranges_reserve_declared(const pd_job *job, const pd_request *request, bool own)
+{
+    const pd_store_config *config = &job->store->config;
+    uint64_t most = most_of_frame(config), all = 0;
+
+    for (size_t i = 0; i < request->u.declare.n && all < most; i++) {
+        const pd_param_decl *decl = &request->u.declare.params[i];
+        pd_range range = { .start = decl->start, .end = decl->end };
+        if (decl->ranged && !own) continue;
+        if (!decl->ranged) {
+            range.start = 0;
+            pd_shape_elements(&decl->shape, &range.end);
+        }
+        all += pieces_bytes(range, (int64_t)config->chunk_elements);
+    }
+    return reserve_of(config, all);
 }

@@ -13,6 +13,11 @@
 #define PD_MAX_SCALARS 16           /* of a push, and of a round */
 #define PD_SCALAR_NAME_MAX 64
 
+/* Bytes that the loop thread keeps of each parameter, at most, and of each declaration of it beside its texts: they count as the job's (need.h). */
+#define PD_LOOP_PARAM_BYTES 128
+#define PD_LOOP_DECL_BYTES  320
+#define PD_LOOP_RANK_BYTES  2560        /* and of each worker's set, if it is small */
+
 /* First member of everything that goes through a mailbox. */
 typedef struct pd_mail {
     struct pd_mail *next;

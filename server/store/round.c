@@ -252,13 +252,18 @@ static void clear_chunk(pd_round *round, pd_chunk *chunk)
     move_prefix(chunk);
 }
 
-void pd_round_reset(pd_round *round)
+static void empty(pd_round *round)
 {
-    for (uint32_t c = 0; c < round->n_chunks; c++) clear_chunk(round, &round->chunks[c]);
     round->missing = round->unsummed = round->n_chunks;
     round->open = round->weightless = false;
     round->finite = true;
     round->started_ns = 0;
+}
+
+void pd_round_reset(pd_round *round)
+{
+    for (uint32_t c = 0; c < round->n_chunks; c++) clear_chunk(round, &round->chunks[c]);
+    empty(round);
 }
 
 void pd_round_init(pd_round *round, struct pd_param *param, int64_t elements, int64_t chunk_elements, uint32_t world, pd_chunk *chunks,
@@ -272,7 +277,7 @@ void pd_round_init(pd_round *round, struct pd_param *param, int64_t elements, in
         chunks[c] = (pd_chunk){ .param = param, .slots = slots + c * world, .first = first,
                                 .n = left < chunk_elements ? left : chunk_elements };
     }
-    pd_round_reset(round);
+    empty(round);
 }
 
 pd_slot *pd_round_first_slot(pd_round *round, uint32_t rank)

@@ -84,7 +84,7 @@ typedef struct pd_round {
 } pd_round;
 
 /* Lays chunks over `elements` and ends with an empty round. Borrows the arrays: a chunk for every chunk_elements begun, `world` slots for
- * each, and `ranges`, one for each rank and zeroed; NULL: every rank contributes everything. */
+ * each, zeroed, and `ranges`, one for each rank and zeroed; NULL: every rank contributes everything. Touches no slot: a job may have many millions. */
 void pd_round_init(pd_round *round, struct pd_param *param, int64_t elements, int64_t chunk_elements, uint32_t world,
                    pd_chunk *chunks, pd_slot *slots, pd_range *ranges);
 /* Forgets everything, for the next step. No slot may be held. */

@@ -27,6 +27,14 @@ typedef struct shelved {
     pd_shelf   *shelf[4];
 } shelved;
 
+/* Two snapshots, each with a buffer of its weights and one of other types; a sum; a shelf for each. */
+uint64_t pd_snapshots_own_bytes(void)
+{
+    enum { ALLOCATOR = 16, BUFFERS = 5, BUFFER_END = 160 };
+
+    return 2 * (sizeof(shelved) + ALLOCATOR) + 2 * (sizeof(pd_shelf) + ALLOCATOR) + BUFFERS * BUFFER_END;
+}
+
 pd_shelf *pd_shelf_join(pd_shelves *all, size_t bytes)
 {
     pd_shelf *shelf;

@@ -24,6 +24,9 @@ void     *pd_shelf_take(pd_shelf *shelf);
 /* Takes it back. Accepts NULL. */
 void      pd_shelf_give(pd_shelf *shelf, void *at);
 
+/* Bytes that a parameter's snapshots and sum take beside the elements: records, shelves, and the ends of the buffers. */
+uint64_t pd_snapshots_own_bytes(void);
+
 /* A snapshot with a buffer from each shelf that is not NULL, indexed by pd_dtype; store_refs 1, content unspecified. NULL: out of memory. */
 pd_snapshot *pd_snapshot_new(pd_shelf *const shelf[4], int64_t elements);
 /* Gives a snapshot that nobody else has seen yet a buffer of one type more. PD_NO_MEMORY: nothing has changed. */

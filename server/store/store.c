@@ -116,6 +116,16 @@ void pd_store_touch(pd_store *store, pd_job *job, uint64_t now_ns)
     job->queued = true;
 }
 
+void pd_store_look_again(pd_store *store, uint64_t now_ns)
+{
+    pd_job *job, *next;
+
+    HASH_ITER(hh, store->names, job, next) {
+        job->look = job->look_loose = true;
+        pd_store_touch(store, job, now_ns);
+    }
+}
+
 void pd_store_drop(pd_store *store, pd_job *job, const pd_error *err)
 {
     if (job->queued) DL_DELETE2(store->due, job, prev_due, next_due);

@@ -10,6 +10,7 @@
 typedef struct pd_store pd_store;
 
 #define PD_MAX_WORLD 4096           /* most workers of one job */
+#define PD_MAX_RECORDS (1u << 28)   /* most chunks of one job times its workers */
 #define PD_CHUNK_MIB 4              /* limits.chunk_bytes where nobody sets it */
 
 /* Keys of a job's configuration, with presets that the daemon's section [job] may replace. One table, in job_keys.c. */

@@ -28,8 +28,8 @@ struct pd_store {
     uint64_t        turns;              /* batches so far */
 
     uint64_t        committed;          /* bytes counted against max_total_bytes */
-    uint64_t        reserved;           /* sum of the reserves of all ranks of all jobs that have declared */
-    uint64_t        n_ranks;            /* of those jobs */
+    uint64_t        reserved;           /* sum of pd_rank.reserved over all jobs */
+    uint64_t        n_ranks;            /* ranks of which that is not 0 */
     uint64_t        held;               /* bytes of frames not summed yet */
     uint64_t        frames;             /* number of the last frame looked at: for marks */
 
@@ -39,6 +39,8 @@ struct pd_store {
 
 /* The job has something to do: it takes its turn. */
 void pd_store_touch(pd_store *store, pd_job *job, uint64_t now_ns);
+/* The reserves have grown: ranks of any job may be pressed now that were not. */
+void pd_store_look_again(pd_store *store, uint64_t now_ns);
 /* Job by number; NULL: none that is alive. */
 pd_job *pd_store_job(const pd_store *store, uint32_t number);
 /* By name; NULL: none. `name` may be NULL. */
@@ -57,8 +59,9 @@ void pd_store_done(pd_store *store, pd_request *request);
 pd_rule *pd_declaration_rule(const pd_job *job, const pd_param_decl *decl);
 /* By itself, number i of its set; gives its elements. PD_INVALID_ARGUMENT; PD_FAILED_PRECONDITION: no such updates. */
 int  pd_declaration_check(const pd_job *job, const pd_param_decl *decl, size_t i, int64_t *elements, pd_error *err);
-/* It is what the job has, and stands once in this frame, whose number marks it. PD_FAILED_PRECONDITION, PD_INVALID_ARGUMENT. */
-int  pd_declaration_match(const pd_job *job, const pd_param_decl *decl, uint32_t rank, uint64_t frame, pd_error *err);
+/* The declaration is that of `param` (NULL: the job has none of its name), and stands once in this frame, whose number marks it. PD_FAILED_PRECONDITION,
+ * PD_INVALID_ARGUMENT. */
+int  pd_declaration_match(const pd_job *job, pd_param *param, const pd_param_decl *decl, uint32_t rank, uint64_t frame, pd_error *err);
 /* In the log: what the optimizers want known of the job's parameters. */
 void pd_declarations_say(pd_job *job);
 
@@ -74,6 +77,44 @@ int  pd_ranges_take(pd_job *job, const pd_request *request, pd_error *err);
 void pd_ranges_give_back(pd_job *job, uint32_t rank);
 /* The rank's largest frame: as much as one may hold, or every piece that it has. Of a parameter whose range is not known it has none. */
 uint64_t pd_ranges_reserve(const pd_job *job, uint32_t rank);
+/* The same of a Declare that was checked, before the job has parameters: of the rank that declares, or of any other one. */
+uint64_t pd_ranges_reserve_declared(const pd_job *job, const pd_request *request, bool own);
+/* reserve.c: ingest budget that a rank keeps. */
+/* Checks that the budget holds the reserves of a whole world, `own` for one rank and `other` for each of the others, were there no other job.
+ * PD_RESOURCE_EXHAUSTED. */
+int  pd_reserve_check_world(const pd_job *job, uint64_t own, uint64_t other, pd_error *err);
+/* Checks that there is room for the rank's reserve beside those of all others. PD_RESOURCE_EXHAUSTED. */
+int  pd_reserve_check(const pd_job *job, const pd_rank *rank, uint64_t bytes, pd_error *err);
+/* Takes the reserve of a rank that has declared. */
+void pd_reserve_take(pd_job *job, pd_rank *rank, uint64_t bytes);
+/* Gives back the reserve of a rank that has left, of all ranks of a job without workers, of a job whose parameters are gone. */
+void pd_reserve_release(pd_job *job, pd_rank *rank);
+void pd_reserve_release_all(pd_job *job);
+void pd_reserve_forget(pd_job *job);
+/* Counts the rank anew: its frames were summed, or its state has changed. */
+void pd_reserve_settle(pd_job *job, pd_rank *rank);
+
+/* planning.c: the first set of a job, in slices: job->planning. */
+/* Checks the set before anything is made of it, then begins. Takes the time off the budget. PD_INVALID_ARGUMENT, PD_FAILED_PRECONDITION,
+ * PD_RESOURCE_EXHAUSTED, PD_NO_MEMORY; after an error pd_job_forget_set. */
+int  pd_planning_begin(pd_job *job, const pd_request *request, double *budget_ns, pd_error *err);
+/* Goes on for about as long as the budget says. False: there is more to do. True: the job has its parameters, or *rc says why not; after an error
+ * pd_job_forget_set. */
+bool pd_planning_run(pd_job *job, const pd_request *request, double *budget_ns, int *rc, pd_error *err);
+/* Ends the planning. Parameters made so far belong to the job then, as those of a finished set do. Does nothing where none is under way. */
+void pd_planning_free(pd_job *job);
+
+/* declare.c: bytes counted against max_total_bytes. */
+/* Checks that so many more fit. PD_RESOURCE_EXHAUSTED. */
+int  pd_job_check_total(const pd_job *job, uint64_t more, pd_error *err);
+void pd_job_commit(pd_job *job, uint64_t bytes);
+/* Checks that there is room for the ranges that the rank has declared: ingest budget, and bytes. */
+int  pd_job_check_ranges(const pd_job *job, uint32_t rank, pd_error *err);
+
+/* A parameter in a hash table of names; NULL: there is none. */
+pd_param *pd_param_named(const pd_store *store, pd_param *names, const char *name);
+/* The parameter that declaration i of a Declare names; NULL: the job has none such. Quick where the ranks declare in the same order. */
+pd_param *pd_declared_param(const pd_job *job, const pd_request *request, size_t i);
 /* By name; NULL: the job has no such parameter. */
 pd_param *pd_job_param(const pd_job *job, const char *name);
 

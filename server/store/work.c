@@ -53,7 +53,8 @@ static void pause(pd_job *job, const pd_param *param, uint64_t now_ns)
 bool pd_rank_is_pressed(const pd_job *job, const pd_rank *rank)
 {
     const pd_store *store = job->store;
-    uint64_t limit = store->config.ingest_bytes, spare = limit > store->reserved ? (limit - store->reserved) / store->n_ranks : 0;
+    uint64_t limit = store->config.ingest_bytes, n_ranks = store->n_ranks > 0 ? store->n_ranks : 1;
+    uint64_t spare = limit > store->reserved ? (limit - store->reserved) / n_ranks : 0;
     uint64_t share = rank->reserve + spare, calm = share / 2 < spare ? share / 2 : spare;
 
     return rank->held > calm || (rank->held > 0 && store->held + rank->reserve > limit);
@@ -402,6 +403,7 @@ static void step_params(pd_job *job, double budget_ns, uint64_t now_ns)
 
 bool pd_job_has_work(const pd_job *job, uint64_t now_ns)
 {
+    if (job->declares != NULL && !job->gone) return true;
     if (job->gone || now_ns < job->retry_ns) return false;
     if (pd_import_writes(job) || pd_norm_runs(job)) return true;
     return job->inbox != NULL || job->complete != NULL || job->ready != NULL || (job->look && job->partial != NULL && pd_job_is_pressed(job)) ||
@@ -413,6 +415,10 @@ void pd_job_work(pd_job *job, uint64_t now_ns)
     double budget_ns = job->store->config.batch_ns * job->store->config.threads;
 
     job->changes++;
+    if (job->declares != NULL) {
+        pd_job_declare_some(job, job->store->config.batch_ns / 2, now_ns);      /* of one thread; rounds of the job go on beside */
+        if (now_ns < job->retry_ns) return;
+    }
     if (pd_import_writes(job)) {
         pd_import_write_some(job, now_ns);
         return;

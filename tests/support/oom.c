@@ -1,6 +1,7 @@
 #include "oom.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -13,6 +14,7 @@
 
 static atomic_int_least64_t allocations;        /* so far */
 static atomic_int_least64_t largest;            /* bytes */
+static atomic_int_least64_t live, peak;         /* bytes allocated and not freed: now, and at most since oom_forget_peak */
 static atomic_int_least64_t failing = -1;       /* number of the one that fails; -1: none */
 
 void oom_arm(int64_t n)
@@ -58,36 +60,79 @@ int64_t oom_allocations(void)
 int64_t oom_largest(void)         { return atomic_load(&largest); }
 void    oom_forget_largest(void)  { atomic_store(&largest, 0); }
 
-static void note(size_t bytes)
-{
-    int_least64_t most = atomic_load(&largest);
+int64_t oom_live(void)            { return atomic_load(&live); }
+int64_t oom_peak(void)            { return atomic_load(&peak); }
+void    oom_forget_peak(void)     { atomic_store(&peak, atomic_load(&live)); }
 
-    while ((int_least64_t)bytes > most && !atomic_compare_exchange_weak(&largest, &most, (int_least64_t)bytes)) { }
+static void raise_to(atomic_int_least64_t *most, int_least64_t value)
+{
+    int_least64_t before = atomic_load(most);
+
+    while (value > before && !atomic_compare_exchange_weak(most, &before, value)) { }
 }
 
 static bool fails(size_t bytes)
 {
     if (atomic_fetch_add(&allocations, 1) != atomic_load(&failing)) {
-        note(bytes);
+        raise_to(&largest, (int_least64_t)bytes);
         return false;
     }
     errno = ENOMEM;
     return true;
 }
 
+/* Counts what the allocator has really set aside. Accepts NULL. */
+static void *came(void *at)
+{
+    int_least64_t bytes = (int_least64_t)malloc_usable_size(at);
+
+    raise_to(&peak, atomic_fetch_add(&live, bytes) + bytes);
+    return at;
+}
+
+static void went(void *at) { atomic_fetch_sub(&live, (int_least64_t)malloc_usable_size(at)); }
+
 /* The linker sends every call of NAME to __wrap_NAME, and __real_NAME is what it was. */
-#define WRAP(type, name, parameters, arguments, bytes, failed) \
+#define WRAP(type, name, parameters, arguments, bytes)      \
     type __real_##name parameters;                          \
     type __wrap_##name parameters;                          \
     type __wrap_##name parameters                           \
     {                                                       \
-        return fails(bytes) ? failed : __real_##name arguments;  \
+        return fails(bytes) ? NULL : came(__real_##name arguments);  \
     }
 
-WRAP(void *, malloc, (size_t size), (size), size, NULL)
-WRAP(void *, calloc, (size_t n, size_t size), (n, size), n * size, NULL)
-WRAP(void *, realloc, (void *at, size_t size), (at, size), size, NULL)
-WRAP(void *, aligned_alloc, (size_t alignment, size_t size), (alignment, size), size, NULL)
-WRAP(int, posix_memalign, (void **at, size_t alignment, size_t size), (at, alignment, size), size, ENOMEM)
-WRAP(char *, strdup, (const char *text), (text), 0, NULL)
-WRAP(char *, strndup, (const char *text, size_t size), (text, size), 0, NULL)
+WRAP(void *, malloc, (size_t size), (size), size)
+WRAP(void *, calloc, (size_t n, size_t size), (n, size), n * size)
+WRAP(void *, aligned_alloc, (size_t alignment, size_t size), (alignment, size), size)
+WRAP(char *, strdup, (const char *text), (text), 0)
+WRAP(char *, strndup, (const char *text, size_t size), (text, size), 0)
+
+void *__real_realloc(void *at, size_t size);
+void *__wrap_realloc(void *at, size_t size);
+void *__wrap_realloc(void *at, size_t size)
+{
+    int_least64_t before = (int_least64_t)malloc_usable_size(at);
+    void *moved = fails(size) ? NULL : __real_realloc(at, size);
+
+    if (moved == NULL) return NULL;
+    atomic_fetch_sub(&live, before);
+    return came(moved);
+}
+
+int __real_posix_memalign(void **at, size_t alignment, size_t size);
+int __wrap_posix_memalign(void **at, size_t alignment, size_t size);
+int __wrap_posix_memalign(void **at, size_t alignment, size_t size)
+{
+    int rc = fails(size) ? ENOMEM : __real_posix_memalign(at, alignment, size);
+
+    if (rc == 0) came(*at);
+    return rc;
+}
+
+void __real_free(void *at);
+void __wrap_free(void *at);
+void __wrap_free(void *at)
+{
+    went(at);
+    __real_free(at);
+}

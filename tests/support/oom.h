@@ -33,5 +33,10 @@ int64_t oom_allocations(void);
 /* Bytes of the largest that succeeded since they were forgotten. */
 int64_t oom_largest(void);
 void    oom_forget_largest(void);
+/* Bytes that are allocated and not freed, as the allocator rounds them: to compare with what was counted for them. Differences alone mean something, since
+ * what a shared library allocates and our own code frees is taken off. And the most since oom_forget_peak. */
+int64_t oom_live(void);
+int64_t oom_peak(void);
+void    oom_forget_peak(void);
 
 #endif

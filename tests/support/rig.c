@@ -252,6 +252,14 @@ int rig_apply(rig *r, pd_request *request)
     return r->error.code;
 }
 
+int rig_apply_declare(rig *r, pd_request *request)
+{
+    uint64_t answered = r->answered;
+
+    for (rig_apply(r, request); r->answered == answered; rig_absorb(r)) (void)pd_store_work(r->store, r->now);
+    return r->error.code;
+}
+
 void rig_work(rig *r)
 {
     bool more;
@@ -331,7 +339,7 @@ int rig_declare(rig *r, uint32_t job, uint32_t rank, uint64_t conn, const char *
         decl->start = r->ranges[p].start;
         decl->end = r->ranges[p].end;
     }
-    return rig_apply(r, request);
+    return rig_apply_declare(r, request);
 }
 
 int rig_declare_range(rig *r, uint32_t rank, uint64_t conn, const char *name, const pd_shape *shape, rig_range range)

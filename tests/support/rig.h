@@ -67,6 +67,8 @@ int  rig_tear_down(void **state);
 
 /* Applies a request and keeps what comes of it; gives the request's answer code (PD_OK where there was no error). */
 int  rig_apply(rig *r, pd_request *request);
+/* The same of a Declare: works until it is answered, as a large one is not at once. */
+int  rig_apply_declare(rig *r, pd_request *request);
 /* Works until there is nothing more to do. */
 void rig_work(rig *r);
 /* Time passes. */

@@ -422,6 +422,15 @@ static void a_declare_that_is_refused_while_others_wait_changes_nothing(void **s
 
 /* ---- memory ---- */
 
+/* Another job of so many ranks that next to nothing of the budget is left over for each. */
+static void crowd_the_budget(rig *r, uint32_t ranks)
+{
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        assert_int_equal(rig_hello(r, "crowd", rank, ranks, 100 + rank, 100 + rank, NULL, "* sgd lr=1"), PD_OK);
+        assert_int_equal(rig_declare(r, r->job, rank, 100 + rank, names, shapes, NULL, 1, PD_F32), PD_OK);
+    }
+}
+
 /* Rank 2 has used its share, and waits for rank 1, which turns out to have nothing; rank 3 has not come. */
 static void what_waited_for_a_rank_without_elements_is_summed_when_that_is_known(void **state)
 {
@@ -431,8 +440,9 @@ static void what_waited_for_a_rank_without_elements_is_summed_when_that_is_known
     rig r;
 
     (void)state;
-    config.ingest_bytes = 4 * 4096;
+    config.ingest_bytes = (4 + 128) * 4096;
     rig_new(&r, &config);
+    crowd_the_budget(&r, 128);
     for (int i = 0; i < 3; i++) {
         uint32_t rank = order[i];
         assert_int_equal(rig_hello(&r, "job", rank, 4, 10 + rank, 10 + rank, "initial_weights=mean", "* sgd lr=1"), PD_OK);

@@ -133,7 +133,7 @@ static void refuses_too_many_and_repeated_names(void **state)
 static void memory_of_all_jobs_counts_and_comes_back(void **state)
 {
     rig *r = *state;
-    static const pd_shape half = { 1, { 24 * 1024 } };
+    static const pd_shape half = { 1, { 23 * 1024 } };
     const char *w = "w";
     uint32_t first;
 

@@ -1,0 +1,163 @@
+/* What a Declare counts against max_total_bytes covers what the job's memory really is, and not much more: for jobs of many small parameters too. */
+#include "conn.h"
+#include "oom.h"
+#include "rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { CONN = 10, MOST = 300, STEPS = 2, CHUNK = 4096 };
+
+typedef struct job_case {
+    const char *rule, *options;
+    uint32_t    world, params;
+    pd_shape    shape;
+    bool        ranged;
+    double      most;                   /* counted over allocated, at most */
+} job_case;
+
+static const job_case cases[] = {
+    { "* sgd lr=0.1", NULL, 1, MOST, { 1, { 16 } }, false, 1.5 },
+    { "* sgd lr=0.1", NULL, 8, MOST, { 1, { 16 } }, false, 1.5 },
+    { "* sgd lr=0.1", NULL, 8, 1, { 1, { 16 } }, false, 1.5 },
+    { "* sgd lr=0.1 momentum=0.9", NULL, 4, 20, { 2, { 200, 100 } }, false, 1.5 },
+    { "* adam lr=0.1", NULL, 1, MOST, { 1, { 16 } }, false, 1.5 },
+    { "* adam lr=0.1", "aggregate=median", 4, 100, { 1, { 100 } }, false, 2 },
+    { "* adam lr=0.1", "aggregate=adasum", 4, 100, { 1, { 100 } }, false, 2 },
+    { "* adam lr=0.1", "aggregate=trimmed_mean trim=1", 5, 3, { 1, { 20000 } }, false, 2 },
+    { "* sgd lr=0.1", "clip_global_norm=1", 2, MOST, { 1, { 16 } }, false, 1.5 },
+    { "* sgd lr=0.1", NULL, 4, 100, { 1, { 64 } }, true, 1.5 },
+    { "* shampoo lr=0.1 max_preconditioner_dim=4 root_delay=1", NULL, 1, 100, { 2, { 8, 8 } }, false, 2 },
+    { "* shampoo lr=0.1 max_preconditioner_dim=64", NULL, 2, 10, { 2, { 100, 100 } }, false, 2 },
+    { "* scalable_shampoo learning_rate=0.1 block_size=4", NULL, 1, 100, { 2, { 8, 8 } }, false, 2 },
+    { "* kron learning_rate=0.1", NULL, 1, 100, { 2, { 8, 8 } }, false, 2 },
+    { "* adafactor learning_rate=0.1", NULL, 1, 100, { 2, { 8, 8 } }, false, 2 },
+};
+
+static char texts[MOST][64];
+static const char *names[MOST];
+
+/* What the loop thread keeps of the job: entries of the board, and what each connection has declared. */
+typedef struct loop_part { pd_board *board; pd_handles handles[8]; } loop_part;
+
+static void make_loop_part(loop_part *loop, const job_case *c)
+{
+    int64_t elements;
+
+    pd_shape_elements(&c->shape, &elements);
+    loop->board = pd_board_new(&(pd_board_user){ 0 });
+    assert_int_equal(pd_board_reserve(loop->board, 1, c->params), PD_OK);
+    for (uint32_t rank = 0; rank < c->world; rank++)
+        for (uint32_t p = 0; p < c->params; p++)
+            assert_int_equal(pd_handles_add(&loop->handles[rank], &(pd_param_decl){ .name = (char *)names[p], .shape = c->shape }, elements), PD_OK);
+}
+
+static void free_loop_part(loop_part *loop)
+{
+    pd_board_free(loop->board);
+    for (size_t i = 0; i < sizeof loop->handles / sizeof *loop->handles; i++) pd_handles_free(&loop->handles[i]);
+}
+
+static void declare_all(rig *r, const job_case *c)
+{
+    static pd_shape shapes[MOST];
+    static rig_range ranges[MOST];
+    int64_t elements;
+
+    pd_shape_elements(&c->shape, &elements);
+    for (uint32_t rank = 0; rank < c->world; rank++) {
+        for (uint32_t p = 0; p < c->params; p++) {
+            shapes[p] = c->shape;
+            ranges[p] = (rig_range){ elements / c->world * rank, elements / c->world * (rank + 1) };
+        }
+        assert_int_equal(rig_hello(r, "job", rank, c->world, CONN + rank, CONN + rank, c->options, c->rule), PD_OK);
+        r->ranges = c->ranged ? ranges : NULL;
+        if (rig_declare(r, r->job, rank, CONN + rank, names, shapes, NULL, c->params, PD_F32) != PD_OK) fail_msg("%s: %s", c->rule, r->error.text);
+    }
+}
+
+/* A frame for each chunk that the rank has of a parameter. */
+static void send_param(rig *r, const job_case *c, pd_request_kind kind, uint32_t rank, uint32_t p, uint64_t step)
+{
+    static float values[20000];
+    int64_t elements, start = 0, end;
+
+    pd_shape_elements(&c->shape, &elements);
+    end = elements;
+    if (c->ranged) start = elements / c->world * rank, end = elements / c->world * (rank + 1);
+    rig_noise(7 + rank + step, values, elements);
+    for (int64_t first = start, n; first < end; first += n) {
+        rig_frame *frame = rig_frame_new(r, kind, r->job, rank, CONN + rank, step);
+        n = end - first < CHUNK - first % CHUNK ? end - first : CHUNK - first % CHUNK;
+        rig_piece(frame, p, PD_F32, first, n, values + first);
+        if (kind == PD_REQ_PUSH) rig_hyper(frame, strstr(c->rule, "learning_rate") != NULL ? "learning_rate" : "lr", "0.05");
+        rig_send(r, frame);
+        if (r->error.code != PD_OK) fail_msg("%s: %s", c->rule, r->error.text);
+    }
+}
+
+/* One step of everybody: gives the most that was allocated while it ran, beside the frames that came. */
+static int64_t step(rig *r, const job_case *c, uint64_t step)
+{
+    int64_t before = oom_live(), frames;
+
+    for (uint32_t rank = 0; rank < c->world; rank++)
+        for (uint32_t p = 0; p < c->params; p++) send_param(r, c, PD_REQ_PUSH, rank, p, step);
+    frames = oom_live() - before;
+    oom_forget_peak();
+    rig_work(r);
+    return oom_peak() - frames;
+}
+
+/* The rig's own board is not the job's. */
+static int64_t rigs_own(const rig *r) { return r->board[r->job % RIG_JOBS] != NULL ? 4096 * (int64_t)sizeof(rig_entry) : 0; }
+
+static void check(const job_case *c)
+{
+    pd_store_config config = rig_config();
+    loop_part loop = { 0 };
+    int64_t base, most = 0, peak, counted;
+    rig r;
+
+    config.chunk_elements = CHUNK;
+    config.pool_threads = 1;
+    rig_new(&r, &config);
+    base = oom_live();
+    declare_all(&r, c);
+    make_loop_part(&loop, c);
+    for (uint32_t rank = 0; rank < (c->ranged ? c->world : 1); rank++)
+        for (uint32_t p = 0; p < c->params; p++) send_param(&r, c, PD_REQ_INIT, rank, p, 0);
+    rig_work(&r);
+    for (uint64_t s = 1; s <= STEPS; s++) {
+        peak = step(&r, c, s) - base - rigs_own(&r);
+        if (peak > most) most = peak;
+    }
+    counted = (int64_t)rig_ask(&r, PD_INFO_JOBS, "job")->jobs[0].committed_bytes;
+    free_loop_part(&loop);
+    rig_free(&r);
+    if (counted < most || (double)counted > c->most * (double)most)
+        fail_msg("%s, %s, %u parameters of %u workers: %lld bytes counted, %lld allocated", c->rule, c->options != NULL ? c->options : "no options", c->params, c->world,
+                 (long long)counted, (long long)most);
+}
+
+static void counted_bytes_cover_what_is_allocated(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check(&cases[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(counted_bytes_cover_what_is_allocated) };
+
+    for (int i = 0; i < MOST; i++) {
+        snprintf(texts[i], sizeof texts[i], "model.layers.%d.self_attn.q_proj.weight", i);
+        names[i] = texts[i];
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,369 @@
+/* A large first set is planned in slices: each Declare is answered once, whatever happens in between, and other jobs go on. */
+#include "oom.h"
+#include "rig.h"
+#include "training.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { N = 40, WORLD = 3, CONN = 10, ELEMENTS = 70 };
+static char texts[N][16];
+static const char *names[N];
+static pd_shape shapes[N];
+
+static void name_all(void)
+{
+    for (int i = 0; i < N; i++) {
+        snprintf(texts[i], sizeof texts[i], "layer.%d", i);
+        names[i] = texts[i];
+        shapes[i] = (pd_shape){ 1, { ELEMENTS } };
+    }
+}
+
+/* A slice is about one parameter. */
+static pd_store_config slices(void)
+{
+    pd_store_config config = rig_config();
+
+    config.batch_ns = 2000;
+    return config;
+}
+
+static pd_request *declare_request(rig *r, uint32_t rank, uint64_t conn)
+{
+    pd_request *request = pd_request_new(PD_REQ_DECLARE, rig_ticket(r, conn));
+
+    request->job = r->job;
+    request->rank = rank;
+    request->u.declare.n = N;
+    request->u.declare.params = calloc(N, sizeof(pd_param_decl));
+    for (int i = 0; i < N; i++) request->u.declare.params[i] = (pd_param_decl){ .name = strdup(names[i]), .shape = shapes[i], .pull_dtype = PD_F32 };
+    return request;
+}
+
+static uint64_t welcomed;               /* answers before any to a Declare of the job */
+static uint32_t other;
+
+/* A small job in training; and a job of WORLD ranks, all welcome, of which rank 0's Declare is in the middle of its planning. */
+static int set_up(void **state)
+{
+    pd_store_config config = slices();
+    rig *r;
+
+    rig_set_up_with(state, &config);
+    r = *state;
+    other = rig_start(r, "other", 1, 50, &(int64_t){ 5 }, 1, NULL, NULL);
+    for (uint32_t rank = 0; rank < WORLD; rank++)
+        assert_int_equal(rig_hello(r, "job", rank, WORLD, CONN + rank, CONN + rank, "job_linger=3600", "* adam lr=1"), PD_OK);
+    welcomed = r->answered;
+    rig_apply(r, declare_request(r, 0, CONN));
+    for (int i = 0; i < 60; i++) assert_true(pd_store_work(r->store, r->now));
+    rig_absorb(r);
+    assert_int_equal(r->answered, welcomed);
+    assert_true(pd_store_job(r->store, r->job)->committed > 0);
+    return 0;
+}
+
+/* Works until there is one answer more, and gives its code. */
+static int next_answer(rig *r)
+{
+    uint64_t answered = r->answered;
+
+    while (r->answered == answered) {
+        bool more = pd_store_work(r->store, r->now);
+        rig_absorb(r);
+        assert_true(more || r->answered > answered);
+    }
+    assert_int_equal(r->answered, answered + 1);
+    return r->error.code;
+}
+
+/* Of the job that was planned: what the store counts is the other one's. */
+static void assert_nothing_is_left(const rig *r)
+{
+    const pd_job *job = pd_store_job(r->store, other);
+
+    assert_int_equal(r->store->committed, job != NULL ? job->committed : 0);
+    assert_int_equal(r->store->n_ranks, job != NULL ? 1 : 0);
+}
+
+static int send(rig *r, pd_request_kind kind, uint32_t rank)
+{
+    pd_request *request = pd_request_new(kind, kind == PD_REQ_LOST ? (pd_ticket){ CONN + rank, 0 } : rig_ticket(r, CONN + rank));
+
+    request->job = r->job;
+    request->rank = rank;
+    return rig_apply(r, request);
+}
+
+static int drop(rig *r)
+{
+    pd_request *request = pd_request_new(PD_REQ_DROP, rig_ticket(r, 99));
+
+    request->u.info.job_name = strdup("job");
+    return rig_apply(r, request);
+}
+
+/* ---- answers ---- */
+
+static void declares_of_other_ranks_wait_for_the_planning(void **state)
+{
+    rig *r = *state;
+
+    rig_apply(r, declare_request(r, 1, CONN + 1));
+    rig_apply(r, declare_request(r, 2, CONN + 2));
+    assert_int_equal(r->answered, welcomed);
+    for (uint32_t rank = 0; rank < WORLD; rank++) assert_int_equal(next_answer(r), PD_OK);
+    assert_int_equal(rig_ask(r, PD_INFO_PARAMS, "job")->n_params, N);
+}
+
+static void a_set_in_slices_is_the_set_at_once(void **state)
+{
+    rig *r = *state, at_once;
+    pd_store_config config = rig_config();
+
+    next_answer(r);
+    rig_new(&at_once, &config);
+    rig_hello(&at_once, "job", 0, WORLD, CONN, CONN, "job_linger=3600", "* adam lr=1");
+    assert_int_equal(rig_apply(&at_once, declare_request(&at_once, 0, CONN)), PD_OK);
+    assert_int_equal(pd_store_job(at_once.store, at_once.job)->committed, pd_store_job(r->store, r->job)->committed);
+    assert_int_equal(pd_store_job(at_once.store, at_once.job)->ranks[0].reserve, pd_store_job(r->store, r->job)->ranks[0].reserve);
+    rig_free(&at_once);
+}
+
+static void a_set_that_is_refused_in_the_middle_lets_the_next_one_be_planned(void **state)
+{
+    rig *r = *state;
+    pd_request *good = declare_request(r, 1, CONN + 1), *bad = declare_request(r, 2, CONN + 2);
+
+    free(bad->u.declare.params[N - 1].name);
+    bad->u.declare.params[N - 1].name = strdup(names[0]);
+    send(r, PD_REQ_LOST, 0);
+    rig_apply(r, bad);
+    rig_apply(r, good);
+    assert_int_equal(next_answer(r), PD_ABORTED);               /* rank 0's, which is lost */
+    assert_int_equal(next_answer(r), PD_INVALID_ARGUMENT);
+    assert_non_null(strstr(r->error.text, "layer.0 is declared twice"));
+    assert_int_equal(next_answer(r), PD_OK);
+}
+
+/* ---- the rank that is planned for goes ---- */
+
+static void a_lost_rank_is_not_planned_for_any_more(void **state)
+{
+    rig *r = *state;
+
+    send(r, PD_REQ_LOST, 0);
+    rig_apply(r, declare_request(r, 1, CONN + 1));
+    assert_int_equal(next_answer(r), PD_ABORTED);
+    assert_int_equal(next_answer(r), PD_OK);
+}
+
+static void a_rank_that_leaves_is_not_planned_for_any_more(void **state)
+{
+    rig *r = *state;
+
+    assert_int_equal(send(r, PD_REQ_LEAVE, 0), PD_OK);
+    assert_int_equal(next_answer(r), PD_ABORTED);
+    rig_work(r);
+    assert_nothing_is_left(r);
+}
+
+static void a_rank_that_is_taken_over_declares_anew(void **state)
+{
+    rig *r = *state;
+
+    rig_hello(r, "job", 0, WORLD, 77, 77, "job_linger=3600", "* adam lr=1");
+    rig_apply(r, declare_request(r, 0, 77));
+    assert_int_equal(next_answer(r), PD_ABORTED);
+    assert_int_equal(next_answer(r), PD_OK);
+}
+
+static void a_job_without_workers_ends_in_the_middle(void **state)
+{
+    rig *r = *state;
+
+    for (uint32_t rank = 0; rank < WORLD; rank++) send(r, PD_REQ_LOST, rank);
+    rig_sleep(r, 0.001);
+    assert_int_equal(r->gone, 1);
+    assert_int_equal(r->answered, welcomed + 1);
+    assert_int_equal(r->error.code, PD_ABORTED);
+    assert_nothing_is_left(r);
+}
+
+static void a_job_dropped_in_the_middle_answers_all(void **state)
+{
+    rig *r = *state;
+
+    rig_apply(r, declare_request(r, 1, CONN + 1));
+    rig_apply(r, declare_request(r, 2, CONN + 2));
+    drop(r);
+    assert_int_equal(r->answered, welcomed + 3 + 1);
+    rig_work(r);
+    assert_int_equal(r->answered, welcomed + 3 + 1);
+    assert_nothing_is_left(r);
+}
+
+/* ---- meanwhile ---- */
+
+static void a_job_being_planned_shows_no_parameters(void **state)
+{
+    rig *r = *state;
+
+    assert_int_equal(rig_ask(r, PD_INFO_PARAMS, "job")->n_params, 0);
+    assert_int_equal(rig_set(r, "job", "*", "lr=0.5", 0), PD_NOT_FOUND);
+    assert_int_equal(next_answer(r), PD_OK);
+}
+
+static void a_push_before_the_answer_is_refused(void **state)
+{
+    rig *r = *state;
+    rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, r->job, 0, CONN, 1);
+    float values[64] = { 0 };
+
+    rig_piece(frame, 0, PD_F32, 0, 64, values);
+    assert_int_equal(rig_send(r, frame), PD_FAILED_PRECONDITION);
+    assert_int_equal(next_answer(r), PD_OK);
+}
+
+/* The other job's steps close while the large set is under way. */
+static void other_jobs_step_between_the_slices(void **state)
+{
+    rig *r = *state;
+
+    for (uint64_t step = 1; step <= 3; step++) {
+        assert_int_equal(rig_push(r, other, 0, 50, step, 0, (float[5]){ 1, 1, 1, 1, 1 }, 5), PD_OK);
+        for (int i = 0; i < 8; i++) pd_store_work(r->store, r->now);
+        rig_absorb(r);
+        assert_int_equal(rig_board(r, other, 0)->step, step);
+    }
+    assert_int_equal(r->answered, welcomed);            /* the large set has no answer yet */
+    assert_int_equal(next_answer(r), PD_OK);
+}
+
+/* ---- memory ---- */
+
+static void memory_may_be_short_in_any_slice(void **state)
+{
+    (void)state;
+    for (int64_t n = 0; ; n++) {
+        pd_store_config config = slices();
+        bool failed;
+        int rc;
+        rig r;
+        pd_request *request;
+
+        rig_new(&r, &config);
+        other = 0;
+        rig_hello(&r, "job", 0, 1, CONN, CONN, NULL, "* shampoo lr=1 max_preconditioner_dim=32");
+        request = declare_request(&r, 0, CONN);
+        oom_arm(n);
+        pd_store_apply(r.store, request, r.now);
+        while (pd_store_work(r.store, r.now)) continue;
+        failed = oom_disarm();
+        rig_absorb(&r);
+        assert_int_equal(r.answered, 2);
+        rc = r.error.code;
+        assert_true(rc == PD_OK || (failed && rc == PD_NO_MEMORY));
+        if (rc != PD_OK) {
+            assert_nothing_is_left(&r);
+            rig_apply(&r, declare_request(&r, 0, CONN));
+            assert_int_equal(next_answer(&r), PD_OK);
+        }
+        rig_free(&r);
+        if (!failed) break;
+    }
+}
+
+/* Declares the set in a world that the limits cannot hold: refused before anything is made of it. Gives the error. */
+static pd_error refused_at_once(const pd_store_config *config, uint32_t world)
+{
+    pd_error err;
+    int64_t before;
+    pd_request *request;
+    rig r;
+
+    rig_new(&r, config);
+    assert_int_equal(rig_hello(&r, "job", 0, world, CONN, CONN, NULL, "* sgd lr=1"), PD_OK);
+    request = declare_request(&r, 0, CONN);
+    before = oom_allocations();
+    oom_forget_largest();
+    pd_store_apply(r.store, request, r.now);
+    assert_true(oom_allocations() - before <= 1);       /* a line of the log */
+    assert_true(oom_largest() <= 1024);
+    rig_absorb(&r);
+    err = r.error;
+    rig_free(&r);
+    return err;
+}
+
+static void a_set_beyond_the_ingest_budget_takes_no_memory(void **state)
+{
+    pd_store_config config = rig_config();
+    pd_error err;
+
+    (void)state;
+    config.ingest_bytes = 4096 * 4095ull;
+    err = refused_at_once(&config, 4096);
+    assert_int_equal(err.code, PD_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(err.text, "4096 ranks, this one with frames of up to 4096 bytes, need 16777216 bytes of ingest budget, and there are 16773120"));
+}
+
+static void a_set_whose_records_exceed_the_limit_takes_no_memory(void **state)
+{
+    pd_store_config config = rig_config();
+    pd_error err;
+
+    (void)state;
+    config.max_total_bytes = 4096ull * N * sizeof(pd_slot);     /* half of them: a parameter has two chunks */
+    err = refused_at_once(&config, 4096);
+    assert_int_equal(err.code, PD_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(err.text, "limits.max_total_bytes"));
+}
+
+static void a_set_of_too_many_records_is_refused(void **state)
+{
+    static const int64_t large = (int64_t)4 << 20;              /* chunks of 16 elements */
+    pd_store_config config = rig_config();
+    pd_error err;
+    rig r;
+
+    (void)state;
+    config.chunk_elements = 16;
+    config.max_total_bytes = UINT64_MAX / 4;
+    rig_new(&r, &config);
+    assert_int_equal(rig_hello(&r, "job", 0, 2048, CONN, CONN, NULL, "* sgd lr=1"), PD_OK);
+    assert_int_equal(rig_declare(&r, r.job, 0, CONN, names, &(pd_shape){ 1, { large } }, NULL, 1, PD_F32), PD_RESOURCE_EXHAUSTED);
+    err = r.error;
+    assert_non_null(strstr(err.text, "times 2048 workers"));
+    rig_free(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(declares_of_other_ranks_wait_for_the_planning, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_set_in_slices_is_the_set_at_once, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_set_that_is_refused_in_the_middle_lets_the_next_one_be_planned, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_lost_rank_is_not_planned_for_any_more, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_rank_that_leaves_is_not_planned_for_any_more, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_rank_that_is_taken_over_declares_anew, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_job_without_workers_ends_in_the_middle, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_job_dropped_in_the_middle_answers_all, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_job_being_planned_shows_no_parameters, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_push_before_the_answer_is_refused, set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(other_jobs_step_between_the_slices, set_up, rig_tear_down),
+        cmocka_unit_test(memory_may_be_short_in_any_slice),
+        cmocka_unit_test(a_set_beyond_the_ingest_budget_takes_no_memory),
+        cmocka_unit_test(a_set_whose_records_exceed_the_limit_takes_no_memory),
+        cmocka_unit_test(a_set_of_too_many_records_is_refused),
+    };
+
+    name_all();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
