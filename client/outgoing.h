@@ -1,7 +1,8 @@
 /* outgoing.h - what a client has to say: frames, kept byte for byte until they are answered. No sockets, no clock.
  *
- * There are two lanes. What belongs to one connection (Hello, Declare, Heartbeat) goes first and is forgotten when the connection
- * breaks; what the user asked for lasts, and is sent again, the identical bytes in the same order, on the next connection. */
+ * There are two lanes. What belongs to one connection (Hello, Declare, Heartbeat) goes first and is forgotten when
+ * the connection breaks; what the user asked for lasts, and is sent again, the identical bytes in the same order,
+ * on the next connection. */
 #ifndef PD_OUTGOING_H
 #define PD_OUTGOING_H
 
@@ -63,28 +64,30 @@ pd_parcel *pd_outgoing_find(const pd_outgoing *out, uint64_t id);               
 
 /* ---- a frame's end ----
  *
- * Between pd_outgoing_gather and pd_outgoing_sent the gathered bytes are lent to whoever sends them, without a lock: the frames stay in the queue and in
- * memory whatever happens in between, and so does a frame of which a part has gone. A frame that is retired then is freed later. Its operation, if it still has one,
- * is passed to `done` then: its payload is the caller's again from that moment on, not before. */
+ * Between pd_outgoing_gather and pd_outgoing_sent the gathered bytes are lent to whoever sends them, without a
+ * lock: the frames stay in the queue and in memory whatever happens in between, and so does a frame of which a
+ * part has gone. A frame that is retired then is freed later. Its operation, if it still has one, is passed to
+ * `done` then: its payload is the caller's again from that moment on, not before. */
 
 typedef void pd_parcel_done(void *arg, pd_parcel *parcel);
 
-/* Takes the frame out and frees it, for it was answered or needs no answer. False: its bytes are lent or half sent; `done` of pd_outgoing_sent or
- * pd_outgoing_rewind is called for it later. */
+/* Takes the frame out and frees it, for it was answered or needs no answer. False: its bytes are lent or half
+ * sent; `done` of pd_outgoing_sent or pd_outgoing_rewind is called for it later. */
 bool pd_outgoing_retire(pd_outgoing *out, pd_parcel *parcel);
 /* The same for a frame whose operation nobody waits for: `done` is not called. */
 void pd_outgoing_remove(pd_outgoing *out, pd_parcel *parcel);
 /* Removes all frames. Those that are lent keep their operation: retired. */
 void pd_outgoing_retire_all(pd_outgoing *out);
 
-/* Lends the next bytes to send: at most `max` entries and about `bytes` bytes; returns how many entries. pd_outgoing_sent or pd_outgoing_rewind must follow before
- * it is called again. */
+/* Lends the next bytes to send: at most `max` entries and about `bytes` bytes; returns how many entries.
+ * pd_outgoing_sent or pd_outgoing_rewind must follow before it is called again. */
 int  pd_outgoing_gather(pd_outgoing *out, struct iovec *iov, int max, size_t bytes);
-/* Takes the lent bytes back; the first n of them have gone. Calls done() for frames that were retired in the meantime. */
+/* Takes the lent bytes back; the first n of them have gone. Calls done() for frames that were retired in the
+ * meantime. */
 void pd_outgoing_sent(pd_outgoing *out, size_t n, pd_parcel_done *done, void *arg);
 bool pd_outgoing_pending(const pd_outgoing *out);                               /* there is something to gather */
-/* The connection is gone, nobody uses lent bytes any more: its own frames are freed, the lasting ones stand to be sent anew. Returns how many of those had
- * been sent. Calls done() as pd_outgoing_sent does. */
+/* The connection is gone, nobody uses lent bytes any more: its own frames are freed, the lasting ones stand to be
+ * sent anew. Returns how many of those had been sent. Calls done() as pd_outgoing_sent does. */
 size_t pd_outgoing_rewind(pd_outgoing *out, pd_parcel_done *done, void *arg);
 void pd_outgoing_clear(pd_outgoing *out);                                       /* frees all; nothing is lent any more */
 

@@ -1,7 +1,7 @@
 #include "pump.h"
 
-/* Payload is read in slices that stay in the cache on their way; a turn of the loop reads and sends no more than so many, so that neither
- * direction waits for the other. */
+/* Payload is read in slices that stay in the cache on their way; a turn of the loop reads and sends no more than
+ * so many, so that neither direction waits for the other. */
 enum { READ_BYTES = 64 * 1024, READS = 8, READ_IOV = 256, SEND_BYTES = 1024 * 1024, SEND_IOV = 1024 };
 #define MAX_ANSWER (UINT64_MAX / 2)         /* every answer's length is compared with what was asked for */
 
@@ -133,7 +133,7 @@ void pd_pump_lose(pd_pump *pump, uint64_t now_ns, const char *reason)
     tell_heard(pump, now_ns);
     pd_core_down(pump->core, now_ns, reason);
     pump->leave(pump->arg);
-    pd_framer_free(pump->framer);       /* after the core knows: nobody waits any more for the answer that was just landing */
+    pd_framer_free(pump->framer);       /* after the core knows: nobody waits for the answer that was landing */
     pump->framer = NULL;
 }
 

@@ -27,8 +27,9 @@ void pd_core_lose_job(pd_core *core)
     pd_error error;
 
     if (core->ended.code != PD_OK) return;
-    pd_fail(&error, PD_DATA_LOSS, "the server no longer has job %.160s: it was restarted, or the job ended while this worker was away. Its weights and optimizer state are "
-            "gone there; pd_client_restart goes on from the weights that the workers hold (this one: after step %" PRIu64 ")", core->job, lowest_step(core));
+    pd_fail(&error, PD_DATA_LOSS, "the server no longer has job %.160s: it was restarted, or the job ended while this "
+            "worker was away. Its weights and optimizer state are gone there; pd_client_restart goes on from the weights "
+            "that the workers hold (this one: after step %" PRIu64 ")", core->job, lowest_step(core));
     pd_core_end(core, &error);
     core->lost = true;
 }
@@ -40,7 +41,8 @@ static int set_option(pd_core *core, const char *name, uint64_t value)
     char text[64], *copy, **more;
 
     snprintf(text, sizeof text, "%s=%" PRIu64, name, value);
-    while (core->options[n] != NULL && (strncmp(core->options[n], name, length) != 0 || core->options[n][length] != '=')) n++;
+    while (core->options[n] != NULL
+           && (strncmp(core->options[n], name, length) != 0 || core->options[n][length] != '=')) n++;
     if ((copy = strdup(text)) == NULL) return PD_NO_MEMORY;
     if (core->options[n] == NULL) {
         if ((more = realloc(core->options, (n + 2) * sizeof *more)) == NULL) {
@@ -86,7 +88,9 @@ int pd_core_restart(pd_core *core, pd_ticket_id *ticket, pd_error *err)
 {
     pd_op *op;
 
-    if (!core->lost) return pd_fail(err, PD_FAILED_PRECONDITION, "the server has the job still: only a job that it has lost is started anew");
+    if (!core->lost)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.160s is not lost: only a job that the server no longer has is "
+                       "started anew", core->job);
     if ((op = pd_op_new(core, PD_DECLARE)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     if (core->rank == 0 && set_option(core, "start_step", lowest_step(core)) != PD_OK) {
         pd_op_free(core, op);

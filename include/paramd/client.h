@@ -119,25 +119,38 @@ PD_API bool pd_client_must_init(const pd_client *client);
  * initial values are read as that type too. */
 PD_API int pd_client_init(pd_client *client, void *const *weights, pd_error *err);
 
-/* Starts the job anew after PD_DATA_LOSS ("the server no longer has job ..."), on the same handle, with the same parameters, options and rules. Every
- * rank calls it, and goes on with the step that pd_client_step then tells:
+/* Starts the job anew after PD_DATA_LOSS ("the server no longer has job ..."), on the same handle, with the same
+ * parameters, options and rules. Every rank calls it, and goes on with the step that pd_client_step then tells:
  *
  *     rc = pd_client_wait(client, ticket, 0, &err);
- *     if (rc == PD_DATA_LOSS) rc = pd_client_restart(client, weights, &err);      then compute the step pd_client_step + 1, on every rank
+ *     if (rc == PD_DATA_LOSS) {
+ *         rc = pd_client_restart(client, weights, &err);
+ *         step = pd_client_step(client, 0);            steps taken, the same number on every rank
+ *     }
  *
- * weights: as for pd_client_init. The ranks that give initial weights give those of now: rank 0 does, and of a ranged parameter each rank its range
- * (with initial_weights = mean every rank gives all it has). Then every rank receives the job's weights into the same buffers. So all ranks have the same weights, also where
- * some had heard of the last step and others had not.
- * start_step: the new job starts at the lowest step that rank 0 has heard of among its parameters, whatever start_step the options say. Counters of optimizers, schedules and
- * random numbers go on from there. A rank that was further goes back: it takes its last step again, with weights that have or have not seen that step already.
- * Lost are the state of optimizers (momentum, second moments, statistics and roots begin anew, `paramctl import` can bring them back) and operators' `set` commands.
- * A ticket that was under way may have brought new weights of some tensors or chunks and not of others: of those rank 0 holds newer weights than
- * start_step says. Of a ranged parameter ranges may likewise be a step apart. A program that cannot have that keeps a copy of the last whole step's weights and gives it here.
- * A rank whose process is new (it was lost with the server) opens, declares and initialises as ever, after rank 0 has restarted. Where rank 0's process is gone,
- * its new one opens with the option start_step and its own weights: the others wait for it here.
+ * weights: as for pd_client_init. The ranks that give initial weights give those of now: rank 0 does, and of a ranged
+ * parameter each rank its range (with initial_weights = mean every rank gives all it has). Then every rank receives the
+ * job's weights into the same buffers. So all ranks have the same weights, also where some had heard of the last step
+ * and others had not.
  *
- * Waits at most the handle's deadline; the same call again goes on waiting. PD_DEADLINE_EXCEEDED: rank 0 has not restarted the job yet, say. PD_FAILED_PRECONDITION: the
- * server has the job still; or it has another one of this name, with other options. PD_DATA_LOSS: it was lost again, call it again. */
+ * The new job's start_step is the lowest step that rank 0 had heard of among its parameters, whatever start_step the
+ * options say. Counters of optimizers, schedules and random numbers go on from there. A rank that was further goes back
+ * and takes its last step again.
+ *
+ * The state of optimizers is lost: momentum, second moments, statistics and roots begin anew (`paramctl import` brings
+ * recorded state into the new job). Operators' `set` commands are lost too.
+ *
+ * A ticket that was under way may have brought new weights of some tensors or chunks and not of others: of these rank 0
+ * gives newer weights than start_step says. The ranges of a ranged parameter may be a step apart in the same way. A
+ * program that cannot have that keeps a copy of the weights of its last whole step and gives the copy.
+ *
+ * A rank whose process was lost with the server opens, declares and initialises as ever, once rank 0 has restarted.
+ * Where rank 0's process is gone, its new one opens with the option start_step and its own weights; the others wait for
+ * it here. A rank that had left does not come back.
+ *
+ * Waits at most the handle's deadline; the same call again goes on waiting. PD_DEADLINE_EXCEEDED: rank 0 has not
+ * restarted the job yet, say. PD_FAILED_PRECONDITION: the job is not lost; or the server has another one of this name,
+ * with other options. PD_DATA_LOSS: the job was lost again, call it again. */
 PD_API int pd_client_restart(pd_client *client, void *const *weights, pd_error *err);
 
 typedef struct pd_item {

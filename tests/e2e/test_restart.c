@@ -1,5 +1,5 @@
-/* test_restart.c - the daemon is killed in the middle of a run and started anew: workers hear that the job is lost, start it anew from the weights that they
- * hold, and training goes on. */
+/* test_restart.c - the daemon is killed in the middle of a run and started anew: workers hear that the job is
+ * lost, start it anew from the weights that they hold, and training goes on. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* test_core_lent.c - what happens to the core while another thread sends the bytes that it gave out: nothing of them may be freed, and no buffer is
- * the caller's again, before pd_core_sent. */
+/* test_core_lent.c - what happens to the core while another thread sends the bytes that it gave out: nothing of
+ * them may be freed, and no buffer is the caller's again, before pd_core_sent. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -69,7 +69,8 @@ static peer *operator_with(pd_ticket_id *tickets)
     return p;
 }
 
-/* The rest of the stream consists of whole frames; those that were given up are missing, unless they had begun to go. */
+/* The rest of the stream consists of whole frames; those that were given up are missing, unless they had begun to
+ * go. */
 static void expect_rest(peer *p, const loan *l, size_t sent, unsigned given_up)
 {
     letter next;

@@ -1,4 +1,5 @@
-/* test_core_restart.c - the server comes back without the job: the handle ends and says so, and may start the job anew. */
+/* test_core_restart.c - the server comes back without the job: the handle ends and says so, and may start the job
+ * anew. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>

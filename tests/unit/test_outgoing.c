@@ -1,4 +1,5 @@
-/* test_outgoing.c - what a client has to say, and what may happen between the gathering of bytes and the news of how many went. */
+/* test_outgoing.c - what a client has to say, and what may happen between the gathering of bytes and the news of
+ * how many went. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +14,8 @@
 
 enum { HEAD = 16, FRAMES = 4096, IOV = 64 };
 
-/* One frame: bytes 0 to 7 of its head are its number, bytes 8 to 15 the length of its payload; every other byte follows from the number. */
+/* One frame: bytes 0 to 7 of its head are its number, bytes 8 to 15 the length of its payload; every other byte
+ * follows from the number. */
 typedef struct frame {
     pd_parcel *parcel;                  /* NULL: the queue has freed it */
     uint8_t   *payload;                 /* NULL: the caller's again; freed, so that the sanitizer sees who still reads it */

@@ -1,4 +1,5 @@
-/* test_pump.c - the pump between a core and a transport that lives in memory: what it watches, and how it learns of the end. */
+/* test_pump.c - the pump between a core and a transport that lives in memory: what it watches, and how it learns
+ * of the end. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* test_rejoin.c - a process that was in a job comes back to a server that may have lost it: it finds the job or hears that there is none, and never creates it. */
+/* test_rejoin.c - a process that was in a job comes back to a server that may have lost it: it finds the job or
+ * hears that there is none, and never creates it. */
 #include "rig.h"
 
 #include <setjmp.h>
