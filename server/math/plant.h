@@ -10,6 +10,13 @@
 /* name, what goes wrong */
 #define PD_PLANTS_TABLE(X) \
     X(roots_largest_first, "the root pool takes the largest task first, across all jobs, so a small job's root never runs beside a large job's") \
+    X(leave_incoming, "a Leave is answered while a push arrives, and the push goes on for a job that the connection has no more") \
+    X(wake_own_only, "memory that comes home wakes its own connection alone, not those that the whole budget stopped") \
+    X(stale_look, "a rank is over its quota since another job declared or holds more, and nobody looks") \
+    X(importer_holds_share, "an operator who imports keeps a rank's share of the budget, of which the store does not know") \
+    X(request_zero, "a request with id 0 is taken, and its answer goes to nobody") \
+    X(close_counts_refused, "a step is closed although the loop thread has refused a push of it: its gradients count as absent") \
+    X(zombie_takes_rank, "a process that another one has superseded comes back and takes the rank again") \
     X(lost_wake_up, "the loop thread runs out of time with the last effect of its backlog, and forgets mail that came meanwhile") \
     X(init_mixed, "initial weights of a parameter may come from two processes at a rank, one part from each") \
     X(weight_per_chunk, "chunks of one parameter that a rank pushes with unlike weights are each taken with their own") \

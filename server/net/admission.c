@@ -31,8 +31,9 @@ bool pd_admission_take(pd_admission *admission, pd_share *share, uint64_t bytes)
     uint64_t spare = admission->budget - admission->reserved;
     uint64_t most = share->reserve + (admission->ranks > 0 ? spare / admission->ranks : 0);
 
-    assert(bytes <= share->reserve);
-    if (share->charged > 0) {
+    if (share->reserve == 0 && admission->used > 0 && admission->used + bytes > admission->budget) return false;
+    assert(share->reserve == 0 || bytes <= share->reserve);
+    if (share->reserve > 0 && share->charged > 0) {
         if (share->charged + bytes > most) return false;
         /* What ranks that have gone left in flight counts too. */
         if (admission->used + bytes > admission->budget) return false;

@@ -26,7 +26,8 @@ typedef struct pd_share {
 int  pd_admission_join(pd_admission *admission, pd_share *share, uint64_t reserve, pd_error *err);
 void pd_admission_leave(pd_admission *admission, pd_share *share);      /* fine when it never joined */
 
-/* False: it has to wait until something of it is reduced. True: `bytes` are charged to it. bytes <= share->reserve. */
+/* False: it has to wait until something of it is reduced, or of others. True: `bytes` are charged to it. bytes <= share->reserve. A connection without a
+ * reserve (an operator who imports) gets what the whole budget has to spare. */
 bool pd_admission_take(pd_admission *admission, pd_share *share, uint64_t bytes);
 /* Bytes come home; `share` is NULL when the rank has gone. */
 void pd_admission_give(pd_admission *admission, pd_share *share, uint64_t bytes);

@@ -1,4 +1,5 @@
 #include "loop.h"
+#include "plant.h"
 
 #include "printable.h"
 
@@ -37,9 +38,16 @@ static void on_hello(pd_daemon *daemon, const pd_effect *effect)
     pd_hello_reply(conn, pending, effect);
 }
 
-/* The worker has left: its connection is nobody's any more and the store need not hear when it closes. */
-static void left(pd_conn *conn)
+/* A frame that was meant for the job is read away. */
+static void spoil_incoming(pd_conn *conn, const pd_error *err)
 {
+    if (conn->incoming.begun && conn->incoming.refusal.code == PD_OK) conn->incoming.refusal = *err;
+}
+
+/* The worker has left: its connection is nobody's any more and the store need not hear when it closes. */
+static void left(pd_conn *conn, const pd_error *why)
+{
+    if (!PD_PLANTED(leave_incoming)) spoil_incoming(conn, why);
     conn->joined = false;
     conn->job = 0;
     pd_undeclare(conn);
@@ -50,6 +58,7 @@ static void on_ok(pd_daemon *daemon, const pd_effect *effect)
     Paramd__Ok ok = PARAMD__OK__INIT;
     pd_pending *pending;
     pd_conn *conn = addressee(daemon, effect, &pending);
+    pd_error why;
     unsigned method;
 
     if (effect->ticket.conn == 0) {     /* our own drain */
@@ -61,7 +70,8 @@ static void on_ok(pd_daemon *daemon, const pd_effect *effect)
     pd_conn_answer(conn, pending, &ok.base);
     if (method != PD_LEAVE || !pd_conn_live(conn)) return;
     conn->has_left = true;
-    left(conn);
+    pd_fail(&why, PD_FAILED_PRECONDITION, "this worker has left the job: connect anew to join it again");
+    left(conn, &why);
 }
 
 /* The set is refused as a whole: the worker may declare anew. */
@@ -125,20 +135,13 @@ static void on_fenced(pd_daemon *daemon, const pd_effect *effect)
     pd_conn_end(conn, NULL, &effect->u.error);
 }
 
-/* A frame that was meant for the job is read away. */
-static void spoil_incoming(pd_conn *conn, const pd_error *err)
-{
-    if (conn->incoming.begun && conn->incoming.refusal.code == PD_OK) conn->incoming.refusal = *err;
-}
-
 static void on_job_gone(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_board_drop(daemon->board, effect->job, &effect->u.error);
     for (size_t i = 0; i < daemon->capacity; i++) {
         pd_conn *conn = daemon->conns[i];
         if (conn == NULL || conn->job != effect->job || conn->job == 0 || !pd_conn_live(conn)) continue;
-        spoil_incoming(conn, &effect->u.error);
-        left(conn);
+        left(conn, &effect->u.error);
         pd_conn_fail_all(conn, &effect->u.error);
         if (conn->state != PD_CLOSED) pd_conn_resume(conn);
     }

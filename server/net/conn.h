@@ -59,6 +59,7 @@ typedef struct pd_conn {
     bool          hung;                 /* while nothing was read from it, the peer has ended its side, or the connection is broken */
     bool          ended;                /* the peer has ended its side: it is owed answers, and nothing is read any more */
     bool          has_left;             /* by a Leave of its own */
+    bool          push_refused;         /* a push was refused before it reached the store: this connection ends no step */
     uint64_t      pieces;               /* that its parameters travel in, once declared */
     struct pd_conn *next_dirty;
     bool          waking;               /* in the daemon's list of those whose payload came home while they waited */

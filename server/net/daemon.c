@@ -139,7 +139,7 @@ void pd_daemon_home(pd_daemon *daemon, pd_buffer *buffer)
 
     pd_admission_give(&daemon->admission, conn != NULL ? &conn->share : NULL, buffer->charged);
     pd_pool_put(daemon->pool, buffer);
-    if (conn == NULL) daemon->stall_over = true;
+    if (conn == NULL || (daemon->short_of_budget && !PD_PLANTED(wake_own_only))) daemon->stall_over = true;
     else if (pd_framer_stalled(conn->framer)) pd_daemon_wake(daemon, conn);
 }
 
@@ -209,7 +209,7 @@ static void resume_stalled(pd_daemon *daemon)
         pd_conn_resume(conn);
     }
     if (!daemon->stall_over) return;
-    daemon->stall_over = false;
+    daemon->stall_over = daemon->short_of_budget = false;       /* those that still wait say so again */
     for (size_t i = 0; i < daemon->capacity; i++)
         if (daemon->conns[i] != NULL) pd_conn_resume(daemon->conns[i]);
 }
@@ -308,6 +308,8 @@ void pd_daemon_tick(pd_daemon *daemon)
 {
     uint64_t now = pd_daemon_now_ms(daemon);
 
+    if (daemon->stall_untold) daemon->stall_over = true;
+    daemon->stall_untold = false;
     for (size_t i = 0; i < daemon->capacity; i++)
         if (daemon->conns[i] != NULL) pd_conn_tick(daemon->conns[i], now);
     if (daemon->config.event != NULL) daemon->config.event(daemon->config.arg, PD_DAEMON_TURNS);

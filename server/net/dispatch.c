@@ -1,5 +1,6 @@
 #include "loop.h"
 #include "optimizers.h"
+#include "plant.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -67,6 +68,8 @@ static int check_stream(pd_conn *conn, const pd_prefix *prefix)
 
     if ((prefix->flags & (PD_FLAG_REPLY | PD_FLAG_ERROR)) != 0)
         return pd_fail(&conn->why, PD_INVALID_ARGUMENT, "expected a request, got a frame that is marked as an answer");
+    if (prefix->request == 0 && !PD_PLANTED(request_zero))
+        return pd_fail(&conn->why, PD_INVALID_ARGUMENT, "a request with id 0, which stands for no request: ids begin with 1");
     if (conn->state == PD_GREETING && prefix->method != PD_HELLO)
         return pd_fail(&conn->why, PD_FAILED_PRECONDITION, "expected Hello as the first request, got %s", pd_method_name(prefix->method));
     if (conn->state == PD_GREETING && (prefix->header_bytes > config->hello_bytes || prefix->payload_bytes > 0))
@@ -105,7 +108,7 @@ static int check_frame(const pd_conn *conn, const pd_prefix *prefix, pd_error *e
                        prefix->header_bytes, config->max_header);
     if (m->run != NULL && prefix->payload_bytes > 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s has no payload, this one has %llu bytes", m->name, (unsigned long long)prefix->payload_bytes);
-    if (conn->pendings.n >= PD_MAX_PENDING || conn->pendings.pieces >= PD_MAX_WAITING)
+    if (conn->pendings.n >= PD_MAX_PENDING + 2 * conn->pieces || conn->pendings.pieces >= PD_MAX_WAITING + 2 * conn->pieces)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s: %zu requests with %zu pieces are under way on this connection: wait for answers", m->name,
                        conn->pendings.n, conn->pendings.pieces);
     if (m->kind == PD_AWAITS_OTHERS && conn->pendings.of_kind[PD_AWAITS_OTHERS] >= PD_MAX_CONTROL)
@@ -136,6 +139,21 @@ static void begin(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
     methods[prefix->method].prepare(conn, prefix, message, err);
 }
 
+/* The step thread sums early what a rank holds whose connection waits for memory. Without memory for the message the frame is asked for again
+ * with the next tick. */
+static void tell_stalled(pd_conn *conn, bool budget)
+{
+    pd_request *request = PD_PLANTED(stale_look) ? NULL : pd_request_new(PD_REQ_STALLED, (pd_ticket){ conn->number, 0 });
+
+    conn->daemon->short_of_budget = conn->daemon->short_of_budget || budget;
+    conn->daemon->stall_untold = conn->daemon->stall_untold || request == NULL;
+    if (request == NULL) return;
+    request->job = conn->job;
+    request->rank = conn->rank;
+    request->u.stalled.budget = budget;
+    pd_daemon_post(conn->daemon, request);
+}
+
 /* Memory for the payload, once the rank's share allows. PD_UNAVAILABLE: it does not yet, or the memory is still being made. */
 static int land(pd_conn *conn, uint64_t bytes)
 {
@@ -145,7 +163,10 @@ static int land(pd_conn *conn, uint64_t bytes)
 
     incoming->span = (struct iovec){ NULL, bytes };
     if (incoming->refusal.code != PD_OK || incoming->request == NULL) return PD_OK;
-    if (!pd_admission_take(&daemon->admission, &conn->share, bytes)) return PD_UNAVAILABLE;
+    if (!pd_admission_take(&daemon->admission, &conn->share, bytes)) {
+        tell_stalled(conn, daemon->admission.used + bytes > daemon->admission.budget);
+        return PD_UNAVAILABLE;
+    }
     rc = pd_pool_get(daemon->pool, bytes, conn->number, incoming->asked, &incoming->buffer);
     if (rc == PD_OK) {
         incoming->span.iov_base = incoming->buffer->at;
@@ -210,6 +231,23 @@ static void run(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
     if (rc != PD_OK) refuse(conn, prefix, err);
 }
 
+static bool is_push(unsigned number) { return number == PD_PUSH || number == PD_PUSH_PULL; }
+
+/* A push that is refused here is unknown to the store, where a push behind it may end the step and count its gradients as absent. Memory is
+ * short for a moment: the connection is closed, and the worker sends both again. Else the connection ends no step any more. */
+static void refuse_incoming(pd_conn *conn, const pd_prefix *prefix)
+{
+    const pd_error *err = &conn->incoming.refusal;
+    bool spoils = is_push(prefix->method) && conn->job != 0 && !PD_PLANTED(close_counts_refused);
+
+    if (spoils && err->code == PD_NO_MEMORY) {
+        pd_conn_close(conn, "out of memory for a push");
+        return;
+    }
+    conn->push_refused = conn->push_refused || spoils;
+    refuse(conn, prefix, *err);
+}
+
 static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
 {
     pd_conn *conn = arg;
@@ -217,7 +255,7 @@ static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
     if (!pd_conn_live(conn)) return PD_CANCELLED;
     conn->frame_ms = pd_daemon_now_ms(conn->daemon);
     conn->daemon->frames_in++;
-    if (conn->incoming.refusal.code != PD_OK) refuse(conn, prefix, conn->incoming.refusal);
+    if (conn->incoming.refusal.code != PD_OK) refuse_incoming(conn, prefix);
     else run(conn, prefix, header);
     pd_incoming_drop(conn);
     return pd_conn_live(conn) ? PD_OK : PD_CANCELLED;

@@ -1,10 +1,11 @@
 #include "loop.h"
+#include "plant.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Most payload of a frame: an operator's share of the ingest budget while it imports. */
+/* Most payload of a frame. An operator has no share of the ingest budget: its piece waits until the budget has room. */
 static uint64_t most_bytes(const pd_conn *conn)
 {
     const uint64_t most = 1 << 20;
@@ -36,12 +37,6 @@ static int check_import(const pd_conn *conn, const Paramd__ImportRequest *import
     return PD_OK;
 }
 
-/* The connection gets a share of the budget as ranks have one, until it is closed. */
-static int take_share(pd_conn *conn, pd_error *err)
-{
-    return conn->share.reserve > 0 ? PD_OK : pd_admission_join(&conn->daemon->admission, &conn->share, most_bytes(conn), err);
-}
-
 static bool fill(pd_request *request, const Paramd__ImportRequest *import)
 {
     request->u.import.act = (pd_import_act)import->act;
@@ -65,7 +60,8 @@ int pd_prepare_import(pd_conn *conn, const pd_prefix *prefix, void *message, pd_
     const Paramd__ImportRequest *import = message;
     int rc = check_import(conn, import, prefix, err);
 
-    if (rc == PD_OK && prefix->payload_bytes > 0) rc = take_share(conn, err);
+    if (PD_PLANTED(importer_holds_share) && rc == PD_OK && prefix->payload_bytes > 0 && conn->share.reserve == 0)
+        rc = pd_admission_join(&conn->daemon->admission, &conn->share, most_bytes(conn), err);
     if (rc != PD_OK) return rc;
     if ((conn->incoming.pending = pd_pending_new(&conn->pendings, conn, prefix, 0)) != NULL)
         conn->incoming.pending->kind = PD_AWAITS_STORE;

@@ -36,6 +36,8 @@ struct pd_daemon {
     pd_conn         *dirty, *waking, *closed;   /* closed: freed at the end of this turn */
     size_t           active, was_active;        /* connections that moved bytes in this turn and the last */
     bool             stall_over;                /* shares have grown: those that wait for theirs are asked again */
+    bool             short_of_budget;           /* some connection waits until others need less of the whole budget */
+    bool             stall_untold;              /* the step thread could not be told of a connection that waits */
     pd_pool         *pool;
     pd_admission     admission;
     pd_board        *board;

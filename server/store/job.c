@@ -1,3 +1,4 @@
+#include "plant.h"
 #include "listing.h"
 #include "training.h"
 
@@ -156,6 +157,16 @@ static void welcome(pd_job *job, pd_request *hello, bool created)
     pd_effects_add(&job->store->outbox, effect);
 }
 
+int pd_job_admits(const pd_job *job, const pd_request *hello, pd_error *err)
+{
+    const pd_rank *rank = &job->ranks[hello->rank];
+
+    for (uint32_t i = 0; i < rank->n_superseded && i < PD_SUPERSEDED; i++)
+        if (rank->superseded[i] == hello->u.hello.nonce && rank->nonce != hello->u.hello.nonce && !PD_PLANTED(zombie_takes_rank))
+            return pd_fail(err, PD_ABORTED, "rank %u of job %.100s was taken over by another process, %.100s: this one stays out", hello->rank, job->name, rank->label);
+    return PD_OK;
+}
+
 void pd_job_join(pd_job *job, pd_request *hello, bool created)
 {
     pd_rank *rank = &job->ranks[hello->rank], old = *rank;
@@ -167,6 +178,7 @@ void pd_job_join(pd_job *job, pd_request *hello, bool created)
     rank->nonce = hello->u.hello.nonce;
     pd_text_print(rank->label, sizeof rank->label, hello->u.hello.label != NULL ? hello->u.hello.label : "");
     rank->declared = false;
+    if (!same && old.state != PD_RANK_ABSENT) rank->superseded[rank->n_superseded++ % PD_SUPERSEDED] = old.nonce;
     if (!same) {                                /* it counts its own barriers, and has been at none */
         rank->process++;
         rank->barrier_base = job->barrier;
@@ -222,6 +234,18 @@ void pd_job_lost(pd_job *job, const pd_request *request, uint64_t now_ns)
     gone(job, rank, PD_RANK_LOST, now_ns);
     pd_text_print(rank->reason, sizeof rank->reason, request->u.lost.reason);
     pd_say(&job->store->outbox, PD_SAY_WARNING, "job %s: rank %u: %s is lost: %s", job->name, request->rank, rank->label, rank->reason);
+}
+
+void pd_job_stalled(pd_job *job, pd_request *request, uint64_t now_ns)
+{
+    pd_rank *rank = pd_job_speaker(job, request, NULL);
+
+    if (rank != NULL) {
+        rank->stalled = rank->held > 0;
+        job->store->short_of_budget = job->store->short_of_budget || request->u.stalled.budget;
+        pd_store_look_again(job->store, now_ns);
+    }
+    pd_request_free(request);
 }
 
 void pd_job_leave(pd_job *job, pd_request *request, uint64_t now_ns)

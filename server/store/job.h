@@ -10,6 +10,8 @@ struct pd_store;
 
 typedef enum pd_rank_state { PD_RANK_ABSENT, PD_RANK_CONNECTED, PD_RANK_LOST, PD_RANK_LEFT } pd_rank_state;
 
+enum { PD_SUPERSEDED = 4 };
+
 /* A rank and the process that has it. */
 typedef struct pd_rank {
     pd_rank_state state;
@@ -24,6 +26,8 @@ typedef struct pd_rank {
     uint64_t    reserved;               /* bytes of ingest budget counted for the rank now: reserve.c */
     bool        released;               /* the rank has gone and keeps no more of its reserve than its frames take */
     uint64_t    held;                   /* bytes of its frames that are not summed yet */
+    bool        stalled;                /* its connection waits for memory, and it holds some */
+    uint64_t    superseded[PD_SUPERSEDED]; uint32_t n_superseded;       /* nonces of processes that others took the rank from: the last few */
     uint64_t    initialiser;            /* nonce of the process whose initial weights came last, where these are averaged */
     uint64_t    step, contributions;    /* highest step contributed to; gradients of chunks taken */
     pd_request *barrier;                /* waits for the others, or NULL */
@@ -113,6 +117,10 @@ void pd_job_join(pd_job *job, pd_request *hello, bool created);
 /* The rank that speaks, or NULL: superseded, gone, or nonsense; *err says which. */
 pd_rank *pd_job_speaker(pd_job *job, const pd_request *request, pd_error *err);
 void pd_job_lost(pd_job *job, const pd_request *request, uint64_t now_ns);
+/* The rank's connection waits for memory: what the rank holds, or where the whole budget is used what all hold, is summed early. Takes. */
+void pd_job_stalled(pd_job *job, pd_request *request, uint64_t now_ns);
+/* A process that was superseded at its rank stays out: PD_ABORTED. */
+int  pd_job_admits(const pd_job *job, const pd_request *hello, pd_error *err);
 void pd_job_leave(pd_job *job, pd_request *request, uint64_t now_ns);       /* takes */
 void pd_job_barrier(pd_job *job, pd_request *request);                      /* takes */
 

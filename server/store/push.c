@@ -21,6 +21,7 @@ enum { SCAN_RANGE = 1 << 18 };
 static void hold(pd_job *job, const pd_request *frame)
 {
     job->ranks[frame->rank].held += frame->u.data.buffer->charged;
+    job->ranks[frame->rank].stalled = false;
     job->held += frame->u.data.buffer->charged;
     job->store->held += frame->u.data.buffer->charged;
     pd_reserve_settle(job, &job->ranks[frame->rank]);
@@ -44,6 +45,7 @@ void pd_job_let_go(pd_job *job, pd_request *frame)
     job->ranks[frame->rank].held -= buffer->charged;
     job->held -= buffer->charged;
     job->store->held -= buffer->charged;
+    if (job->store->held <= job->store->config.ingest_bytes / 2) job->store->short_of_budget = false;
     pd_reserve_settle(job, &job->ranks[frame->rank]);
     send_home(job, frame);
 }

@@ -82,6 +82,7 @@ static void free_contents(pd_request *request)
     case PD_REQ_BARRIER:
     case PD_REQ_LEAVE:
     case PD_REQ_LOST:
+    case PD_REQ_STALLED:
     case PD_REQ_RELEASED:
     case PD_REQ_TASK:
     case PD_REQ_DRAIN: break;

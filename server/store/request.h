@@ -84,6 +84,7 @@ typedef enum pd_request_kind {
     PD_REQ_SET,             /* an operator sets hyperparameters while the job runs */
     PD_REQ_DRAIN,           /* no new steps; answered when what is under way has finished */
     PD_REQ_IMPORT,          /* an operator brings optimizer state: import.h */
+    PD_REQ_STALLED,         /* the rank's connection waits for ingest memory; no ticket id */
 } pd_request_kind;
 
 /* An import: begun, then tensors in pieces and counters, then all of it put into the job or none. */
@@ -125,6 +126,7 @@ typedef struct pd_request {
         } data;
         struct { uint64_t sequence; } barrier;
         struct { char reason[96]; } lost;
+        struct { bool budget; } stalled;    /* the whole budget is used, not the rank's share */
         struct { struct pd_snapshot *first; } released; /* linked by pd_snapshot.next_released */
         struct { struct pd_task *task; uint32_t param; } task;
         struct {

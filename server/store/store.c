@@ -1,3 +1,4 @@
+#include "plant.h"
 #include "import.h"
 #include "training.h"
 
@@ -120,6 +121,7 @@ void pd_store_look_again(pd_store *store, uint64_t now_ns)
 {
     pd_job *job, *next;
 
+    if (PD_PLANTED(stale_look)) return;
     HASH_ITER(hh, store->names, job, next) {
         job->look = job->look_loose = true;
         pd_store_touch(store, job, now_ns);
@@ -296,6 +298,7 @@ static void hello(pd_store *store, pd_request *request)
     if (rc == PD_OK && created && request->u.hello.rejoins)
         rc = pd_fail(&err, PD_NOT_FOUND, "there is no job %.200s on this server, and who rejoins it does not create it", request->u.hello.job_name);
     if (rc == PD_OK) rc = created ? create_job(store, request, &job, &err) : pd_job_agrees(job, request, &err);
+    if (rc == PD_OK) rc = pd_job_admits(job, request, &err);
     if (rc != PD_OK) pd_store_refuse(store, request, &err);
     else pd_job_join(job, request, created);
 }
@@ -361,6 +364,7 @@ static void to_job(pd_store *store, pd_request *request, uint64_t now_ns)
     case PD_REQ_PUSH:    pd_job_push(job, request, now_ns); break;
     case PD_REQ_BARRIER: pd_job_barrier(job, request); break;
     case PD_REQ_LEAVE:   pd_job_leave(job, request, now_ns); break;
+    case PD_REQ_STALLED: pd_job_stalled(job, request, now_ns); break;
     default:
         assert(request->kind == PD_REQ_LOST);
         pd_job_lost(job, request, now_ns);

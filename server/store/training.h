@@ -31,6 +31,7 @@ struct pd_store {
     uint64_t        reserved;           /* sum of pd_rank.reserved over all jobs */
     uint64_t        n_ranks;            /* ranks of which that is not 0 */
     uint64_t        held;               /* bytes of frames not summed yet */
+    bool            short_of_budget;    /* some connection waits until the whole budget has room */
     uint64_t        frames;             /* number of the last frame looked at: for marks */
 
     bool            draining;

@@ -49,7 +49,7 @@ static void pause(pd_job *job, const pd_param *param, uint64_t now_ns)
 
 /* A rank whose share is nearly used may be waiting to send: what it holds is to be summed as soon as the ranks before it are there. The
  * loop thread lets a rank have its reserve and an equal part of what all reserves leave over; it is blocked at the earliest when
- * another frame might not fit into that, or into the whole. */
+ * another frame might not fit into that, or into the whole. Where this estimate is wrong the loop thread says so (PD_REQ_STALLED). */
 bool pd_rank_is_pressed(const pd_job *job, const pd_rank *rank)
 {
     const pd_store *store = job->store;
@@ -57,6 +57,7 @@ bool pd_rank_is_pressed(const pd_job *job, const pd_rank *rank)
     uint64_t spare = limit > store->reserved ? (limit - store->reserved) / n_ranks : 0;
     uint64_t share = rank->reserve + spare, calm = share / 2 < spare ? share / 2 : spare;
 
+    if (rank->held > 0 && (rank->stalled || store->short_of_budget)) return true;
     return rank->held > calm || (rank->held > 0 && store->held + rank->reserve > limit);
 }
 
