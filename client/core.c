@@ -383,10 +383,10 @@ void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason)
 
 /* ---- time ---- */
 
-/* Something was asked on this connection and is not answered. */
+/* Something was asked on this connection and is not answered, or not sent: a server that takes in nothing sends signs of life. */
 static bool owed(const pd_core *core)
 {
-    return core->out.lane[PD_LANE_CONNECTION].first != NULL
+    return pd_outgoing_pending(&core->out) || core->out.lane[PD_LANE_CONNECTION].first != NULL
            || (core->out.open && core->out.lane[PD_LANE_LASTING].first != core->out.lane[PD_LANE_LASTING].next);
 }
 

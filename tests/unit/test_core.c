@@ -203,6 +203,25 @@ static void drops_a_connection_that_owes_an_answer_and_is_silent(void **state)
     peer_free(p);
 }
 
+static void drops_a_connection_that_takes_nothing_and_is_silent(void **state)
+{
+    static const int64_t sizes[] = { 4 };
+    peer *p = peer_running(sizes, 1);
+    float g[4] = { 1, 2, 3, 4 };
+    pd_item item = { .param = 0, .gradient = g };
+    uint64_t since = p->now;
+    pd_ticket_id ticket;
+    pd_error err;
+    (void)state;
+
+    assert_int_equal(pd_core_push(p->core, PD_PUSH, &item, 1, NULL, &ticket, &err), PD_OK);
+    assert_true(pd_core_next(p->core) <= since + 5 * SECOND);       /* none of the push can be sent */
+    p->now = since + 5 * SECOND;
+    pd_core_tick(p->core, p->now);
+    assert_int_equal(pd_core_link(p->core, p->now), PD_LINK_DROP);
+    peer_free(p);
+}
+
 static void a_push_that_waits_long_for_its_round_is_kept_alive_by_heartbeats(void **state)
 {
     static const int64_t sizes[] = { 4 };
@@ -541,6 +560,7 @@ int main(void)
         cmocka_unit_test(comes_back_soon_to_the_same_address_after_a_connection_that_worked),
         cmocka_unit_test(sends_a_heartbeat_when_nothing_else_was_sent),
         cmocka_unit_test(drops_a_connection_that_owes_an_answer_and_is_silent),
+        cmocka_unit_test(drops_a_connection_that_takes_nothing_and_is_silent),
         cmocka_unit_test(a_push_that_waits_long_for_its_round_is_kept_alive_by_heartbeats),
         cmocka_unit_test(sends_the_identical_bytes_again_on_the_next_connection),
         cmocka_unit_test(a_frame_cut_at_any_byte_is_sent_whole_on_the_next_connection),
