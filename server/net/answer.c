@@ -147,6 +147,20 @@ static void on_job_gone(pd_daemon *daemon, const pd_effect *effect)
     }
 }
 
+/* Whoever waits for a round that is overdue is told. So is a worker whose initial weights wait for memory until that round closes: nothing else of it
+ * waits here. A push that waits for memory stays: pushes before it wait on the board. */
+static void on_timed_out(pd_daemon *daemon, const pd_effect *effect)
+{
+    pd_board_time_out(daemon->board, effect->job, effect->u.timed_out.step, &effect->u.timed_out.error);
+    for (size_t i = 0; i < daemon->capacity; i++) {
+        pd_conn *conn = daemon->conns[i];
+        if (conn == NULL || conn->job != effect->job || !pd_conn_live(conn) || !pd_framer_stalled(conn->framer)) continue;
+        if (conn->incoming.pending == NULL || conn->incoming.pending->method != PD_INIT) continue;
+        spoil_incoming(conn, &effect->u.timed_out.error);
+        pd_conn_resume(conn);
+    }
+}
+
 static void on_info(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_pending *pending;
@@ -184,7 +198,7 @@ bool pd_handle_effect(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
     case PD_EFF_OK:        on_ok(daemon, effect); break;
     case PD_EFF_ERROR:     on_error(daemon, effect); break;
     case PD_EFF_CLOSED:    if (!on_closed(daemon, effect, until_ns)) return false; break;
-    case PD_EFF_TIMED_OUT: pd_board_time_out(daemon->board, effect->job, effect->u.timed_out.step, &effect->u.timed_out.error); break;
+    case PD_EFF_TIMED_OUT: on_timed_out(daemon, effect); break;
     case PD_EFF_BUFFER:    pd_daemon_home(daemon, effect->u.buffer); break;
     case PD_EFF_FENCED:    on_fenced(daemon, effect); break;
     case PD_EFF_JOB_GONE:  on_job_gone(daemon, effect); break;

@@ -305,6 +305,7 @@ static int settle(pd_job *job, pd_request *request, pd_rank *rank, uint64_t now_
     pd_reserve_take(job, rank, pd_ranges_reserve(job, request->rank));
     pd_store_look_again(job->store, now_ns);
     answer(job, request, declared);
+    if (job->init_ns == 0 && !job->begun) job->init_ns = now_ns;
     if (!rank->sealed) look_at_open(job, now_ns);
     note_declared(job, rank);
     return PD_OK;

@@ -106,6 +106,60 @@ static void report_overdue(pd_job *job, uint64_t now_ns)
     pd_effects_add(&job->store->outbox, effect);
 }
 
+/* ---- initial weights that do not come ---- */
+
+/* Where initial weights are averaged they are a round, which has a deadline of its own. */
+static uint64_t init_overdue_at(const pd_job *job)
+{
+    return job->init_ns == 0 || pd_job_averages_init(job) ? UINT64_MAX : job->init_ns + timeout_of(job);
+}
+
+/* The first parameter without weights, and how many there are. */
+static const pd_param *first_without_weights(const pd_job *job, uint32_t *n)
+{
+    const pd_param *first = NULL;
+
+    *n = 0;
+    for (uint32_t i = 0; i < job->n_params; i++) {
+        if (job->params[i].current != NULL) continue;
+        if (first == NULL) first = &job->params[i];
+        ++*n;
+    }
+    return first;
+}
+
+static void describe_init(const pd_job *job, const pd_param *param, uint32_t n, uint64_t now_ns, pd_error *err)
+{
+    char ranks[300] = "", more[48] = "";
+    size_t used = 0;
+
+    for (uint32_t r = 0; r < job->world; r++) {
+        if (!pd_job_owes_init(job, param, r) || used + 128 > sizeof ranks) continue;
+        if (used > 0) used += (size_t)snprintf(ranks + used, sizeof ranks - used, ", ");
+        used += rank_text(job, r, now_ns, ranks + used, sizeof ranks - used);
+    }
+    if (n > 1) snprintf(more, sizeof more, " (and of %u more parameter%s)", n - 1, n > 2 ? "s" : "");
+    pd_fail(err, PD_DEADLINE_EXCEEDED, "%s: nothing has come of the initial weights of %.100s%s for %llu s; the weights that came stand, pull again to go on waiting",
+            ranks, param->name, more, (unsigned long long)((now_ns - job->init_ns) / second));
+}
+
+/* Those who pull weights are told whom they wait for. */
+static void report_init(pd_job *job, uint64_t now_ns)
+{
+    uint32_t n;
+    const pd_param *param = first_without_weights(job, &n);
+    pd_effect *effect = param != NULL ? pd_effect_new(PD_EFF_TIMED_OUT, (pd_ticket){ 0, 0 }, job->number) : NULL;
+
+    if (effect != NULL) {
+        effect->u.timed_out.step = param->step;
+        describe_init(job, param, n, now_ns, &effect->u.timed_out.error);
+        pd_say(&job->store->outbox, PD_SAY_WARNING, "job %s: %.300s", job->name, effect->u.timed_out.error.text);
+        pd_effects_add(&job->store->outbox, effect);
+    }
+    job->begun = param == NULL;
+    job->init_ns = job->begun ? 0 : now_ns;
+}
+
 /* ---- deadlines ---- */
 
 /* A report a timeout, and never so many that they would take the step thread's time. */
@@ -124,6 +178,7 @@ uint64_t pd_job_next_tick(const pd_job *job)
 
     if (job->linger_ns > 0 && job->linger_ns < at) at = job->linger_ns;
     if (job->retry_ns > 0 && job->retry_ns < at) at = job->retry_ns;
+    if (init_overdue_at(job) < at) at = init_overdue_at(job);
     if (pd_import_expires_ns(job) < at) at = pd_import_expires_ns(job);
     return at;
 }
@@ -133,6 +188,7 @@ void pd_job_tick(pd_job *job, uint64_t now_ns)
     pd_error err;
 
     if (now_ns >= overdue_at(job)) report_overdue(job, now_ns);
+    if (now_ns >= init_overdue_at(job)) report_init(job, now_ns);
     pd_import_tick(job, now_ns);
     if (job->retry_ns > 0 && now_ns >= job->retry_ns) {
         job->retry_ns = 0;

@@ -36,10 +36,15 @@ bool pd_param_initialised(const pd_job *job, const pd_param *param, uint32_t ran
     return true;
 }
 
+bool pd_job_owes_init(const pd_job *job, const pd_param *param, uint32_t rank)
+{
+    return gives_init(job, param, rank) && !pd_param_initialised(job, param, rank);
+}
+
 bool pd_job_asks_init(const pd_job *job, uint32_t rank)
 {
     for (uint32_t i = 0; i < job->n_params; i++)
-        if (gives_init(job, &job->params[i], rank) && !pd_param_initialised(job, &job->params[i], rank)) return true;
+        if (pd_job_owes_init(job, &job->params[i], rank)) return true;
     return false;
 }
 

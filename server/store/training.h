@@ -130,6 +130,8 @@ bool pd_job_averages_init(const pd_job *job);
 int  pd_job_take_mean(const pd_job *job, pd_param *param);
 /* The parameter has weights, or all that the rank has to give of them. */
 bool pd_param_initialised(const pd_job *job, const pd_param *param, uint32_t rank);
+/* The rank has to give initial weights of this parameter, and has not. */
+bool pd_job_owes_init(const pd_job *job, const pd_param *param, uint32_t rank);
 /* This rank is asked for initial weights. */
 bool pd_job_asks_init(const pd_job *job, uint32_t rank);
 /* Publishes the parameter if its initial weights are complete: writes *closed. */

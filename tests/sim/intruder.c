@@ -289,7 +289,7 @@ static void prepare(sim_intruder *i)
 void sim_intruder_start(sim *s, const sim_fault *fault)
 {
     sim_intruder *i = sim_must(calloc(1, sizeof *i));
-    uint64_t stays = fault->kind == SIM_DROP ? 20 * SIM_S : s->plan->calm_ns - s->now_ns;
+    uint64_t stays = fault->kind == SIM_DROP || s->calm ? 20 * SIM_S : s->plan->calm_ns - s->now_ns;
     sim_link *link;
 
     i->s = s;
@@ -305,6 +305,20 @@ void sim_intruder_start(sim *s, const sim_fault *fault)
     if (fault->kind == SIM_LEAVER) sim_after(s, sim_draw(s, 30 * SIM_MS), go_on, i, 0);
     if (i->waits || i->stays) beat(s, i, 0);
     else sim_after(s, fault->kind == SIM_IMPORT ? fault->amount : stays, end_fault, i, 0);
+}
+
+static void begin_drop(sim *s, void *who, uint64_t what)
+{
+    (void)what;
+    sim_intruder_start(s, who);
+}
+
+void sim_drop_job(sim *s, uint32_t job)
+{
+    static sim_fault drops[SIM_JOBS];
+
+    drops[job] = (sim_fault){ .kind = SIM_DROP, .job = job };
+    sim_after(s, SIM_MS, begin_drop, &drops[job], 0);
 }
 
 void sim_intruders_check(sim *s)

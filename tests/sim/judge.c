@@ -391,7 +391,7 @@ void sim_judge_all(sim *s)
     for (const sim_history *h = s->histories; h != NULL; h = h->next) {
         if (h->job == NULL || !all_begun(h, &last) || last == 0) continue;
         if (h->job->plain && !h->job->clips && h->job->how != PD_ADASUM && h->job->how != PD_VDOT_ADASUM) check_plain(h);
-        check_twin(s, h, last);
+        if (h->job->plain || sim_failed_allocations() == 0) check_twin(s, h, last);        /* a root without memory is not made, and counted as failed */
     }
 }
 

@@ -1,6 +1,7 @@
 /* worker.c - one process of a training job: Hello, Declare, initial weights, steps, farewell. */
 #include "worker.h"
 
+#include "intruder.h"
 #include "judge.h"
 #include "pump.h"
 #include "server.h"
@@ -59,6 +60,8 @@ static void note(sim_worker *w, const char *what, uint64_t a, uint64_t b)
 }
 
 /* ---- the end of a process ---- */
+
+static void rest(sim_worker *w, phase after, const char *why);
 
 static void end_process(sim_worker *w)
 {
@@ -134,6 +137,11 @@ static void end_refused(sim_worker *w, int code, const char *text)
     }
     if (code == PD_DATA_LOSS || (code == PD_ABORTED && strstr(text, "taken over") != NULL && came_after_the_dead(w))) {
         end_dropped(w);                 /* the job lingered out while all its workers were away, or a dead process was heard late */
+        return;
+    }
+    if (strstr(text, "in the mean already") != NULL) {      /* nobody but the operator can help */
+        sim_drop_job(w->s, w->job->number);
+        rest(w, INIT, "asks the operator to drop the job");
         return;
     }
     if (memory_was_short()) {           /* a worker that was refused for lack of memory begins anew */
@@ -263,7 +271,8 @@ static void on_fetched(sim_worker *w)
         return;
     }
     if (rc == PD_DEADLINE_EXCEEDED) note_deadline(w, &err);
-    if (rc == PD_DEADLINE_EXCEEDED || is_worth_another_try(rc)) rest(w, FETCH, err.text);
+    if (w->told_missing) end_process(w);
+    else if (rc == PD_DEADLINE_EXCEEDED || is_worth_another_try(rc)) rest(w, FETCH, err.text);
     else end_refused(w, rc, err.text);
 }
 
@@ -443,7 +452,7 @@ static bool pull(sim_worker *w)
     call *c = &w->calls[0];
     pd_error err;
 
-    while (c < w->calls + w->n_calls && c->pulls) c++;
+    while (c < w->calls + w->n_calls && (c->pulls || c->n == 0)) c++;
     if (c == w->calls + w->n_calls) return false;
     c->pulls = true;
     if (pd_core_pull(w->core, c->items, c->n, w->step, &c->ticket, &err) != PD_OK) end_refused(w, err.code, err.text);
