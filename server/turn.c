@@ -65,16 +65,15 @@ static void apply_for_a_while(pd_turn *turn)
 bool pd_turn_run(pd_turn *turn)
 {
     uint64_t before, now;
-    bool more;
 
     apply_for_a_while(turn);
     before = now_ns(turn);
-    more = pd_store_work(turn->store, before);
+    (void)pd_store_work(turn->store, before);
     now = now_ns(turn);
     turn->work_ns = now - before;
     if (now >= pd_store_next_tick(turn->store)) pd_store_tick(turn->store, now);
     forward_effects(turn);
-    return more || turn->first != NULL;
+    return pd_store_has_work(turn->store) || turn->first != NULL;           /* a tick may have made some */
 }
 
 void pd_turn_finish(pd_turn *turn)

@@ -402,6 +402,8 @@ bool pd_store_work(pd_store *store, uint64_t now_ns)
     return store->due != NULL;
 }
 
+bool pd_store_has_work(const pd_store *store) { return store->due != NULL; }
+
 void pd_store_tick(pd_store *store, uint64_t now_ns)
 {
     pd_job *job, *next;

@@ -51,6 +51,7 @@ void pd_store_free(pd_store *store);
 void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns);
 /* One batch of bounded work (reductions and optimizer steps), of the next job in turn. True: there is more to do now. */
 bool pd_store_work(pd_store *store, uint64_t now_ns);
+bool pd_store_has_work(const pd_store *store);
 /* Deadlines that have passed (rounds, lingering jobs, drain). */
 void pd_store_tick(pd_store *store, uint64_t now_ns);
 /* When pd_store_tick wants to be called next; UINT64_MAX: no deadline. */

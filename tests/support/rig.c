@@ -254,9 +254,8 @@ int rig_apply(rig *r, pd_request *request)
 
 int rig_apply_declare(rig *r, pd_request *request)
 {
-    uint64_t answered = r->answered;
-
-    for (rig_apply(r, request); r->answered == answered; rig_absorb(r)) (void)pd_store_work(r->store, r->now);
+    uint64_t last = r->answered;
+    for (rig_apply(r, request); r->answered == last; rig_absorb(r)) (void)pd_store_work(r->store, r->now);
     return r->error.code;
 }
 

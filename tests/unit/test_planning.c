@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 enum { N = 40, WORLD = 3, CONN = 10, ELEMENTS = 70 };
-static char texts[N][16];
+static char texts[N][32];
 static const char *names[N];
 static pd_shape shapes[N];
 

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "oom.h"
 #include "turn.h"
 
 enum { ELEMENTS = 64, MOST = 256 };
@@ -274,6 +275,31 @@ static void what_is_due_by_the_clock_is_done_although_requests_wait(void **state
     assert_true(was_answered(s, id));
 }
 
+/* Runs the batch of a push with its n-th allocation failing. True: the push waits for memory. */
+static bool push_waits_for_memory(scene *s, uint64_t step, int64_t n)
+{
+    add(s, data(s, PD_REQ_PUSH, step));
+    pd_turn_finish(&s->turn);
+    oom_arm(n);
+    while (pd_turn_run(&s->turn)) continue;
+    oom_disarm();
+    bring_home(s);
+    return s->n_closed < step;
+}
+
+static void what_a_tick_makes_possible_is_done_without_mail(void **state)
+{
+    scene *s = *state;
+    uint64_t step = 1;
+
+    start_job(s);
+    for (int64_t n = 0; !push_waits_for_memory(s, step, n); n++) step++;
+    s->now = pd_turn_next_tick(&s->turn);
+    assert_true(pd_turn_run(&s->turn));
+    while (pd_turn_run(&s->turn)) continue;
+    assert_int_equal(s->n_closed, step);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -283,6 +309,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(effects_do_not_wait_for_the_last_request, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_round_closes_while_requests_still_wait, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_long_batch_gives_requests_as_much_time, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_a_tick_makes_possible_is_done_without_mail, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_due_by_the_clock_is_done_although_requests_wait, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
