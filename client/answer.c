@@ -435,10 +435,10 @@ static void note_closed(pd_core *core, uint64_t step)
         if (core->params[i].step < step) core->params[i].step = step;
 }
 
-/* The server has initial weights of this rank. */
-static void note_initialised(pd_core *core, const pd_parcel *parcel)
+/* The server has some initial weights of this rank. Chunks of the same parameters may still be refused. */
+static void note_given(pd_core *core, const pd_parcel *parcel)
 {
-    for (size_t i = 0; i < parcel->n_parts; i++) known_of(core, parcel, i)->initialised = true;
+    for (size_t i = 0; i < parcel->n_parts; i++) known_of(core, parcel, i)->given = true;
 }
 
 static bool all_refused(const pd_parcel *parcel)
@@ -505,7 +505,7 @@ static int answered(pd_core *core, pd_parcel *parcel, const pd_prefix *prefix, c
         take_weights(core, parcel);
         note_outcomes(core, parcel);
     }
-    else if (method == PD_INIT) note_initialised(core, parcel);
+    else if (method == PD_INIT) note_given(core, parcel);
     else if (method >= PD_STATUS) keep_reply(op, prefix, header);
     if (error == NULL) note_closed(core, op->closes);
     retire(core, parcel);

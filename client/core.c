@@ -139,6 +139,8 @@ static void done(pd_core *core, pd_op *op)
 {
     op->done = true;
     if (op->closes > 0) core->closing = 0;
+    if (op->method == PD_INIT && op->error.code == PD_OK)
+        for (size_t i = 0; i < op->n; i++) core->params[op->items[i].param].initialised |= core->params[op->items[i].param].given;
     if (op->method != PD_PUSH && op->method != PD_PUSH_PULL) return;
     for (size_t i = 0; i < op->n; i++) core->params[op->items[i].param].pushing = false;
 }

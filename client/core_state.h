@@ -39,6 +39,7 @@ typedef struct pd_known {               /* a declared parameter; its index is it
     bool     model_state;
     uint64_t step, pushed;              /* rounds closed, as last heard of; the step pushed last */
     bool     initialised, pushing;      /* initialised: the server has weights of it, or this rank's part of them */
+    bool     given;                     /* the server has taken some of this rank's part, perhaps not all of it */
 } pd_known;
 
 typedef enum pd_stage {

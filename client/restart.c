@@ -9,7 +9,7 @@
 bool pd_core_has_begun(const pd_core *core)
 {
     for (size_t i = 0; i < core->n_params; i++)
-        if (core->params[i].initialised) return true;
+        if (core->params[i].initialised || core->params[i].given) return true;
     return false;
 }
 
@@ -67,7 +67,7 @@ static void forget_progress(pd_core *core)
         free(known->holds);
         known->holds = NULL;
         known->pushed = 0;
-        known->initialised = false;
+        known->initialised = known->given = false;
     }
     core->barriers = 0;
     core->must_init = false;

@@ -186,10 +186,10 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
     int rc = check_pieces(conn, prefix, push->pieces, push->n_pieces, push->last, err);
 
     if (rc == PD_OK) rc = check_push(push, err);
+    if (rc == PD_OK) rc = check_scalars(conn, push, err);
     if (rc == PD_OK && push->last && conn->push_refused)
         rc = pd_fail(err, PD_FAILED_PRECONDITION, "step %llu cannot be ended: a push of this connection was refused, and its gradients would count as absent. Push every "
                      "parameter by name (absent, where there is no gradient), or connect anew", (unsigned long long)push->step);
-    if (rc == PD_OK) rc = check_scalars(conn, push, err);
     if (rc != PD_OK) return rc;
     pending = conn->incoming.pending = pd_pending_new(&conn->pendings, conn, prefix, push->n_pieces);
     if (pending == NULL) return no_memory(prefix, err);

@@ -103,7 +103,8 @@ void pd_job_forget_set(pd_job *job)
     job->optims = NULL;
     job->groups = NULL;
     job->norm = NULL;
-    job->n_params = 0;
+    job->n_params = job->n_begun = 0;
+    job->init_ns = 0;
     job->committed = job->gathered = 0;
 }
 
@@ -305,7 +306,7 @@ static int settle(pd_job *job, pd_request *request, pd_rank *rank, uint64_t now_
     pd_reserve_take(job, rank, pd_ranges_reserve(job, request->rank));
     pd_store_look_again(job->store, now_ns);
     answer(job, request, declared);
-    if (job->init_ns == 0 && !job->begun) job->init_ns = now_ns;
+    if (job->init_ns == 0 && job->n_begun < job->n_params) job->init_ns = now_ns;
     if (!rank->sealed) look_at_open(job, now_ns);
     note_declared(job, rank);
     return PD_OK;

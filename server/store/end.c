@@ -111,7 +111,7 @@ static void report_overdue(pd_job *job, uint64_t now_ns)
 /* Where initial weights are averaged they are a round, which has a deadline of its own. */
 static uint64_t init_overdue_at(const pd_job *job)
 {
-    return job->init_ns == 0 || pd_job_averages_init(job) ? UINT64_MAX : job->init_ns + timeout_of(job);
+    return job->n_begun == job->n_params || pd_job_averages_init(job) ? UINT64_MAX : job->init_ns + timeout_of(job);
 }
 
 /* The first parameter without weights, and how many there are. */
@@ -148,7 +148,7 @@ static void report_init(pd_job *job, uint64_t now_ns)
 {
     uint32_t n;
     const pd_param *param = first_without_weights(job, &n);
-    pd_effect *effect = param != NULL ? pd_effect_new(PD_EFF_TIMED_OUT, (pd_ticket){ 0, 0 }, job->number) : NULL;
+    pd_effect *effect = pd_effect_new(PD_EFF_TIMED_OUT, (pd_ticket){ 0, 0 }, job->number);
 
     if (effect != NULL) {
         effect->u.timed_out.step = param->step;
@@ -156,8 +156,7 @@ static void report_init(pd_job *job, uint64_t now_ns)
         pd_say(&job->store->outbox, PD_SAY_WARNING, "job %s: %.300s", job->name, effect->u.timed_out.error.text);
         pd_effects_add(&job->store->outbox, effect);
     }
-    job->begun = param == NULL;
-    job->init_ns = job->begun ? 0 : now_ns;
+    job->init_ns = now_ns;
 }
 
 /* ---- deadlines ---- */

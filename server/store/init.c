@@ -198,6 +198,7 @@ bool pd_job_publish_landed(pd_job *job, pd_param *param, pd_closed *closed)
     pd_params_convert(&param, 1, job->store->config.threads);
     pd_param_publish(param, param->next, (pd_outcome)0, closed);
     param->next = NULL;
+    job->n_begun++;
     return true;
 }
 

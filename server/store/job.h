@@ -93,8 +93,8 @@ typedef struct pd_job {
     uint64_t    barrier;                /* barriers passed */
     uint64_t    linger_ns;              /* when it ends because nobody is there; 0: somebody is */
     uint64_t    noticed_ns;             /* when overdue rounds were last reported; 0: never */
-    uint64_t    init_ns;                /* since when initial weights are waited for: the first Declare, the last weights or report; 0: they are not */
-    bool        begun;                  /* all parameters had weights when that was looked at */
+    uint64_t    init_ns;                /* since when initial weights are waited for: the first Declare, the last weights or report */
+    uint32_t    n_begun;                /* parameters that have weights */
     const pd_param *noticed; uint64_t noticed_step;     /* which one the log has named */
     uint64_t    drain_step;             /* draining: the highest step that still closes */
     uint32_t    tasks_out;              /* root tasks not back */

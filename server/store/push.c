@@ -550,7 +550,7 @@ void pd_job_take_inbox(pd_job *job, uint64_t now_ns)
     while (job->inbox != NULL && cost_ns < job->store->config.batch_ns) {
         pd_request *request = take_first(job);
         cost_ns += request->u.data.buffer != NULL ? NS_PER_BYTE * (double)request->u.data.buffer->size : 0;
-        if (request->kind == PD_REQ_INIT && job->init_ns > 0) job->init_ns = now_ns;
+        if (request->kind == PD_REQ_INIT) job->init_ns = now_ns;
         if (request->kind == PD_REQ_INIT) pd_job_take_init(job, request);
         else take_scanned(job, request, now_ns);
     }

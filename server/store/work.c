@@ -319,6 +319,7 @@ static void close_round(pd_job *job, pd_param *param, pd_closed *closed)
 {
     if (param->current == NULL) {
         publish_next(param, closed);
+        job->n_begun++;
         reset_round(job, param);
         return;
     }

@@ -221,8 +221,8 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed)
     for (uint32_t j = 0; j < plan->n_jobs; j++) draw_job(&plan->jobs[j], j, plan->chunk, &r);
     draw_limits(plan, &r);
     draw_faults(plan, &r);
-    plan->window = sim_once_in(&r, 3) ? 200 + sim_below(&r, 2000) : 65536;
     plan->latency_ns = sim_once_in(&r, 3) ? 100 * SIM_MS : 2 * SIM_MS;
+    plan->window = plan->latency_ns < SIM_MS * 10 && sim_once_in(&r, 2) ? 200 + sim_below(&r, 2000) : 65536;
     plan->drains = sim_once_in(&r, 12);
 }
 

@@ -15,7 +15,7 @@
 enum { SIM_JOBS = 4, SIM_WORLD = 8, SIM_PARAMS = 40, SIM_FAULTS = 24, SIM_OPTIONS = 8, SIM_STEPS = 6, SIM_ELEMENTS = 4096 };
 
 typedef struct sim_param {
-    char     name[16];
+    char     name[24];
     pd_shape shape;
     int64_t  n;                     /* elements */
     bool     ranged, model_state;

@@ -88,7 +88,7 @@ static void a_process_that_comes_back_goes_on(void **state)
     assert_given_by(r, 7, 64, SIZE);                                                    /* the test's names for what one process gave */
 }
 
-static void the_first_of_three_processes_does_not_count_again(void **state)
+static void the_third_of_three_processes_gives_all_of_a_parameter(void **state)
 {
     rig *r = *state;
 
@@ -96,12 +96,12 @@ static void the_first_of_three_processes_does_not_count_again(void **state)
     send(r, 0, 5, 0, 64);
     join(r, 0, 1, 6, false);
     send(r, 0, 6, 64, 128);
-    join(r, 0, 1, 5, false);
-    send(r, 0, 5, 128, SIZE);
+    join(r, 0, 1, 7, false);
+    send(r, 0, 7, 128, SIZE);
     assert_false(is_published(r));
-    send(r, 0, 5, 0, 64);
-    send(r, 0, 5, 64, 128);
-    assert_given_by(r, 5, 0, SIZE);
+    send(r, 0, 7, 0, 64);
+    send(r, 0, 7, 64, 128);
+    assert_given_by(r, 7, 0, SIZE);
 }
 
 static void part_of_a_range_does_not_count_and_the_lowest_rank_stands_all_the_same(void **state)
@@ -161,7 +161,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(half_a_parameter_of_a_process_that_has_gone_does_not_count),
         TEST(a_process_that_comes_back_goes_on),
-        TEST(the_first_of_three_processes_does_not_count_again),
+        TEST(the_third_of_three_processes_gives_all_of_a_parameter),
         TEST(part_of_a_range_does_not_count_and_the_lowest_rank_stands_all_the_same),
         TEST(a_higher_rank_taken_over_gives_its_part_anew),
         TEST(a_range_that_was_given_whole_stands),

@@ -1,0 +1,446 @@
+/* program.c - what a process of a training job does: Hello, Declare, initial weights, steps, farewell. */
+#include "program.h"
+
+#include "judge.h"
+#include "server.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RETRY_MS = 200 };
+
+const char *const sim_phase_names[] = { "welcome", "declare", "init", "fetch", "step", "stepping", "pulling", "barrier", "leaving", "resting", "ended" };
+
+/* Some other process has done all of the job. */
+static bool is_over(const sim_worker *w)
+{
+    for (const sim_worker *other = w->s->workers; other != NULL; other = other->next)
+        if (other->job == w->job && other->finished) return true;
+    return false;
+}
+
+/* ---- calls ---- */
+
+/* A worker that tries again and again gets nowhere: only what it has not reached before counts. */
+void sim_program_go_on(sim_worker *w, phase next)
+{
+    uint64_t place = w->step * 16 + next;
+
+    w->phase = next;
+    if (place <= w->reached) return;
+    w->reached = place;
+    w->asked_ns = w->s->now_ns;
+}
+
+void sim_program_rest(sim_worker *w, phase after, const char *why)
+{
+    sim_worker_trace(w, why, after, 0);
+    w->after = after;
+    w->phase = RESTING;
+    w->alarm_ns = w->s->now_ns + RETRY_MS * SIM_MS;
+}
+
+/* True: the ticket is done; *rc is its result. */
+static bool is_done(sim_worker *w, pd_ticket_id ticket, int *rc, pd_error *err)
+{
+    uint8_t *reply;
+    size_t bytes;
+
+    if (!pd_core_done(w->core, ticket)) return false;
+    *rc = pd_core_finish(w->core, ticket, &reply, &bytes, err);
+    free(reply);
+    return true;
+}
+
+static bool is_worth_another_try(int code)
+{
+    return code == PD_RESOURCE_EXHAUSTED || code == PD_NO_MEMORY;
+}
+
+/* The error names a rank at which no process lives. */
+static bool names_absent(const sim_worker *w, const char *text)
+{
+    char name[24];
+
+    for (uint32_t rank = 0; rank < w->job->world; rank++) {
+        snprintf(name, sizeof name, "rank %u ", rank);
+        if (strstr(text, name) != NULL && sim_worker_at(w->s, w->job->number, rank) == NULL) return true;
+    }
+    return false;
+}
+
+/* A deadline has passed. Of a job of which a rank has gone for good the error names that rank, or one that has given up since. */
+static void note_deadline(sim_worker *w, const pd_error *err)
+{
+    sim_worker_trace(w, err->text, w->step, 0);
+    if (w->job->missing == w->job->world || !w->s->calm) return;
+    if (names_absent(w, err->text)) w->told_missing = true;
+}
+
+static void declare(sim_worker *w)
+{
+    pd_client_param params[SIM_PARAMS];
+    pd_error err;
+
+    memset(params, 0, sizeof params);
+    for (uint32_t p = 0; p < w->job->n_params; p++) {
+        const sim_param *param = &w->job->params[p];
+        params[p] = (pd_client_param){ .name = param->name, .shape = param->shape, .ranged = param->ranged, .model_state = param->model_state };
+        if (param->ranged) sim_range(w->job, param, w->rank, &params[p].start, &params[p].end);
+    }
+    if (pd_core_declare(w->core, params, w->job->n_params, &w->ticket, &err) != PD_OK) sim_worker_end_refused(w, err.code, err.text);
+    else sim_program_go_on(w, DECLARE);
+}
+
+static void fetch(sim_worker *w)
+{
+    pd_error err;
+
+    if (pd_core_fetch(w->core, (void *const *)w->weights, &w->ticket, &err) != PD_OK) sim_worker_end_refused(w, err.code, err.text);
+    else sim_program_go_on(w, FETCH);
+}
+
+static void init_weights(sim_worker *w)
+{
+    pd_error err;
+
+    if (!pd_core_must_init(w->core)) {
+        fetch(w);
+        return;
+    }
+    for (uint32_t p = 0; p < w->job->n_params; p++) sim_initial(w->job, w->rank, w->process, p, w->weights[p]);
+    if (pd_core_init(w->core, (void *const *)w->weights, &w->ticket, &err) != PD_OK) sim_worker_end_refused(w, err.code, err.text);
+    else sim_program_go_on(w, INIT);
+}
+
+static void on_declared(sim_worker *w)
+{
+    pd_error err;
+    int rc;
+
+    if (!is_done(w, w->ticket, &rc, &err)) return;
+    if (rc == PD_OK) init_weights(w);
+    else if (is_worth_another_try(rc)) sim_program_rest(w, DECLARE, err.text);
+    else sim_worker_end_refused(w, rc, err.text);
+}
+
+static void on_initialised(sim_worker *w)
+{
+    pd_error err;
+    int rc;
+
+    if (!is_done(w, w->ticket, &rc, &err)) return;
+    if (rc == PD_DEADLINE_EXCEEDED) note_deadline(w, &err);
+    if (rc == PD_OK) fetch(w);
+    else if (w->told_missing) sim_worker_end(w);
+    else if (is_worth_another_try(rc) || rc == PD_DEADLINE_EXCEEDED) sim_program_rest(w, INIT, err.text);
+    else sim_worker_end_refused(w, rc, err.text);
+}
+
+static void on_fetched(sim_worker *w)
+{
+    pd_error err;
+    int rc;
+
+    if (!is_done(w, w->ticket, &rc, &err)) return;
+    if (rc == PD_OK) {
+        sim_program_go_on(w, STEP);
+        return;
+    }
+    if (rc == PD_DEADLINE_EXCEEDED) note_deadline(w, &err);
+    if (w->told_missing) sim_worker_end(w);
+    else if (rc == PD_DEADLINE_EXCEEDED || is_worth_another_try(rc)) sim_program_rest(w, FETCH, err.text);
+    else sim_worker_end_refused(w, rc, err.text);
+}
+
+/* ---- steps ---- */
+
+static uint64_t least_step(const sim_worker *w)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (uint32_t p = 0; p < w->job->n_params; p++) {
+        uint64_t step = pd_core_step(w->core, p);
+        if (step < least) least = step;
+    }
+    return least;
+}
+
+/* Parameters of this step, in an order of this worker's own. */
+static size_t choose(sim_worker *w, uint32_t *order)
+{
+    size_t n = 0;
+
+    for (uint32_t p = 0; p < w->job->n_params; p++)
+        if (pd_core_step(w->core, p) + 1 == w->step) order[n++] = p;
+    for (size_t i = n; i > 1; i--) {
+        size_t k = (size_t)sim_draw(w->s, i);
+        uint32_t swap = order[k];
+        order[k] = order[i - 1];
+        order[i - 1] = swap;
+    }
+    return n;
+}
+
+/* In such steps a worker names only what it has a gradient of, and closes the step. */
+static bool closes_step(const sim_worker *w)
+{
+    return sim_mix(w->job->number + 9, w->rank, w->step, 5) % 3 == 0;
+}
+
+static pd_item item_of(sim_worker *w, uint32_t p)
+{
+    pd_item item = { .param = p, .weights = w->weights[p] };
+
+    if (!sim_has_gradient(w->job, w->rank, w->step, p)) return item;
+    sim_gradient(w->job, w->rank, w->step, p, w->finite, w->gradients[p]);
+    item.gradient = w->gradients[p];
+    return item;
+}
+
+static int push(sim_worker *w, call *c, pd_error *err)
+{
+    pd_push_options options = { .weight = sim_weight(w->job, w->rank, w->step) };
+
+    c->pulls = !sim_chance(w->s, 4);
+    return pd_core_push(w->core, c->pulls ? PD_PUSH_PULL : PD_PUSH, c->items, c->n, &options, &c->ticket, err);
+}
+
+/* Several pushes at once; a small one may be the whole step. */
+static void begin_step(sim_worker *w)
+{
+    uint32_t order[SIM_PARAMS];
+    size_t n, calls = 1 + (size_t)sim_draw(w->s, CALLS);
+    pd_error err;
+
+    w->step = least_step(w) + 1;
+    if (w->step > w->job->steps) {
+        if (pd_core_leave(w->core, &w->ticket, &err) != PD_OK) sim_worker_end_refused(w, err.code, err.text);
+        else sim_program_go_on(w, LEAVING);
+        return;
+    }
+    n = choose(w, order);
+    w->n_calls = 0;
+    w->close_ns = 0;
+    sim_worker_trace(w, "begins step", w->step, n);
+    for (size_t c = 0, i = 0; c < calls; c++) {
+        call *one = &w->calls[w->n_calls];
+        one->n = 0;
+        one->again_ns = 0;
+        for (size_t end = n * (c + 1) / calls; i < end; i++)
+            if (sim_has_gradient(w->job, w->rank, w->step, order[i]) || !closes_step(w)) one->items[one->n++] = item_of(w, order[i]);
+        if (one->n == 0) continue;
+        if (push(w, one, &err) != PD_OK) {
+            sim_worker_end_refused(w, err.code, err.text);
+            return;
+        }
+        w->n_calls++;
+    }
+    w->ticket = 0;
+    if (closes_step(w) && pd_core_close_step(w->core, w->step, &w->ticket, &err) != PD_OK) sim_worker_end_refused(w, err.code, err.text);
+    else sim_program_go_on(w, STEPPING);
+}
+
+/* Weights that came: whole, of one version, and none older than before. */
+static void check_pulled(sim_worker *w, const call *c)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        const pd_item *item = &c->items[i];
+        int64_t start, end;
+        if (item->outcome < 0) continue;
+        if (item->version < w->versions[item->param])
+            sim_fail("consistency", "%s rank %u: %s went from version %llu back to %llu", w->job->name, w->rank, w->job->params[item->param].name,
+                     (unsigned long long)w->versions[item->param], (unsigned long long)item->version);
+        w->versions[item->param] = item->version;
+        sim_range(w->job, &w->job->params[item->param], w->rank, &start, &end);
+        sim_judge_weights(w->s, w->job, (uint32_t)item->param, item->version, item->weights, start, end - start);
+    }
+}
+
+/* What a refused push means for the next try. True: there is one. */
+static bool try_again(sim_worker *w, int rc, const pd_error *err)
+{
+    bool infinite = false;
+
+    if (rc == PD_DEADLINE_EXCEEDED) {
+        note_deadline(w, err);
+        return true;
+    }
+    for (uint32_t p = 0; p < w->job->n_params; p++) infinite = infinite || sim_gradient_is_infinite(w->job, w->rank, w->step, p);
+    if (rc == PD_INVALID_ARGUMENT && w->job->rejects && infinite) {
+        w->finite = true;
+        return true;
+    }
+    if (rc == PD_FAILED_PRECONDITION && strstr(err->text, "its push of this parameter was refused") != NULL) return infinite || (sim_failed_allocations() > 0);
+    return is_worth_another_try(rc);
+}
+
+/* Ends a ticket that is done, of a push (or pull) or, where `c` is NULL, of a step's closing. *again_ns: when it is tried once more. False: the
+ * process has ended. */
+static bool finish_ticket(sim_worker *w, pd_ticket_id *ticket, const call *c, uint64_t *again_ns)
+{
+    pd_error err;
+    int rc;
+
+    if (*ticket == 0 || !is_done(w, *ticket, &rc, &err)) return true;
+    *ticket = 0;
+    if (rc == PD_OK) {
+        if (c != NULL && c->pulls) check_pulled(w, c);
+        return true;
+    }
+    if (!try_again(w, rc, &err)) {
+        sim_worker_end_refused(w, rc, err.text);
+        return false;
+    }
+    *again_ns = w->s->now_ns + RETRY_MS * SIM_MS;
+    return true;
+}
+
+/* What is not closed yet is pushed once more, the same bytes unless they were refused. */
+static int send_again(sim_worker *w, call *c, pd_error *err)
+{
+    size_t n = 0;
+
+    c->again_ns = 0;
+    if (w->phase == PULLING) return pd_core_pull(w->core, c->items, c->n, w->step, &c->ticket, err);
+    for (size_t i = 0; i < c->n; i++)
+        if (pd_core_step(w->core, c->items[i].param) + 1 == w->step) c->items[n++] = item_of(w, (uint32_t)c->items[i].param);
+    c->n = n;
+    return n > 0 ? push(w, c, err) : PD_OK;
+}
+
+static void after_step(sim_worker *w)
+{
+    pd_error err;
+
+    w->finite = false;
+    if (!w->job->barriers || w->step % 2 == 1) {
+        sim_program_go_on(w, STEP);
+    } else if (pd_core_barrier(w->core, &w->ticket, &err) != PD_OK) {
+        sim_worker_end_refused(w, err.code, err.text);
+    } else {
+        sim_program_go_on(w, BARRIER);
+    }
+}
+
+/* Pulls what one push did not bring. False: all of them did. */
+static bool pull(sim_worker *w)
+{
+    call *c = &w->calls[0];
+    pd_error err;
+
+    while (c < w->calls + w->n_calls && (c->pulls || c->n == 0)) c++;
+    if (c == w->calls + w->n_calls) return false;
+    c->pulls = true;
+    if (pd_core_pull(w->core, c->items, c->n, w->step, &c->ticket, &err) != PD_OK) sim_worker_end_refused(w, err.code, err.text);
+    else sim_program_go_on(w, PULLING);
+    return true;
+}
+
+static bool is_due(const sim_worker *w, uint64_t at_ns) { return at_ns != 0 && w->s->now_ns >= at_ns; }
+
+/* Looks at one push. True: it is neither answered nor given up. */
+static bool is_open(sim_worker *w, call *c)
+{
+    pd_error err;
+
+    if (!finish_ticket(w, &c->ticket, c, &c->again_ns)) return true;
+    if (is_due(w, c->again_ns) && send_again(w, c, &err) != PD_OK) sim_worker_end_refused(w, err.code, err.text);
+    return c->ticket != 0 || c->again_ns != 0;
+}
+
+static bool is_closing(sim_worker *w)
+{
+    pd_error err;
+
+    if (!finish_ticket(w, &w->ticket, NULL, &w->close_ns)) return true;
+    if (is_due(w, w->close_ns)) {
+        w->close_ns = 0;
+        if (pd_core_close_step(w->core, w->step, &w->ticket, &err) != PD_OK) sim_worker_end_refused(w, err.code, err.text);
+    }
+    return w->ticket != 0 || w->close_ns != 0;
+}
+
+static void on_step(sim_worker *w)
+{
+    bool open = false;
+
+    for (size_t c = 0; c < w->n_calls && w->phase != ENDED; c++) open = is_open(w, &w->calls[c]) || open;
+    if (w->phase != ENDED) open = is_closing(w) || open;
+    if (w->phase == ENDED) return;
+    if (w->told_missing) {
+        sim_worker_trace(w, "gives up", w->step, 0);
+        sim_worker_end(w);
+    } else if (!open && !pull(w)) {
+        after_step(w);
+    }
+}
+
+static void on_barrier(sim_worker *w)
+{
+    pd_error err;
+    int rc;
+
+    if (!is_done(w, w->ticket, &rc, &err)) return;
+    if (rc != PD_OK) sim_worker_end_refused(w, rc, err.text);
+    else sim_program_go_on(w, STEP);
+}
+
+static void on_left(sim_worker *w)
+{
+    pd_error err;
+    int rc;
+
+    if (!is_done(w, w->ticket, &rc, &err)) return;
+    sim_worker_trace(w, "has left", rc == PD_OK, 0);
+    w->finished = w->step > w->job->steps;
+    if (rc == PD_OK || w->dropped) sim_worker_end(w);
+    else sim_worker_end_refused(w, rc, err.text);
+}
+
+static void on_rest(sim_worker *w)
+{
+    if (w->s->now_ns < w->alarm_ns) return;
+    w->alarm_ns = 0;
+    switch (w->after) {
+    case DECLARE: declare(w); break;
+    case INIT:    init_weights(w); break;
+    case FETCH:   fetch(w); break;
+    default:      sim_program_go_on(w, STEP); break;
+    }
+}
+
+static void on_welcome(sim_worker *w)
+{
+    pd_error err;
+    int rc;
+
+    if (!is_done(w, w->ticket, &rc, &err)) return;
+    if (rc == PD_OK && pd_core_welcome(w->core)->created && is_over(w)) sim_worker_end(w);       /* the job has ended without it */
+    else if (rc == PD_OK) declare(w);
+    else if (is_worth_another_try(rc) && (sim_failed_allocations() > 0)) sim_worker_end_dropped(w);
+    else sim_worker_end_refused(w, rc, err.text);
+}
+
+/* The program of the process, as far as it can go now. */
+void sim_program_run(sim_worker *w)
+{
+    phase before;
+
+    do {
+        before = w->phase;
+        switch (w->phase) {
+        case WELCOME:  on_welcome(w); break;
+        case DECLARE:  on_declared(w); break;
+        case INIT:     on_initialised(w); break;
+        case FETCH:    on_fetched(w); break;
+        case STEP:     begin_step(w); break;
+        case STEPPING: case PULLING: on_step(w); break;
+        case BARRIER:  on_barrier(w); break;
+        case LEAVING:  on_left(w); break;
+        case RESTING:  on_rest(w); break;
+        case ENDED:    break;
+        }
+    } while (w->phase != before && w->phase != ENDED);
+}
