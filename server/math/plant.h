@@ -18,6 +18,13 @@
     X(close_counts_refused, "a step is closed although the loop thread has refused a push of it: its gradients count as absent") \
     X(zombie_takes_rank, "a process that another one has superseded comes back and takes the rank again") \
     X(lost_wake_up, "the loop thread runs out of time with the last effect of its backlog, and forgets mail that came meanwhile") \
+    X(lost_ack, "initial weights are taken, and nobody answers") \
+    X(budget_leak, "memory of a connection that has gone stays charged to the budget") \
+    X(buffer_lost, "one payload buffer in a hundred does not go home") \
+    X(torn_reply, "half of the new weights is written into the snapshot that answers are sent from") \
+    X(version_back, "an answer names the version before the one that it brings") \
+    X(parked_forever, "a root comes back, and the step that waited for it does not go on") \
+    X(duplicate_counted, "a push that comes again after its round has closed is counted in the next round") \
     X(init_mixed, "initial weights of a parameter may come from two processes at a rank, one part from each") \
     X(weight_per_chunk, "chunks of one parameter that a rank pushes with unlike weights are each taken with their own") \
     X(late_error_hits_reused_id, "the store's answers are matched by the id on the wire, so a late error ends another request that uses the id again") \

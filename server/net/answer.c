@@ -67,6 +67,7 @@ static void on_ok(pd_daemon *daemon, const pd_effect *effect)
     }
     if (conn == NULL) return;
     method = pending->method;
+    if (PD_PLANTED(lost_ack) && method == PD_INIT && conn->rank == 1) return;
     pd_conn_answer(conn, pending, &ok.base);
     if (method != PD_LEAVE || !pd_conn_live(conn)) return;
     conn->has_left = true;

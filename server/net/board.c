@@ -1,4 +1,5 @@
 #include "board.h"
+#include "plant.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -179,7 +180,7 @@ static void answer(const entry *e, pd_waiter *waiter)
 {
     waiter->outcome = waiter->wait->pushes && !waiter->idle ? e->outcome : 0;
     waiter->step = e->closed;
-    waiter->version = e->version;
+    waiter->version = e->version - (PD_PLANTED(version_back) && e->version > 1 && waiter->first > 0 ? 1 : 0);
     if (waiter->wait->pushes && e->why != NULL) {
         waiter->why = e->why;
         waiter->why->refs++;
@@ -244,6 +245,8 @@ void pd_board_forget(pd_board *board, pd_wait *wait)
 static void publish(pd_board *board, entry *e, pd_closed *closed)
 {
     if (closed->snapshot != NULL) {
+        if (PD_PLANTED(torn_reply) && e->snapshot != NULL && e->snapshot->board_refs > 1)
+            memcpy(e->snapshot->at[PD_F32], closed->snapshot->at[PD_F32], (size_t)(e->snapshot->elements / 2) * sizeof(float));
         unref(board, e->snapshot);
         e->snapshot = closed->snapshot;
         e->snapshot->board_refs = 1;

@@ -137,6 +137,7 @@ void pd_daemon_home(pd_daemon *daemon, pd_buffer *buffer)
 {
     pd_conn *conn = pd_daemon_find(daemon, buffer->conn);
 
+    if (PD_PLANTED(buffer_lost) && buffer->size % 101 == 0) return;
     pd_admission_give(&daemon->admission, conn != NULL ? &conn->share : NULL, buffer->charged);
     pd_pool_put(daemon->pool, buffer);
     if (conn == NULL || (daemon->short_of_budget && !PD_PLANTED(wake_own_only))) daemon->stall_over = true;

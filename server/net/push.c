@@ -1,4 +1,5 @@
 #include "loop.h"
+#include "plant.h"
 
 #include <assert.h>
 #include <math.h>
@@ -201,7 +202,7 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
         fill_waiter(conn, &pending->wait.at[i], piece->handle, piece->first, piece->count, prefix->method == PD_PUSH_PULL && !piece->absent, piece->holds);
     }
     if ((rc = check_reply(conn, pending, err)) != PD_OK) return rc;
-    if (pd_board_would_answer(conn->daemon->board, conn->job, &pending->wait)) return PD_OK;
+    if (pd_board_would_answer(conn->daemon->board, conn->job, &pending->wait) && !PD_PLANTED(duplicate_counted)) return PD_OK;
     return fill_push(conn, prefix, push, err);
 }
 
@@ -213,6 +214,7 @@ void pd_finish_push(pd_conn *conn)
     conn->incoming.pending = NULL;
     if (pd_board_wait(conn->daemon->board, conn->job, &pending->wait)) {
         pd_conn_data_reply(conn, pending);
+        if (PD_PLANTED(duplicate_counted) && conn->incoming.request != NULL) post(conn);
         return;
     }
     assert(conn->incoming.request != NULL);

@@ -3,6 +3,7 @@
 
 #include "convert.h"
 #include "kernels.h"
+#include "plant.h"
 #include "scalars.h"
 #include "schedule.h"
 #include "together.h"
@@ -417,7 +418,7 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
     bool news;
 
     if (pd_round_count_chunks(&param->round, frame->rank) == 0) return;         /* it has nothing of it, and is not waited for */
-    news = frame->u.data.step > param->step &&
+    news = (frame->u.data.step > param->step || PD_PLANTED(duplicate_counted)) &&
                 (piece->absent ? pd_push_file_absent(job, param, frame->rank, now_ns) : file_gradient(job, param, piece, frame, now_ns));
 
     if (!news) job->duplicates++;

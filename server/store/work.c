@@ -3,6 +3,7 @@
  * When memory is short a batch stops where it is: contributions, sums and steps begun stand, those who wait are told once, and it goes
  * on a second later. */
 #include "import.h"
+#include "plant.h"
 #include "scalars.h"
 #include "training.h"
 
@@ -444,7 +445,7 @@ void pd_job_task(pd_job *job, pd_request *request, uint64_t now_ns)
     job->changes++;
     pd_optim_deliver(param->optim, request->u.task.task);
     if (!job->gone) {
-        if (param->stage == PD_PARKED && !pd_optim_waits(param->optim)) pd_job_ready(job, param, PD_STEPPING);
+        if (param->stage == PD_PARKED && !pd_optim_waits(param->optim) && !PD_PLANTED(parked_forever)) pd_job_ready(job, param, PD_STEPPING);
         pd_group_look(job, param->group);
     }
     pd_store_touch(job->store, job, now_ns);

@@ -211,6 +211,14 @@ static void make_core(sim_worker *w)
     w->ticket = pd_core_welcome_ticket(w->core);
 }
 
+/* Some process of the rank works already: one that a supervisor started for another reason. */
+static bool is_manned(sim *s, const sim_job *job, uint32_t rank)
+{
+    const sim_worker *w = sim_worker_at(s, job->number, rank);
+
+    return w != NULL && w->phase != LEAVING;
+}
+
 static void begin_process(sim *s, void *who, uint64_t what)
 {
     const sim_job *job = who;
@@ -236,7 +244,7 @@ static uint64_t coming;                 /* processes that are about to start */
 static void begin_coming(sim *s, void *who, uint64_t what)
 {
     coming--;
-    begin_process(s, who, what);
+    if (!is_manned(s, who, (uint32_t)what)) begin_process(s, who, what);
 }
 
 void sim_worker_start(sim *s, const sim_job *job, uint32_t rank, uint64_t delay_ns)
