@@ -19,6 +19,7 @@ memory       | of weights, accumulators, optimizer state and snapshots | <= 1.10
 fairness_ms  | ms, 99th percentile          | <= 100   |      | figure_fairness_ms
 flood_hello_ms | ms, 99th percentile         | <= 100   |      | figure_flood_hello_ms
 flood_memory_mib | MiB                       | <= 128   |      | figure_flood_memory_mib
+sim_seeds    | seeds a second, one core     | >= 50    |      | pd_sim --seeds 1..2000
 idle_1000    | of the step time alone       | <= 1.10  |      | figure_idle_1000
 root_scratch | of ssyevd                    | <= 1.20  |      | figure_root_scratch
 root_tracked | of ssyevd and the product    | <= 0.50  |      | figure_root_tracked
@@ -59,6 +60,9 @@ measure() {
         field() { sed -n 's/^ *"'"$1"'": \([-0-9.eE+]*\),\{0,1\}$/\1/p' <<< "$output"; }
         printf '%.3f\t%.2f GB/s of payload, bare TCP %.2f GB/s; rounds of %.1f and %.1f ms\n' \
             "$(field ratio)" "$(field payload_gb_per_s)" "$(field bare_tcp_gb_per_s)" "$(field round_ms)" "$(field bare_round_ms)" ;;
+    pd_sim*)
+        output=$("$bin"/$1) || { printf '%s\n' "$output" | tail -3 >&2; return 1; }
+        sed -n 's/^\([0-9]*\) seeds, 0 failed, \([0-9.]*\) a second$/\2\t\1 seeds without a violated invariant/p' <<< "$output" ;;
     deploy*)
         output=$($1 2>&1) || { printf '%s\n' "$output" | tail -5 >&2; return 1; }
         sed -n 's/.*test accuracy[^0-9]*\([0-9.]*\) *%.*/\1/p' <<< "$output" | tail -1 | awk '{ printf "%.4f\tafter the last epoch\n", $1 / 100 }' ;;

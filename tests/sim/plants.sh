@@ -1,0 +1,12 @@
+#!/bin/bash
+# Runs the planted bugs that pd_sim finds soon: each must be found. It shows that the simulator can fail. README.md tells of the others.
+# plants.sh PD_SIM
+set -u
+status=0
+for plant in leave_incoming lost_wake_up importer_holds_share request_zero lost_ack budget_leak buffer_lost version_back parked_forever duplicate_counted; do
+    if "$1" --seeds 1..300 --plant $plant > /dev/null 2>&1; then
+        echo "$plant was not found within 300 seeds"
+        status=1
+    fi
+done
+exit $status
