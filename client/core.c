@@ -323,6 +323,7 @@ static int post_hello(pd_core *core)
     hello.world_size = core->world_size;
     hello.nonce = core->nonce;
     hello.rejoins = core->rejoins = core->restarting ? core->rank != 0 : pd_core_has_begun(core);
+    hello.creator = core->rejoins && !core->restarting ? core->creator : 0;
     hello.label = core->label;
     hello.options = pointers;
     hello.n_options = n;

@@ -63,6 +63,7 @@ static pd_request *hello_request(const pd_conn *conn, const pd_pending *pending,
     request->u.hello.world_size = hello->world_size;
     request->u.hello.nonce = hello->nonce;
     request->u.hello.rejoins = hello->rejoins;
+    request->u.hello.creator = hello->creator;
     request->u.hello.job_name = strdup(hello->job);
     request->u.hello.label = strdup(conn->label);
     if (request->u.hello.job_name != NULL && request->u.hello.label != NULL

@@ -108,7 +108,8 @@ typedef struct pd_request {
             char      *label;               /* "host:pid", for the log and for operators */
             uint32_t   world_size;
             uint64_t   nonce;
-            bool       rejoins;             /* it does not create the job, and takes its start_step */
+            bool       rejoins;             /* it does not create the job, and takes its start_step; */
+            uint64_t   creator;             /* and means the job that this process (a nonce) created; 0: whichever it is */
             pd_option *options; size_t n_options;       /* the job's configuration as this worker has it */
             char     **rules;   size_t n_rules;         /* "glob optimizer name=value ..."; first match wins */
         } hello;

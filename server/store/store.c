@@ -295,8 +295,8 @@ static void hello(pd_store *store, pd_request *request)
     bool created = job == NULL;
     int rc = check_hello(request, &err);
 
-    if (rc == PD_OK && created && request->u.hello.rejoins)
-        rc = pd_fail(&err, PD_NOT_FOUND, "there is no job %.200s on this server, and who rejoins it does not create it", request->u.hello.job_name);
+    if (rc == PD_OK && request->u.hello.rejoins && (created || (request->u.hello.creator != 0 && request->u.hello.creator != job->creator)))
+        rc = pd_fail(&err, PD_NOT_FOUND, "the job %.200s that this worker was in is not on this server any more, and who rejoins a job does not create it", request->u.hello.job_name);
     if (rc == PD_OK) rc = created ? create_job(store, request, &job, &err) : pd_job_agrees(job, request, &err);
     if (rc == PD_OK) rc = pd_job_admits(job, request, &err);
     if (rc != PD_OK) pd_store_refuse(store, request, &err);

@@ -417,6 +417,7 @@ static void on_welcome(sim_worker *w)
     int rc;
 
     if (!is_done(w, w->ticket, &rc, &err)) return;
+    w->welcomed_ns = rc == PD_OK ? w->s->now_ns : 0;
     if (rc == PD_OK && pd_core_welcome(w->core)->created && is_over(w)) sim_worker_end(w);       /* the job has ended without it */
     else if (rc == PD_OK) declare(w);
     else if (is_worth_another_try(rc) && (sim_failed_allocations() > 0)) sim_worker_end_dropped(w);

@@ -35,6 +35,7 @@ struct sim_worker {
     uint64_t       step, barriers;      /* the step under way; barriers passed */
     uint64_t       close_ns;            /* when the step is closed once more; 0: it is not */
     bool           finite, finished, dropped, told_missing;
+    uint64_t       welcomed_ns;         /* when the server's first welcome came; 0: not yet */
     uint64_t       reached, asked_ns;   /* how far its program has come, and since when it has been there */
     uint64_t       alarm_ns;            /* when it is called next by the clock; 0: not */
     struct sim_worker *next;

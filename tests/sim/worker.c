@@ -62,14 +62,15 @@ static bool is_superseded(const sim_worker *w)
     return false;
 }
 
-/* A Hello of a process that has died since may be read after that of the process that comes after it: the rank then has to be taken once more. */
+/* A Hello of an older process, which may have died since, can be read after that of the process that comes after it: the rank then has to be taken once
+ * more. Not so if the older process had been welcomed before this one: it has been superseded, and stays out. */
 static bool came_after_the_dead(const sim_worker *w)
 {
     bool any = false;
 
     for (const sim_worker *other = w->next; other != NULL; other = other->next) {
         if (other->job != w->job || other->rank != w->rank) continue;
-        if (other->phase != ENDED) return false;
+        if (other->phase != ENDED && other->welcomed_ns != 0 && other->welcomed_ns < w->welcomed_ns) return false;
         any = true;
     }
     return any;

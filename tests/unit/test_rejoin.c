@@ -26,7 +26,7 @@ static void a_job_that_is_not_there_is_not_created(void **state)
     rig *r = *state;
 
     assert_int_equal(rejoin(r, 0, NULL), PD_NOT_FOUND);
-    assert_non_null(strstr(r->error.text, "no job job"));
+    assert_non_null(strstr(r->error.text, "the job job"));
     assert_int_equal(rig_ask(r, PD_INFO_JOBS, NULL)->n_jobs, 0);
 }
 
