@@ -84,7 +84,7 @@ typedef enum pd_request_kind {
     PD_REQ_SET,             /* an operator sets hyperparameters while the job runs */
     PD_REQ_DRAIN,           /* no new steps; answered when what is under way has finished */
     PD_REQ_IMPORT,          /* an operator brings optimizer state: import.h */
-    PD_REQ_STALLED,         /* the rank's connection waits for ingest memory; no ticket id */
+    PD_REQ_STALLED,         /* the rank's connection waits for ingest memory, or an operator's (job 0); no ticket id */
 } pd_request_kind;
 
 /* An import: begun, then tensors in pieces and counters, then all of it put into the job or none. */

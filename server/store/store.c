@@ -347,12 +347,24 @@ static void task(pd_store *store, pd_request *request, uint64_t now_ns)
 
 /* ---- apply, work, tick ---- */
 
+/* An operator who imports has no job and no share: its piece waits until the whole budget has room. */
+static void operator_stalled(pd_store *store, pd_request *request, uint64_t now_ns)
+{
+    if (store->held > 0) store->short_of_budget = true;
+    pd_store_look_again(store, now_ns);
+    pd_request_free(request);
+}
+
 /* Requests of a worker, to its job. */
 static void to_job(pd_store *store, pd_request *request, uint64_t now_ns)
 {
     pd_job *job = pd_store_job(store, request->job);
     pd_error err;
 
+    if (request->kind == PD_REQ_STALLED && request->job == 0) {
+        operator_stalled(store, request, now_ns);
+        return;
+    }
     if (job == NULL) {
         pd_fail(&err, PD_ABORTED, "this job has ended: say Hello again");
         pd_store_refuse(store, request, &err);

@@ -26,14 +26,17 @@ static void keep_log(int level, const char *format, ...)
     va_end(args);
 }
 
-scene *scene_new(uint32_t max_params, const pd_row *const *rows)
+enum { PAGE = 4096 };                   /* what is charged at least for a frame */
+
+static scene *make(uint32_t max_params, const pd_row *const *rows, uint64_t chunk, uint64_t max_total_bytes)
 {
+    uint64_t frame = chunk * sizeof(float) > PAGE ? chunk * sizeof(float) : PAGE;
     pd_daemon_config config = {
         .listen = "", .unix_socket = "", .max_connections = 8, .handshake_ms = 60000, .heartbeat_ms = 5000, .silence_ms = 60000, .read_ms = 60000,
-        .write_ms = 60000, .drain_ms = 1000, .ingest_bytes = 4 * CHUNK * sizeof(float), .chunk_elements = CHUNK, .max_payload = CHUNK * sizeof(float),
+        .write_ms = 60000, .drain_ms = 1000, .ingest_bytes = 4 * frame, .chunk_elements = chunk, .max_payload = chunk * sizeof(float),
         .max_pieces = 16, .max_params = max_params, .max_header = max_params > 16 ? 65536 : 4096, .hello_bytes = 1024, .blas_core = "none", .log = keep_log,
     };
-    pd_store_config store = { .max_jobs = 2, .max_params = max_params, .max_total_bytes = max_params > 16 ? 1 << 26 : 1 << 20, .rows = rows, .ingest_bytes = config.ingest_bytes, .chunk_elements = CHUNK,
+    pd_store_config store = { .max_jobs = 2, .max_params = max_params, .max_total_bytes = max_total_bytes, .rows = rows, .ingest_bytes = config.ingest_bytes, .chunk_elements = chunk,
                               .frame_bytes = config.max_payload, .threads = 1, .batch_ns = 5e7 };
     scene *s = listening = calloc(1, sizeof *s);
 
@@ -45,6 +48,16 @@ scene *scene_new(uint32_t max_params, const pd_row *const *rows)
     pd_daemon_begin(s->daemon, s->requests);
     s->rule = "* sgd lr=1";
     return s;
+}
+
+scene *scene_new(uint32_t max_params, const pd_row *const *rows)
+{
+    return make(max_params, rows, CHUNK, max_params > 16 ? 1 << 26 : 1 << 20);
+}
+
+scene *scene_new_chunks(uint64_t elements)
+{
+    return make(16, NULL, elements, 1 << 26);
 }
 
 /* The loop's turn alone: what it asks of the store stays in the mailbox. */
@@ -78,6 +91,13 @@ void scene_settle(scene *s)
         scene_answer(s);
     }
     scene_turn(s);
+}
+
+void scene_sleep(scene *s, double seconds)
+{
+    s->now += (uint64_t)(seconds * 1e9);
+    pd_store_tick(s->store, s->now);
+    scene_settle(s);
 }
 
 void scene_free(scene *s)
@@ -152,8 +172,13 @@ void scene_expect_error(scene *s, int fd, int code, const char *part)
 void scene_hello(scene *s, int fd, const char *job, uint32_t rank, uint32_t world)
 {
     Paramd__HelloRequest hello = PARAMD__HELLO_REQUEST__INIT;
+    Paramd__Option option = PARAMD__OPTION__INIT, *options[] = { &option };
     char *rules[] = { (char *)s->rule };
 
+    option.name = (char *)s->option;
+    option.value = (char *)s->value;
+    hello.options = options;
+    hello.n_options = s->option != NULL;
     hello.protocol = 1;
     hello.job = (char *)job;
     hello.rank = rank;
@@ -180,4 +205,71 @@ const Paramd__ListReply *scene_list(scene *s, uint32_t what, const char *job)
     assert_int_equal(pd_reply_unpack(s->arena, PD_LIST, s->in, s->prefix.header_bytes, (void **)&reply, NULL), PD_OK);
     close(operator);
     return reply;
+}
+
+int scene_operator(scene *s)
+{
+    int fd = scene_connect(s);
+
+    scene_hello(s, fd, "", 0, 0);
+    scene_settle(s);
+    scene_expect(s, fd, PD_HELLO);
+    return fd;
+}
+
+void scene_declare(scene *s, int fd, unsigned n)
+{
+    static char *const names[] = { "a", "b", "c", "d", "e", "f", "g", "h" };
+    Paramd__DeclareRequest declare = PARAMD__DECLARE_REQUEST__INIT;
+    Paramd__Parameter at[8], *list[8];
+    uint64_t shape = CHUNK;
+
+    for (unsigned i = 0; i < n; i++) {
+        paramd__parameter__init(&at[i]);
+        at[i].name = names[i];
+        at[i].shape = &shape;
+        at[i].n_shape = 1;
+        list[i] = &at[i];
+    }
+    declare.parameters = list;
+    declare.n_parameters = n;
+    declare.last = true;
+    scene_send(s, fd, PD_DECLARE, &declare.base, 0);
+}
+
+void scene_data(scene *s, int fd, unsigned method, uint32_t handle, uint64_t step)
+{
+    Paramd__InitRequest init = PARAMD__INIT_REQUEST__INIT;
+    Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
+    Paramd__Piece piece = PARAMD__PIECE__INIT, *pieces[] = { &piece };
+
+    piece.handle = handle;
+    piece.dtype = PD_F32;
+    piece.count = CHUNK;
+    init.pieces = push.pieces = pieces;
+    init.n_pieces = push.n_pieces = 1;
+    push.step = step;
+    scene_send(s, fd, method, method == PD_INIT ? &init.base : &push.base, CHUNK * sizeof(float));
+}
+
+int scene_join(scene *s, uint32_t rank, uint32_t world, unsigned n)
+{
+    int fd = scene_connect(s);
+
+    scene_hello(s, fd, "j", rank, world);
+    scene_settle(s);
+    scene_expect(s, fd, PD_HELLO);
+    scene_declare(s, fd, n);
+    scene_settle(s);
+    scene_expect(s, fd, PD_DECLARE);
+    return fd;
+}
+
+void scene_initialise(scene *s, int fd, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        scene_data(s, fd, PD_INIT, i, 0);
+        scene_settle(s);
+        scene_expect(s, fd, PD_INIT);
+    }
 }

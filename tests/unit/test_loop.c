@@ -27,42 +27,6 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* n parameters of one chunk each. */
-static void say_declare(scene *s, int fd, unsigned n)
-{
-    static char *const names[] = { "a", "b", "c", "d", "e", "f", "g", "h" };
-    Paramd__DeclareRequest declare = PARAMD__DECLARE_REQUEST__INIT;
-    Paramd__Parameter at[8], *list[8];
-    uint64_t shape = CHUNK;
-
-    for (unsigned i = 0; i < n; i++) {
-        paramd__parameter__init(&at[i]);
-        at[i].name = names[i];
-        at[i].shape = &shape;
-        at[i].n_shape = 1;
-        list[i] = &at[i];
-    }
-    declare.parameters = list;
-    declare.n_parameters = n;
-    declare.last = true;
-    scene_send(s, fd, PD_DECLARE, &declare.base, 0);
-}
-
-static void say_data(scene *s, int fd, unsigned method, uint32_t handle, uint64_t step)
-{
-    Paramd__InitRequest init = PARAMD__INIT_REQUEST__INIT;
-    Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
-    Paramd__Piece piece = PARAMD__PIECE__INIT, *pieces[] = { &piece };
-
-    piece.handle = handle;
-    piece.dtype = PD_F32;
-    piece.count = CHUNK;
-    init.pieces = push.pieces = pieces;
-    init.n_pieces = push.n_pieces = 1;
-    push.step = step;
-    scene_send(s, fd, method, method == PD_INIT ? &init.base : &push.base, CHUNK * sizeof(float));
-}
-
 /* A worker with n parameters, initialised. */
 static int join(scene *s, const char *job, uint32_t rank, uint32_t world, unsigned n)
 {
@@ -71,11 +35,11 @@ static int join(scene *s, const char *job, uint32_t rank, uint32_t world, unsign
     scene_hello(s, fd, job, rank, world);
     scene_settle(s);
     scene_expect(s, fd, PD_HELLO);
-    say_declare(s, fd, n);
+    scene_declare(s, fd, n);
     scene_settle(s);
     scene_expect(s, fd, PD_DECLARE);
     for (unsigned i = 0; rank == 0 && i < n; i++) {
-        say_data(s, fd, PD_INIT, i, 0);
+        scene_data(s, fd, PD_INIT, i, 0);
         scene_settle(s);
         scene_expect(s, fd, PD_INIT);
     }
@@ -105,12 +69,12 @@ static void a_rank_whose_share_is_used_is_not_read_from_until_something_comes_ho
     scene *s = *state;
     int slow = join(s, "j", 0, 2, 8), fast = join(s, "j", 1, 2, 8);       /* rank 0 is missing, so nothing of rank 1 can be summed */
 
-    for (uint32_t i = 0; i < 8; i++) say_data(s, fast, PD_PUSH, i, 1);
+    for (uint32_t i = 0; i < 8; i++) scene_data(s, fast, PD_PUSH, i, 1);
     scene_settle(s);
     assert_true(pd_store_count_bytes(s->store).held <= 4 * CHUNK * sizeof(float));
     assert_int_equal(pd_daemon_calls(s->daemon, PD_PUSH), 2);       /* its reserve and half of what is left over: two frames */
     for (uint32_t i = 0; i < 8; i++) {
-        say_data(s, slow, PD_PUSH, i, 1);
+        scene_data(s, slow, PD_PUSH, i, 1);
         scene_settle(s);
     }
     assert_int_equal(pd_daemon_calls(s->daemon, PD_PUSH), 16);
@@ -126,7 +90,7 @@ static void a_frame_that_waits_for_its_share_when_the_job_ends_is_refused_and_th
     Paramd__DropRequest drop = PARAMD__DROP_REQUEST__INIT;
     Paramd__Empty beat = PARAMD__EMPTY__INIT;
 
-    for (uint32_t i = 0; i < 3; i++) say_data(s, fd, PD_PUSH, i, 1);
+    for (uint32_t i = 0; i < 3; i++) scene_data(s, fd, PD_PUSH, i, 1);
     scene_hello(s, operator, "", 0, 0);
     drop.job = (char *)"j";
     scene_send(s, operator, PD_DROP, &drop.base, 0);
@@ -201,10 +165,10 @@ static void an_id_under_way_ends_the_connection_that_uses_it_again(void **state)
     scene *s = *state;
     int fd = join(s, "j", 0, 2, 1);
 
-    say_data(s, fd, PD_PUSH, 0, 1);
+    scene_data(s, fd, PD_PUSH, 0, 1);
     scene_settle(s);
     s->last_id--;
-    say_data(s, fd, PD_PUSH, 0, 1);
+    scene_data(s, fd, PD_PUSH, 0, 1);
     scene_settle(s);
     scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "still under way");
     assert_int_equal(recv(fd, s->in, 1, MSG_DONTWAIT), 0);
@@ -218,7 +182,7 @@ static void a_push_for_a_closed_round_is_read_away_and_answered(void **state)
     Paramd__DataReply *reply;
 
     for (int i = 0; i < 2; i++) {
-        say_data(s, fd, PD_PUSH_PULL, 0, 1);
+        scene_data(s, fd, PD_PUSH_PULL, 0, 1);
         scene_settle(s);
         scene_expect(s, fd, PD_PUSH_PULL);
         assert_int_equal(s->prefix.payload_bytes, CHUNK * sizeof(float));
@@ -247,17 +211,17 @@ static void survives_an_allocation_that_fails_anywhere(void **state)
         failed = oom_disarm();
         scene_settle(s);
         if (scene_hear(s, fd) && s->prefix.flags == PD_FLAG_REPLY) {
-            say_declare(s, fd, 2);
+            scene_declare(s, fd, 2);
             oom_arm(n);
             scene_turn(s);
             failed |= oom_disarm();
             scene_settle(s);
-            say_data(s, fd, PD_INIT, 0, 0);
+            scene_data(s, fd, PD_INIT, 0, 0);
             oom_arm(n);
             scene_turn(s);
             failed |= oom_disarm();
             scene_settle(s);
-            say_data(s, fd, PD_PUSH_PULL, 0, 1);
+            scene_data(s, fd, PD_PUSH_PULL, 0, 1);
             oom_arm(n);
             scene_turn(s);
             failed |= oom_disarm();

@@ -30,16 +30,6 @@ static int tear_down(void **state)
     return 0;
 }
 
-static int operator(scene *s)
-{
-    int fd = scene_connect(s);
-
-    scene_hello(s, fd, "", 0, 0);
-    scene_settle(s);
-    scene_expect(s, fd, PD_HELLO);
-    return fd;
-}
-
 static void ask_status(scene *s, int fd)
 {
     Paramd__Empty empty = PARAMD__EMPTY__INIT;
@@ -52,57 +42,12 @@ static void beat(scene *s, int fd)
     scene_send(s, fd, PD_HEARTBEAT, &empty.base, 0);
 }
 
-static void say_declare(scene *s, int fd)
-{
-    static char *const names[PARAMS] = { "a", "b", "c", "d", "e", "f", "g", "h" };
-    Paramd__DeclareRequest declare = PARAMD__DECLARE_REQUEST__INIT;
-    Paramd__Parameter at[PARAMS], *list[PARAMS];
-    uint64_t shape = CHUNK;
-
-    for (unsigned i = 0; i < PARAMS; i++) {
-        paramd__parameter__init(&at[i]);
-        at[i].name = names[i];
-        at[i].shape = &shape;
-        at[i].n_shape = 1;
-        list[i] = &at[i];
-    }
-    declare.parameters = list;
-    declare.n_parameters = PARAMS;
-    declare.last = true;
-    scene_send(s, fd, PD_DECLARE, &declare.base, 0);
-}
-
-static void say_data(scene *s, int fd, unsigned method, uint32_t handle, uint64_t step)
-{
-    Paramd__InitRequest init = PARAMD__INIT_REQUEST__INIT;
-    Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
-    Paramd__Piece piece = PARAMD__PIECE__INIT, *pieces[] = { &piece };
-
-    piece.handle = handle;
-    piece.dtype = PD_F32;
-    piece.count = CHUNK;
-    init.pieces = push.pieces = pieces;
-    init.n_pieces = push.n_pieces = 1;
-    push.step = step;
-    scene_send(s, fd, method, method == PD_INIT ? &init.base : &push.base, CHUNK * sizeof(float));
-}
-
 /* A worker that has declared PARAMS parameters of a chunk each, and initialised them where it is rank 0. */
 static int join(scene *s, uint32_t rank, uint32_t world)
 {
-    int fd = scene_connect(s);
+    int fd = scene_join(s, rank, world, PARAMS);
 
-    scene_hello(s, fd, "j", rank, world);
-    scene_settle(s);
-    scene_expect(s, fd, PD_HELLO);
-    say_declare(s, fd);
-    scene_settle(s);
-    scene_expect(s, fd, PD_DECLARE);
-    for (unsigned i = 0; rank == 0 && i < PARAMS; i++) {
-        say_data(s, fd, PD_INIT, i, 0);
-        scene_settle(s);
-        scene_expect(s, fd, PD_INIT);
-    }
+    if (rank == 0) scene_initialise(s, fd, PARAMS);
     return fd;
 }
 
@@ -140,7 +85,7 @@ static void expect_end(int fd)
 static void a_connection_with_16_unanswered_requests_is_not_read_from(void **state)
 {
     scene *s = *state;
-    int fd = operator(s);
+    int fd = scene_operator(s);
 
     for (int i = 0; i < 40; i++) ask_status(s, fd);
     scene_turn(s);
@@ -152,7 +97,7 @@ static void a_connection_with_16_unanswered_requests_is_not_read_from(void **sta
 static void requests_beyond_16_are_answered_in_their_turn(void **state)
 {
     scene *s = *state;
-    int fd = operator(s);
+    int fd = scene_operator(s);
     uint64_t first = s->last_id + 1;
 
     for (int i = 0; i < 100; i++) ask_status(s, fd);
@@ -274,7 +219,7 @@ static void a_push_behind_pulls_that_wait_is_read(void **state)
         scene_turn(s);
         while (scene_hear(s, fd)) continue;
     }
-    for (uint32_t i = 0; i < PARAMS; i++) say_data(s, fd, PD_PUSH, i, 1);
+    for (uint32_t i = 0; i < PARAMS; i++) scene_data(s, fd, PD_PUSH, i, 1);
     scene_settle(s);
     assert_int_equal(pd_daemon_calls(s->daemon, PD_PUSH), PARAMS);
     close(fd);
@@ -305,7 +250,7 @@ static void a_late_error_does_not_end_another_request_with_the_same_id(void **st
     pd_effect *overdue = calloc(1, sizeof *overdue), *late = calloc(1, sizeof *late);
     pd_request *push;
 
-    say_data(s, fd, PD_PUSH, 0, 1);
+    scene_data(s, fd, PD_PUSH, 0, 1);
     scene_turn(s);
     push = (pd_request *)(void *)pd_mailbox_take(s->requests);
     assert_int_equal(push->kind, PD_REQ_PUSH);
@@ -348,7 +293,7 @@ static void after_its_own_leave_a_worker_is_told_that_it_has_left(void **state)
 static void the_peak_of_memory_is_not_below_what_is_resident(void **state)
 {
     scene *s = *state;
-    int fd = operator(s);
+    int fd = scene_operator(s);
     uint8_t *block = malloc(64 << 20);
     Paramd__StatusReply *reply;
 
@@ -420,7 +365,7 @@ static void requests_before_the_end_of_a_peers_side_are_answered(void **state)
 static void requests_that_were_held_back_are_answered_too(void **state)
 {
     scene *s = *state;
-    int fd = operator(s);
+    int fd = scene_operator(s);
 
     for (int i = 0; i < 40; i++) ask_status(s, fd);
     shutdown(fd, SHUT_WR);
@@ -437,10 +382,10 @@ static void a_push_before_the_end_is_answered_when_its_round_has_closed(void **s
     scene *s = *state;
     int fd = join(s, 0, 2), other = join(s, 1, 2);
 
-    say_data(s, fd, PD_PUSH, 0, 1);
+    scene_data(s, fd, PD_PUSH, 0, 1);
     shutdown(fd, SHUT_WR);
     scene_settle(s);
-    say_data(s, other, PD_PUSH, 0, 1);
+    scene_data(s, other, PD_PUSH, 0, 1);
     scene_settle(s);
     do assert_true(scene_hear(s, fd));
     while (s->prefix.method == PD_HEARTBEAT);
@@ -456,7 +401,7 @@ static void a_worker_that_ends_its_side_is_lost_at_once(void **state)
     scene *s = *state;
     int fd = join(s, 0, 2), other = join(s, 1, 2);
 
-    say_data(s, fd, PD_PUSH, 0, 1);
+    scene_data(s, fd, PD_PUSH, 0, 1);
     scene_settle(s);
     shutdown(fd, SHUT_WR);
     scene_settle(s);
@@ -475,10 +420,10 @@ static void a_worker_that_is_killed_gives_its_place_back(void **state)
         scene_hello(s, fd, "j", 1, 2);
         scene_settle(s);
         scene_expect(s, fd, PD_HELLO);
-        say_declare(s, fd);
+        scene_declare(s, fd, PARAMS);
         scene_settle(s);
         scene_expect(s, fd, PD_DECLARE);
-        say_data(s, fd, PD_PUSH, 0, 1);
+        scene_data(s, fd, PD_PUSH, 0, 1);
         scene_settle(s);
         close(fd);
         scene_settle(s);

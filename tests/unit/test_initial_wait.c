@@ -1,0 +1,175 @@
+/* Initial weights that do not come: those who pull are told whom they wait for, a step_timeout after the last
+ * weights came. */
+#include "rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { SIZE = 200, WORLD = 2 };
+static const char *const names[] = { "p0", "p1" };
+static const pd_shape shapes[] = { { 1, { SIZE } }, { 1, { 5 } } };
+static const int64_t sizes[] = { SIZE, 5 };
+
+/* Rank `rank` on connection 10 + rank declares both parameters; overdue after 2 s. */
+static void join(rig *r, uint32_t rank, const char *options)
+{
+    assert_int_equal(rig_hello(r, "j", rank, WORLD, 10 + rank, 10 + rank, options, "* sgd lr=1"), PD_OK);
+    assert_int_equal(rig_declare(r, r->job, rank, 10 + rank, names, shapes, NULL, 2, PD_F32), PD_OK);
+}
+
+static void initialise(rig *r, uint32_t param)
+{
+    float values[SIZE] = { 0 };
+
+    assert_int_equal(rig_init(r, r->job, 10, param, values, sizes[param]), PD_OK);
+}
+
+static void assert_told(rig *r, uint64_t times, const char *part)
+{
+    assert_int_equal(r->timed_out, times);
+    assert_int_equal(r->timeout.code, PD_DEADLINE_EXCEEDED);
+    assert_int_equal(r->timed_out_step, 0);
+    if (strstr(r->timeout.text, part) == NULL) fail_msg("\"%s\" does not say \"%s\"", r->timeout.text, part);
+}
+
+static void a_rank_0_that_never_came_is_named(void **state)
+{
+    rig *r = *state;
+
+    join(r, 1, "step_timeout=2s");
+    rig_sleep(r, 1.9);
+    assert_int_equal(r->timed_out, 0);
+    rig_sleep(r, 0.2);
+    assert_told(r, 1, "rank 0 (never came): nothing has come of the initial weights of p0 "
+                      "(and of 1 more parameter) for 2 s");
+}
+
+static void a_rank_0_that_died_before_it_sent_its_weights_is_named(void **state)
+{
+    rig *r = *state;
+    pd_request *lost = pd_request_new(PD_REQ_LOST, (pd_ticket){ 10, 0 });
+
+    join(r, 0, "step_timeout=2s");
+    join(r, 1, "step_timeout=2s");
+    lost->job = r->job;
+    rig_apply(r, lost);
+    rig_sleep(r, 2.1);
+    assert_told(r, 1, "rank 0 (host:10, lost 2 s ago)");
+}
+
+static void the_deadline_is_told_again_after_another_step_timeout(void **state)
+{
+    rig *r = *state;
+
+    join(r, 1, "step_timeout=2s");
+    rig_sleep(r, 2.1);
+    rig_sleep(r, 1.8);
+    assert_int_equal(r->timed_out, 1);
+    rig_sleep(r, 0.3);
+    assert_told(r, 2, "rank 0 (never came)");
+}
+
+static void weights_that_come_put_the_deadline_off(void **state)
+{
+    rig *r = *state;
+
+    join(r, 0, "step_timeout=2s");
+    rig_sleep(r, 1.5);
+    initialise(r, 0);
+    rig_sleep(r, 1.5);
+    assert_int_equal(r->timed_out, 0);
+    rig_sleep(r, 0.6);
+    assert_told(r, 1, "rank 0 (host:10, connected): nothing has come of the initial weights of p1 for 2 s");
+}
+
+static void nobody_is_told_once_all_weights_are_there(void **state)
+{
+    rig *r = *state;
+
+    join(r, 0, "step_timeout=2s");
+    initialise(r, 0);
+    initialise(r, 1);
+    for (int i = 0; i < 5; i++) rig_sleep(r, 2.1);
+    assert_int_equal(r->timed_out, 0);
+}
+
+/* Who declares when the weights have been there for long waits for nothing. */
+static void a_worker_that_comes_after_the_weights_is_told_nothing(void **state)
+{
+    rig *r = *state;
+
+    join(r, 0, "step_timeout=2s");
+    initialise(r, 0);
+    initialise(r, 1);
+    rig_sleep(r, 2.1);
+    join(r, 1, "step_timeout=2s");
+    rig_sleep(r, 2.1);
+    assert_int_equal(r->timed_out, 0);
+}
+
+/* A mean is a round, whose own deadline begins with the first that comes of it. */
+static void a_mean_of_which_nothing_has_come_is_not_overdue(void **state)
+{
+    rig *r = *state;
+
+    join(r, 1, "step_timeout=2s initial_weights=mean");
+    rig_sleep(r, 10);
+    assert_int_equal(r->timed_out, 0);
+}
+
+static void a_mean_is_overdue_once_and_not_twice(void **state)
+{
+    rig *r = *state;
+    rig_frame *frame;
+    float values[64] = { 0 };
+
+    join(r, 1, "step_timeout=2s initial_weights=mean");
+    frame = rig_frame_new(r, PD_REQ_INIT, r->job, 1, 11, 0);
+    rig_piece(frame, 0, PD_F32, 0, 64, values);
+    assert_int_equal(rig_send(r, frame), PD_OK);
+    rig_work(r);
+    rig_sleep(r, 2.1);
+    assert_int_equal(r->timed_out, 1);
+    assert_non_null(strstr(r->timeout.text, "rank 0 (never came)"));
+    assert_non_null(strstr(r->timeout.text, "contributed"));
+}
+
+static void a_rank_that_never_came_is_named_though_its_range_is_not_known(void **state)
+{
+    rig *r = *state;
+    rig_frame *frame;
+    float values[64] = { 0 };
+    static const pd_shape shape = { 1, { 128 } };
+
+    assert_int_equal(rig_hello(r, "j", 0, WORLD, 10, 10, "step_timeout=2s", "* sgd lr=1"), PD_OK);
+    assert_int_equal(rig_declare_range(r, 0, 10, "p", &shape, (rig_range){ 0, 64 }), PD_OK);
+    frame = rig_frame_new(r, PD_REQ_INIT, r->job, 0, 10, 0);
+    rig_piece(frame, 0, PD_F32, 0, 64, values);
+    assert_int_equal(rig_send(r, frame), PD_OK);
+    rig_work(r);
+    rig_sleep(r, 2.1);
+    assert_told(r, 1, "rank 1 (never came)");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_rank_0_that_never_came_is_named, rig_set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_rank_0_that_died_before_it_sent_its_weights_is_named,
+                                        rig_set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(the_deadline_is_told_again_after_another_step_timeout,
+                                        rig_set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(weights_that_come_put_the_deadline_off, rig_set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(nobody_is_told_once_all_weights_are_there, rig_set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_worker_that_comes_after_the_weights_is_told_nothing,
+                                        rig_set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_mean_of_which_nothing_has_come_is_not_overdue, rig_set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_mean_is_overdue_once_and_not_twice, rig_set_up, rig_tear_down),
+        cmocka_unit_test_setup_teardown(a_rank_that_never_came_is_named_though_its_range_is_not_known,
+                                        rig_set_up, rig_tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

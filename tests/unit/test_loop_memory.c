@@ -1,0 +1,282 @@
+/* Who waits for ingest memory, and goes on when some comes home: the loop thread's code on socket pairs, with a
+ * store in line. The budget has room for four frames. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <unistd.h>
+
+#include "oom.h"
+#include "platform.h"
+#include "scene.h"
+
+static int set_up(void **state)
+{
+    *state = scene_new(16, NULL);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    scene_free(*state);
+    return 0;
+}
+
+/* A piece as large as a frame. Nobody has begun an import, so the store refuses it. */
+static void say_piece(scene *s, int fd)
+{
+    Paramd__ImportRequest import = PARAMD__IMPORT_REQUEST__INIT;
+    uint64_t shape = CHUNK;
+
+    import.job = (char *)"j";
+    import.act = 2;
+    import.param = (char *)"a";
+    import.slot = (char *)"momentum";
+    import.number = import.block = -1;
+    import.shape = &shape;
+    import.n_shape = 1;
+    import.count = CHUNK;
+    scene_send(s, fd, PD_IMPORT, &import.base, CHUNK * sizeof(float));
+}
+
+static void say_push(scene *s, int fd, uint32_t handle)
+{
+    scene_data(s, fd, PD_PUSH, handle, 1);
+    scene_turn(s);
+}
+
+/* ---- the whole budget ---- */
+
+/* Rank 1 has used half of its share, and the others the rest of the budget. What it holds itself waits for rank 0,
+   so that only the others' memory comes home. */
+static void a_connection_that_the_whole_budget_stopped_goes_on_with_memory_of_others(void **state)
+{
+    scene *s = *state;
+    int first = scene_join(s, 0, 2, 8), fd = scene_join(s, 1, 2, 8), operator = scene_operator(s);
+
+    scene_initialise(s, first, 8);
+    for (uint32_t i = 0; i < 2; i++) say_push(s, first, i);
+    say_piece(s, operator);
+    scene_turn(s);
+    for (uint32_t i = 2; i < 4; i++) say_push(s, fd, i);
+    assert_int_equal(pd_daemon_calls(s->daemon, PD_PUSH), 3);           /* four frames are in flight: the fifth waits */
+    scene_settle(s);
+    assert_int_equal(pd_daemon_calls(s->daemon, PD_PUSH), 4);
+    close(fd);
+    close(first);
+    close(operator);
+}
+
+/* ---- what the step thread hears ---- */
+
+/* How often the loop thread has said since the store's last turn that a connection waits, and of the last of them
+   whose it is. */
+static unsigned count_stalled(scene *s, uint32_t *rank, bool *budget)
+{
+    pd_mail *mail = pd_mailbox_take(s->requests), *last = mail;
+    unsigned n = 0;
+
+    if (mail == NULL) return 0;
+    for (pd_mail *m = mail; m != NULL; last = m, m = m->next) {
+        pd_request *request = (pd_request *)(void *)m;
+        if (request->kind != PD_REQ_STALLED) continue;
+        n++;
+        *rank = request->rank;
+        *budget = request->u.stalled.budget;
+    }
+    assert_int_equal(pd_mailbox_post(s->requests, mail, last), PD_OK);
+    return n;
+}
+
+static void the_step_thread_is_told_of_a_rank_that_waits_for_its_share(void **state)
+{
+    scene *s = *state;
+    int first = scene_join(s, 0, 2, 8), fd = scene_join(s, 1, 2, 8);
+    uint32_t rank;
+    bool budget;
+
+    scene_initialise(s, first, 8);
+    for (uint32_t i = 0; i < 2; i++) say_push(s, fd, i);
+    assert_int_equal(count_stalled(s, &rank, &budget), 0);
+    say_push(s, fd, 2);
+    assert_int_equal(count_stalled(s, &rank, &budget), 1);
+    assert_int_equal(rank, 1);
+    assert_false(budget);
+    close(fd);
+    close(first);
+}
+
+static void the_step_thread_is_told_of_a_rank_that_waits_for_the_whole_budget(void **state)
+{
+    scene *s = *state;
+    int first = scene_join(s, 0, 2, 8), fd = scene_join(s, 1, 2, 8), operator = scene_operator(s);
+    uint32_t rank;
+    bool budget;
+
+    scene_initialise(s, first, 8);
+    for (int i = 0; i < 3; i++) say_piece(s, operator);
+    scene_turn(s);
+    for (uint32_t i = 0; i < 2; i++) say_push(s, fd, i);
+    assert_int_equal(count_stalled(s, &rank, &budget), 1);
+    assert_int_equal(rank, 1);
+    assert_true(budget);
+    close(fd);
+    close(first);
+    close(operator);
+}
+
+/* The third push waits; the message that says so is what memory is short for. */
+static void a_wait_that_could_not_be_told_is_told_with_the_next_tick(void **state)
+{
+    scene *s = *state;
+    int first = scene_join(s, 0, 2, 8), fd = scene_join(s, 1, 2, 8);
+    unsigned told, late = 0;
+    uint32_t rank;
+    bool budget, failed = true;
+
+    scene_initialise(s, first, 8);
+    for (int64_t n = 0; failed; n++) {
+        for (uint32_t i = 0; i < 2; i++) say_push(s, fd, i);
+        scene_data(s, fd, PD_PUSH, 2, 1);
+        oom_arm(n);
+        scene_turn(s);
+        failed = oom_disarm();
+        told = count_stalled(s, &rank, &budget);
+        pd_daemon_tick(s->daemon);
+        scene_turn(s);
+        if (told == 0) late += count_stalled(s, &rank, &budget);
+        close(fd);
+        scene_settle(s);
+        fd = scene_join(s, 1, 2, 8);
+    }
+    assert_true(late > 0);
+    close(fd);
+    close(first);
+}
+
+/* ---- operators who import ---- */
+
+static void a_piece_of_an_import_does_not_stand_against_a_later_declare(void **state)
+{
+    scene *s = *state;
+    int fd[4], operator = scene_operator(s);
+
+    for (uint32_t rank = 0; rank < 3; rank++) fd[rank] = scene_join(s, rank, 4, 1);
+    say_piece(s, operator);
+    scene_settle(s);
+    scene_expect_error(s, operator, PD_FAILED_PRECONDITION, "");
+    fd[3] = scene_join(s, 3, 4, 1);                                     /* with it all of the budget is reserved */
+    for (uint32_t rank = 0; rank < 4; rank++) close(fd[rank]);
+    close(operator);
+}
+
+static void a_piece_of_an_import_is_taken_when_ranks_have_reserved_the_whole_budget(void **state)
+{
+    scene *s = *state;
+    int fd[4], operator = scene_operator(s);
+
+    for (uint32_t rank = 0; rank < 4; rank++) fd[rank] = scene_join(s, rank, 4, 1);
+    say_piece(s, operator);
+    scene_settle(s);
+    scene_expect_error(s, operator, PD_FAILED_PRECONDITION, "");
+    assert_int_equal(pd_daemon_calls(s->daemon, PD_IMPORT), 1);
+    for (uint32_t rank = 0; rank < 4; rank++) close(fd[rank]);
+    close(operator);
+}
+
+static void a_piece_of_an_import_takes_nothing_of_a_ranks_share(void **state)
+{
+    scene *s = *state;
+    int first = scene_join(s, 0, 2, 8), fd = scene_join(s, 1, 2, 8), operator = scene_operator(s);
+
+    scene_initialise(s, first, 8);
+    say_piece(s, operator);
+    scene_settle(s);
+    for (uint32_t i = 0; i < 3; i++) say_push(s, fd, i);
+    assert_int_equal(pd_daemon_calls(s->daemon, PD_PUSH), 2);           /* its reserve and half of what is left over */
+    close(fd);
+    close(first);
+    close(operator);
+}
+
+static void a_piece_of_an_import_waits_while_the_budget_is_full_and_then_goes_on(void **state)
+{
+    scene *s = *state;
+    int first = scene_join(s, 0, 2, 8), fd = scene_join(s, 1, 2, 8), operator = scene_operator(s);
+
+    scene_initialise(s, first, 8);
+    for (uint32_t i = 0; i < 2; i++) say_push(s, first, i);
+    for (uint32_t i = 2; i < 4; i++) say_push(s, fd, i);
+    say_piece(s, operator);
+    scene_turn(s);
+    assert_int_equal(pd_daemon_calls(s->daemon, PD_IMPORT), 0);
+    scene_settle(s);
+    assert_int_equal(pd_daemon_calls(s->daemon, PD_IMPORT), 1);
+    close(fd);
+    close(first);
+    close(operator);
+}
+
+/* ---- initial weights ---- */
+
+static void initial_weights_that_wait_for_memory_are_told_whom_they_wait_for(void **state)
+{
+    scene *s = *state;
+    int fd;
+
+    s->option = "initial_weights";
+    s->value = "mean";
+    fd = scene_join(s, 1, 2, 8);
+    for (uint32_t i = 0; i < 5; i++) scene_data(s, fd, PD_INIT, i, 0);
+    scene_settle(s);
+    assert_int_equal(pd_daemon_calls(s->daemon, PD_INIT), 4);           /* without rank 0 nothing of them is summed */
+    for (int i = 0; i < 4; i++) scene_expect(s, fd, PD_INIT);
+    scene_sleep(s, 61);
+    scene_expect_error(s, fd, PD_DEADLINE_EXCEEDED, "rank 0 (never came)");
+    close(fd);
+}
+
+static void pulls_of_weights_that_do_not_come_are_told_whom_they_wait_for(void **state)
+{
+    scene *s = *state;
+    Paramd__PullRequest pull = PARAMD__PULL_REQUEST__INIT;
+    Paramd__Want want = PARAMD__WANT__INIT, *wants[] = { &want };
+    int fd = scene_join(s, 1, 2, 8);
+
+    want.count = CHUNK;
+    pull.wants = wants;
+    pull.n_wants = 1;
+    scene_send(s, fd, PD_PULL, &pull.base, 0);
+    scene_settle(s);
+    assert_false(scene_hear(s, fd));
+    scene_sleep(s, 61);
+    scene_expect_error(s, fd, PD_DEADLINE_EXCEEDED, "rank 0 (never came)");
+    close(fd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_connection_that_the_whole_budget_stopped_goes_on_with_memory_of_others,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_step_thread_is_told_of_a_rank_that_waits_for_its_share, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_step_thread_is_told_of_a_rank_that_waits_for_the_whole_budget,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_wait_that_could_not_be_told_is_told_with_the_next_tick, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_piece_of_an_import_does_not_stand_against_a_later_declare, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_piece_of_an_import_is_taken_when_ranks_have_reserved_the_whole_budget,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_piece_of_an_import_takes_nothing_of_a_ranks_share, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_piece_of_an_import_waits_while_the_budget_is_full_and_then_goes_on,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(initial_weights_that_wait_for_memory_are_told_whom_they_wait_for,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(pulls_of_weights_that_do_not_come_are_told_whom_they_wait_for,
+                                        set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,262 @@
+/* Frames that the loop thread refuses after they have begun, and what that means for those behind them: its code on
+ * socket pairs, with a store in line. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "oom.h"
+#include "scene.h"
+
+enum { PAYLOAD = CHUNK * sizeof(float) };
+
+static int set_up(void **state)
+{
+    *state = scene_new(16, NULL);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    scene_free(*state);
+    return 0;
+}
+
+static void say_leave(scene *s, int fd)
+{
+    Paramd__Empty empty = PARAMD__EMPTY__INIT;
+    scene_send(s, fd, PD_LEAVE, &empty.base, 0);
+}
+
+static void beat(scene *s, int fd)
+{
+    Paramd__Empty empty = PARAMD__EMPTY__INIT;
+    scene_send(s, fd, PD_HEARTBEAT, &empty.base, 0);
+}
+
+static void assert_alive(scene *s, int fd)
+{
+    beat(s, fd);
+    scene_settle(s);
+    scene_expect(s, fd, PD_HEARTBEAT);
+}
+
+static bool has_ended(int fd)
+{
+    uint8_t byte;
+    return recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
+}
+
+/* A push of `count` elements of a parameter of a chunk; the first `sent` bytes of its payload. */
+static void begin_push(scene *s, int fd, uint32_t handle, uint64_t count, bool last, size_t sent)
+{
+    static const uint8_t zeros[PAYLOAD];
+    Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
+    Paramd__Piece piece = PARAMD__PIECE__INIT, *pieces[] = { &piece };
+    uint64_t payload = count * sizeof(float);
+    uint8_t *frame;
+    size_t bytes;
+
+    piece.handle = handle;
+    piece.dtype = PD_F32;
+    piece.count = count;
+    push.pieces = pieces;
+    push.n_pieces = 1;
+    push.step = 1;
+    push.last = last;
+    assert_int_equal(pd_frame_pack(&frame, &bytes, PD_PUSH, 0, ++s->last_id, &push.base, NULL, 0, payload), PD_OK);
+    assert_int_equal(send(fd, frame, bytes, MSG_NOSIGNAL), bytes);
+    assert_int_equal(send(fd, zeros, sent, MSG_NOSIGNAL), sent);
+    free(frame);
+}
+
+static void push(scene *s, int fd, uint32_t handle, uint64_t count, bool last)
+{
+    begin_push(s, fd, handle, count, last, count * sizeof(float));
+}
+
+/* ---- a worker that leaves ---- */
+
+static void a_push_that_arrives_while_its_worker_leaves_is_refused_and_the_connection_lives(void **state)
+{
+    static const uint8_t zeros[PAYLOAD];
+    scene *s = *state;
+    int fd = scene_join(s, 0, 1, 2);
+
+    scene_initialise(s, fd, 2);
+    say_leave(s, fd);
+    begin_push(s, fd, 0, CHUNK, false, PAYLOAD / 2);
+    scene_settle(s);
+    scene_expect(s, fd, PD_LEAVE);
+    assert_int_equal(send(fd, zeros, PAYLOAD / 2, MSG_NOSIGNAL), PAYLOAD / 2);
+    scene_settle(s);
+    scene_expect_error(s, fd, PD_FAILED_PRECONDITION, "this worker has left");
+    assert_alive(s, fd);
+    close(fd);
+}
+
+/* Its share is two frames, of which the store has heard after the Leave: the third waits. */
+static void pushes_behind_a_leave_are_refused_also_when_one_waits_for_memory(void **state)
+{
+    scene *s = *state;
+    int other = scene_join(s, 0, 2, 4), fd = scene_join(s, 1, 2, 4);
+
+    scene_initialise(s, other, 4);
+    say_leave(s, fd);
+    for (uint32_t i = 0; i < 3; i++) push(s, fd, i, CHUNK, false);
+    scene_settle(s);
+    scene_expect(s, fd, PD_LEAVE);
+    for (uint32_t i = 0; i < 2; i++) scene_expect_error(s, fd, PD_ABORTED, "has left");
+    scene_expect_error(s, fd, PD_FAILED_PRECONDITION, "this worker has left");
+    assert_alive(s, fd);
+    close(fd);
+    close(other);
+}
+
+/* ---- request id 0 ---- */
+
+static void a_request_with_id_0_ends_the_connection_with_an_error_that_says_so(void **state)
+{
+    scene *s = *state;
+    int fd = scene_join(s, 0, 1, 1);
+
+    s->last_id = UINT64_MAX;
+    beat(s, fd);
+    scene_settle(s);
+    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "ids begin with 1");
+    assert_true(has_ended(fd));
+    close(fd);
+}
+
+static void a_hello_with_id_0_is_refused(void **state)
+{
+    scene *s = *state;
+    int fd = scene_connect(s);
+
+    s->last_id = UINT64_MAX;
+    scene_hello(s, fd, "", 0, 0);
+    scene_settle(s);
+    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "ids begin with 1");
+    assert_true(has_ended(fd));
+    close(fd);
+}
+
+/* ---- a step whose push was refused ---- */
+
+static void a_connection_whose_push_was_refused_does_not_end_a_step(void **state)
+{
+    scene *s = *state;
+    int fd = scene_join(s, 0, 1, 2);
+
+    scene_initialise(s, fd, 2);
+    push(s, fd, 0, CHUNK / 2, false);                   /* half a chunk: the loop thread refuses it */
+    push(s, fd, 1, CHUNK, true);                        /* "all others are absent" */
+    scene_settle(s);
+    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "");
+    scene_expect_error(s, fd, PD_FAILED_PRECONDITION, "connect anew");
+    close(fd);
+}
+
+static void a_connection_whose_push_was_refused_still_takes_pushes_that_end_no_step(void **state)
+{
+    scene *s = *state;
+    int fd = scene_join(s, 0, 1, 2);
+
+    scene_initialise(s, fd, 2);
+    push(s, fd, 0, CHUNK / 2, false);
+    push(s, fd, 0, CHUNK, false);
+    scene_settle(s);
+    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "");
+    scene_expect(s, fd, PD_PUSH);
+    close(fd);
+}
+
+static void a_step_whose_end_was_refused_ends_on_another_connection(void **state)
+{
+    scene *s = *state;
+    int fd = scene_join(s, 0, 1, 3), again;
+
+    scene_initialise(s, fd, 3);
+    push(s, fd, 0, CHUNK / 2, false);
+    push(s, fd, 1, CHUNK, true);
+    scene_settle(s);
+    close(fd);
+    scene_settle(s);
+    again = scene_join(s, 0, 1, 3);
+    push(s, again, 0, CHUNK, false);
+    push(s, again, 1, CHUNK, true);
+    scene_settle(s);
+    for (int i = 0; i < 2; i++) scene_expect(s, again, PD_PUSH);
+    assert_int_equal(scene_list(s, 2, "j")->params[2]->step, 1);           /* absent: it has stepped with the others */
+    close(again);
+}
+
+static void a_refused_pull_leaves_the_end_of_the_step_alone(void **state)
+{
+    scene *s = *state;
+    Paramd__PullRequest pull = PARAMD__PULL_REQUEST__INIT;
+    int fd = scene_join(s, 0, 1, 2);
+
+    scene_initialise(s, fd, 2);
+    scene_send(s, fd, PD_PULL, &pull.base, 0);          /* it wants nothing */
+    push(s, fd, 1, CHUNK, true);
+    scene_settle(s);
+    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "");
+    scene_expect(s, fd, PD_PUSH);
+    close(fd);
+}
+
+/* Whatever allocation fails: the push reaches the store, or the connection is closed without a word, so that the
+   worker sends all of the step again. */
+static void a_push_for_which_memory_is_short_is_not_refused_but_ends_the_connection(void **state)
+{
+    scene *s = *state;
+    int other = scene_join(s, 0, 2, 1), closed = 0;
+    bool failed = true;
+
+    scene_initialise(s, other, 1);
+    for (int64_t n = 0; failed; n++) {
+        int fd = scene_join(s, 1, 2, 1);
+        uint64_t pushes = pd_daemon_calls(s->daemon, PD_PUSH);
+        push(s, fd, 0, CHUNK, true);
+        oom_arm(n);
+        scene_turn(s);
+        failed = oom_disarm();
+        if (pd_daemon_calls(s->daemon, PD_PUSH) == pushes) {
+            assert_true(has_ended(fd));                 /* nothing comes before the end */
+            closed++;
+        }
+        close(fd);
+        scene_settle(s);
+    }
+    assert_true(closed > 2);
+    close(other);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_push_that_arrives_while_its_worker_leaves_is_refused_and_the_connection_lives,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(pushes_behind_a_leave_are_refused_also_when_one_waits_for_memory,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_request_with_id_0_ends_the_connection_with_an_error_that_says_so,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_hello_with_id_0_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_connection_whose_push_was_refused_does_not_end_a_step, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_connection_whose_push_was_refused_still_takes_pushes_that_end_no_step,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_step_whose_end_was_refused_ends_on_another_connection, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_refused_pull_leaves_the_end_of_the_step_alone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_push_for_which_memory_is_short_is_not_refused_but_ends_the_connection,
+                                        set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,101 @@
+/* A parameter of more chunks than requests that another connection may have under way: the loop thread's code on a
+ * socket pair, with a store in line. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <unistd.h>
+
+#include "scene.h"
+
+enum { ELEMENTS = 16, CHUNKS = 16390, TURN = 64 };
+
+static int set_up(void **state)
+{
+    *state = scene_new_chunks(ELEMENTS);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    scene_free(*state);
+    return 0;
+}
+
+static void say_declare(scene *s, int fd)
+{
+    Paramd__DeclareRequest declare = PARAMD__DECLARE_REQUEST__INIT;
+    Paramd__Parameter large = PARAMD__PARAMETER__INIT, *list[] = { &large };
+    uint64_t shape = (uint64_t)ELEMENTS * CHUNKS;
+
+    large.name = (char *)"large";
+    large.shape = &shape;
+    large.n_shape = 1;
+    declare.parameters = list;
+    declare.n_parameters = 1;
+    declare.last = true;
+    scene_send(s, fd, PD_DECLARE, &declare.base, 0);
+}
+
+static void say_chunk(scene *s, int fd, unsigned method, uint64_t chunk)
+{
+    Paramd__InitRequest init = PARAMD__INIT_REQUEST__INIT;
+    Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
+    Paramd__Piece piece = PARAMD__PIECE__INIT, *pieces[] = { &piece };
+
+    piece.dtype = PD_F32;
+    piece.first = chunk * ELEMENTS;
+    piece.count = ELEMENTS;
+    init.pieces = push.pieces = pieces;
+    init.n_pieces = push.n_pieces = 1;
+    push.step = 1;
+    scene_send(s, fd, method, method == PD_INIT ? &init.base : &push.base, ELEMENTS * sizeof(float));
+}
+
+/* Sends all chunks, some a turn, and takes the answers that come meanwhile: their number. */
+static unsigned say_all(scene *s, int fd, unsigned method)
+{
+    unsigned heard = 0;
+
+    for (unsigned i = 0; i < CHUNKS; i++) {
+        say_chunk(s, fd, method, i);
+        if (i % TURN != TURN - 1) continue;
+        scene_settle(s);
+        for (; scene_hear(s, fd); heard++) assert_int_equal(s->prefix.flags, PD_FLAG_REPLY);
+    }
+    for (bool more = true; more;) {
+        scene_settle(s);
+        for (more = false; scene_hear(s, fd); heard++, more = true) assert_int_equal(s->prefix.flags, PD_FLAG_REPLY);
+    }
+    return heard;
+}
+
+static void a_parameter_of_16390_chunks_steps(void **state)
+{
+    scene *s = *state;
+    int fd = scene_connect(s);
+
+    scene_hello(s, fd, "j", 0, 1);
+    scene_settle(s);
+    scene_expect(s, fd, PD_HELLO);
+    say_declare(s, fd);
+    scene_settle(s);
+    scene_expect(s, fd, PD_DECLARE);
+    assert_int_equal(say_all(s, fd, PD_INIT), CHUNKS);
+    assert_int_equal(say_all(s, fd, PD_PUSH), CHUNKS);
+    assert_int_equal(scene_list(s, 2, "j")->params[0]->step, 1);
+    close(fd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_parameter_of_16390_chunks_steps, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
