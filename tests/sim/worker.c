@@ -63,14 +63,14 @@ static bool is_superseded(const sim_worker *w)
 }
 
 /* A Hello of an older process, which may have died since, can be read after that of the process that comes after it: the rank then has to be taken once
- * more. Not so if the older process had been welcomed before this one: it has been superseded, and stays out. */
+ * more. Not so if the older process had been welcomed by the same job before this one: it has been superseded, and stays out. */
 static bool came_after_the_dead(const sim_worker *w)
 {
     bool any = false;
 
     for (const sim_worker *other = w->next; other != NULL; other = other->next) {
         if (other->job != w->job || other->rank != w->rank) continue;
-        if (other->phase != ENDED && other->welcomed_ns != 0 && other->welcomed_ns < w->welcomed_ns) return false;
+        if (other->phase != ENDED && !other->dropped && other->welcomed_ns != 0 && other->welcomed_ns < w->welcomed_ns) return false;
         any = true;
     }
     return any;
