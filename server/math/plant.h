@@ -21,7 +21,7 @@
     X(lost_ack, "initial weights are taken, and nobody answers") \
     X(budget_leak, "memory of a connection that has gone stays charged to the budget") \
     X(buffer_lost, "one payload buffer in a hundred does not go home") \
-    X(torn_reply, "half of the new weights is written into the snapshot that answers are sent from") \
+    X(torn_reply, "a chunk behind the first is sent from one element too early") \
     X(version_back, "an answer names the version before the one that it brings") \
     X(parked_forever, "a root comes back, and the step that waited for it does not go on") \
     X(duplicate_counted, "a push that comes again after its round has closed is counted in the next round") \

@@ -245,8 +245,6 @@ void pd_board_forget(pd_board *board, pd_wait *wait)
 static void publish(pd_board *board, entry *e, pd_closed *closed)
 {
     if (closed->snapshot != NULL) {
-        if (PD_PLANTED(torn_reply) && e->snapshot != NULL && e->snapshot->board_refs > 1)
-            memcpy(e->snapshot->at[PD_F32], closed->snapshot->at[PD_F32], (size_t)(e->snapshot->elements / 2) * sizeof(float));
         unref(board, e->snapshot);
         e->snapshot = closed->snapshot;
         e->snapshot->board_refs = 1;

@@ -1,4 +1,5 @@
 #include "output.h"
+#include "plant.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -91,7 +92,9 @@ static size_t data_bytes(const pd_waiter *piece)
 static const uint8_t *data_at(const pd_waiter *piece)
 {
     const void *at = piece->snapshot->at[piece->updates ? PD_UPDATE : piece->dtype];
-    return (const uint8_t *)at + (size_t)piece->first * element_bytes(piece);
+    size_t first = (size_t)piece->first - (PD_PLANTED(torn_reply) && piece->first > 0 && piece->version > 1);
+
+    return (const uint8_t *)at + first * element_bytes(piece);
 }
 
 static size_t last_with_data(const pd_wait *wait)

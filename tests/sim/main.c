@@ -1,4 +1,5 @@
 /* main.c - pd_sim: runs seeds, reports the first violated invariant of each, prints a trace, shrinks a plan. README.md tells how to read it. */
+#include "blascore.h"
 #include "sim.h"
 
 #include <argp.h>
@@ -239,6 +240,7 @@ int main(int argc, char **argv)
     settings set = { .first = 1, .last = 1000 };
     static sim_plan plan;
 
+    pd_blas_one_thread();               /* one core, whatever the machine has */
     mallopt(M_MMAP_THRESHOLD, 64 << 20);
     argp_parse(&argp, argc, argv, 0, NULL, &set);
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -159,6 +159,8 @@ static void draw_fault(sim_plan *plan, sim_fault *fault, uint64_t *r)
     *fault = (sim_fault){ .kind = (sim_fault_kind)sim_below(r, SIM_FAULT_KINDS), .at_ns = sim_below(r, plan->calm_ns), .job = (uint32_t)sim_below(r, plan->n_jobs) };
     if (sim_once_in(r, 3)) fault->kind = (sim_fault_kind)sim_below(r, SIM_CRASH + 1);
     fault->rank = (uint32_t)sim_below(r, plan->jobs[fault->job].world);
+    if (sim_once_in(r, 3) && plan->jobs[fault->job].start_ns + 100 * SIM_MS < plan->calm_ns)        /* while the job begins */
+        fault->at_ns = plan->jobs[fault->job].start_ns + sim_below(r, 100 * SIM_MS);
     fault->amount = draw_amount(fault->kind, plan->calm_ns - fault->at_ns, r);
 }
 

@@ -327,7 +327,8 @@ void sim_workers_check(sim *s)
     for (const sim_worker *w = s->workers; w != NULL; w = w->next) {
         uint64_t since = w->asked_ns > s->plan->calm_ns ? w->asked_ns : s->plan->calm_ns, patience = patience_ns(w);
         if (w->phase == ENDED || s->now_ns < since + patience || sim_server_draining(s->server)) continue;
-        if (w->job->missing < w->job->world && s->now_ns < since + patience + 61 * SIM_S) continue;
+        /* Rounds are reported once in a step_timeout: who was not heard when the first report went out gets the second one. */
+        if (w->job->missing < w->job->world && s->now_ns < since + patience + (uint64_t)(2e9 * w->job->step_timeout) + SIM_S) continue;
         sim_fail("liveness", "%s rank %u waits for %s of step %llu since %.1f s, and nobody answers (%s)", w->job->name, w->rank, sim_phase_names[w->phase],
                  (unsigned long long)w->step, (double)(s->now_ns - since) / 1e9, pd_core_reason(w->core));
     }
