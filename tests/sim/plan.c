@@ -171,6 +171,7 @@ static void mark_missing(sim_plan *plan)
         const sim_fault *fault = &plan->faults[i];
         sim_job *job = &plan->jobs[fault->job];
         if (fault->kind == SIM_GONE) job->missing = fault->rank;
+        for (uint32_t j = 0; fault->kind == SIM_NO_MEMORY && j < plan->n_jobs; j++) plan->jobs[j].barriers = false;      /* a worker may have to begin anew */
         if (fault->kind == SIM_CRASH || fault->kind == SIM_LEAVE || fault->kind == SIM_GONE) job->barriers = false;      /* another process counts its own */
     }
 }
