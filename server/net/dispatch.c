@@ -143,10 +143,10 @@ static void begin(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
  * with the next tick. */
 static void tell_stalled(pd_conn *conn, bool budget)
 {
-    pd_request *request = PD_PLANTED(stale_look) ? NULL : pd_request_new(PD_REQ_STALLED, (pd_ticket){ conn->number, 0 });
+    pd_request *request = PD_PLANTED(stale_look) || PD_PLANTED(wake_own_only) ? NULL : pd_request_new(PD_REQ_STALLED, (pd_ticket){ conn->number, 0 });
 
     conn->daemon->short_of_budget = conn->daemon->short_of_budget || budget;
-    conn->daemon->stall_untold = conn->daemon->stall_untold || request == NULL;
+    conn->daemon->stall_untold = conn->daemon->stall_untold || (request == NULL && !PD_PLANTED(stale_look) && !PD_PLANTED(wake_own_only));
     if (request == NULL) return;
     request->job = conn->job;
     request->rank = conn->rank;
