@@ -164,8 +164,6 @@ static int serve(process *p)
     }
     pd_stepper_stop(p->stepper);
     pd_daemon_free(p->daemon);
-    signal(SIGTERM, SIG_IGN);           /* we are ending: another signal changes nothing, now that nobody listens for it */
-    signal(SIGINT, SIG_IGN);
     if (rc == PD_OK) pd_log(LOG_NOTICE, "stopped");
     pd_log_stop();
     return rc == PD_OK ? 0 : 1;

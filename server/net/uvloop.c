@@ -109,6 +109,10 @@ static void free_loop(pd_uvloop *loop)
     uv_close((uv_handle_t *)&loop->timer, NULL);
     uv_close((uv_handle_t *)&loop->signal[0], NULL);
     uv_close((uv_handle_t *)&loop->signal[1], NULL);
+    if (loop->daemon != NULL && pd_daemon_settings(loop->daemon)->signals) {
+        signal(SIGTERM, SIG_IGN);               /* the process ends: another signal changes nothing, now that nobody listens for it */
+        signal(SIGINT, SIG_IGN);
+    }
     uv_run(&loop->uv, UV_RUN_DEFAULT);          /* background work ends, handles close */
     uv_loop_close(&loop->uv);
 }
