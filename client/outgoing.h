@@ -89,6 +89,6 @@ bool pd_outgoing_pending(const pd_outgoing *out);                               
 /* The connection is gone, nobody uses lent bytes any more: its own frames are freed, the lasting ones stand to be
  * sent anew. Returns how many of those had been sent. Calls done() as pd_outgoing_sent does. */
 size_t pd_outgoing_rewind(pd_outgoing *out, pd_parcel_done *done, void *arg);
-void pd_outgoing_clear(pd_outgoing *out);                                       /* frees all; nothing is lent any more */
+void pd_outgoing_clear(pd_outgoing *out);                                       /* frees all frames; call it when no bytes are lent */
 
 #endif

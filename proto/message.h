@@ -43,8 +43,8 @@ int pd_reply_unpack(pd_arena *arena, unsigned method, const uint8_t *at, size_t 
  * PD_OUT_OF_RANGE: the header would exceed PD_MAX_HEADER_BYTES. PD_NO_MEMORY. */
 int pd_frame_pack(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request, const ProtobufCMessage *message,
                   const struct iovec *payload, size_t n_payload, uint64_t payload_bytes);
-/* Packs an ERROR frame that answers `request`; flags: PD_FLAG_CHECKSUM or 0. PD_NO_MEMORY travels as RESOURCE_EXHAUSTED; the text as pd_text_print
- * makes it. */
+/* Packs an ERROR frame that answers `request`. flags: PD_FLAG_CHECKSUM or 0. Sends the code PD_NO_MEMORY as
+ * RESOURCE_EXHAUSTED, and the text with its control characters escaped (pd_text_print). */
 int pd_frame_pack_error(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request, int code, const char *text);
 
 /* Length of the longest prefix that is UTF-8 without NUL: `bytes` if all of it is. Shortest forms only, no surrogates. */

@@ -1,7 +1,8 @@
-/* transport.h - how the bytes of one connection travel: over a socket, over TLS or shared memory later, or inside the simulator.
+/* transport.h - sends and receives the bytes of one connection. A socket implements it, and so does the simulator; TLS
+ * and shared memory can be added without a change to their callers.
  *
- * One interface for both sides of the wire. The daemon's loop thread uses it with callbacks (`watch`, `ready`); the client's I/O thread
- * polls its own descriptor and uses the rest. Nothing here knows sockets. */
+ * The daemon and the client use the same interface. The daemon's loop thread is called back: it sets `ready` and calls
+ * `watch`. The client's I/O thread polls its own descriptor, so it needs neither. */
 #ifndef PD_TRANSPORT_H
 #define PD_TRANSPORT_H
 

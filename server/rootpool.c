@@ -12,9 +12,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Added to the nice value of the daemon. Where the step wants a core too, a root gets a tenth of it; where nobody
- * wants the core, a root gets all of it. With a much higher value, roots would never end where other programs are
- * busy. */
+/* Is added to the daemon's nice value in threads that compute roots. On a core that the step wants too, such a thread
+ * gets about a tenth of the time; on a free core, all of it. A much higher value would starve roots on a machine where
+ * other programs are busy. */
 enum { NICER = 10 };
 
 typedef struct worker {

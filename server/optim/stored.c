@@ -289,7 +289,7 @@ const pd_quantized *pd_slot_codes(const pd_optim *optim, int slot)
     if (optim->slot[slot] != NULL) return NULL;
     if (spec->blockwise) pd_stored_of_block(optim, spec->block, &first, &end);
     past = end;
-    while (first < end) {                       /* those of one block are in the order of their slots */
+    while (first < end) {                       /* binary search: the entries of one block are sorted by slot */
         size_t middle = first + (end - first) / 2;
         if (optim->stored[middle].slot < slot) first = middle + 1;
         else end = middle;

@@ -7,7 +7,8 @@
 
 enum { BLOCK = 16 };                    /* parameters that are counted together */
 
-/* The last list that was asked for: how many entries stand before each block of parameters. */
+/* Makes every page of a long list cheap: counts once how many entries come before each block of parameters. A page
+ * then starts at the right block, without counting from the first parameter. The store keeps the last listing. */
 struct pd_listing {
     const pd_list_kind *kind;
     const pd_param     *params;         /* of the job when it was counted; with: */

@@ -242,7 +242,7 @@ static void begin_step(sim_worker *w)
     else sim_program_go_on(w, STEPPING);
 }
 
-/* Weights that came: whole, of one version, and none older than before. */
+/* Checks the weights that came: right numbers for their version, and no version older than one seen before. */
 static void check_pulled(sim_worker *w, const call *c)
 {
     for (size_t i = 0; i < c->n; i++) {
@@ -258,7 +258,7 @@ static void check_pulled(sim_worker *w, const call *c)
     }
 }
 
-/* What a refused push means for the next try. True: there is one. */
+/* Returns whether a push that ended with error `rc` is worth another try; notes what the next try must send. */
 static bool try_again(sim_worker *w, int rc, const pd_error *err)
 {
     bool infinite = false;

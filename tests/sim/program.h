@@ -13,8 +13,8 @@ extern const char *const sim_phase_names[];
 /* One push, with its items. */
 typedef struct call {
     pd_ticket_id ticket;
-    bool         pulls;                 /* its weights come with the answer; else they are pulled afterwards */
-    uint64_t     again_ns;              /* when it is tried again; 0: it is not */
+    bool         pulls;                 /* asks for the new weights in the same call; else a Pull follows */
+    uint64_t     again_ns;              /* when the push is tried again; 0: never */
     pd_item      items[SIM_PARAMS];
     size_t       n;
 } call;
@@ -27,17 +27,17 @@ struct sim_worker {
     pd_core       *core;
     pd_pump        pump;
     sim_link      *link;
-    phase          phase, after;        /* after: where RESTING goes on */
+    phase          phase, after;        /* after: the phase that follows RESTING */
     pd_ticket_id   ticket;
     call           calls[CALLS]; size_t n_calls;
     float         *weights[SIM_PARAMS], *gradients[SIM_PARAMS];
     uint64_t       versions[SIM_PARAMS];
     uint64_t       step, barriers;      /* the step under way; barriers passed */
-    uint64_t       close_ns;            /* when the step is closed once more; 0: it is not */
+    uint64_t       close_ns;            /* when it closes the step once more; 0: never */
     bool           finite, finished, dropped, told_missing;
     uint64_t       welcomed_ns;         /* when the server's first welcome came; 0: not yet */
     uint64_t       reached, asked_ns;   /* how far its program has come, and since when it has been there */
-    uint64_t       alarm_ns;            /* when it is called next by the clock; 0: not */
+    uint64_t       alarm_ns;            /* when the clock wakes it next; 0: never */
     struct sim_worker *next;
 };
 
@@ -53,7 +53,7 @@ void sim_worker_end_refused(sim_worker *w, int code, const char *text);
 /* Goes on with the program as far as it can go now. */
 void sim_program_run(sim_worker *w);
 void sim_program_go_on(sim_worker *w, phase next);
-/* Tries `after` again a little later. */
+/* Waits a little in RESTING, then enters the phase `after` again. `why` is for the trace. */
 void sim_program_rest(sim_worker *w, phase after, const char *why);
 
 #endif

@@ -57,7 +57,7 @@ static void say_chunk(scene *s, int fd, unsigned method, uint64_t chunk)
     scene_send(s, fd, method, method == PD_INIT ? &init.base : &push.base, ELEMENTS * sizeof(float));
 }
 
-/* Sends all chunks, some a turn, and takes the answers that come meanwhile: their number. */
+/* Sends all chunks, TURN of them before each wait for the daemon. Returns how many were answered. */
 static unsigned say_all(scene *s, int fd, unsigned method)
 {
     unsigned heard = 0;

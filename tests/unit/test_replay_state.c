@@ -198,7 +198,8 @@ static void add_root(tracefile *file, float *root, double epsilon, double off)
     add_square(file, "state/0001/w/block_0.inv_factor_matrices.0", root);
 }
 
-/* The condition number is 101: 10 units of 2^-24 come to 6e-5 in the small eigenvalues, half of that in the root. */
+/* The factor has eigenvalues 9.09 and 0.09, so its condition number is 101. Rounding it by 10 units of 2^-24 changes the
+ * small eigenvalue by up to 101 * 6e-7 = 6e-5 of itself, and its inverse square root by half of that, 3e-5. */
 static void a_root_may_differ_by_what_rounding_its_factor_does_to_it(void **state)
 {
     static const double off[] = { 0, 2e-5, -2e-5, 1.2e-4, -1.2e-4 };

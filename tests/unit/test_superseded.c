@@ -10,7 +10,7 @@
 enum { SIZE = 100, OLD = 10, NEW = 20 };
 static const int64_t sizes[] = { SIZE };
 
-/* Connections are numbered, processes by their nonce. */
+/* Says Hello for rank 0 of job j: the process with this nonce, over the connection with this number. */
 static int hello(rig *r, uint64_t nonce, uint64_t conn)
 {
     return rig_hello(r, "j", 0, 1, nonce, conn, NULL, "* sgd lr=1");
