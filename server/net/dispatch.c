@@ -139,19 +139,24 @@ static void begin(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
     methods[prefix->method].prepare(conn, prefix, message, err);
 }
 
-/* The step thread sums early what a rank holds whose connection waits for memory. Without memory for the message the frame is asked for again
- * with the next tick. */
+/* Tells the step thread that this connection waits for ingest memory, so that it sums early what the rank holds. Where
+ * there is no memory for the message itself, the next tick looks at the frame again and tells it then. */
 static void tell_stalled(pd_conn *conn, bool budget)
 {
-    pd_request *request = PD_PLANTED(stale_look) || PD_PLANTED(wake_own_only) ? NULL : pd_request_new(PD_REQ_STALLED, (pd_ticket){ conn->number, 0 });
+    pd_daemon *daemon = conn->daemon;
+    pd_request *request;
 
-    conn->daemon->short_of_budget = conn->daemon->short_of_budget || budget;
-    conn->daemon->stall_untold = conn->daemon->stall_untold || (request == NULL && !PD_PLANTED(stale_look) && !PD_PLANTED(wake_own_only));
-    if (request == NULL) return;
+    daemon->short_of_budget = daemon->short_of_budget || budget;
+    if (PD_PLANTED(stale_look) || PD_PLANTED(wake_own_only)) return;
+    request = pd_request_new(PD_REQ_STALLED, (pd_ticket){ conn->number, 0 });
+    if (request == NULL) {
+        daemon->stall_untold = true;
+        return;
+    }
     request->job = conn->job;
     request->rank = conn->rank;
     request->u.stalled.budget = budget;
-    pd_daemon_post(conn->daemon, request);
+    pd_daemon_post(daemon, request);
 }
 
 /* Memory for the payload, once the rank's share allows. PD_UNAVAILABLE: it does not yet, or the memory is still being made. */

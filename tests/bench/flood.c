@@ -12,34 +12,13 @@ enum { LARGE = 20000, IN_A_FRAME = 1000, LISTS = 6000, STATUSES = 4000 };
 
 /* ---- the job ---- */
 
-static void declare(int fd, uint32_t first, bool last)
-{
-    static char names[IN_A_FRAME][32];
-    static Paramd__Parameter at[IN_A_FRAME], *list[IN_A_FRAME];
-    static uint64_t shape = 16;
-    Paramd__DeclareRequest request = PARAMD__DECLARE_REQUEST__INIT;
-
-    for (uint32_t i = 0; i < IN_A_FRAME; i++) {
-        snprintf(names[i], sizeof names[i], "layer.%u.weight", first + i);
-        paramd__parameter__init(&at[i]);
-        at[i].name = names[i];
-        at[i].shape = &shape;
-        at[i].n_shape = 1;
-        list[i] = &at[i];
-    }
-    request.parameters = list;
-    request.n_parameters = IN_A_FRAME;
-    request.last = last;
-    wire_ask(fd, PD_DECLARE, 2 + first, &request.base, 0);
-}
-
 int flood_job(const char *url)
 {
     int fd = wire_connect(url);
 
     wire_hello(fd, "large", 0, 1, 7);
     wire_hear(fd, NULL);
-    for (uint32_t first = 0; first < LARGE; first += IN_A_FRAME) declare(fd, first, first + IN_A_FRAME == LARGE);
+    for (uint32_t first = 0; first < LARGE; first += IN_A_FRAME) wire_declare(fd, 2 + first, first, IN_A_FRAME, 16, first + IN_A_FRAME == LARGE);
     for (uint32_t first = 0; first < LARGE; first += IN_A_FRAME) wire_hear(fd, NULL);
     return fd;
 }

@@ -53,27 +53,6 @@ static double end_watch(watch *w)
 
 /* ---- a worker that pulls ---- */
 
-static void declare(int fd)
-{
-    static char names[WANTS][16];
-    static Paramd__Parameter at[WANTS], *list[WANTS];
-    static uint64_t shape = ELEMENTS;
-    Paramd__DeclareRequest request = PARAMD__DECLARE_REQUEST__INIT;
-
-    for (uint32_t i = 0; i < WANTS; i++) {
-        snprintf(names[i], sizeof names[i], "p%u", i);
-        paramd__parameter__init(&at[i]);
-        at[i].name = names[i];
-        at[i].shape = &shape;
-        at[i].n_shape = 1;
-        list[i] = &at[i];
-    }
-    request.parameters = list;
-    request.n_parameters = WANTS;
-    request.last = true;
-    wire_ask(fd, PD_DECLARE, 2, &request.base, 0);
-}
-
 static void initialise(int fd)
 {
     static Paramd__Piece at[WANTS], *list[WANTS];
@@ -99,7 +78,7 @@ static int join(const char *url, const char *job)
 
     wire_hello(fd, job, 0, 1, 9);
     wire_hear(fd, NULL);
-    declare(fd);
+    wire_declare(fd, 2, 0, WANTS, ELEMENTS, true);
     wire_hear(fd, NULL);
     initialise(fd);
     wire_hear(fd, NULL);

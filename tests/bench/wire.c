@@ -95,3 +95,23 @@ void wire_hello(int fd, const char *job, uint32_t rank, uint32_t world, uint64_t
     hello.n_rules = 1;
     wire_ask(fd, PD_HELLO, 1, &hello.base, 0);
 }
+
+void wire_declare(int fd, uint64_t id, uint32_t first, uint32_t n, uint64_t elements, bool last)
+{
+    static char names[WIRE_DECLARES][32];
+    static Paramd__Parameter at[WIRE_DECLARES], *list[WIRE_DECLARES];
+    Paramd__DeclareRequest request = PARAMD__DECLARE_REQUEST__INIT;
+
+    for (uint32_t i = 0; i < n; i++) {
+        snprintf(names[i], sizeof names[i], "p%u", first + i);
+        paramd__parameter__init(&at[i]);
+        at[i].name = names[i];
+        at[i].shape = &elements;
+        at[i].n_shape = 1;
+        list[i] = &at[i];
+    }
+    request.parameters = list;
+    request.n_parameters = n;
+    request.last = last;
+    wire_ask(fd, PD_DECLARE, id, &request.base, 0);
+}

@@ -14,5 +14,8 @@ void wire_ask(int fd, unsigned method, uint64_t id, const ProtobufCMessage *mess
 pd_prefix wire_hear(int fd, uint8_t *header);
 /* Says Hello as rank `rank` of a job; job "": as an operator. */
 void wire_hello(int fd, const char *job, uint32_t rank, uint32_t world, uint64_t nonce);
+/* Sends a Declare of n vectors, n <= WIRE_DECLARES, named p and the numbers from `first` on. last: no more follow. */
+enum { WIRE_DECLARES = 1024 };
+void wire_declare(int fd, uint64_t id, uint32_t first, uint32_t n, uint64_t elements, bool last);
 
 #endif

@@ -217,6 +217,13 @@ int scene_operator(scene *s)
     return fd;
 }
 
+void scene_say(scene *s, int fd, unsigned method)
+{
+    Paramd__Empty empty = PARAMD__EMPTY__INIT;
+
+    scene_send(s, fd, method, &empty.base, 0);
+}
+
 void scene_declare(scene *s, int fd, unsigned n)
 {
     static char *const names[] = { "a", "b", "c", "d", "e", "f", "g", "h" };

@@ -40,6 +40,8 @@ void   scene_sleep(scene *s, double seconds);
 /* The other end. */
 int    scene_connect(scene *s);
 void   scene_send(scene *s, int fd, unsigned method, const ProtobufCMessage *message, size_t payload);     /* zeros */
+/* Sends a request that has no fields. */
+void   scene_say(scene *s, int fd, unsigned method);
 /* The next frame that has come; false: none. */
 bool   scene_hear(scene *s, int fd);
 void   scene_expect(scene *s, int fd, unsigned method);

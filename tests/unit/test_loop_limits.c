@@ -30,18 +30,6 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void ask_status(scene *s, int fd)
-{
-    Paramd__Empty empty = PARAMD__EMPTY__INIT;
-    scene_send(s, fd, PD_STATUS, &empty.base, 0);
-}
-
-static void beat(scene *s, int fd)
-{
-    Paramd__Empty empty = PARAMD__EMPTY__INIT;
-    scene_send(s, fd, PD_HEARTBEAT, &empty.base, 0);
-}
-
 /* A worker that has declared PARAMS parameters of a chunk each, and initialised them where it is rank 0. */
 static int join(scene *s, uint32_t rank, uint32_t world)
 {
@@ -87,7 +75,7 @@ static void a_connection_with_16_unanswered_requests_is_not_read_from(void **sta
     scene *s = *state;
     int fd = scene_operator(s);
 
-    for (int i = 0; i < 40; i++) ask_status(s, fd);
+    for (int i = 0; i < 40; i++) scene_say(s, fd, PD_STATUS);
     scene_turn(s);
     scene_turn(s);
     assert_int_equal(pd_daemon_calls(s->daemon, PD_STATUS), CONTROL);
@@ -100,7 +88,7 @@ static void requests_beyond_16_are_answered_in_their_turn(void **state)
     int fd = scene_operator(s);
     uint64_t first = s->last_id + 1;
 
-    for (int i = 0; i < 100; i++) ask_status(s, fd);
+    for (int i = 0; i < 100; i++) scene_say(s, fd, PD_STATUS);
     for (int i = 0; i < 8; i++) scene_settle(s);
     for (uint64_t i = 0; i < 100; i++) {
         scene_expect(s, fd, PD_STATUS);
@@ -131,7 +119,7 @@ static void requests_that_wait_for_other_workers_do_not_stop_the_reading(void **
 
     barrier.sequence = 1;
     for (int i = 0; i < CONTROL; i++) scene_send(s, fd, PD_BARRIER, &barrier.base, 0);
-    beat(s, fd);
+    scene_say(s, fd, PD_HEARTBEAT);
     scene_settle(s);
     scene_expect(s, fd, PD_HEARTBEAT);
     close(fd);
@@ -265,7 +253,7 @@ static void a_late_error_does_not_end_another_request_with_the_same_id(void **st
     scene_turn(s);
     scene_expect_error(s, fd, PD_DEADLINE_EXCEEDED, "overdue");
     s->last_id--;                                       /* its id is free again */
-    ask_status(s, fd);
+    scene_say(s, fd, PD_STATUS);
     scene_turn(s);
     post(s, late);
     scene_turn(s);
@@ -279,12 +267,11 @@ static void after_its_own_leave_a_worker_is_told_that_it_has_left(void **state)
 {
     scene *s = *state;
     int fd = join(s, 0, 2);
-    Paramd__Empty empty = PARAMD__EMPTY__INIT;
 
-    scene_send(s, fd, PD_LEAVE, &empty.base, 0);
+    scene_say(s, fd, PD_LEAVE);
     scene_settle(s);
     scene_expect(s, fd, PD_LEAVE);
-    scene_send(s, fd, PD_LEAVE, &empty.base, 0);
+    scene_say(s, fd, PD_LEAVE);
     scene_settle(s);
     scene_expect_error(s, fd, PD_FAILED_PRECONDITION, "this worker has left");
     close(fd);
@@ -299,7 +286,7 @@ static void the_peak_of_memory_is_not_below_what_is_resident(void **state)
 
     assert_non_null(block);
     memset(block, 1, 64 << 20);
-    ask_status(s, fd);
+    scene_say(s, fd, PD_STATUS);
     scene_settle(s);
     scene_expect(s, fd, PD_STATUS);
     assert_int_equal(pd_reply_unpack(s->arena, PD_STATUS, s->in, s->prefix.header_bytes, (void **)&reply, NULL), PD_OK);
@@ -351,7 +338,7 @@ static void requests_before_the_end_of_a_peers_side_are_answered(void **state)
     int fd = scene_connect(s);
 
     scene_hello(s, fd, "", 0, 0);
-    for (int i = 0; i < 3; i++) ask_status(s, fd);
+    for (int i = 0; i < 3; i++) scene_say(s, fd, PD_STATUS);
     shutdown(fd, SHUT_WR);
     scene_settle(s);
     scene_expect(s, fd, PD_HELLO);
@@ -367,7 +354,7 @@ static void requests_that_were_held_back_are_answered_too(void **state)
     scene *s = *state;
     int fd = scene_operator(s);
 
-    for (int i = 0; i < 40; i++) ask_status(s, fd);
+    for (int i = 0; i < 40; i++) scene_say(s, fd, PD_STATUS);
     shutdown(fd, SHUT_WR);
     for (int i = 0; i < 8; i++) scene_settle(s);
     for (int i = 0; i < 40;) {

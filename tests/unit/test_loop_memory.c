@@ -160,32 +160,29 @@ static void a_wait_that_could_not_be_told_is_told_with_the_next_tick(void **stat
 
 /* ---- operators who import ---- */
 
-static void a_piece_of_an_import_does_not_stand_against_a_later_declare(void **state)
+/* An operator sends a piece when `before` of the four ranks that fill the budget have declared; the others declare after. */
+static void import_beside_ranks(scene *s, uint32_t before)
 {
-    scene *s = *state;
     int fd[4], operator = scene_operator(s);
 
-    for (uint32_t rank = 0; rank < 3; rank++) fd[rank] = scene_join(s, rank, 4, 1);
-    say_piece(s, operator);
-    scene_settle(s);
-    scene_expect_error(s, operator, PD_FAILED_PRECONDITION, "");
-    fd[3] = scene_join(s, 3, 4, 1);                                     /* with it all of the budget is reserved */
-    for (uint32_t rank = 0; rank < 4; rank++) close(fd[rank]);
-    close(operator);
-}
-
-static void a_piece_of_an_import_is_taken_when_ranks_have_reserved_the_whole_budget(void **state)
-{
-    scene *s = *state;
-    int fd[4], operator = scene_operator(s);
-
-    for (uint32_t rank = 0; rank < 4; rank++) fd[rank] = scene_join(s, rank, 4, 1);
+    for (uint32_t rank = 0; rank < before; rank++) fd[rank] = scene_join(s, rank, 4, 1);
     say_piece(s, operator);
     scene_settle(s);
     scene_expect_error(s, operator, PD_FAILED_PRECONDITION, "");
     assert_int_equal(pd_daemon_calls(s->daemon, PD_IMPORT), 1);
+    for (uint32_t rank = before; rank < 4; rank++) fd[rank] = scene_join(s, rank, 4, 1);
     for (uint32_t rank = 0; rank < 4; rank++) close(fd[rank]);
     close(operator);
+}
+
+static void a_piece_of_an_import_does_not_stand_against_a_later_declare(void **state)
+{
+    import_beside_ranks(*state, 3);
+}
+
+static void a_piece_of_an_import_is_taken_when_ranks_have_reserved_the_whole_budget(void **state)
+{
+    import_beside_ranks(*state, 4);
 }
 
 static void a_piece_of_an_import_takes_nothing_of_a_ranks_share(void **state)

@@ -29,21 +29,9 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void say_leave(scene *s, int fd)
-{
-    Paramd__Empty empty = PARAMD__EMPTY__INIT;
-    scene_send(s, fd, PD_LEAVE, &empty.base, 0);
-}
-
-static void beat(scene *s, int fd)
-{
-    Paramd__Empty empty = PARAMD__EMPTY__INIT;
-    scene_send(s, fd, PD_HEARTBEAT, &empty.base, 0);
-}
-
 static void assert_alive(scene *s, int fd)
 {
-    beat(s, fd);
+    scene_say(s, fd, PD_HEARTBEAT);
     scene_settle(s);
     scene_expect(s, fd, PD_HEARTBEAT);
 }
@@ -91,7 +79,7 @@ static void a_push_that_arrives_while_its_worker_leaves_is_refused_and_the_conne
     int fd = scene_join(s, 0, 1, 2);
 
     scene_initialise(s, fd, 2);
-    say_leave(s, fd);
+    scene_say(s, fd, PD_LEAVE);
     begin_push(s, fd, 0, CHUNK, false, PAYLOAD / 2);
     scene_settle(s);
     scene_expect(s, fd, PD_LEAVE);
@@ -109,7 +97,7 @@ static void pushes_behind_a_leave_are_refused_also_when_one_waits_for_memory(voi
     int other = scene_join(s, 0, 2, 4), fd = scene_join(s, 1, 2, 4);
 
     scene_initialise(s, other, 4);
-    say_leave(s, fd);
+    scene_say(s, fd, PD_LEAVE);
     for (uint32_t i = 0; i < 3; i++) push(s, fd, i, CHUNK, false);
     scene_settle(s);
     scene_expect(s, fd, PD_LEAVE);
@@ -128,7 +116,7 @@ static void a_request_with_id_0_ends_the_connection_with_an_error_that_says_so(v
     int fd = scene_join(s, 0, 1, 1);
 
     s->last_id = UINT64_MAX;
-    beat(s, fd);
+    scene_say(s, fd, PD_HEARTBEAT);
     scene_settle(s);
     scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "ids begin with 1");
     assert_true(has_ended(fd));

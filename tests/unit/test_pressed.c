@@ -50,6 +50,16 @@ static void stall(rig *r, uint32_t job, uint32_t rank, uint64_t conn, bool budge
     rig_work(r);
 }
 
+/* Rank 0 pushes a frame, then `rank` waits for memory. Returns how many frames the store still holds. */
+static int held_after_stall(rig *r, uint32_t rank, bool budget)
+{
+    uint32_t job = start(r, "j", 10);
+
+    push(r, job, 0, 10, 1);
+    stall(r, job, rank, 10 + rank, budget);
+    return (int)r->buffers_out;
+}
+
 static void a_frame_is_held_while_nobody_waits_for_memory(void **state)
 {
     rig *r = *state;
@@ -60,32 +70,17 @@ static void a_frame_is_held_while_nobody_waits_for_memory(void **state)
 
 static void what_a_rank_holds_is_summed_when_its_connection_waits(void **state)
 {
-    rig *r = *state;
-    uint32_t job = start(r, "j", 10);
-
-    push(r, job, 0, 10, 1);
-    stall(r, job, 0, 10, false);
-    assert_int_equal(r->buffers_out, 0);
+    assert_int_equal(held_after_stall(*state, 0, false), 0);
 }
 
 static void a_rank_that_waits_for_its_own_share_has_nothing_of_others_summed(void **state)
 {
-    rig *r = *state;
-    uint32_t job = start(r, "j", 10);
-
-    push(r, job, 0, 10, 1);
-    stall(r, job, 1, 11, false);
-    assert_int_equal(r->buffers_out, 1);
+    assert_int_equal(held_after_stall(*state, 1, false), 1);
 }
 
 static void a_rank_that_waits_for_the_whole_budget_has_what_others_hold_summed(void **state)
 {
-    rig *r = *state;
-    uint32_t job = start(r, "j", 10);
-
-    push(r, job, 0, 10, 1);
-    stall(r, job, 1, 11, true);
-    assert_int_equal(r->buffers_out, 0);
+    assert_int_equal(held_after_stall(*state, 1, true), 0);
 }
 
 static void a_rank_that_waits_for_the_whole_budget_has_what_other_jobs_hold_summed(void **state)
