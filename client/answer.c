@@ -152,7 +152,7 @@ static bool worth_waiting(const pd_core *core, int code)
     return core->greeted && (code == PD_RESOURCE_EXHAUSTED || code == PD_INTERNAL || code == PD_UNKNOWN || code == PD_DEADLINE_EXCEEDED);
 }
 
-/* Who restarts waits until rank 0 has created the job. */
+/* Handles "no such job". A process that restarts the job tries again: rank 0 may not have created it yet. */
 static void no_job(pd_core *core)
 {
     char reason[PD_ERROR_TEXT];
@@ -216,7 +216,7 @@ static int check_welcome(pd_core *core, const pd_prefix *prefix, const Paramd__H
     return PD_FAILED_PRECONDITION;
 }
 
-/* Another job of the same name than the one that this process was in. */
+/* Returns whether the server has a different job under this name than the one that this process was in. */
 static bool is_another_job(const pd_core *core, const Paramd__HelloReply *reply)
 {
     return core->rejoins && !core->restarting && core->creator != 0 && reply->creator != core->creator;

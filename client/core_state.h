@@ -116,7 +116,7 @@ void   pd_op_answered(pd_core *core, pd_op *op);                    /* one frame
 int    pd_core_post(pd_core *core, unsigned method, const ProtobufCMessage *message, pd_lane lane, pd_op *op);
 /* The same with a payload, copied. */
 int    pd_core_post_with(pd_core *core, unsigned method, const ProtobufCMessage *message, const struct iovec *payload, pd_lane lane, pd_op *op);
-/* Nothing goes any more: every operation ends with this error, those with lent frames once these are given back. */
+/* Ends the handle: every operation ends with this error. One whose bytes are being sent ends when the sender gives them back. */
 void   pd_core_end(pd_core *core, const pd_error *error);
 /* The connection is of no use any more. */
 void   pd_core_drop(pd_core *core, const char *reason);

@@ -255,7 +255,7 @@ static void add_kind(pd_forecast_sum *sum, const pd_kind *kind)
     if (interval > 0) sum->task_flops_per_step += (double)n * kind->task_flops / (double)interval;
 }
 
-/* Names are not those of a kind: each parameter has its own. */
+/* Adds the bytes of one parameter's name: parameters of one kind share all figures but that. */
 static void add_name(pd_forecast *f, const pd_kind *kind, const pd_shape_entry *entry)
 {
     const pd_need name = { .records = pd_need_name(&f->job, entry->name, entry->axes) };

@@ -64,7 +64,7 @@ char *pd_flops_text(char text[PD_CELL], double flops)
 
 /* ---- lines ---- */
 
-/* Gives; NULL: out of memory. */
+/* Returns the formatted text, which the caller frees. NULL: out of memory. */
 static char *formatted(const char *format, va_list args)
 {
     char *text;

@@ -148,8 +148,8 @@ static void on_job_gone(pd_daemon *daemon, const pd_effect *effect)
     }
 }
 
-/* Whoever waits for a round that is overdue is told. So is a worker whose initial weights wait for memory until that round closes: nothing else of it
- * waits here. A push that waits for memory stays: pushes before it wait on the board. */
+/* Sends the deadline's error to everybody who waits for an overdue round. A worker whose Initialise waits for memory hears it
+ * too, as nothing else of that worker waits. A Push that waits for memory is not refused: the pushes before it get the error. */
 static void on_timed_out(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_board_time_out(daemon->board, effect->job, effect->u.timed_out.step, &effect->u.timed_out.error);

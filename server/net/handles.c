@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Arrays that double have room for twice their entries. */
+/* The arrays grow by doubling, so up to half of their room may be unused: hence the factor 2. */
 _Static_assert(2 * (sizeof(pd_handle_facts) + sizeof(pd_param_decl) + sizeof(uint32_t)) <= PD_LOOP_DECL_BYTES, "what a connection keeps of a declaration is counted at Declare");
 
 static int grow(void **array, size_t capacity, size_t size)

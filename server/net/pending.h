@@ -41,7 +41,7 @@ typedef struct pd_pendings {
 
 /* Makes the record of the request that has that prefix, with n pieces, and gives it its serial number. It goes into `table` later. NULL: out of memory. */
 pd_pending *pd_pending_new(pd_pendings *table, struct pd_conn *conn, const pd_prefix *request, size_t n_pieces);
-/* What of the request's prefix its answer needs: method, id, whether there is a checksum. */
+/* Returns a prefix with what the answer needs of the request's: method, id, and whether it had a checksum. */
 pd_prefix   pd_pending_asked(const pd_pending *pending);
 void        pd_pending_free(pd_pending *pending);                   /* accepts NULL */
 /* Bytes of our own memory that a request of n pieces takes. */

@@ -21,7 +21,7 @@ typedef struct pd_task  pd_task;
 /* Folds `survey` of n declarations that share a row into fact[PD_MAX_FACTS], in the order given. Parameters with
  * another row are passed over. */
 void pd_optim_survey(const pd_row *row, const pd_declaration *params, size_t n, double *fact);
-/* The same of one declaration after the other, in that order: `fact` and `any` begin zeroed. */
+/* Surveys one more declaration, for callers that spread the survey over several turns. Call it for each in order; `fact` and `any` begin zeroed. */
 void pd_optim_survey_one(const pd_row *row, const pd_declaration *param, bool *any, double *fact);
 
 /* Plans and allocates initial state. Copies what it needs of `declaration`. Gives *out.
@@ -29,10 +29,11 @@ void pd_optim_survey_one(const pd_row *row, const pd_declaration *param, bool *a
 int  pd_optim_new(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_error *err);
 /* The same of a plan that was made of just these; takes what is in it, and leaves it empty. PD_NO_MEMORY. */
 int  pd_optim_planned(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);
-/* The same without the initial values, which take long where there is much state. */
+/* Does the same but writes no initial values, which takes long where there is much state: call pd_optim_fill until it returns true. */
 int  pd_optim_bare(pd_optim **out, const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);
-/* Writes the initial values from *at on, which begins zeroed, for about so long: takes what that costs off *budget_ns. True: all are written. A slot that is
- * coded in fewer bits is written whole. PD_NO_MEMORY in *rc: nothing has changed. */
+/* Writes initial values until they are complete or *budget_ns is used up, and subtracts the time that it took (estimated).
+ * *at says where to go on; it begins zeroed. A quantized slot is written whole. True: all values are written. False with
+ * PD_NO_MEMORY in *rc: nothing has changed. */
 typedef struct pd_fill { size_t slot; int64_t element; } pd_fill;
 bool pd_optim_fill(pd_optim *optim, pd_fill *at, double *budget_ns, int *rc);
 void pd_optim_free(pd_optim *optim);                        /* accepts NULL; also in the midst of a step */

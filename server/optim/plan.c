@@ -193,7 +193,7 @@ int pd_plan_thread_bytes(const pd_plan *plan, int64_t *bytes)
     return PD_OK;
 }
 
-/* An array that doubles has room for twice its entries at most. */
+/* Returns the most bytes that an array of n entries takes: it grows by doubling, so up to half of it may be unused. */
 static int64_t array_bytes(size_t n, size_t size) { return n == 0 ? 0 : pd_block_bytes((int64_t)((n < 4 ? 4 : 2 * n) * size)); }
 
 /* What a batch keeps of the units of one stage of a step. */

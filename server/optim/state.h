@@ -112,10 +112,11 @@ struct pd_task {
     pd_room      *room;             /* that it lies in; NULL: it is the task's own */
 };
 
-/* Bytes of an optimizer without what its plan makes of it: its records, and the ends of its pieces of memory. Of a task that is out, likewise. */
+/* Fixed cost in bytes of an optimizer, and of a task that is out: its records and what the allocator wastes on each piece of
+ * memory. What depends on the plan comes on top. */
 int64_t pd_optim_own_bytes(void);
 int64_t pd_task_own_bytes(void);
-/* Units of the plan's stage that has most of them. */
+/* Returns how many units the plan's widest stage has. */
 int64_t pd_plan_most_units(const pd_plan *plan);
 
 /* n floats at a multiple of 64 bytes; free() them. NULL: out of memory. */
@@ -132,7 +133,7 @@ double pd_folded(pd_fold fold, double sofar, double value);
 int  pd_slots_measure(pd_optim *optim);
 /* Makes the memory of the state. PD_NO_MEMORY. */
 int  pd_slots_make(pd_optim *optim);
-/* Writes initial values of one slot, from an element on and as many as the budget allows; moves *at and takes the cost off the budget. PD_NO_MEMORY. */
+/* Writes initial values of slot at->slot from at->element on, as many as *budget_ns allows; moves *at on and lowers the budget. PD_NO_MEMORY. */
 int  pd_slot_fill(const pd_optim *optim, pd_fill *at, double *budget_ns);
 /* Memory for a step's temporary slots and float32 forms. PD_NO_MEMORY. */
 int  pd_slots_open(pd_optim *optim);

@@ -27,7 +27,7 @@ static int64_t floats_of_task(const pd_plan *plan, const pd_task_spec *spec)
     return lay_out(plan, spec, spec->input, spec->n_inputs, NULL, none) + lay_out(plan, spec, spec->output, spec->n_outputs, NULL, none);
 }
 
-/* Beside its copies and results: its records, their ends, and the message by which it goes to the pool and comes back. */
+/* Counts the task's records, what the allocator wastes on them, and the message that carries it to the pool and back (MAIL). */
 int64_t pd_task_own_bytes(void)
 {
     enum { MAIL = 1200 };

@@ -91,7 +91,7 @@ typedef struct planning {
     pd_shelf      *shelf;
 } planning;
 
-/* What the slots from `summed` on give to elements of the stretch from `first` on. */
+/* Adds the ranks that are not summed yet (from `summed` on) to the stretch that begins at element `first`. */
 static void add_slots(const planning *p, int64_t first, bool scaled)
 {
     for (uint32_t i = 0; i < p->sweep.n && pd_sweep_rank(&p->sweep, i) < p->upto; i++) {

@@ -56,7 +56,7 @@ static uint64_t initialiser_of(const pd_job *job, const pd_param *param, uint32_
     return param->ranged ? param->round.ranges[rank].initialiser : param->initialiser;
 }
 
-/* Of a mean: another process at the rank has given some of the parameter's initial weights, and not all. */
+/* Returns whether the rank's part of a mean was begun by an earlier process at that rank, and not completed. */
 static bool is_taken_over(const pd_job *job, pd_param *param, uint32_t rank)
 {
     const pd_slot *told = pd_round_first_slot(&param->round, rank);
@@ -64,7 +64,7 @@ static bool is_taken_over(const pd_job *job, pd_param *param, uint32_t rank)
     return told != NULL && told->weighed && told->process != job->ranks[rank].process && pd_round_misses(&param->round, rank);
 }
 
-/* What the process before this one has given to a mean can be let go of. */
+/* Checks that what an earlier process at the rank gave to a mean can be discarded: it cannot once some of it is summed. */
 static int check_giver(const pd_job *job, pd_param *param, uint32_t rank, pd_error *err)
 {
     const pd_round *round = &param->round;
@@ -150,7 +150,7 @@ static pd_run free_run(const pd_round *round, const pd_chunk *chunk, uint32_t ra
     return (pd_run){ at, at < stop ? stop - at : 0 };
 }
 
-/* The rank's initial weights come from another process now: those that have landed do not count. */
+/* Discards the chunks that an earlier process at the rank sent: this process sends all of them. */
 static void forget_landed(pd_param *param, uint32_t rank)
 {
     for (uint32_t c = 0; c < param->round.n_chunks; c++) {

@@ -76,7 +76,8 @@ static bool says_start_step(const pd_request *hello)
     return false;
 }
 
-/* The job may have been started anew, at a step that only rank 0 knew: who rejoins it, or joins it when it has weights and names no step, takes its own. */
+/* Returns whether the worker accepts the job's own start_step instead of naming one. Only rank 0 knew the step when it started
+ * the job anew: so those who rejoin accept it, and those who name no step and find a job with weights. */
 static bool takes_start_step(const pd_job *job, const pd_request *hello)
 {
     bool has_begun = job->n_params > 0 && job->params[0].current != NULL;

@@ -16,7 +16,7 @@ enum { PD_SUPERSEDED = 4 };
 typedef struct pd_rank {
     pd_rank_state state;
     uint64_t    conn, nonce;            /* of the process that has it, or had it last */
-    uint16_t    process;                /* counts the processes that have had it, so that a slot tells them apart */
+    uint16_t    process;                /* number of processes that have had this rank; a slot notes it to tell them apart */
     char        label[128], reason[96]; /* "host:pid"; LOST: why */
     uint64_t    since_ns;               /* LOST, LEFT: when */
     bool        declared;               /* on this connection */
