@@ -19,7 +19,7 @@ only() {
     done < <(grep -rnE --include='*.c' --include='*.h' "$pattern" server proto client include)
 }
 
-only '#include <uv\.h>'                       'libuv'          '^server/net/uvloop\.h'
+only '#include <uv\.h>'                       'libuv'          '^server/net/(uvloop|signals)\.h'
 only '#include <pthread\.h>'                  'pthread'        '^server/[a-z]+\.[ch]$' '^client/[a-z]+\.[ch]$' '^client/ctl/'
 only '#include <(cblas|lapacke)\.h>'          'BLAS'           '^server/math/' '^client/example/'
 only '#include <ini\.h>'                      'INI parsing'    '^server/config[a-z_]*\.[ch]$'

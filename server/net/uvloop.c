@@ -2,7 +2,6 @@
 #include "uvloop.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -72,10 +71,7 @@ static void on_timer(uv_timer_t *handle)
     if (loop->paused) pd_listen_begin(loop);
 }
 
-static void on_signal(uv_signal_t *handle, int number)
-{
-    pd_daemon_interrupt(((pd_uvloop *)handle->data)->daemon, strsignal(number));
-}
+static void on_signal(void *arg, int number) { pd_daemon_interrupt(((pd_uvloop *)arg)->daemon, strsignal(number)); }
 
 /* ---- life ---- */
 
@@ -95,9 +91,7 @@ static pd_uvloop *make_loop(void)
     uv_async_init(&loop->uv, &loop->wake, on_wake);
     uv_prepare_init(&loop->uv, &loop->prepare);
     uv_timer_init(&loop->uv, &loop->timer);
-    uv_signal_init(&loop->uv, &loop->signal[0]);
-    uv_signal_init(&loop->uv, &loop->signal[1]);
-    loop->wake.data = loop->prepare.data = loop->timer.data = loop->signal[0].data = loop->signal[1].data = loop;
+    loop->wake.data = loop->prepare.data = loop->timer.data = loop;
     return loop;
 }
 
@@ -107,12 +101,7 @@ static void free_loop(pd_uvloop *loop)
     uv_close((uv_handle_t *)&loop->wake, NULL);
     uv_close((uv_handle_t *)&loop->prepare, NULL);
     uv_close((uv_handle_t *)&loop->timer, NULL);
-    uv_close((uv_handle_t *)&loop->signal[0], NULL);
-    uv_close((uv_handle_t *)&loop->signal[1], NULL);
-    if (loop->daemon != NULL && pd_daemon_settings(loop->daemon)->signals) {
-        signal(SIGTERM, SIG_IGN);               /* the process ends: another signal changes nothing, now that nobody listens for it */
-        signal(SIGINT, SIG_IGN);
-    }
+    pd_signals_end(&loop->signals);
     uv_run(&loop->uv, UV_RUN_DEFAULT);          /* background work ends, handles close */
     uv_loop_close(&loop->uv);
 }
@@ -130,7 +119,7 @@ int pd_daemon_new(pd_daemon **out, const pd_daemon_config *config, pd_error *err
         free(loop);
         return rc;
     }
-    if ((rc = pd_listen(loop, err)) != PD_OK) {
+    if ((config->signals && (rc = pd_signals_open(&loop->signals, &loop->uv, on_signal, loop, err)) != PD_OK) || (rc = pd_listen(loop, err)) != PD_OK) {
         pd_daemon_free(loop->daemon);
         return rc;
     }
@@ -160,9 +149,7 @@ void pd_daemon_begin(pd_daemon *daemon, pd_mailbox *requests)
     pd_listen_begin(loop);
     uv_prepare_start(&loop->prepare, on_prepare);
     uv_timer_start(&loop->timer, on_timer, TICK_MS, TICK_MS);
-    if (!pd_daemon_settings(daemon)->signals) return;
-    uv_signal_start(&loop->signal[0], on_signal, SIGTERM);
-    uv_signal_start(&loop->signal[1], on_signal, SIGINT);
+    pd_signals_begin(&loop->signals);
 }
 
 int pd_uvloop_connect(pd_uvloop *loop, int fd, const char *peer)

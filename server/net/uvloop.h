@@ -1,10 +1,11 @@
-/* uvloop.h - the conversation on libuv: one loop, its handles, its listening sockets. Loop thread. Sole user of uv.h, with listen.c and socket.c. */
+/* uvloop.h - the conversation on libuv: one loop, its handles, its listening sockets. Loop thread. Sole user of uv.h, with listen.c, signals.c and socket.c. */
 #ifndef PD_UVLOOP_H
 #define PD_UVLOOP_H
 
 #include <uv.h>
 
 #include "platform.h"
+#include "signals.h"
 
 #define PD_MAX_LISTENERS 16
 
@@ -21,7 +22,7 @@ typedef struct pd_uvloop {
     uv_async_t   wake;
     uv_prepare_t prepare;
     uv_timer_t   timer;
-    uv_signal_t  signal[2];
+    pd_signals   signals;
     pd_listener  listener[PD_MAX_LISTENERS];
     int          n_listeners, spare_fd;         /* spare_fd: closed for a moment when descriptors run out */
     bool         paused;                        /* listeners wait for the next tick: no descriptors */

@@ -1,0 +1,81 @@
+/* SIGTERM and SIGINT as events: a signal at any moment of the end changes nothing. */
+#include "signals.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { CHILDREN = 300 };
+
+static void end_loop(void *arg, int number)
+{
+    (void)number;
+    uv_stop(arg);
+}
+
+/* Ends at the first signal, as the daemon at its second. */
+static _Noreturn void serve(int ready)
+{
+    uv_loop_t loop;
+    pd_signals signals = { .open = false };
+    pd_error err;
+
+    uv_loop_init(&loop);
+    if (pd_signals_open(&signals, &loop, end_loop, &loop, &err) != PD_OK) _exit(2);
+    pd_signals_begin(&signals);
+    if (write(ready, "", 1) != 1) _exit(3);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    pd_signals_end(&signals);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    _exit(uv_loop_close(&loop) == 0 ? 0 : 4);
+}
+
+/* Sends signals until the process has ended. Gives its status, as waitpid does. */
+static int end_by_many_signals(void)
+{
+    int ready[2], status = 0;
+    char byte;
+    pid_t pid;
+
+    assert_int_equal(pipe(ready), 0);
+    if ((pid = fork()) == 0) serve(ready[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    for (int i = 0; waitpid(pid, &status, WNOHANG) == 0; i++) kill(pid, i % 2 == 0 ? SIGTERM : SIGINT);
+    close(ready[0]);
+    close(ready[1]);
+    return status;
+}
+
+static void a_process_that_ends_is_not_killed_by_further_signals(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CHILDREN; i++) assert_int_equal(end_by_many_signals(), 0);
+}
+
+static void no_signals_are_taken_where_none_were_asked_for(void **state)
+{
+    pd_signals signals = { .open = false };
+    struct sigaction before, after;
+    (void)state;
+
+    sigaction(SIGTERM, NULL, &before);
+    pd_signals_begin(&signals);
+    pd_signals_end(&signals);
+    sigaction(SIGTERM, NULL, &after);
+    assert_true(before.sa_handler == after.sa_handler);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_process_that_ends_is_not_killed_by_further_signals),
+        cmocka_unit_test(no_signals_are_taken_where_none_were_asked_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
