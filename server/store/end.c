@@ -9,6 +9,7 @@
 #include <utlist.h>
 
 static const uint64_t second = 1000000000ull;
+enum { MOST_LOOKED = 1000000 };         /* slots that a report looks at: about a millisecond */
 
 /* ---- overdue rounds ---- */
 
@@ -30,15 +31,26 @@ static size_t rank_text(const pd_job *job, uint32_t r, uint64_t now_ns, char *te
     return (size_t)n < size ? (size_t)n : size - 1;
 }
 
-/* The ranks that the parameter's round misses; as many as there is room for. */
-static uint32_t missing_text(const pd_job *job, const pd_param *param, uint64_t now_ns, char *text, size_t size)
+static bool is_connected(const pd_job *job, uint32_t r) { return job->ranks[r].state == PD_RANK_CONNECTED; }
+
+typedef bool owes_it(const pd_job *job, const pd_param *param, uint32_t r);
+
+static bool owes_gradient(const pd_job *job, const pd_param *param, uint32_t r)
+{
+    (void)job;
+    return pd_round_misses(&param->round, r);
+}
+
+/* The ranks that owe the parameter something; as many as there is room for, those that are not connected first. Gives how many there are. */
+static uint32_t ranks_text(const pd_job *job, const pd_param *param, owes_it *owes, uint64_t now_ns, char *text, size_t size)
 {
     size_t used = 0;
     uint32_t n = 0;
 
     text[0] = '\0';
-    for (uint32_t r = 0; r < job->world; r++) {
-        if (!pd_round_misses(&param->round, r)) continue;
+    for (uint32_t i = 0; i < 2 * job->world; i++) {
+        uint32_t r = i % job->world;
+        if (is_connected(job, r) != (i >= job->world) || !owes(job, param, r)) continue;
         n++;
         if (used + 128 > size) continue;
         if (used > 0) used += (size_t)snprintf(text + used, size - used, ", ");
@@ -70,13 +82,35 @@ static const pd_param *culprit(const pd_job *job, const pd_param *oldest)
     return awaited != NULL ? awaited : oldest;
 }
 
-static void describe(const pd_job *job, uint32_t n, uint64_t now_ns, pd_error *err)
+static bool misses_gone(const pd_job *job, const pd_param *param)
 {
-    const pd_param *oldest = job->waiting, *late = culprit(job, oldest);
+    for (uint32_t r = 0; r < job->world; r++)
+        if (!is_connected(job, r) && pd_round_misses(&param->round, r)) return true;
+    return false;
+}
+
+/* An overdue round that misses a rank which is not connected. Connected ranks may be late because of it: what they have sent waits for that rank, and has
+ * used up the memory for what they still have to send. NULL: none was found among the first. */
+static const pd_param *abandoned(const pd_job *job, uint64_t now_ns)
+{
+    const pd_param *param;
+    uint64_t looked = 0;
+
+    DL_FOREACH2(job->waiting, param, next_waiting) {
+        if (param->round.started_ns + timeout_of(job) > now_ns || looked > MOST_LOOKED) break;
+        if (misses_gone(job, param)) return param;
+        looked += (uint64_t)param->round.n_chunks * job->world;
+    }
+    return NULL;
+}
+
+/* `late` is the round to look at; the round of `oldest` waits for it, or is the same. */
+static void describe(const pd_job *job, const pd_param *oldest, const pd_param *late, uint32_t n, uint64_t now_ns, pd_error *err)
+{
     unsigned long long ago = (unsigned long long)((now_ns - oldest->round.started_ns) / second);
     char ranks[300], more[48] = "", held[160] = "", what[48], other[48];
     const char *again = late->current != NULL ? "push" : "pull";
-    uint32_t missing = missing_text(job, late, now_ns, ranks, sizeof ranks);
+    uint32_t missing = ranks_text(job, late, owes_gradient, now_ns, ranks, sizeof ranks);
 
     if (n > 1) snprintf(more, sizeof more, " (and %u more parameter%s)", n - 1, n > 2 ? "s" : "");
     if (late != oldest) snprintf(held, sizeof held, ", which %s of %.100s waits for", pd_round_text(oldest, other, sizeof other), oldest->name);
@@ -89,6 +123,14 @@ static void describe(const pd_job *job, uint32_t n, uint64_t now_ns, pd_error *e
                 "%s again to go on waiting", ranks, missing == 1 ? "s" : "ve", what, late->name, more, ago, held, again);
 }
 
+static void describe_overdue(const pd_job *job, uint32_t n, uint64_t now_ns, pd_error *err)
+{
+    const pd_param *late = culprit(job, job->waiting), *other = misses_gone(job, late) ? NULL : abandoned(job, now_ns);
+
+    if (other != NULL) describe(job, other, other, n, now_ns, err);
+    else describe(job, job->waiting, late, n, now_ns, err);
+}
+
 static void report_overdue(pd_job *job, uint64_t now_ns)
 {
     pd_effect *effect = pd_effect_new(PD_EFF_TIMED_OUT, (pd_ticket){ 0, 0 }, job->number);
@@ -98,7 +140,7 @@ static void report_overdue(pd_job *job, uint64_t now_ns)
     job->noticed_ns = now_ns;
     if (effect == NULL) return;                         /* the next one then */
     n = count_overdue(job, now_ns, &effect->u.timed_out.step);
-    describe(job, n, now_ns, &effect->u.timed_out.error);
+    describe_overdue(job, n, now_ns, &effect->u.timed_out.error);
     if (job->noticed != oldest || job->noticed_step != oldest->step)
         pd_say(&job->store->outbox, PD_SAY_WARNING, "job %s: %.300s", job->name, effect->u.timed_out.error.text);
     job->noticed = oldest;
@@ -130,14 +172,9 @@ static const pd_param *first_without_weights(const pd_job *job, uint32_t *n)
 
 static void describe_init(const pd_job *job, const pd_param *param, uint32_t n, uint64_t now_ns, pd_error *err)
 {
-    char ranks[300] = "", more[48] = "";
-    size_t used = 0;
+    char ranks[300], more[48] = "";
 
-    for (uint32_t r = 0; r < job->world; r++) {
-        if (!pd_job_owes_init(job, param, r) || used + 128 > sizeof ranks) continue;
-        if (used > 0) used += (size_t)snprintf(ranks + used, sizeof ranks - used, ", ");
-        used += rank_text(job, r, now_ns, ranks + used, sizeof ranks - used);
-    }
+    ranks_text(job, param, pd_job_owes_init, now_ns, ranks, sizeof ranks);
     if (n > 1) snprintf(more, sizeof more, " (and of %u more parameter%s)", n - 1, n > 2 ? "s" : "");
     pd_fail(err, PD_DEADLINE_EXCEEDED, "%s: nothing has come of the initial weights of %.100s%s for %llu s; the weights that came stand, pull again to go on waiting",
             ranks, param->name, more, (unsigned long long)((now_ns - job->init_ns) / second));

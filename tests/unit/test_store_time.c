@@ -63,6 +63,32 @@ static void an_overdue_round_names_who_is_missing(void **state)
     assert_non_null(strstr(r->warning, "rank 2"));
 }
 
+static void ranks_that_have_gone_are_named_before_those_that_are_connected(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 3, 10, sizes, N, "step_timeout=20", NULL);
+
+    push(r, job, 0, 10, 1, 0);
+    lose(r, job, 2, 12);
+    rig_sleep(r, 20);
+    assert_ptr_equal(strstr(r->timeout.text, "rank 2 (host:12, lost 20 s ago), rank 1 (host:11, connected) have not"), r->timeout.text);
+}
+
+/* Rank 1 may be unable to send p0, as what it has sent of p1 waits for rank 2. */
+static void a_round_that_misses_a_rank_that_has_gone_is_reported_before_an_older_one(void **state)
+{
+    rig *r = *state;
+    uint32_t job = rig_start(r, "a", 3, 10, sizes, N, "step_timeout=20", NULL);
+
+    push(r, job, 0, 10, 1, 0);
+    push(r, job, 2, 12, 1, 0);
+    push(r, job, 0, 10, 1, 1);
+    push(r, job, 1, 11, 1, 1);
+    lose(r, job, 2, 12);
+    rig_sleep(r, 20);
+    assert_ptr_equal(strstr(r->timeout.text, "rank 2 (host:12, lost 20 s ago) has not contributed to step 1 of p1 (and 1 more"), r->timeout.text);
+}
+
 static void several_missing_ranks_are_all_named(void **state)
 {
     rig *r = *state;
@@ -318,6 +344,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, rig_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(an_overdue_round_names_who_is_missing),
+        TEST(ranks_that_have_gone_are_named_before_those_that_are_connected),
+        TEST(a_round_that_misses_a_rank_that_has_gone_is_reported_before_an_older_one),
         TEST(several_missing_ranks_are_all_named),
         TEST(it_is_reported_once_a_period_and_logged_once),
         TEST(reports_never_follow_each_other_at_once),
