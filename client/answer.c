@@ -441,6 +441,38 @@ static void note_given(pd_core *core, const pd_parcel *parcel)
     for (size_t i = 0; i < parcel->n_parts; i++) known_of(core, parcel, i)->given = true;
 }
 
+/* A gradient of the step that is being closed was refused, and would count as absent. */
+static bool closes_unheard(const pd_core *core)
+{
+    for (size_t i = 0; core->closing > 0 && i < core->n_params; i++)
+        if (core->params[i].refused == core->closing) return true;
+    return false;
+}
+
+/* Ends the closing of a step of which a push was refused. The server knows of the refusal, but not on another connection. */
+static void withdraw_closing(pd_core *core, const pd_error *error)
+{
+    pd_parcel *parcel = core->out.lane[PD_LANE_LASTING].last;
+
+    if (!closes_unheard(core)) return;
+    while (parcel != NULL && (parcel->op == NULL || parcel->answered || parcel->op->closes == 0)) parcel = parcel->prev;
+    if (parcel == NULL) return;
+    pd_op_fail(parcel->op, error);
+    retire(core, parcel);
+}
+
+static void note_refusal(pd_core *core, pd_parcel *parcel, const pd_error *error)
+{
+    bool pushed = parcel->op->method == PD_PUSH || parcel->op->method == PD_PUSH_PULL;
+
+    if (parcel->method == PD_BARRIER) core->barriers--;         /* the server has not counted it */
+    pd_op_fail(parcel->op, error);
+    for (size_t i = 0; i < parcel->n_parts; i++) {
+        parcel->op->items[parcel->parts[i].item].outcome = error->code;
+        if (pushed) known_of(core, parcel, i)->refused = known_of(core, parcel, i)->pushed;
+    }
+}
+
 static bool all_refused(const pd_parcel *parcel)
 {
     for (size_t i = 0; i < parcel->n_parts; i++)
@@ -458,11 +490,24 @@ static void abandon_refused(pd_core *core, pd_op *op)
     }
 }
 
-static void note_refusal(pd_core *core, pd_parcel *parcel, const pd_error *error)
+void pd_core_abandon(pd_core *core, pd_op *op)
 {
-    if (parcel->method == PD_BARRIER) core->barriers--;         /* the server has not counted it */
-    pd_op_fail(parcel->op, error);
-    for (size_t i = 0; i < parcel->n_parts; i++) parcel->op->items[parcel->parts[i].item].outcome = error->code;
+    pd_error error = op->error;
+
+    for (pd_parcel *parcel = core->out.lane[PD_LANE_LASTING].first, *next; parcel != NULL; parcel = next) {
+        next = parcel->next;
+        if (parcel->op != op || parcel->answered) continue;
+        note_refusal(core, parcel, &error);
+        retire(core, parcel);
+    }
+    withdraw_closing(core, &error);
+}
+
+static void note_error(pd_core *core, pd_op *op, const pd_error *error)
+{
+    abandon_refused(core, op);
+    withdraw_closing(core, error);
+    if (!op->done) core->give_up_ns = 0;
 }
 
 static int keep_reply(pd_op *op, const pd_prefix *prefix, const uint8_t *header)
@@ -509,7 +554,7 @@ static int answered(pd_core *core, pd_parcel *parcel, const pd_prefix *prefix, c
     else if (method >= PD_STATUS) keep_reply(op, prefix, header);
     if (error == NULL) note_closed(core, op->closes);
     retire(core, parcel);
-    if (error != NULL) abandon_refused(core, op);
+    if (error != NULL) note_error(core, op, error);
     else if (method == PD_LEAVE) left(core);
     return PD_OK;
 }
@@ -535,7 +580,7 @@ int pd_core_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
 
     if ((prefix->flags & PD_FLAG_ERROR) != 0) {
         pd_arena_reset(core->arena);
-        pd_message_error(core->arena, header, prefix->header_bytes, &error);
+        pd_message_marked_error(core->arena, header, prefix->header_bytes, &error, &core->mark);
         refusal = &error;
     }
     if (parcel != NULL && parcel->answered) return PD_OK;       /* a second answer, or one that nobody waits for */

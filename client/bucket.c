@@ -38,6 +38,7 @@ static int pack(pd_bucket *bucket, uint64_t id, uint8_t **head, size_t *bytes)
     bucket->push.pieces = init.pieces = bench->pieces;
     bucket->push.n_pieces = init.n_pieces = bucket->pull.n_wants = bucket->n;
     bucket->pull.wants = bench->wants;
+    bucket->push.mark = init.mark = bucket->core->mark;
     if (bucket->method == PD_INIT) message = &init.base;
     if (bucket->method == PD_PULL) message = &bucket->pull.base;
     return pd_frame_pack(head, bytes, bucket->method, bucket->core->flags, id, message, bench->iov, bucket->n_iov, bucket->payload);

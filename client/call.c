@@ -377,9 +377,20 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
     for (size_t i = 0; i < n; i++) {
         pd_known *known = &core->params[items[i].param];
         known->pushed = known->step + 1;
+        known->refused = 0;
         if (items[i].gradient != NULL) core->stats.payload_out += (uint64_t)elements_of(known) * pd_dtype_size(known->push);
     }
     *ticket = op->id;
+    return PD_OK;
+}
+
+/* A gradient that was refused would count as absent. */
+static int check_refused(const pd_core *core, uint64_t step, pd_error *err)
+{
+    for (size_t i = 0; i < core->n_params; i++)
+        if (core->params[i].refused == step && core->params[i].step < step)
+            return pd_fail(err, PD_FAILED_PRECONDITION, "step %llu cannot be closed: the push of parameter %.160s ended with an error; push it again first, or push it without a "
+                           "gradient", (unsigned long long)step, core->params[i].name);
     return PD_OK;
 }
 
@@ -393,8 +404,10 @@ int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_er
     if (step == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "there is no step 0 to close: the first step is 1");
     if (core->closing > 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "step %llu is being closed: wait for that ticket first", (unsigned long long)core->closing);
+    if ((rc = check_refused(core, step, err)) != PD_OK) return rc;
     request.step = step;
     request.last = true;
+    request.mark = core->mark;
     if ((rc = ask(core, PD_PUSH, &request.base, ticket, err)) != PD_OK) return rc;
     pd_op_find(core, *ticket)->closes = core->closing = step;
     return PD_OK;

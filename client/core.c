@@ -11,6 +11,8 @@
 #define FIRST_HEARTBEAT_NS (2500 * MS)
 #define BACKOFF_LEAST_NS (50 * MS)
 #define BACKOFF_MOST_NS  (2000 * MS)
+/* An operation waits so long for its other answers after its first error. */
+#define REST_NS          (1000 * MS)
 enum { ARENA_BYTES = PD_ARENA_BUDGET };
 
 /* ---- life ---- */
@@ -68,6 +70,7 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
     core->flags = config->checksum ? PD_FLAG_CHECKSUM : 0;
     core->urls = config->urls;
     core->impatient = config->impatient;
+    core->give_up_ns = UINT64_MAX;
     op = pd_op_new(core, PD_HELLO);
     if (core->job == NULL || core->label == NULL || core->options == NULL || core->rules == NULL || core->bench == NULL || core->arena == NULL
         || op == NULL) {
@@ -341,6 +344,7 @@ void pd_core_up(pd_core *core, uint64_t now_ns)
 
     core->stage = STAGE_GREETING;
     core->welcomed = false;
+    core->mark = 0;
     core->timeout_ns = FIRST_TIMEOUT_NS;
     core->heartbeat_ns = FIRST_HEARTBEAT_NS;
     core->heard_ns = core->sent_ns = now_ns;
@@ -402,6 +406,22 @@ static uint64_t dead_ns(const pd_core *core)
     return quiet_since + core->timeout_ns;
 }
 
+/* Operations with an error do not wait for the rest for long. It may be a round that waits for what was refused, or for another rank whose own ticket
+ * waits likewise: none of them could push again. */
+static void end_hopeless(pd_core *core, uint64_t now_ns)
+{
+    pd_op *op, *next;
+
+    if (now_ns < core->give_up_ns) return;
+    core->give_up_ns = UINT64_MAX;
+    HASH_ITER(hh, core->ops, op, next) {
+        if (op->error.code == PD_OK || op->done) continue;
+        if (op->give_up_ns == 0) op->give_up_ns = now_ns + REST_NS;
+        if (now_ns >= op->give_up_ns) pd_core_abandon(core, op);
+        else if (op->give_up_ns < core->give_up_ns) core->give_up_ns = op->give_up_ns;
+    }
+}
+
 uint64_t pd_core_next(const pd_core *core)
 {
     uint64_t beat, dead;
@@ -410,6 +430,7 @@ uint64_t pd_core_next(const pd_core *core)
     if (core->stage == STAGE_DOWN) return core->ended.code == PD_OK ? core->retry_ns : UINT64_MAX;
     beat = core->welcomed && !pd_outgoing_pending(&core->out) ? core->sent_ns + core->heartbeat_ns : UINT64_MAX;
     dead = owed(core) ? dead_ns(core) : UINT64_MAX;
+    if (core->give_up_ns < dead) dead = core->give_up_ns;
     return beat < dead ? beat : dead;
 }
 
@@ -418,6 +439,7 @@ void pd_core_tick(pd_core *core, uint64_t now_ns)
     Paramd__Empty empty = PARAMD__EMPTY__INIT;
 
     if (core->stage == STAGE_DOWN || core->stage == STAGE_DROP) return;
+    end_hopeless(core, now_ns);
     if (owed(core) && now_ns >= dead_ns(core)) {
         pd_core_drop(core, "the server has gone silent");
     } else if (core->welcomed && !pd_outgoing_pending(&core->out) && now_ns >= core->sent_ns + core->heartbeat_ns) {

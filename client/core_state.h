@@ -23,6 +23,7 @@ typedef struct pd_op {
     pd_scalar   *scalars;               /* borrowed: */
     size_t       n_scalars, bearer;     /* they ride with this item */
     pd_error     error;                 /* the first */
+    uint64_t     give_up_ns;            /* it has an error, and waits so long for the rest; 0: it has none yet, or the clock has not been asked since */
     uint8_t     *reply;                 /* of a pd_core_call */
     size_t       reply_bytes;
     UT_hash_handle hh;
@@ -38,6 +39,7 @@ typedef struct pd_known {               /* a declared parameter; its index is it
     char    *axes, *note;               /* as given, NULL: none; what the optimizer wants known, as first heard, NULL: nothing */
     bool     model_state;
     uint64_t step, pushed;              /* rounds closed, as last heard of; the step pushed last */
+    uint64_t refused;                   /* step whose push ended with an error, and has not been pushed again; 0: none */
     bool     initialised, pushing;      /* initialised: the server has weights of it, or this rank's part of them */
     bool     given;                     /* the server has taken some of this rank's part, perhaps not all of it */
 } pd_known;
@@ -98,6 +100,8 @@ struct pd_core {
     pd_op    *ops;                      /* by ticket */
     pd_outgoing out;
     uint64_t  last_id;                  /* of requests and tickets */
+    uint64_t  give_up_ns;               /* the earliest of an operation's; 0: one has just got its error; UINT64_MAX: none has */
+    uint64_t  mark;                     /* of the last error read on this connection: pushes repeat it */
     pd_bench *bench;
     pd_arena *arena;                    /* the answer that is just landing */
     Paramd__DataReply *reply;
@@ -124,6 +128,9 @@ void   pd_core_drop(pd_core *core, const char *reason);
 bool   pd_core_has_begun(const pd_core *core);
 /* The server no longer has the job: the handle ends, and may be restarted. */
 void   pd_core_lose_job(pd_core *core);
+/* answer.c: ends an operation that has an error, and does not wait for the rest of its answers. Items without an answer end with that error. What the
+ * server has of them stands, so a further push of them is answered at once. */
+void   pd_core_abandon(pd_core *core, pd_op *op);
 /* call.c: sends what has been declared. */
 int    pd_core_send_declare(pd_core *core);
 void   pd_core_forget_params(pd_core *core);

@@ -66,7 +66,7 @@ static void forget_progress(pd_core *core)
 
         free(known->holds);
         known->holds = NULL;
-        known->pushed = 0;
+        known->pushed = known->refused = 0;
         known->initialised = known->given = false;
     }
     core->barriers = 0;

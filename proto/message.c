@@ -293,23 +293,31 @@ int pd_frame_pack(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, 
     return PD_OK;
 }
 
-int pd_frame_pack_error(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request, int code, const char *text)
+int pd_frame_pack_error(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request, int code, const char *text, uint64_t mark)
 {
     char whole[PD_ERROR_TEXT];
     Paramd__Error error = PARAMD__ERROR__INIT;
 
     error.code = code == PD_NO_MEMORY ? -PD_RESOURCE_EXHAUSTED : -code;
     error.text = pd_text_print(whole, sizeof whole, text);
+    error.mark = mark;
     return pd_frame_pack(out, bytes, method, flags | PD_FLAG_REPLY | PD_FLAG_ERROR, request, &error.base, NULL, 0, 0);
 }
 
-int pd_message_error(pd_arena *arena, const uint8_t *at, size_t bytes, pd_error *err)
+int pd_message_marked_error(pd_arena *arena, const uint8_t *at, size_t bytes, pd_error *err, uint64_t *mark)
 {
     void *message = NULL;
     int rc = pd_message_unpack(arena, &paramd__error__descriptor, at, bytes, &message, err);
 
     if (rc != PD_OK) return rc;
     const Paramd__Error *error = message;
+    if (error->mark != 0) *mark = error->mark;
     rc = error->code >= -PD_CANCELLED && error->code <= -PD_UNAUTHENTICATED ? -error->code : PD_UNKNOWN;
     return pd_fail(err, rc, "%s", error->text);
+}
+
+int pd_message_error(pd_arena *arena, const uint8_t *at, size_t bytes, pd_error *err)
+{
+    uint64_t mark;
+    return pd_message_marked_error(arena, at, bytes, err, &mark);
 }

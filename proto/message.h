@@ -45,7 +45,7 @@ int pd_frame_pack(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, 
                   const struct iovec *payload, size_t n_payload, uint64_t payload_bytes);
 /* Packs an ERROR frame that answers `request`. flags: PD_FLAG_CHECKSUM or 0. Sends the code PD_NO_MEMORY as
  * RESOURCE_EXHAUSTED, and the text with its control characters escaped (pd_text_print). */
-int pd_frame_pack_error(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request, int code, const char *text);
+int pd_frame_pack_error(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request, int code, const char *text, uint64_t mark);
 
 /* Length of the longest prefix that is UTF-8 without NUL: `bytes` if all of it is. Shortest forms only, no surrogates. */
 size_t pd_utf8_prefix(const uint8_t *at, size_t bytes);
@@ -53,6 +53,8 @@ size_t pd_utf8_prefix(const uint8_t *at, size_t bytes);
 /* Reads an Error header back: fills *err (code negative again) and returns err->code: never PD_OK. A code that is not on the list
  * becomes PD_UNKNOWN; a header that is no Error, what pd_message_unpack says of it. */
 int pd_message_error(pd_arena *arena, const uint8_t *at, size_t bytes, pd_error *err);
+/* The same, and *mark is the error's mark; unchanged where it has none. */
+int pd_message_marked_error(pd_arena *arena, const uint8_t *at, size_t bytes, pd_error *err, uint64_t *mark);
 
 /* ---- scalars of a push ---- */
 

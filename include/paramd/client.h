@@ -196,9 +196,10 @@ PD_API int pd_client_push_pull(pd_client *client, pd_item *items, size_t n, cons
  * no step needs it where all are pushed, or named with a NULL gradient. Queue and return at once, after the step's pushes; the ticket is
  * done when the round of every parameter is closed. What was left out may have moved then, since other ranks may have had gradients: pull it with
  * min_step = step. Until the ticket is done no parameter that was left out can be pushed (PD_INVALID_ARGUMENT).
- * PD_INVALID_ARGUMENT: step 0; another step is being closed. From the ticket: PD_FAILED_PRECONDITION: a push of this step was refused and not made
- * good, or some parameter is behind (step is not its rounds closed + 1): nothing has changed; PD_DEADLINE_EXCEEDED: it stands, closing the same step
- * again goes on waiting. */
+ * PD_INVALID_ARGUMENT: step 0; another step is being closed. PD_FAILED_PRECONDITION: a push of this step has ended with an error: push that parameter
+ * again first (also without a gradient, where it shall have none). From the ticket: PD_FAILED_PRECONDITION: a push of this step was refused, or some
+ * parameter is behind (step is not its rounds closed + 1): nothing has changed. The error of a push of this step, which ends this ticket, too: push
+ * again, then close again. PD_DEADLINE_EXCEEDED: it stands, closing the same step again goes on waiting. */
 PD_API int pd_client_close_step(pd_client *client, uint64_t step, pd_ticket_id *ticket, pd_error *err);
 /* Weights once at least `min_step` rounds are closed; 0: as they are, once there are any. Of a tensor in several chunks that is pulled while this
  * rank's own next push of it is under way, chunks may be of different versions. */
@@ -206,8 +207,9 @@ PD_API int pd_client_pull(pd_client *client, pd_item *items, size_t n, uint64_t 
 
 /* Waits for a ticket at most `seconds` (0: the handle's deadline) and forgets it when it is done or failed: then the buffers are the caller's again.
  * PD_DEADLINE_EXCEEDED from here (text begins "waited"): still under way, wait again. The server's own errors end the ticket with the first
- * of them, once every item is either done or refused (items[i].outcome tells): for instance PD_DEADLINE_EXCEEDED "rank 2 ... has not
- * contributed": the contribution stands, pushing the same again goes on waiting.
+ * of them, once every item is either done or refused (items[i].outcome tells), and at most a second later: items that are not answered by then end with
+ * that error, too, and pushing them again is harmless. For instance PD_DEADLINE_EXCEEDED "rank 2 ... has not contributed": the contribution stands,
+ * pushing the same again goes on waiting.
  * PD_FAILED_PRECONDITION where some items have the outcome 4: the optimizer refused their steps (a root could not be made, say), and the text is its reason for
  * one of them. Every rank is told. Those rounds are closed, weights and version stay as they were (and were pulled where that was asked for), the step counts for
  * the optimizer; the other items are done, and the next step is pushed as ever. With nonfinite_scope = job a refusal concerns all parameters of its

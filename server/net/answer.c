@@ -86,6 +86,15 @@ static void refuse_set(pd_conn *conn, const pd_error *err)
     pd_conn_resume(conn);
 }
 
+/* Charges what the rank's earlier connections have in flight to this one, which its buffers go home to from now on. Else a worker that connects again and
+ * again could have a frame more in flight each time. */
+static void inherit(pd_daemon *daemon, const pd_effect *effect)
+{
+    pd_conn *conn = pd_daemon_find(daemon, effect->ticket.conn);
+
+    if (conn != NULL) conn->share.charged += effect->u.declared.held;
+}
+
 /* From now on it may send frames of up to its reserve, which the store has found room for in the same budget. Not so while a connection that was
  * fenced at this rank is not yet closed. */
 static void on_declared(pd_daemon *daemon, const pd_effect *effect)
@@ -94,6 +103,7 @@ static void on_declared(pd_daemon *daemon, const pd_effect *effect)
     pd_conn *conn = addressee(daemon, effect, &pending);
     pd_error err;
 
+    inherit(daemon, effect);
     if (conn == NULL) return;
     for (size_t i = 0; i < effect->u.declared.n; i++)
         if (effect->u.declared.params[i].note != NULL) pd_text_mend(effect->u.declared.params[i].note);
@@ -148,17 +158,21 @@ static void on_job_gone(pd_daemon *daemon, const pd_effect *effect)
     }
 }
 
-/* Sends the deadline's error to everybody who waits for an overdue round. A worker whose Initialise waits for memory hears it
- * too, as nothing else of that worker waits. A Push that waits for memory is not refused: the pushes before it get the error. */
+/* A frame that waits for memory is not on the board, nor are those behind it. */
+static void time_out_stalled(pd_conn *conn, const pd_effect *effect)
+{
+    conn->overdue = (pd_overdue){ .since = conn->daemon->mark, .step = effect->u.timed_out.step, .error = effect->u.timed_out.error };
+    if (pd_conn_is_late(conn)) pd_conn_resume(conn);
+}
+
+/* Sends the deadline's error to everybody who waits for an overdue round. */
 static void on_timed_out(pd_daemon *daemon, const pd_effect *effect)
 {
+    daemon->mark++;
     pd_board_time_out(daemon->board, effect->job, effect->u.timed_out.step, &effect->u.timed_out.error);
     for (size_t i = 0; i < daemon->capacity; i++) {
         pd_conn *conn = daemon->conns[i];
-        if (conn == NULL || conn->job != effect->job || !pd_conn_live(conn) || !pd_framer_stalled(conn->framer)) continue;
-        if (conn->incoming.pending == NULL || conn->incoming.pending->method != PD_INIT) continue;
-        spoil_incoming(conn, &effect->u.timed_out.error);
-        pd_conn_resume(conn);
+        if (conn != NULL && conn->job == effect->job && pd_conn_live(conn) && pd_framer_stalled(conn->framer)) time_out_stalled(conn, effect);
     }
 }
 

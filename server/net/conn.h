@@ -32,7 +32,15 @@ typedef struct pd_incoming {
     pd_pending  *pending;
     pd_buffer   *buffer;
     struct iovec span;
+    uint64_t     mark;                  /* Push, Initialise: of the last error that the peer had read when it made the frame */
 } pd_incoming;
+
+/* A report of overdue rounds that came while the connection waited for memory. What the peer sent before it could read of it ends with it, too. */
+typedef struct pd_overdue {
+    uint64_t since;                     /* mark of the report; 0: there was none */
+    uint64_t step;                      /* rounds up to this one are meant */
+    pd_error error;
+} pd_overdue;
 
 typedef struct pd_conn {
     struct pd_daemon *daemon;
@@ -59,7 +67,8 @@ typedef struct pd_conn {
     bool          hung;                 /* while nothing was read from it, the peer has ended its side, or the connection is broken */
     bool          ended;                /* the peer has ended its side: it is owed answers, and nothing is read any more */
     bool          has_left;             /* by a Leave of its own */
-    bool          push_refused;         /* a push was refused before it reached the store: this connection ends no step */
+    uint64_t      refused;              /* mark of the last push that was refused before it reached the store; 0: none was */
+    pd_overdue    overdue;
     uint64_t      pieces;               /* that its parameters travel in, once declared */
     struct pd_conn *next_dirty;
     bool          waking;               /* in the daemon's list of those whose payload came home while they waited */

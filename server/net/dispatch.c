@@ -159,6 +159,13 @@ static void tell_stalled(pd_conn *conn, bool budget)
     pd_daemon_post(daemon, request);
 }
 
+bool pd_conn_is_late(const pd_conn *conn)
+{
+    const pd_incoming *incoming = &conn->incoming;
+
+    return incoming->pending != NULL && incoming->mark < conn->overdue.since && incoming->pending->wait.step <= conn->overdue.step;
+}
+
 /* Memory for the payload, once the rank's share allows. PD_UNAVAILABLE: it does not yet, or the memory is still being made. */
 static int land(pd_conn *conn, uint64_t bytes)
 {
@@ -169,6 +176,10 @@ static int land(pd_conn *conn, uint64_t bytes)
     incoming->span = (struct iovec){ NULL, bytes };
     if (incoming->refusal.code != PD_OK || incoming->request == NULL) return PD_OK;
     if (!pd_admission_take(&daemon->admission, &conn->share, bytes)) {
+        if (pd_conn_is_late(conn)) {
+            incoming->refusal = conn->overdue.error;
+            return PD_OK;
+        }
         tell_stalled(conn, daemon->admission.used + bytes > daemon->admission.budget);
         return PD_UNAVAILABLE;
     }
@@ -239,7 +250,7 @@ static void run(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
 static bool is_push(unsigned number) { return number == PD_PUSH || number == PD_PUSH_PULL; }
 
 /* A push that is refused here is unknown to the store, where a push behind it may end the step and count its gradients as absent. Memory is
- * short for a moment: the connection is closed, and the worker sends both again. Else the connection ends no step any more. */
+ * short for a moment: the connection is closed, and the worker sends both again. Else it ends no step before the worker has read of it. */
 static void refuse_incoming(pd_conn *conn, const pd_prefix *prefix)
 {
     const pd_error *err = &conn->incoming.refusal;
@@ -249,7 +260,7 @@ static void refuse_incoming(pd_conn *conn, const pd_prefix *prefix)
         pd_conn_close(conn, "out of memory for a push");
         return;
     }
-    conn->push_refused = conn->push_refused || spoils;
+    if (spoils) conn->refused = ++conn->daemon->mark;
     refuse(conn, prefix, *err);
 }
 

@@ -48,6 +48,7 @@ struct pd_daemon {
     pd_lag           lag;
     int              statm;                     /* /proc/self/statm, opened at start */
     uint64_t         started_ms, key;
+    uint64_t         mark;               /* grows with each push that is refused at the door and with each report of overdue rounds; errors carry it */
     uint64_t         bytes_in, bytes_out, frames_in, frames_refused;
     uint64_t         calls[PD_METHODS];
 };
@@ -71,6 +72,7 @@ void     pd_daemon_log(const pd_daemon *daemon, const pd_effect *effect);       
 extern const pd_framer_user pd_dispatch;                            /* with arg = the connection */
 void     pd_dispatch_check(void);                                   /* asserts that the table agrees with paramd.proto */
 void     pd_incoming_drop(pd_conn *conn);                           /* forgets the frame under way */
+bool     pd_conn_is_late(const pd_conn *conn);                      /* the frame under way was made before its sender could read of an overdue round */
 /* ---- push.c: frames with tensors ---- */
 int      pd_prepare_init(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
 int      pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);

@@ -85,6 +85,7 @@ int pd_prepare_init(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
 
     if (rc == PD_OK) rc = check_init(init->pieces, init->n_pieces, err);
     if (rc != PD_OK) return rc;
+    conn->incoming.mark = init->mark;
     conn->incoming.pending = pd_pending_new(&conn->pendings, conn, prefix, 0);
     if (conn->incoming.pending == NULL) return no_memory(prefix, err);
     return fill_request(conn, prefix, PD_REQ_INIT, init->pieces, init->n_pieces, err);
@@ -179,6 +180,18 @@ static int fill_push(pd_conn *conn, const pd_prefix *prefix, const Paramd__PushR
     return rc == PD_OK ? PD_OK : no_memory(prefix, err);
 }
 
+/* The worker may end its step when it has read that a push was refused, and so has sent it again, or knows that it counts as absent. */
+static int check_last(const pd_conn *conn, const Paramd__PushRequest *push, pd_error *err)
+{
+    if (!push->last || push->mark >= conn->refused) return PD_OK;
+    if (push->step <= conn->overdue.step) {
+        *err = conn->overdue.error;
+        return err->code;
+    }
+    return pd_fail(err, PD_FAILED_PRECONDITION, "step %llu cannot be ended: a push of this connection was refused, and its gradients would count as absent. Read the "
+                   "error, push it again, and end the step behind it", (unsigned long long)push->step);
+}
+
 /* A push for rounds that are closed already is a retry: its payload is read away and it is answered at once. */
 int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
@@ -188,10 +201,9 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
 
     if (rc == PD_OK) rc = check_push(push, err);
     if (rc == PD_OK) rc = check_scalars(conn, push, err);
-    if (rc == PD_OK && push->last && conn->push_refused)
-        rc = pd_fail(err, PD_FAILED_PRECONDITION, "step %llu cannot be ended: a push of this connection was refused, and its gradients would count as absent. Push every "
-                     "parameter by name (absent, where there is no gradient), or connect anew", (unsigned long long)push->step);
+    if (rc == PD_OK) rc = check_last(conn, push, err);
     if (rc != PD_OK) return rc;
+    conn->incoming.mark = push->mark;
     pending = conn->incoming.pending = pd_pending_new(&conn->pendings, conn, prefix, push->n_pieces);
     if (pending == NULL) return no_memory(prefix, err);
     pending->wait.step = push->step;

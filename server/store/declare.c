@@ -251,6 +251,7 @@ static int copy_notes(const pd_job *job, const pd_request *request, pd_declared 
 static void answer(pd_job *job, pd_request *request, pd_declared *declared)
 {
     pd_effect *effect = pd_answer(request, PD_EFF_DECLARED);
+    const pd_rank *rank = &job->ranks[request->rank];
     size_t n = request->u.declare.n;
 
     for (size_t i = 0; i < n; i++) {
@@ -263,7 +264,8 @@ static void answer(pd_job *job, pd_request *request, pd_declared *declared)
     effect->u.declared.n = n;
     effect->u.declared.must_init = pd_job_asks_init(job, request->rank);
     effect->u.declared.averages_init = pd_job_averages_init(job);
-    effect->u.declared.reserve = job->ranks[request->rank].reserve;
+    effect->u.declared.reserve = rank->reserve;
+    effect->u.declared.held = rank->declared ? 0 : rank->held;          /* of connections before this one */
     pd_effects_add(&job->store->outbox, effect);
 }
 

@@ -40,14 +40,16 @@ static void send_home(pd_job *job, pd_request *frame)
 void pd_job_let_go(pd_job *job, pd_request *frame)
 {
     pd_buffer *buffer = frame->u.data.buffer;
+    pd_rank *rank = &job->ranks[frame->rank];
 
     assert(buffer->refs > 0);
     if (--buffer->refs > 0) return;
-    job->ranks[frame->rank].held -= buffer->charged;
+    rank->held -= buffer->charged;
+    if (rank->declared) buffer->conn = rank->conn;              /* the connection that has the rank now was told to count it */
     job->held -= buffer->charged;
     job->store->held -= buffer->charged;
     if (job->store->held <= job->store->config.ingest_bytes / 2) job->store->short_of_budget = false;
-    pd_reserve_settle(job, &job->ranks[frame->rank]);
+    pd_reserve_settle(job, rank);
     send_home(job, frame);
 }
 

@@ -362,7 +362,7 @@ typedef struct pd_effect {
     uint32_t       job;
     union {
         struct { uint64_t seed, creator; bool created; } hello;
-        struct { pd_declared *params; size_t n; bool must_init, averages_init; uint64_t reserve; } declared;   /* reserve: bytes of the rank's largest frame */
+        struct { pd_declared *params; size_t n; bool must_init, averages_init; uint64_t reserve, held; } declared;   /* reserve: bytes of the rank's largest frame; held: bytes that frames of its earlier connections take */
         pd_error error;
         struct { pd_closed *at; size_t n; } closed;
         struct { uint64_t step; pd_error error; } timed_out;

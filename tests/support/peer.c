@@ -151,17 +151,19 @@ int peer_reply(peer *p, const pd_prefix *to, const ProtobufCMessage *message, vo
     return rc;
 }
 
-int peer_refuse(peer *p, const pd_prefix *to, int code, const char *text)
+int peer_refuse_marked(peer *p, const pd_prefix *to, int code, const char *text, uint64_t mark)
 {
     uint8_t *frame;
     size_t bytes;
     int rc;
 
-    assert_int_equal(pd_frame_pack_error(&frame, &bytes, to->method, 0, to->request, code, text), PD_OK);
+    assert_int_equal(pd_frame_pack_error(&frame, &bytes, to->method, 0, to->request, code, text, mark), PD_OK);
     rc = peer_feed(p, frame, bytes);
     free(frame);
     return rc;
 }
+
+int peer_refuse(peer *p, const pd_prefix *to, int code, const char *text) { return peer_refuse_marked(p, to, code, text, 0); }
 
 int peer_reply_ok(peer *p, const pd_prefix *to)
 {

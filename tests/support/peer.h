@@ -51,6 +51,7 @@ int    peer_reply(peer *p, const pd_prefix *to, const ProtobufCMessage *message,
 int    peer_feed(peer *p, const uint8_t *at, size_t n);            /* raw bytes */
 int    peer_reply_ok(peer *p, const pd_prefix *to);
 int    peer_refuse(peer *p, const pd_prefix *to, int code, const char *text);
+int    peer_refuse_marked(peer *p, const pd_prefix *to, int code, const char *text, uint64_t mark);
 /* Outcomes, one for each of n pieces, all alike; and floats as payload. */
 int    peer_reply_data(peer *p, const pd_prefix *to, size_t n, uint32_t outcome, uint64_t step, float *weights, size_t floats);
 void   peer_welcome(peer *p);

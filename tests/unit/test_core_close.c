@@ -105,6 +105,68 @@ static void what_was_left_out_cannot_be_pushed_until_it_is_answered(void **state
     push(p, &item);
 }
 
+/* Else the frame that closes the step would be sent again after a reconnect, to a server that does not know of the refusal. */
+static void a_refused_push_ends_the_closing_of_its_step_with_its_error(void **state)
+{
+    peer *p = *state;
+    pd_item item = { .param = 0, .gradient = &gradient };
+    letter first, closing;
+    pd_ticket_id ticket;
+    pd_error err;
+
+    push(p, &item);
+    first = peer_expect(p, PD_PUSH);
+    ticket = close_step(p, 1);
+    expect_close(p, 1, &closing);
+    peer_refuse(p, &first.prefix, PD_DEADLINE_EXCEEDED, "rank 1 has not contributed");
+    assert_int_equal(peer_finish(p, ticket, &err), PD_DEADLINE_EXCEEDED);
+    assert_string_equal(err.text, "rank 1 has not contributed");
+    peer_cut(p);
+    peer_connect(p);
+    peer_welcome(p);
+    peer_answer_declare(p, PARAMS, 0);
+    peer_expect_silence(p);
+    letter_drop(&first);
+    letter_drop(&closing);
+}
+
+static void a_step_is_not_closed_before_what_was_refused_is_pushed_again(void **state)
+{
+    peer *p = *state;
+    pd_item item = { .param = 0, .gradient = &gradient };
+    pd_ticket_id ticket = push(p, &item);
+    letter first = peer_expect(p, PD_PUSH);
+    pd_error err;
+
+    peer_refuse(p, &first.prefix, PD_DEADLINE_EXCEEDED, "rank 1 has not contributed");
+    letter_drop(&first);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_DEADLINE_EXCEEDED);
+    assert_int_equal(pd_core_close_step(p->core, 1, &ticket, &err), PD_FAILED_PRECONDITION);
+    assert_non_null(strstr(err.text, "p0 ended with an error; push it again first"));
+    push(p, &item);
+    close_step(p, 1);
+}
+
+static void pushes_repeat_the_mark_of_the_last_error_that_was_read(void **state)
+{
+    peer *p = *state;
+    pd_item item = { .param = 0, .gradient = &gradient };
+    pd_ticket_id ticket = push(p, &item);
+    letter l = peer_expect(p, PD_PUSH);
+
+    assert_int_equal(((Paramd__PushRequest *)l.message)->mark, 0);
+    peer_refuse_marked(p, &l.prefix, PD_DEADLINE_EXCEEDED, "rank 1 has not contributed", 7);
+    letter_drop(&l);
+    assert_int_equal(peer_finish(p, ticket, NULL), PD_DEADLINE_EXCEEDED);
+    push(p, &item);
+    close_step(p, 1);
+    for (int i = 0; i < 2; i++) {
+        l = peer_expect(p, PD_PUSH);
+        assert_int_equal(((Paramd__PushRequest *)l.message)->mark, 7);
+        letter_drop(&l);
+    }
+}
+
 static void what_was_pushed_and_refused_may_be_pushed_again_meanwhile(void **state)
 {
     peer *p = *state;
@@ -173,6 +235,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_end_of_a_step_goes_after_its_pushes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(when_it_is_answered_all_parameters_are_a_step_further, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_was_left_out_cannot_be_pushed_until_it_is_answered, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_refused_push_ends_the_closing_of_its_step_with_its_error, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_step_is_not_closed_before_what_was_refused_is_pushed_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(pushes_repeat_the_mark_of_the_last_error_that_was_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_was_pushed_and_refused_may_be_pushed_again_meanwhile, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_step_is_closed_at_a_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(it_is_sent_again_on_the_next_connection, set_up, tear_down),

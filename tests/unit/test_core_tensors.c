@@ -272,6 +272,32 @@ static void a_refused_frame_fails_its_items_and_no_others(void **state)
     peer_free(p);
 }
 
+/* p0 may wait for another rank that waits for p1: its round would not close before this rank's ticket ends. */
+static void a_ticket_waits_a_second_after_its_first_error(void **state)
+{
+    static const int64_t sizes[] = { 1, CHUNK + 1 };
+    peer *p = peer_running(sizes, 2);
+    float g[CHUNK + 1] = { 0 };
+    pd_item items[] = { { .param = 0, .gradient = g }, { .param = 1, .gradient = g } };
+    pd_ticket_id ticket;
+    pd_error err;
+    letter l[3];
+    (void)state;
+
+    assert_int_equal(pd_core_push(p->core, PD_PUSH, items, 2, NULL, &ticket, &err), PD_OK);
+    for (int i = 0; i < 3; i++) l[i] = peer_expect(p, PD_PUSH);
+    peer_refuse(p, &l[2].prefix, PD_INVALID_ARGUMENT, "p1: element 64 is not finite");
+    pd_core_tick(p->core, p->now);
+    assert_false(pd_core_done(p->core, ticket));
+    assert_int_equal(pd_core_next(p->core), p->now + SECOND);
+    pd_core_tick(p->core, p->now + SECOND);
+    assert_int_equal(peer_finish(p, ticket, &err), PD_INVALID_ARGUMENT);
+    for (int i = 0; i < 2; i++) assert_int_equal(items[i].outcome, PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_core_push(p->core, PD_PUSH, items, 2, NULL, &ticket, &err), PD_OK);
+    for (int i = 0; i < 3; i++) letter_drop(&l[i]);
+    peer_free(p);
+}
+
 /* Answers a push of two pieces: the first one's step was refused. */
 static void answer_refused(peer *p, const pd_prefix *to, const char *why)
 {
@@ -427,6 +453,7 @@ int main(void)
         cmocka_unit_test(an_absent_gradient_is_marked_and_its_weights_are_pulled),
         cmocka_unit_test(refuses_a_second_push_of_a_parameter_under_way),
         cmocka_unit_test(a_refused_frame_fails_its_items_and_no_others),
+        cmocka_unit_test(a_ticket_waits_a_second_after_its_first_error),
         cmocka_unit_test(a_step_that_the_optimizer_refuses_ends_the_ticket_with_its_reason),
         cmocka_unit_test(a_ticket_refused_before_its_frame_has_left_waits_until_it_has),
         cmocka_unit_test(an_answer_with_any_bit_turned_does_no_harm),

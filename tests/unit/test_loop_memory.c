@@ -129,31 +129,112 @@ static void the_step_thread_is_told_of_a_rank_that_waits_for_the_whole_budget(vo
     close(operator);
 }
 
-/* The third push waits; the message that says so is what memory is short for. */
+/* The third push waits, and the n-th allocation on the way there fails. Gives how often the next tick says what was not said at once. False: none failed. */
+static bool wait_without_memory(int64_t n, unsigned *late)
+{
+    scene *s = scene_new(16, NULL);
+    int first = scene_join(s, 0, 2, 8), fd = scene_join(s, 1, 2, 8);
+    unsigned told;
+    uint32_t rank;
+    bool budget, failed;
+
+    scene_initialise(s, first, 8);
+    for (uint32_t i = 0; i < 2; i++) say_push(s, fd, i);
+    scene_data(s, fd, PD_PUSH, 2, 1);
+    oom_arm(n);
+    scene_turn(s);
+    failed = oom_disarm();
+    told = count_stalled(s, &rank, &budget);
+    pd_daemon_tick(s->daemon);
+    scene_turn(s);
+    if (told == 0) *late += count_stalled(s, &rank, &budget);
+    close(fd);
+    close(first);
+    scene_free(s);
+    return failed;
+}
+
 static void a_wait_that_could_not_be_told_is_told_with_the_next_tick(void **state)
+{
+    unsigned late = 0;
+    (void)state;
+
+    for (int64_t n = 0; wait_without_memory(n, &late); n++) continue;
+    assert_true(late > 0);
+}
+
+/* The store has its first frames, and counts them for its next connection too: that one has no room for more. */
+static void a_rank_that_connects_again_keeps_the_share_that_it_has_used(void **state)
 {
     scene *s = *state;
     int first = scene_join(s, 0, 2, 8), fd = scene_join(s, 1, 2, 8);
-    unsigned told, late = 0;
-    uint32_t rank;
-    bool budget, failed = true;
 
     scene_initialise(s, first, 8);
-    for (int64_t n = 0; failed; n++) {
-        for (uint32_t i = 0; i < 2; i++) say_push(s, fd, i);
-        scene_data(s, fd, PD_PUSH, 2, 1);
-        oom_arm(n);
-        scene_turn(s);
-        failed = oom_disarm();
-        told = count_stalled(s, &rank, &budget);
-        pd_daemon_tick(s->daemon);
-        scene_turn(s);
-        if (told == 0) late += count_stalled(s, &rank, &budget);
-        close(fd);
-        scene_settle(s);
-        fd = scene_join(s, 1, 2, 8);
-    }
-    assert_true(late > 0);
+    for (uint32_t i = 0; i < 2; i++) say_push(s, fd, i);
+    scene_settle(s);
+    close(fd);
+    scene_settle(s);
+    fd = scene_join(s, 1, 2, 8);
+    say_push(s, fd, 2);
+    scene_settle(s);
+    assert_int_equal(pd_daemon_calls(s->daemon, PD_PUSH), 2);
+    for (uint32_t i = 0; i < 2; i++) say_push(s, first, i);
+    scene_settle(s);
+    assert_int_equal(pd_daemon_calls(s->daemon, PD_PUSH), 5);
+    close(fd);
+    close(first);
+}
+
+/* ---- deadlines ---- */
+
+/* Rank 1's share is two frames. Two more are on their way when rank 0 is overdue: one has begun, one stands behind it. */
+static int stall_two_pushes(scene *s, int *first)
+{
+    int fd;
+
+    s->option = "step_timeout";
+    s->value = "1";
+    *first = scene_join(s, 0, 2, 8);
+    fd = scene_join(s, 1, 2, 8);
+    scene_initialise(s, *first, 8);
+    for (uint32_t i = 0; i < 4; i++) say_push(s, fd, i);
+    scene_settle(s);
+    assert_int_equal(pd_daemon_calls(s->daemon, PD_PUSH), 2);
+    return fd;
+}
+
+static void a_deadline_ends_pushes_that_wait_for_memory_too(void **state)
+{
+    scene *s = *state;
+    int first, fd = stall_two_pushes(s, &first);
+
+    scene_sleep(s, 1);
+    scene_settle(s);
+    for (int i = 0; i < 4; i++) scene_expect_error(s, fd, PD_DEADLINE_EXCEEDED, "rank 0");
+    close(fd);
+    close(first);
+}
+
+static void a_push_that_was_made_after_the_deadline_was_read_waits_for_memory_again(void **state)
+{
+    scene *s = *state;
+    Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
+    Paramd__Piece piece = PARAMD__PIECE__INIT, *pieces[] = { &piece };
+    int first, fd = stall_two_pushes(s, &first);
+
+    scene_sleep(s, 1);
+    scene_settle(s);
+    for (int i = 0; i < 4; i++) scene_expect_error(s, fd, PD_DEADLINE_EXCEEDED, "rank 0");
+    piece.handle = 2;
+    piece.dtype = PD_F32;
+    piece.count = CHUNK;
+    push.pieces = pieces;
+    push.n_pieces = 1;
+    push.step = 1;
+    push.mark = UINT64_MAX;
+    scene_send(s, fd, PD_PUSH, &push.base, CHUNK * sizeof(float));
+    scene_settle(s);
+    assert_false(scene_hear(s, fd));
     close(fd);
     close(first);
 }
@@ -264,6 +345,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_step_thread_is_told_of_a_rank_that_waits_for_the_whole_budget,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_wait_that_could_not_be_told_is_told_with_the_next_tick, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_rank_that_connects_again_keeps_the_share_that_it_has_used, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_deadline_ends_pushes_that_wait_for_memory_too, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_push_that_was_made_after_the_deadline_was_read_waits_for_memory_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_piece_of_an_import_does_not_stand_against_a_later_declare, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_piece_of_an_import_is_taken_when_ranks_have_reserved_the_whole_budget,
                                         set_up, tear_down),

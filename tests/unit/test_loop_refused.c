@@ -42,8 +42,8 @@ static bool has_ended(int fd)
     return recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
 }
 
-/* A push of `count` elements of a parameter of a chunk; the first `sent` bytes of its payload. */
-static void begin_push(scene *s, int fd, uint32_t handle, uint64_t count, bool last, size_t sent)
+/* A push of `count` elements of a parameter of a chunk; the first `sent` bytes of its payload. `mark`: of the last error that its sender has read. */
+static void begin_marked_push(scene *s, int fd, uint32_t handle, uint64_t count, bool last, uint64_t mark, size_t sent)
 {
     static const uint8_t zeros[PAYLOAD];
     Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
@@ -59,10 +59,16 @@ static void begin_push(scene *s, int fd, uint32_t handle, uint64_t count, bool l
     push.n_pieces = 1;
     push.step = 1;
     push.last = last;
+    push.mark = mark;
     assert_int_equal(pd_frame_pack(&frame, &bytes, PD_PUSH, 0, ++s->last_id, &push.base, NULL, 0, payload), PD_OK);
     assert_int_equal(send(fd, frame, bytes, MSG_NOSIGNAL), bytes);
     assert_int_equal(send(fd, zeros, sent, MSG_NOSIGNAL), sent);
     free(frame);
+}
+
+static void begin_push(scene *s, int fd, uint32_t handle, uint64_t count, bool last, size_t sent)
+{
+    begin_marked_push(s, fd, handle, count, last, 0, sent);
 }
 
 static void push(scene *s, int fd, uint32_t handle, uint64_t count, bool last)
@@ -148,7 +154,23 @@ static void a_connection_whose_push_was_refused_does_not_end_a_step(void **state
     push(s, fd, 1, CHUNK, true);                        /* "all others are absent" */
     scene_settle(s);
     scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "");
-    scene_expect_error(s, fd, PD_FAILED_PRECONDITION, "connect anew");
+    scene_expect_error(s, fd, PD_FAILED_PRECONDITION, "cannot be ended");
+    close(fd);
+}
+
+static void a_worker_that_has_read_that_its_push_was_refused_ends_the_step(void **state)
+{
+    scene *s = *state;
+    int fd = scene_join(s, 0, 1, 2);
+
+    scene_initialise(s, fd, 2);
+    push(s, fd, 0, CHUNK / 2, false);
+    scene_settle(s);
+    scene_expect_error(s, fd, PD_INVALID_ARGUMENT, "");
+    push(s, fd, 0, CHUNK, false);
+    begin_marked_push(s, fd, 1, CHUNK, true, UINT64_MAX, PAYLOAD);
+    scene_settle(s);
+    for (int i = 0; i < 2; i++) scene_expect(s, fd, PD_PUSH);
     close(fd);
 }
 
@@ -239,6 +261,7 @@ int main(void)
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_hello_with_id_0_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_connection_whose_push_was_refused_does_not_end_a_step, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_worker_that_has_read_that_its_push_was_refused_ends_the_step, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_connection_whose_push_was_refused_still_takes_pushes_that_end_no_step,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_step_whose_end_was_refused_ends_on_another_connection, set_up, tear_down),

@@ -140,7 +140,7 @@ static int unpack_error_frame(pd_arena *arena, int code, const char *text, pd_er
     uint8_t *frame;
     size_t bytes;
 
-    assert_int_equal(pd_frame_pack_error(&frame, &bytes, PD_PUSH, 0, 9, code, text), PD_OK);
+    assert_int_equal(pd_frame_pack_error(&frame, &bytes, PD_PUSH, 0, 9, code, text, 0), PD_OK);
     assert_int_equal(frame[5], PD_FLAG_REPLY | PD_FLAG_ERROR);
     int rc = pd_message_error(arena, frame + PD_PREFIX_BYTES, bytes - PD_PREFIX_BYTES, err);
     free(frame);

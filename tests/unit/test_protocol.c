@@ -169,7 +169,7 @@ static void the_example_error_is_what_the_code_packs(void **state)
     size_t bytes;
     (void)state;
 
-    assert_int_equal(pd_frame_pack_error(&frame, &bytes, PD_PUSH, 0, 9, PD_INVALID_ARGUMENT, "push for step 0: the first step is 1"), PD_OK);
+    assert_int_equal(pd_frame_pack_error(&frame, &bytes, PD_PUSH, 0, 9, PD_INVALID_ARGUMENT, "push for step 0: the first step is 1", 1), PD_OK);
     assert_dump("← Error", frame, bytes);
     free(frame);
 }
