@@ -71,17 +71,17 @@ static void add_plain(sim_intruder *i, unsigned method, uint64_t id)
     add_frame(i, method, id, &empty.base, 0);
 }
 
-/* A job of its own with one parameter, and its weights. */
-static void add_job(sim_intruder *i)
+/* A job of its own with one parameter of so many chunks, and its weights. */
+static void add_job(sim_intruder *i, const char *kind, uint64_t chunks)
 {
     static char name[24], param[] = "w";
-    uint64_t dim = i->s->plan->chunk;
+    uint64_t chunk = i->s->plan->chunk, dim = chunks * chunk;
     Paramd__Parameter parameter = PARAMD__PARAMETER__INIT, *list[] = { &parameter };
     Paramd__DeclareRequest declare = PARAMD__DECLARE_REQUEST__INIT;
     Paramd__Piece piece = PARAMD__PIECE__INIT, *pieces[] = { &piece };
     Paramd__InitRequest init = PARAMD__INIT_REQUEST__INIT;
 
-    snprintf(name, sizeof name, "own%llu", (unsigned long long)(i->begun_ns % 1000003));
+    snprintf(name, sizeof name, "%s%llu", kind, (unsigned long long)(i->begun_ns % 1000003));
     add_hello(i, name);
     parameter.name = param;
     parameter.shape = &dim;
@@ -91,22 +91,24 @@ static void add_job(sim_intruder *i)
     declare.last = true;
     add_frame(i, PD_DECLARE, ++i->last_id, &declare.base, 0);
     piece.dtype = PD_F32;
-    piece.count = dim;
+    piece.count = chunk;
     init.pieces = pieces;
     init.n_pieces = 1;
-    add_frame(i, PD_INIT, ++i->last_id, &init.base, dim * sizeof(float));
+    for (piece.first = 0; piece.first < dim; piece.first += chunk) add_frame(i, PD_INIT, ++i->last_id, &init.base, chunk * sizeof(float));
 }
 
-static void add_push(sim_intruder *i)
+static void add_push(sim_intruder *i, uint64_t first, double weight)
 {
     Paramd__Piece piece = PARAMD__PIECE__INIT, *pieces[] = { &piece };
     Paramd__PushRequest push = PARAMD__PUSH_REQUEST__INIT;
 
     piece.dtype = PD_F32;
+    piece.first = first;
     piece.count = i->s->plan->chunk;
     push.pieces = pieces;
     push.n_pieces = 1;
     push.step = 1;
+    push.weight = weight;
     add_frame(i, PD_PUSH, ++i->last_id, &push.base, piece.count * sizeof(float));
 }
 
@@ -190,11 +192,19 @@ static void add_noise(sim_intruder *i)
     add_bytes(i, bytes, sizeof bytes);
 }
 
+/* The second push is refused, so the job never steps: sim_judge_effect. */
+static void add_unlike(sim_intruder *i)
+{
+    add_job(i, "unlike", 2);
+    add_push(i, 0, 1);
+    add_push(i, i->s->plan->chunk, 2);
+}
+
 static void add_id_zero(sim_intruder *i)
 {
     static const unsigned methods[] = { PD_BARRIER, PD_LEAVE };
 
-    add_job(i);
+    add_job(i, "own", 1);
     add_plain(i, methods[sim_draw(i->s, 2)], 0);
     i->waits = true;
 }
@@ -280,8 +290,9 @@ static void prepare(sim_intruder *i)
     case SIM_HALF_HELLO: add_hello(i, ""); i->stop_at = 1 + sim_draw(i->s, i->n_out - 1); break;
     case SIM_NOISE:  add_noise(i); break;
     case SIM_ID_ZERO: add_id_zero(i); break;
-    case SIM_LEAVER: add_job(i); add_plain(i, PD_LEAVE, ++i->last_id); add_push(i); i->stop_at = i->n_out - 1 - sim_draw(i->s, 60); break;
-    case SIM_PULLER: add_job(i); add_pulls(i); i->reads = false; break;
+    case SIM_UNLIKE: add_unlike(i); break;
+    case SIM_LEAVER: add_job(i, "own", 1); add_plain(i, PD_LEAVE, ++i->last_id); add_push(i, 0, 1); i->stop_at = i->n_out - 1 - sim_draw(i->s, 60); break;
+    case SIM_PULLER: add_job(i, "own", 1); add_pulls(i); i->reads = false; break;
     default: sim_fail("harness", "%s is no intruder", sim_fault_name(i->fault->kind));
     }
 }

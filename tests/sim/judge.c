@@ -152,6 +152,8 @@ void sim_judge_effect(sim *s, pd_store *store, const pd_effect *effect)
 
     if (effect->kind != PD_EFF_CLOSED || (job = pd_store_job(store, effect->job)) == NULL) return;
     if ((h = history_of(s, effect->job)) == NULL) h = begin_history(s, job);
+    if (strncmp(job->name, "unlike", 6) == 0 && effect->u.closed.n > 0 && effect->u.closed.at[0].outcome != 0)
+        sim_fail("exactly once", "%s steps, though its worker weighs the chunks of a parameter unlike", job->name);
     for (size_t i = 0; h->job != NULL && i < effect->u.closed.n; i++)
         on_closed(s, h, param_number(h->job, job->params[effect->u.closed.at[i].param].name), &effect->u.closed.at[i]);
 }

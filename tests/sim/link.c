@@ -80,6 +80,11 @@ static void break_link(sim_link *link)
     poke(&link->end[1]);
 }
 
+void sim_links_calm(void)
+{
+    for (sim_link *link = all; link != NULL; link = link->next) link->left = UINT64_MAX;
+}
+
 static void arrive(sim *s, void *who, uint64_t what);
 
 static void plan_arrival(end *e)

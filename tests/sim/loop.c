@@ -190,6 +190,15 @@ pd_store *sim_server_store(sim_server *server)     { return server->store; }
 
 /* ---- invariants ---- */
 
+uint64_t sim_bytes_in_flight(const sim_server *server) { return server->daemon->admission.used; }
+
+bool sim_waits_for_memory(const sim_server *server, uint64_t number)
+{
+    const pd_conn *conn = pd_daemon_find(server->daemon, number);
+
+    return conn != NULL && pd_conn_live(conn) && pd_framer_stalled(conn->framer) && conn->incoming.request != NULL && !conn->incoming.asked;
+}
+
 void sim_server_describe(sim_server *server)
 {
     const pd_daemon *daemon = server->daemon;
@@ -206,14 +215,24 @@ void sim_server_describe(sim_server *server)
     }
 }
 
+/* A rank that has nothing in flight may always send a frame, also where ranks that came before it have used the whole budget. */
+static uint64_t most_ranks(const sim_plan *plan)
+{
+    uint64_t ranks = plan->n_faults;
+
+    for (uint32_t j = 0; j < plan->n_jobs; j++) ranks += plan->jobs[j].world;
+    return ranks;
+}
+
 void sim_server_check(sim_server *server)
 {
     const pd_admission *admission = &server->daemon->admission;
     uint64_t deadline = server->stop_asked_ns + (DRAIN_MS + 4000) * SIM_MS;
 
-    if (admission->used > admission->budget + server->s->plan->payload * server->n_ends)
+    if (admission->used > admission->budget + server->s->plan->payload * most_ranks(server->s->plan))
         sim_fail("accounting", "%llu bytes are in flight, the budget is %llu", (unsigned long long)admission->used, (unsigned long long)admission->budget);
     sim_step_check(server);
+    sim_pressure_check(server);
     if (server->stop_asked_ns != 0 && !server->stopped && server->s->now_ns > deadline && server->s->now_ns > server->loop_not_before + 6 * SIM_S)
         sim_fail("liveness", "the server was told to stop %.1f s ago and still runs", (double)(server->s->now_ns - server->stop_asked_ns) / 1e9);
 }

@@ -52,6 +52,17 @@ static void draw_shape(sim_param *param, uint64_t chunk, uint64_t *r)
     pd_shape_elements(&param->shape, &param->n);
 }
 
+/* Vectors of several chunks, which together are larger than the budget. */
+static void draw_crowd_params(sim_job *job, uint64_t *r)
+{
+    job->n_params = 8 + (uint32_t)sim_below(r, 5);
+    for (uint32_t i = 0; i < job->n_params; i++) {
+        job->params[i].shape = (pd_shape){ .rank = 1, .dim = { 300 + (int64_t)sim_below(r, 600) } };
+        pd_shape_elements(&job->params[i].shape, &job->params[i].n);
+        snprintf(job->params[i].name, sizeof job->params[i].name, "p%u", i);
+    }
+}
+
 static void draw_params(sim_job *job, uint64_t chunk, uint64_t *r)
 {
     uint64_t most = sim_once_in(r, 12) ? SIM_PARAMS : sim_once_in(r, 3) ? 12 : 4;
@@ -77,11 +88,11 @@ static const char *const slow_rules[] = {
     "* kron learning_rate=0.01 root_delay=0",
 };
 
-static void draw_rule(sim_job *job, uint64_t *r)
+static void draw_rule(sim_job *job, bool crowded, uint64_t *r)
 {
     const char *slow = slow_rules[sim_below(r, sizeof slow_rules / sizeof slow_rules[0])];
 
-    job->plain = !sim_once_in(r, 3);
+    job->plain = crowded || !sim_once_in(r, 3);
     if (job->plain) snprintf(job->rule, sizeof job->rule, "* sgd lr=1");
     else snprintf(job->rule, sizeof job->rule, "%s", slow);
 }
@@ -116,14 +127,20 @@ static void draw_options(sim_job *job, uint64_t *r)
     if ((job->mean_init = sim_once_in(r, 6))) add_option(job, "initial_weights=mean");
 }
 
-static void draw_job(sim_job *job, uint32_t number, uint64_t chunk, uint64_t *r)
+static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64_t *r)
 {
     *job = (sim_job){ .number = number, .world = 1 + (uint32_t)sim_below(r, sim_once_in(r, 3) ? SIM_WORLD : 4), .steps = 1 + sim_below(r, SIM_STEPS),
                       .start_ns = sim_once_in(r, 2) ? 0 : sim_below(r, 3 * SIM_S) };
+    if (plan->crowded) {
+        job->world = number == 1 ? SIM_WORLD - (uint32_t)sim_below(r, 3) : 1 + (uint32_t)sim_below(r, 4);
+        job->steps = 2 - (number == 1);
+        job->start_ns = sim_below(r, 150 * SIM_MS);
+    }
     snprintf(job->name, sizeof job->name, "job%u", number);
     job->missing = job->world;
-    draw_params(job, chunk, r);
-    draw_rule(job, r);
+    if (plan->crowded) draw_crowd_params(job, r);
+    else draw_params(job, plan->chunk, r);
+    draw_rule(job, plan->crowded, r);
     draw_options(job, r);
     job->absent_of_16 = sim_once_in(r, 4) ? 1 + (uint32_t)sim_below(r, 6) : 0;
     job->infinite_of_64 = sim_once_in(r, 4) ? 1 + (uint32_t)sim_below(r, 6) : 0;
@@ -133,8 +150,8 @@ static void draw_job(sim_job *job, uint32_t number, uint64_t chunk, uint64_t *r)
 /* ---- faults ---- */
 
 static const char *const fault_names[] = {
-    "break", "hole", "crash", "gone", "leave", "drop", "import", "set", "flood", "deaf", "half_hello", "noise", "id_zero", "leaver", "puller", "no_memory",
-    "stall_step", "stall_loop",
+    "break", "hole", "crash", "gone", "leave", "drop", "import", "set", "flood", "deaf", "half_hello", "noise", "id_zero", "leaver", "puller", "unlike",
+    "no_memory", "stall_step", "stall_loop",
 };
 _Static_assert(sizeof fault_names / sizeof fault_names[0] == SIM_FAULT_KINDS, "every fault has a name");
 
@@ -204,9 +221,10 @@ static void draw_limits(sim_plan *plan, uint64_t *r)
     uint64_t ranks = 0;
 
     plan->payload = plan->chunk * sizeof(float) * payloads[sim_below(r, 4)];
+    if (plan->crowded) plan->payload = 256 << sim_below(r, 3);
     for (uint32_t j = 0; j < plan->n_jobs; j++) ranks += plan->jobs[j].world;
     plan->ingest = ranks * ((plan->payload + RESERVE - 1) / RESERVE * RESERVE);     /* the smallest that is legal: a frame for each rank */
-    if (!sim_once_in(r, 3)) plan->ingest += sim_below(r, 4 * plan->ingest);
+    if (!plan->crowded && !sim_once_in(r, 3)) plan->ingest += sim_below(r, 4 * plan->ingest);
     plan->pieces = 2 + sim_below(r, 30);
     plan->batch_ns = sim_once_in(r, 2) ? 1e3 : 50e6;
     plan->pool_threads = 1 + (uint32_t)sim_below(r, 2);
@@ -220,11 +238,15 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed)
     memset(plan, 0, sizeof *plan);
     plan->seed = seed;
     plan->chunk = sim_once_in(&r, 2) ? 16 : sim_once_in(&r, 2) ? 64 : 256;
+    plan->crowded = sim_once_in(&r, 5);
+    if (plan->crowded) plan->chunk = 64;
     plan->n_jobs = 1 + (uint32_t)sim_below(&r, sim_once_in(&r, 2) ? 2 : SIM_JOBS);
-    for (uint32_t j = 0; j < plan->n_jobs; j++) draw_job(&plan->jobs[j], j, plan->chunk, &r);
+    if (plan->crowded) plan->n_jobs = 2;
+    for (uint32_t j = 0; j < plan->n_jobs; j++) draw_job(plan, &plan->jobs[j], j, &r);
     draw_limits(plan, &r);
     draw_faults(plan, &r);
     plan->latency_ns = sim_once_in(&r, 3) ? 100 * SIM_MS : 2 * SIM_MS;
+    if (plan->crowded) plan->latency_ns = 10 * SIM_MS;
     plan->window = plan->latency_ns < SIM_MS * 10 && sim_once_in(&r, 2) ? 200 + sim_below(&r, 2000) : 65536;
     plan->drains = sim_once_in(&r, 12);
 }

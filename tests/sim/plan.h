@@ -54,6 +54,7 @@ typedef enum sim_fault_kind {
     SIM_ID_ZERO,        /* somebody asks with request id 0 */
     SIM_LEAVER,         /* a worker of a job of its own leaves, then begins a push and does not finish it */
     SIM_PULLER,         /* a worker of a job of its own pulls without end and reads nothing */
+    SIM_UNLIKE,         /* a worker of a job of its own pushes two chunks of a parameter with unlike weights */
     SIM_NO_MEMORY,      /* for `amount` ns one of 256 allocations of the server fails */
     SIM_STALL_STEP,     /* the step thread does not run for `amount` ns */
     SIM_STALL_LOOP,     /* the loop thread does not run for `amount` ns */
@@ -79,6 +80,7 @@ typedef struct sim_plan {
     uint64_t      root_ns;              /* longest time that a root takes */
     uint32_t      pool_threads;
     bool          drains;               /* the server is told to stop while jobs run */
+    bool          crowded;              /* several jobs at once, of more than the budget holds, and it is the smallest one */
 } sim_plan;
 
 void sim_plan_draw(sim_plan *plan, uint64_t seed);

@@ -78,6 +78,17 @@ static void note_deadline(sim_worker *w, const pd_error *err)
     if (names_absent(w, err->text)) w->told_missing = true;
 }
 
+static uint64_t least_step(const sim_worker *w)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (uint32_t p = 0; p < w->job->n_params; p++) {
+        uint64_t step = pd_core_step(w->core, p);
+        if (step < least) least = step;
+    }
+    return least;
+}
+
 static void declare(sim_worker *w)
 {
     pd_client_param params[SIM_PARAMS];
@@ -120,7 +131,8 @@ static void on_declared(sim_worker *w)
     int rc;
 
     if (!is_done(w, w->ticket, &rc, &err)) return;
-    if (rc == PD_OK) init_weights(w);
+    if (rc == PD_OK && is_over(w) && least_step(w) == 0) sim_worker_end(w);        /* another process has begun anew what has ended */
+    else if (rc == PD_OK) init_weights(w);
     else if (is_worth_another_try(rc)) sim_program_rest(w, DECLARE, err.text);
     else sim_worker_end_refused(w, rc, err.text);
 }
@@ -155,17 +167,6 @@ static void on_fetched(sim_worker *w)
 }
 
 /* ---- steps ---- */
-
-static uint64_t least_step(const sim_worker *w)
-{
-    uint64_t least = UINT64_MAX;
-
-    for (uint32_t p = 0; p < w->job->n_params; p++) {
-        uint64_t step = pd_core_step(w->core, p);
-        if (step < least) least = step;
-    }
-    return least;
-}
 
 /* Parameters of this step, in an order of this worker's own. */
 static size_t choose(sim_worker *w, uint32_t *order)
@@ -273,6 +274,7 @@ static bool try_again(sim_worker *w, int rc, const pd_error *err)
         return true;
     }
     if (rc == PD_FAILED_PRECONDITION && strstr(err->text, "its push of this parameter was refused") != NULL) return infinite || (sim_failed_allocations() > 0);
+    if (rc == PD_FAILED_PRECONDITION && strstr(err->text, "cannot be ended") != NULL) return true;
     return is_worth_another_try(rc);
 }
 
@@ -353,11 +355,14 @@ static bool is_open(sim_worker *w, call *c)
 static bool is_closing(sim_worker *w)
 {
     pd_error err;
+    int rc;
 
     if (!finish_ticket(w, &w->ticket, NULL, &w->close_ns)) return true;
     if (is_due(w, w->close_ns)) {
         w->close_ns = 0;
-        if (pd_core_close_step(w->core, w->step, &w->ticket, &err) != PD_OK) sim_worker_end_refused(w, err.code, err.text);
+        rc = pd_core_close_step(w->core, w->step, &w->ticket, &err);
+        if (rc == PD_FAILED_PRECONDITION) w->close_ns = w->s->now_ns + RETRY_MS * SIM_MS;       /* what was refused goes first */
+        else if (rc != PD_OK) sim_worker_end_refused(w, err.code, err.text);
     }
     return w->ticket != 0 || w->close_ns != 0;
 }

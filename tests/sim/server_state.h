@@ -2,6 +2,7 @@
 #ifndef SIM_SERVER_STATE_H
 #define SIM_SERVER_STATE_H
 
+#include "fairness.h"
 #include "mailbox.h"
 #include "rootqueue.h"
 #include "server.h"
@@ -16,6 +17,7 @@ struct sim_server {
     pd_mailbox   *requests;
     pd_turn       turn;
     pd_rootqueue *roots;
+    sim_fairness  fairness;
     uint32_t      busy[2];              /* pool threads that work, by what they take (pd_rootqueue_choice) */
     pd_request   *running[SIM_POOL];    /* what they work on */
     pd_transport *ends[SIM_ENDS]; size_t n_ends;
@@ -25,6 +27,11 @@ struct sim_server {
     uint64_t      loop_spent_ns, step_clock_ns, step_timer;     /* step_timer: number of the last one that was set */
 };
 
+/* ---- loop.c ---- */
+/* The loop thread has stopped reading from the connection of that number until there is memory. */
+bool sim_waits_for_memory(const sim_server *server, uint64_t conn);
+uint64_t sim_bytes_in_flight(const sim_server *server);
+
 /* ---- step.c ---- */
 void sim_step_make(sim_server *server);
 /* Everything that is left is applied, jobs end, root tasks and snapshots come home. The loop thread has ended. */
@@ -32,6 +39,8 @@ void sim_step_end(sim_server *server);
 void sim_step_check(const sim_server *server);
 void sim_step_check_rest(const sim_server *server);
 void sim_step_describe(const sim_server *server);
+/* After every event; looks only when both threads have nothing to do and no mail. */
+void sim_pressure_check(const sim_server *server);
 void sim_check_zero(const char *what, uint64_t n);
 
 #endif

@@ -70,6 +70,7 @@ static void take_tasks(sim_server *server, pd_rootqueue_choice choice, uint32_t 
     while (server->busy[choice] < threads && (request = pd_rootqueue_take(server->roots, choice)) != NULL) {
         server->busy[choice]++;
         *place_of(server, NULL) = request;
+        sim_fairness_take(&server->fairness, request->job, pd_task_cost(request->u.task.task), choice == PD_ROOTQUEUE_ALL);
         sim_hold_failures(true);        /* a root without memory is not made, and the weights are other ones */
         pd_task_run(request->u.task.task);
         sim_hold_failures(false);
@@ -94,6 +95,7 @@ static void on_task(void *arg, pd_effect *effect)
     do rc = pd_rootqueue_add(server->roots, effect->u.task.task, effect->job, effect->u.task.param, &unrun);
     while (rc != PD_OK);                /* as the step thread does: a task is never lost */
     if (unrun != NULL) post_request(server, unrun);
+    else sim_fairness_wait(&server->fairness, effect->job, pd_task_cost(effect->u.task.task));
     pd_effect_free(effect);
     next_task(server);
 }
@@ -103,6 +105,7 @@ static void on_forget(void *arg, uint32_t job)
     sim_server *server = arg;
     pd_request *unrun = pd_rootqueue_forget(server->roots, job), *next;
 
+    sim_fairness_forget(&server->fairness, job);
     for (; unrun != NULL; unrun = next) {
         next = (pd_request *)(void *)unrun->mail.next;
         post_request(server, unrun);

@@ -154,7 +154,7 @@ static void set_alarm(sim_worker *w)
     if (w->phase == RESTING && w->alarm_ns < at) at = w->alarm_ns;
     for (size_t c = 0; c < w->n_calls; c++)
         if (w->calls[c].again_ns != 0 && w->calls[c].again_ns < at) at = w->calls[c].again_ns;
-    if (w->close_ns != 0 && w->close_ns < at) at = w->close_ns;
+    if (w->close_ns > now && w->close_ns < at) at = w->close_ns;
     if (at == UINT64_MAX) return;
     sim_after(w->s, at > now ? at - now : 1000, on_clock, w, 0);
 }
@@ -299,14 +299,22 @@ bool sim_workers_done(const sim *s)
     return coming == 0;
 }
 
-/* Roots that the job waits for may take their time, which it shares with the other jobs. Where a gradient is rejected while other tensors of its push
- * wait for the whole job, the ticket ends with the round's deadline. */
+/* A client gives up a connection on which nothing arrives after 10 s, where that is before the first answer. */
+static bool has_holes(const sim_plan *plan)
+{
+    bool any = false;
+
+    for (uint32_t f = 0; f < plan->n_faults; f++) any = any || plan->faults[f].kind == SIM_HOLE;
+    return any;
+}
+
+/* Roots that the job waits for may take their time, which it shares with the other jobs. */
 static uint64_t patience_ns(const sim_worker *w)
 {
-    uint64_t roots = 0, deadline = w->job->rejects ? (uint64_t)(w->job->step_timeout * 1e9) * w->job->steps : 0;
+    uint64_t roots = 0;
 
     for (uint32_t p = 0; p < w->job->n_params && !w->job->plain; p++) roots += 2 + (uint64_t)w->job->params[p].n / 2;
-    return 10 * SIM_S + deadline + roots * w->s->plan->n_jobs * w->s->plan->root_ns;
+    return 10 * SIM_S + (has_holes(w->s->plan) ? 10 * SIM_S : 0) + roots * w->s->plan->n_jobs * w->s->plan->root_ns;
 }
 
 void sim_workers_describe(const sim *s)

@@ -145,6 +145,7 @@ static void become_calm(sim *s, void *who, uint64_t what)
 {
     (void)who, (void)what;
     s->calm = true;
+    sim_links_calm();
     sim_note(s, "world", 0, "is calm", 0, 0);
     if (s->plan->drains) sim_server_interrupt(s->server);
 }
