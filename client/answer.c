@@ -507,7 +507,9 @@ static void note_error(pd_core *core, pd_op *op, const pd_error *error)
 {
     abandon_refused(core, op);
     withdraw_closing(core, error);
-    if (!op->done) core->give_up_ns = 0;
+    if (op->done || op->hopeless) return;
+    op->hopeless = true;
+    core->give_up_ns = 0;
 }
 
 static int keep_reply(pd_op *op, const pd_prefix *prefix, const uint8_t *header)

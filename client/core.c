@@ -406,8 +406,8 @@ static uint64_t dead_ns(const pd_core *core)
     return quiet_since + core->timeout_ns;
 }
 
-/* Operations with an error do not wait for the rest for long. It may be a round that waits for what was refused, or for another rank whose own ticket
- * waits likewise: none of them could push again. */
+/* An operation of which a frame was refused does not wait for the others for long. Their rounds may wait for what was refused, or for another rank whose
+ * own ticket waits likewise: none of them could push again. */
 static void end_hopeless(pd_core *core, uint64_t now_ns)
 {
     pd_op *op, *next;
@@ -415,7 +415,7 @@ static void end_hopeless(pd_core *core, uint64_t now_ns)
     if (now_ns < core->give_up_ns) return;
     core->give_up_ns = UINT64_MAX;
     HASH_ITER(hh, core->ops, op, next) {
-        if (op->error.code == PD_OK || op->done) continue;
+        if (!op->hopeless || op->done) continue;
         if (op->give_up_ns == 0) op->give_up_ns = now_ns + REST_NS;
         if (now_ns >= op->give_up_ns) pd_core_abandon(core, op);
         else if (op->give_up_ns < core->give_up_ns) core->give_up_ns = op->give_up_ns;

@@ -23,7 +23,8 @@ typedef struct pd_op {
     pd_scalar   *scalars;               /* borrowed: */
     size_t       n_scalars, bearer;     /* they ride with this item */
     pd_error     error;                 /* the first */
-    uint64_t     give_up_ns;            /* it has an error, and waits so long for the rest; 0: it has none yet, or the clock has not been asked since */
+    bool         hopeless;              /* a frame was refused while others are not answered: */
+    uint64_t     give_up_ns;            /* these are waited for until then; 0: the clock has not been asked since */
     uint8_t     *reply;                 /* of a pd_core_call */
     size_t       reply_bytes;
     UT_hash_handle hh;
@@ -100,7 +101,7 @@ struct pd_core {
     pd_op    *ops;                      /* by ticket */
     pd_outgoing out;
     uint64_t  last_id;                  /* of requests and tickets */
-    uint64_t  give_up_ns;               /* the earliest of an operation's; 0: one has just got its error; UINT64_MAX: none has */
+    uint64_t  give_up_ns;               /* the earliest of an operation's; 0: one has just become hopeless; UINT64_MAX: none is */
     uint64_t  mark;                     /* of the last error read on this connection: pushes repeat it */
     pd_bench *bench;
     pd_arena *arena;                    /* the answer that is just landing */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 static sim_side current;
-static int64_t  live[SIM_SIDES], most[SIM_SIDES];
+static int64_t  live[SIM_SIDES];
 static uint64_t failing_of, failing_random, failed;
 static bool     holding;
 
@@ -22,12 +22,10 @@ sim_side sim_enter(sim_side side)
 }
 
 int64_t sim_live_bytes(sim_side side) { return live[side]; }
-int64_t sim_most_bytes(sim_side side) { return most[side]; }
 
 void sim_memory_reset(void)
 {
     memset(live, 0, sizeof live);
-    memset(most, 0, sizeof most);
     failing_of = failed = 0;
 }
 
@@ -65,7 +63,6 @@ static void *came(void *at)
 {
     if (at == NULL) return NULL;
     live[current] += (int64_t)malloc_usable_size(at);
-    if (live[current] > most[current]) most[current] = live[current];
     return at;
 }
 

@@ -55,7 +55,7 @@ static void draw_shape(sim_param *param, uint64_t chunk, uint64_t *r)
 /* Vectors of several chunks, which together are larger than the budget. */
 static void draw_crowd_params(sim_job *job, uint64_t *r)
 {
-    job->n_params = 8 + (uint32_t)sim_below(r, 5);
+    job->n_params = 1 + (uint32_t)sim_below(r, 12);
     for (uint32_t i = 0; i < job->n_params; i++) {
         job->params[i].shape = (pd_shape){ .rank = 1, .dim = { 300 + (int64_t)sim_below(r, 600) } };
         pd_shape_elements(&job->params[i].shape, &job->params[i].n);
@@ -127,15 +127,19 @@ static void draw_options(sim_job *job, uint64_t *r)
     if ((job->mean_init = sim_once_in(r, 6))) add_option(job, "initial_weights=mean");
 }
 
+/* All begin at about the same time. The second job has many ranks, of which the others' share depends. */
+static void join_crowd(sim_job *job, uint64_t *r)
+{
+    job->world = job->number == 1 ? SIM_WORLD - (uint32_t)sim_below(r, 3) : 2 + (uint32_t)sim_below(r, 2);
+    job->steps = job->number == 1 ? 1 : 2;
+    job->start_ns = sim_below(r, 60 * SIM_MS);
+}
+
 static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64_t *r)
 {
     *job = (sim_job){ .number = number, .world = 1 + (uint32_t)sim_below(r, sim_once_in(r, 3) ? SIM_WORLD : 4), .steps = 1 + sim_below(r, SIM_STEPS),
                       .start_ns = sim_once_in(r, 2) ? 0 : sim_below(r, 3 * SIM_S) };
-    if (plan->crowded) {
-        job->world = number == 1 ? SIM_WORLD - (uint32_t)sim_below(r, 3) : 1 + (uint32_t)sim_below(r, 4);
-        job->steps = 2 - (number == 1);
-        job->start_ns = sim_below(r, 150 * SIM_MS);
-    }
+    if (plan->crowded) join_crowd(job, r);
     snprintf(job->name, sizeof job->name, "job%u", number);
     job->missing = job->world;
     if (plan->crowded) draw_crowd_params(job, r);
@@ -181,6 +185,16 @@ static void draw_fault(sim_plan *plan, sim_fault *fault, uint64_t *r)
     fault->amount = draw_amount(fault->kind, plan->calm_ns - fault->at_ns, r);
 }
 
+/* A rank of the first job comes back with what it holds, while the second job takes its share. */
+static sim_fault draw_crowd_fault(const sim_plan *plan, uint64_t *r)
+{
+    sim_fault fault = { .kind = SIM_BREAK, .at_ns = sim_below(r, 100 * SIM_MS) };
+
+    fault.amount = sim_below(r, 16000);
+    fault.rank = (uint32_t)sim_below(r, plan->jobs[0].world);
+    return fault;
+}
+
 /* A rank whose process does not come back is waited for by nobody else's deadline but its round's. */
 static void mark_missing(sim_plan *plan)
 {
@@ -200,6 +214,7 @@ static void draw_faults(sim_plan *plan, uint64_t *r)
     plan->calm_ns = 100 * SIM_MS + sim_below(r, 5 * SIM_S);
     plan->n_faults = (uint32_t)sim_below(r, most + 1);
     for (uint32_t i = 0; i < plan->n_faults; i++) draw_fault(plan, &plan->faults[i], r);
+    if (plan->crowded && plan->n_faults < SIM_FAULTS) plan->faults[plan->n_faults++] = draw_crowd_fault(plan, r);
     mark_missing(plan);
 }
 
@@ -238,7 +253,7 @@ void sim_plan_draw(sim_plan *plan, uint64_t seed)
     memset(plan, 0, sizeof *plan);
     plan->seed = seed;
     plan->chunk = sim_once_in(&r, 2) ? 16 : sim_once_in(&r, 2) ? 64 : 256;
-    plan->crowded = sim_once_in(&r, 5);
+    plan->crowded = sim_once_in(&r, 3);
     if (plan->crowded) plan->chunk = 64;
     plan->n_jobs = 1 + (uint32_t)sim_below(&r, sim_once_in(&r, 2) ? 2 : SIM_JOBS);
     if (plan->crowded) plan->n_jobs = 2;

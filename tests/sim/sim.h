@@ -45,7 +45,6 @@ typedef enum sim_side { SIM_HARNESS, SIM_SERVER, SIM_WORKER, SIM_SIDES } sim_sid
 /* From now on allocations count for `side`. Gives the side before. */
 sim_side sim_enter(sim_side side);
 int64_t  sim_live_bytes(sim_side side);
-int64_t  sim_most_bytes(sim_side side);
 void     sim_memory_reset(void);
 /* One of n allocations of the server fails, drawn from `random`; 0: none does. */
 void     sim_fail_allocations(uint64_t n, uint64_t random);

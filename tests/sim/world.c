@@ -164,7 +164,7 @@ static void begin(sim *s)
 {
     for (uint32_t j = 0; j < s->plan->n_jobs; j++) {
         const sim_job *job = &s->plan->jobs[j];
-        for (uint32_t rank = 0; rank < job->world; rank++) sim_worker_start(s, job, rank, job->start_ns + sim_draw(s, 50 * SIM_MS));
+        for (uint32_t rank = 0; rank < job->world; rank++) sim_worker_start(s, job, rank, job->start_ns + sim_draw(s, s->plan->crowded ? 2 * SIM_MS : 50 * SIM_MS));
     }
     for (uint32_t f = 0; f < s->plan->n_faults; f++) sim_after(s, s->plan->faults[f].at_ns, begin_fault, (void *)&s->plan->faults[f], 0);
     sim_after(s, s->plan->calm_ns, become_calm, s, 0);
