@@ -3,7 +3,7 @@
 # plants.sh PD_SIM
 set -u
 status=0
-for plant in leave_incoming lost_wake_up importer_holds_share request_zero lost_ack budget_leak buffer_lost version_back parked_forever duplicate_counted; do
+for plant in roots_largest_first leave_incoming request_zero close_counts_refused lost_wake_up lost_ack budget_leak buffer_lost version_back parked_forever duplicate_counted init_mixed; do
     if "$1" --seeds 1..300 --plant $plant > /dev/null 2>&1; then
         echo "$plant was not found within 300 seeds"
         status=1
