@@ -27,6 +27,7 @@
     X(duplicate_counted, "a push that comes again after its round has closed is counted in the next round") \
     X(init_mixed, "initial weights of a parameter may come from two processes at a rank, one part from each") \
     X(weight_per_chunk, "chunks of one parameter that a rank pushes with unlike weights are each taken with their own") \
+    X(records_uncounted, "max_total_bytes does not count what the server itself keeps of each parameter") \
     X(late_error_hits_reused_id, "the store's answers are matched by the id on the wire, so a late error ends another request that uses the id again") \
 
 enum pd_plant {

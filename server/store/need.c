@@ -3,6 +3,7 @@
 #include "gather.h"
 #include "norm.h"
 #include "job.h"
+#include "plant.h"
 
 #include <string.h>
 
@@ -56,6 +57,7 @@ static uint64_t record_bytes(const pd_sizing *job, int64_t elements, bool ranged
 {
     uint64_t chunks = times(pd_count_chunks(elements, job->chunk_elements), sizeof(pd_chunk) + job->world * sizeof(pd_slot));
 
+    if (PD_PLANTED(records_uncounted)) return 0;
     return pd_need_plus(chunks, (ranged ? job->world * sizeof(pd_range) : 0) + param_bytes(job));
 }
 

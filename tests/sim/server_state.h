@@ -31,6 +31,8 @@ struct sim_server {
 /* The loop thread has stopped reading from the connection of that number until there is memory. */
 bool sim_waits_for_memory(const sim_server *server, uint64_t conn);
 uint64_t sim_bytes_in_flight(const sim_server *server);
+/* True: no connection is owed anything, and nothing is on its way. *bytes: what the loop thread may hold then beside what jobs have committed. */
+bool sim_loop_rests(const sim_server *server, uint64_t *bytes);
 
 /* ---- step.c ---- */
 void sim_step_make(sim_server *server);

@@ -190,7 +190,11 @@ void sim_check_zero(const char *what, uint64_t n)
 void sim_step_check(const sim_server *server)
 {
     const pd_store *store = server->store;
+    uint64_t more, live = (uint64_t)sim_live_bytes(SIM_SERVER);
 
+    if (!server->step_due && sim_loop_rests(server, &more) && live > store->committed + more)
+        sim_fail("accounting", "at rest %llu bytes are held; jobs have committed %llu, and %llu are for all else", (unsigned long long)live,
+                 (unsigned long long)store->committed, (unsigned long long)more);
     if (store->committed > store->config.max_total_bytes)
         sim_fail("accounting", "%llu bytes are committed, %llu are allowed", (unsigned long long)store->committed, (unsigned long long)store->config.max_total_bytes);
 }
