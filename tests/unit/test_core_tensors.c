@@ -241,61 +241,71 @@ static void refuses_a_second_push_of_a_parameter_under_way(void **state)
 
 /* ---- errors ---- */
 
-static void a_refused_frame_fails_its_items_and_no_others(void **state)
+/* A push of two tensors in three frames, of which the last, the second chunk of p1, is refused. */
+typedef struct refused {
+    peer        *p;
+    float        gradient[CHUNK + 1];
+    pd_item      items[2];
+    pd_ticket_id ticket;
+    letter       l[3];
+} refused;
+
+static void refuse_third(refused *r)
 {
     static const int64_t sizes[] = { 1, CHUNK + 1 };
-    peer *p = peer_running(sizes, 2);
-    float g[CHUNK + 1] = { 0 };
-    pd_item items[] = { { .param = 0, .gradient = g }, { .param = 1, .gradient = g } };
-    pd_ticket_id ticket;
+
+    memset(r, 0, sizeof *r);
+    r->p = peer_running(sizes, 2);
+    for (size_t i = 0; i < 2; i++) r->items[i] = (pd_item){ .param = i, .gradient = r->gradient };
+    assert_int_equal(pd_core_push(r->p->core, PD_PUSH, r->items, 2, NULL, &r->ticket, NULL), PD_OK);
+    for (int i = 0; i < 3; i++) r->l[i] = peer_expect(r->p, PD_PUSH);
+    peer_refuse(r->p, &r->l[2].prefix, PD_INVALID_ARGUMENT, "p1: element 64 is not finite");
+}
+
+static void refused_drop(refused *r)
+{
+    for (int i = 0; i < 3; i++) letter_drop(&r->l[i]);
+    peer_free(r->p);
+}
+
+static void a_refused_frame_fails_its_items_and_no_others(void **state)
+{
+    refused r;
     pd_error err;
-    letter l[3];
+    letter again;
     (void)state;
 
-    assert_int_equal(pd_core_push(p->core, PD_PUSH, items, 2, NULL, &ticket, &err), PD_OK);
-    for (int i = 0; i < 3; i++) l[i] = peer_expect(p, PD_PUSH);
-    peer_refuse(p, &l[2].prefix, PD_INVALID_ARGUMENT, "p1: element 64 is not finite");   /* the second chunk of p1 */
-    assert_false(pd_core_done(p->core, ticket));                                    /* p0 still waits for its round, p1 is given up */
-    peer_reply_data(p, &l[0].prefix, 1, 1, 1, NULL, 0);
-    assert_int_equal(peer_finish(p, ticket, &err), PD_INVALID_ARGUMENT);
+    refuse_third(&r);
+    assert_false(pd_core_done(r.p->core, r.ticket));                                    /* p0 still waits for its round, p1 is given up */
+    peer_reply_data(r.p, &r.l[0].prefix, 1, 1, 1, NULL, 0);
+    assert_int_equal(peer_finish(r.p, r.ticket, &err), PD_INVALID_ARGUMENT);
     assert_string_equal(err.text, "p1: element 64 is not finite");
-    assert_int_equal(items[0].outcome, 1);
-    assert_int_equal(items[1].outcome, PD_INVALID_ARGUMENT);
-    assert_int_equal(peer_reply_data(p, &l[1].prefix, 1, 1, 1, NULL, 0), PD_OK);         /* too late: nobody waits */
-    assert_int_equal(pd_core_push(p->core, PD_PUSH, &items[1], 1, NULL, &ticket, &err), PD_OK);
-    letter_drop(&l[0]);
-    letter_drop(&l[1]);
-    l[0] = peer_expect(p, PD_PUSH);
-    assert_int_equal(((Paramd__PushRequest *)l[0].message)->step, 1);               /* the same step again */
-    letter_drop(&l[0]);
-    letter_drop(&l[2]);
-    peer_free(p);
+    assert_int_equal(r.items[0].outcome, 1);
+    assert_int_equal(r.items[1].outcome, PD_INVALID_ARGUMENT);
+    assert_int_equal(peer_reply_data(r.p, &r.l[1].prefix, 1, 1, 1, NULL, 0), PD_OK);         /* too late: nobody waits */
+    assert_int_equal(pd_core_push(r.p->core, PD_PUSH, &r.items[1], 1, NULL, &r.ticket, &err), PD_OK);
+    again = peer_expect(r.p, PD_PUSH);
+    assert_int_equal(((Paramd__PushRequest *)again.message)->step, 1);               /* the same step again */
+    letter_drop(&again);
+    refused_drop(&r);
 }
 
 /* p0 may wait for another rank that waits for p1: its round would not close before this rank's ticket ends. */
 static void a_ticket_waits_a_second_after_its_first_error(void **state)
 {
-    static const int64_t sizes[] = { 1, CHUNK + 1 };
-    peer *p = peer_running(sizes, 2);
-    float g[CHUNK + 1] = { 0 };
-    pd_item items[] = { { .param = 0, .gradient = g }, { .param = 1, .gradient = g } };
-    pd_ticket_id ticket;
+    refused r;
     pd_error err;
-    letter l[3];
     (void)state;
 
-    assert_int_equal(pd_core_push(p->core, PD_PUSH, items, 2, NULL, &ticket, &err), PD_OK);
-    for (int i = 0; i < 3; i++) l[i] = peer_expect(p, PD_PUSH);
-    peer_refuse(p, &l[2].prefix, PD_INVALID_ARGUMENT, "p1: element 64 is not finite");
-    pd_core_tick(p->core, p->now);
-    assert_false(pd_core_done(p->core, ticket));
-    assert_int_equal(pd_core_next(p->core), p->now + SECOND);
-    pd_core_tick(p->core, p->now + SECOND);
-    assert_int_equal(peer_finish(p, ticket, &err), PD_INVALID_ARGUMENT);
-    for (int i = 0; i < 2; i++) assert_int_equal(items[i].outcome, PD_INVALID_ARGUMENT);
-    assert_int_equal(pd_core_push(p->core, PD_PUSH, items, 2, NULL, &ticket, &err), PD_OK);
-    for (int i = 0; i < 3; i++) letter_drop(&l[i]);
-    peer_free(p);
+    refuse_third(&r);
+    pd_core_tick(r.p->core, r.p->now);
+    assert_false(pd_core_done(r.p->core, r.ticket));
+    assert_int_equal(pd_core_next(r.p->core), r.p->now + SECOND);
+    pd_core_tick(r.p->core, r.p->now + SECOND);
+    assert_int_equal(peer_finish(r.p, r.ticket, &err), PD_INVALID_ARGUMENT);
+    for (int i = 0; i < 2; i++) assert_int_equal(r.items[i].outcome, PD_INVALID_ARGUMENT);
+    assert_int_equal(pd_core_push(r.p->core, PD_PUSH, r.items, 2, NULL, &r.ticket, &err), PD_OK);
+    refused_drop(&r);
 }
 
 /* Answers a push of two pieces: the first one's step was refused. */
