@@ -441,7 +441,7 @@ static void note_given(pd_core *core, const pd_parcel *parcel)
     for (size_t i = 0; i < parcel->n_parts; i++) known_of(core, parcel, i)->given = true;
 }
 
-/* A gradient of the step that is being closed was refused, and would count as absent. */
+/* Returns whether a gradient of the step that is being closed was refused: it would count as absent. */
 static bool closes_unheard(const pd_core *core)
 {
     for (size_t i = 0; core->closing > 0 && i < core->n_params; i++)

@@ -384,7 +384,7 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
     return PD_OK;
 }
 
-/* A gradient that was refused would count as absent. */
+/* Refuses to close a step of which a gradient was refused and not pushed again: it would count as absent. */
 static int check_refused(const pd_core *core, uint64_t step, pd_error *err)
 {
     for (size_t i = 0; i < core->n_params; i++)

@@ -158,7 +158,7 @@ static void on_job_gone(pd_daemon *daemon, const pd_effect *effect)
     }
 }
 
-/* A frame that waits for memory is not on the board, nor are those behind it. */
+/* Ends the frame that waits for memory, which is not on the board. Those behind it end as they are read: pd_conn_is_late. */
 static void time_out_stalled(pd_conn *conn, const pd_effect *effect)
 {
     conn->overdue = (pd_overdue){ .since = conn->daemon->mark, .step = effect->u.timed_out.step, .error = effect->u.timed_out.error };

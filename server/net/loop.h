@@ -72,7 +72,7 @@ void     pd_daemon_log(const pd_daemon *daemon, const pd_effect *effect);       
 extern const pd_framer_user pd_dispatch;                            /* with arg = the connection */
 void     pd_dispatch_check(void);                                   /* asserts that the table agrees with paramd.proto */
 void     pd_incoming_drop(pd_conn *conn);                           /* forgets the frame under way */
-bool     pd_conn_is_late(const pd_conn *conn);                      /* the frame under way was made before its sender could read of an overdue round */
+bool     pd_conn_is_late(const pd_conn *conn);                      /* its sender made the frame under way before it had read of the deadline that concerns it */
 /* ---- push.c: frames with tensors ---- */
 int      pd_prepare_init(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
 int      pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);

@@ -180,7 +180,7 @@ static int fill_push(pd_conn *conn, const pd_prefix *prefix, const Paramd__PushR
     return rc == PD_OK ? PD_OK : no_memory(prefix, err);
 }
 
-/* The worker may end its step when it has read that a push was refused, and so has sent it again, or knows that it counts as absent. */
+/* Lets a worker end its step once it has read which of its pushes were refused. Before, it cannot know that their gradients would count as absent. */
 static int check_last(const pd_conn *conn, const Paramd__PushRequest *push, pd_error *err)
 {
     if (!push->last || push->mark >= conn->refused) return PD_OK;

@@ -104,7 +104,7 @@ static const pd_param *abandoned(const pd_job *job, uint64_t now_ns)
     return NULL;
 }
 
-/* `late` is the round to look at; the round of `oldest` waits for it, or is the same. */
+/* Says which ranks the round of `late` misses. The round of `oldest` waits for that of `late`, or is the same. */
 static void describe(const pd_job *job, const pd_param *oldest, const pd_param *late, uint32_t n, uint64_t now_ns, pd_error *err)
 {
     unsigned long long ago = (unsigned long long)((now_ns - oldest->round.started_ns) / second);

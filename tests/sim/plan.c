@@ -52,7 +52,7 @@ static void draw_shape(sim_param *param, uint64_t chunk, uint64_t *r)
     pd_shape_elements(&param->shape, &param->n);
 }
 
-/* Vectors of several chunks, which together are larger than the budget. */
+/* Draws vectors of several chunks. Together they are mostly larger than the budget. */
 static void draw_crowd_params(sim_job *job, uint64_t *r)
 {
     job->n_params = 1 + (uint32_t)sim_below(r, 12);
@@ -127,7 +127,7 @@ static void draw_options(sim_job *job, uint64_t *r)
     if ((job->mean_init = sim_once_in(r, 6))) add_option(job, "initial_weights=mean");
 }
 
-/* All begin at about the same time. The second job has many ranks, of which the others' share depends. */
+/* All jobs of a crowd begin at about the same time. The second one has many ranks, each of which makes the others' shares smaller. */
 static void join_crowd(sim_job *job, uint64_t *r)
 {
     job->world = job->number == 1 ? SIM_WORLD - (uint32_t)sim_below(r, 3) : 2 + (uint32_t)sim_below(r, 2);
@@ -185,7 +185,7 @@ static void draw_fault(sim_plan *plan, sim_fault *fault, uint64_t *r)
     fault->amount = draw_amount(fault->kind, plan->calm_ns - fault->at_ns, r);
 }
 
-/* A rank of the first job comes back with what it holds, while the second job takes its share. */
+/* Breaks a connection of the first job: its rank comes back with what it holds while the second job's ranks take their shares. */
 static sim_fault draw_crowd_fault(const sim_plan *plan, uint64_t *r)
 {
     sim_fault fault = { .kind = SIM_BREAK, .at_ns = sim_below(r, 100 * SIM_MS) };

@@ -5,7 +5,7 @@
 
 #include <utlist.h>
 
-/* The ranks before it have been heard of, so its part of the sum can be added. */
+/* Returns whether all ranks before it have been heard of, so that its contribution can be added to the sum. */
 static bool could_be_summed(const pd_chunk *chunk, uint32_t rank)
 {
     return chunk->summed <= rank && rank < chunk->prefix && chunk->slots[rank].state == PD_SLOT_HELD;
