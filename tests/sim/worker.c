@@ -70,6 +70,7 @@ static bool came_after_the_dead(const sim_worker *w)
 
     for (const sim_worker *other = w->next; other != NULL; other = other->next) {
         if (other->job != w->job || other->rank != w->rank) continue;
+        if (other->phase == ENDED && other->welcomed_ns == 0) return true;              /* its Hello may come only now */
         if (other->phase != ENDED && !other->dropped && other->welcomed_ns != 0 && other->welcomed_ns < w->welcomed_ns) return false;
         any = true;
     }
