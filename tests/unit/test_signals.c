@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { CHILDREN = 300 };
+enum { CHILDREN = 100, BETWEEN_US = 50 };         /* without a pause between signals a process would do nothing but handle them */
 
 static void end_loop(void *arg, int number)
 {
@@ -46,7 +46,10 @@ static int end_by_many_signals(void)
     assert_int_equal(pipe(ready), 0);
     if ((pid = fork()) == 0) serve(ready[1]);
     assert_int_equal(read(ready[0], &byte, 1), 1);
-    for (int i = 0; waitpid(pid, &status, WNOHANG) == 0; i++) kill(pid, i % 2 == 0 ? SIGTERM : SIGINT);
+    for (int i = 0; waitpid(pid, &status, WNOHANG) == 0; i++) {
+        kill(pid, i % 2 == 0 ? SIGTERM : SIGINT);
+        usleep(BETWEEN_US);
+    }
     close(ready[0]);
     close(ready[1]);
     return status;
