@@ -449,7 +449,8 @@ static bool closes_unheard(const pd_core *core)
     return false;
 }
 
-/* Ends the closing of a step of which a push was refused. The server knows of the refusal, but not on another connection. */
+/* Withdraws the request that closes a step, where a push of that step was refused. Sent again on a new connection, where the
+ * server has no record of the refusal, it would make the refused gradient count as absent. */
 static void withdraw_closing(pd_core *core, const pd_error *error)
 {
     pd_parcel *parcel = core->out.lane[PD_LANE_LASTING].last;

@@ -23,8 +23,8 @@ typedef struct pd_op {
     pd_scalar   *scalars;               /* borrowed: */
     size_t       n_scalars, bearer;     /* they ride with this item */
     pd_error     error;                 /* the first */
-    bool         hopeless;              /* a frame was refused while others are not answered: */
-    uint64_t     give_up_ns;            /* these are waited for until then; 0: the clock has not been asked since */
+    bool         hopeless;              /* one of its frames was refused, others are not answered yet */
+    uint64_t     give_up_ns;            /* when it stops waiting for the others; 0: not set yet */
     uint8_t     *reply;                 /* of a pd_core_call */
     size_t       reply_bytes;
     UT_hash_handle hh;
@@ -101,7 +101,7 @@ struct pd_core {
     pd_op    *ops;                      /* by ticket */
     pd_outgoing out;
     uint64_t  last_id;                  /* of requests and tickets */
-    uint64_t  give_up_ns;               /* the earliest of an operation's; 0: one has just become hopeless; UINT64_MAX: none is */
+    uint64_t  give_up_ns;               /* when the next hopeless operation ends; 0: the clock must be asked first; UINT64_MAX: none is hopeless */
     uint64_t  mark;                     /* of the last error read on this connection: pushes repeat it */
     pd_bench *bench;
     pd_arena *arena;                    /* the answer that is just landing */

@@ -53,7 +53,7 @@ size_t pd_utf8_prefix(const uint8_t *at, size_t bytes);
 /* Reads an Error header back: fills *err (code negative again) and returns err->code: never PD_OK. A code that is not on the list
  * becomes PD_UNKNOWN; a header that is no Error, what pd_message_unpack says of it. */
 int pd_message_error(pd_arena *arena, const uint8_t *at, size_t bytes, pd_error *err);
-/* The same, and *mark is the error's mark; unchanged where it has none. */
+/* Does the same, and sets *mark to the error's mark. Leaves *mark as it is where the error has none. */
 int pd_message_marked_error(pd_arena *arena, const uint8_t *at, size_t bytes, pd_error *err, uint64_t *mark);
 
 /* ---- scalars of a push ---- */

@@ -86,8 +86,8 @@ static void refuse_set(pd_conn *conn, const pd_error *err)
     pd_conn_resume(conn);
 }
 
-/* Charges what the rank's earlier connections have in flight to this one, which its buffers go home to from now on. Else a worker that connects again and
- * again could have a frame more in flight each time. */
+/* Charges this connection with the bytes that the rank's earlier connections still have in flight; they are given back to it,
+ * too. Else a worker could have one frame more in flight each time it connects. */
 static void inherit(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_conn *conn = pd_daemon_find(daemon, effect->ticket.conn);

@@ -35,7 +35,8 @@ typedef struct pd_incoming {
     uint64_t     mark;                  /* Push, Initialise: of the last error that the peer had read when it made the frame */
 } pd_incoming;
 
-/* A report of overdue rounds that came while the connection waited for memory. What the peer sent before it could read of it ends with it, too. */
+/* The deadline that passed last while a frame of the connection waited for memory. Pushes that the peer made before it read the
+ * deadline's error end with the same error. */
 typedef struct pd_overdue {
     uint64_t since;                     /* mark of the report; 0: there was none */
     uint64_t step;                      /* rounds up to this one are meant */

@@ -48,7 +48,7 @@ struct pd_daemon {
     pd_lag           lag;
     int              statm;                     /* /proc/self/statm, opened at start */
     uint64_t         started_ms, key;
-    uint64_t         mark;               /* grows with each push that is refused at the door and with each report of overdue rounds; errors carry it */
+    uint64_t         mark;               /* counts pushes that this thread refused and deadlines that passed; errors carry it, so that pushes can tell what their sender knew */
     uint64_t         bytes_in, bytes_out, frames_in, frames_refused;
     uint64_t         calls[PD_METHODS];
 };

@@ -180,7 +180,8 @@ static int fill_push(pd_conn *conn, const pd_prefix *prefix, const Paramd__PushR
     return rc == PD_OK ? PD_OK : no_memory(prefix, err);
 }
 
-/* Lets a worker end its step once it has read which of its pushes were refused. Before, it cannot know that their gradients would count as absent. */
+/* Refuses to end a step while the worker has not yet read that one of its pushes was refused: that push's gradients would
+ * count as absent without the worker's knowledge. */
 static int check_last(const pd_conn *conn, const Paramd__PushRequest *push, pd_error *err)
 {
     if (!push->last || push->mark >= conn->refused) return PD_OK;

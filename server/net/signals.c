@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-static int write_end = -1;              /* of the process's one pipe: a handler gets no argument */
+static int write_end = -1;              /* of the pipe. Static, since a signal handler gets no argument */
 
 static void note(int number)
 {
@@ -54,7 +54,7 @@ void pd_signals_begin(pd_signals *signals)
     set_action(note);
 }
 
-/* The pipe stays open: another thread may be inside the handler. */
+/* Leaves the pipe open, since another thread may be running the signal handler, which writes to it. */
 void pd_signals_end(pd_signals *signals)
 {
     if (!signals->open) return;

@@ -104,7 +104,7 @@ static const pd_param *abandoned(const pd_job *job, uint64_t now_ns)
     return NULL;
 }
 
-/* Says which ranks the round of `late` misses. The round of `oldest` waits for that of `late`, or is the same. */
+/* Writes the error: which ranks the round of `late` misses. `oldest` is the parameter whose round is overdue; it waits for `late`, or is `late`. */
 static void describe(const pd_job *job, const pd_param *oldest, const pd_param *late, uint32_t n, uint64_t now_ns, pd_error *err)
 {
     unsigned long long ago = (unsigned long long)((now_ns - oldest->round.started_ns) / second);

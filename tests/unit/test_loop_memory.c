@@ -129,7 +129,8 @@ static void the_step_thread_is_told_of_a_rank_that_waits_for_the_whole_budget(vo
     close(operator);
 }
 
-/* The third push waits, and the n-th allocation on the way there fails. Gives how often the next tick says what was not said at once. False: none failed. */
+/* Lets a push wait for memory while the n-th allocation fails. Where that kept the loop thread from telling the step thread,
+ * adds to *late how often the next tick told it. Returns whether an allocation failed. */
 static bool wait_without_memory(int64_t n, unsigned *late)
 {
     scene *s = scene_new(16, NULL);
@@ -163,7 +164,7 @@ static void a_wait_that_could_not_be_told_is_told_with_the_next_tick(void **stat
     assert_true(late > 0);
 }
 
-/* The store has its first frames, and counts them for its next connection too: that one has no room for more. */
+/* The rank's first two frames wait in the store and use its whole share. Its next connection finds the share still used. */
 static void a_rank_that_connects_again_keeps_the_share_that_it_has_used(void **state)
 {
     scene *s = *state;

@@ -36,7 +36,7 @@ static _Noreturn void serve(int ready)
     _exit(uv_loop_close(&loop) == 0 ? 0 : 4);
 }
 
-/* Sends signals until the process has ended. Gives its status, as waitpid does. */
+/* Starts a process and sends it signals until it has ended. Returns its exit status, as waitpid gives it. */
 static int end_by_many_signals(void)
 {
     int ready[2], status = 0;
