@@ -464,7 +464,7 @@ static void withdraw_closing(pd_core *core, const pd_error *error)
 
 static void note_refusal(pd_core *core, pd_parcel *parcel, const pd_error *error)
 {
-    bool pushed = parcel->op->method == PD_PUSH || parcel->op->method == PD_PUSH_PULL;
+    bool pushed = pd_method_pushes(parcel->op->method);
 
     if (parcel->method == PD_BARRIER) core->barriers--;         /* the server has not counted it */
     pd_op_fail(parcel->op, error);

@@ -206,10 +206,10 @@ int pd_bucket_item(pd_bucket *bucket, size_t i)
 {
     const pd_item *item = &bucket->op->items[i];
     const pd_known *known = &bucket->core->params[item->param];
-    bool pushes = bucket->method == PD_PUSH || bucket->method == PD_PUSH_PULL;
+    bool pushes = pd_method_pushes(bucket->method);
     int rc = PD_OK;
 
-    if (bucket->op->method == PD_PUSH || bucket->op->method == PD_PUSH_PULL) rc = set_step(bucket, known->step + 1);
+    if (pd_method_pushes(bucket->op->method)) rc = set_step(bucket, known->step + 1);
     if (rc == PD_OK && pushes && item->gradient == NULL) {
         pd_cut marker = { .item = i, .handle = (uint32_t)item->param, .absent = true, .dtype = known->push };
         rc = put(bucket, &marker);

@@ -144,7 +144,7 @@ static void done(pd_core *core, pd_op *op)
     if (op->closes > 0) core->closing = 0;
     if (op->method == PD_INIT && op->error.code == PD_OK)
         for (size_t i = 0; i < op->n; i++) core->params[op->items[i].param].initialised |= core->params[op->items[i].param].given;
-    if (op->method != PD_PUSH && op->method != PD_PUSH_PULL) return;
+    if (!pd_method_pushes(op->method)) return;
     for (size_t i = 0; i < op->n; i++) core->params[op->items[i].param].pushing = false;
 }
 

@@ -22,6 +22,7 @@ enum pd_method {
 };
 /* "Push"; "?" for a number that is none. From the generated descriptor. */
 const char *pd_method_name(unsigned method);
+static inline bool pd_method_pushes(unsigned method) { return method == PD_PUSH || method == PD_PUSH_PULL; }
 
 /* Memory that messages are unpacked into; reset and used again for each header. */
 typedef struct pd_arena pd_arena;

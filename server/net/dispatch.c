@@ -247,14 +247,12 @@ static void run(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
     if (rc != PD_OK) refuse(conn, prefix, err);
 }
 
-static bool is_push(unsigned number) { return number == PD_PUSH || number == PD_PUSH_PULL; }
-
 /* A push that is refused here is unknown to the store, where a push behind it may end the step and count its gradients as absent. Memory is
  * short for a moment: the connection is closed, and the worker sends both again. Else it ends no step before the worker has read of it. */
 static void refuse_incoming(pd_conn *conn, const pd_prefix *prefix)
 {
     const pd_error *err = &conn->incoming.refusal;
-    bool spoils = is_push(prefix->method) && conn->job != 0 && !PD_PLANTED(close_counts_refused);
+    bool spoils = pd_method_pushes(prefix->method) && conn->job != 0 && !PD_PLANTED(close_counts_refused);
 
     if (spoils && err->code == PD_NO_MEMORY) {
         pd_conn_close(conn, "out of memory for a push");

@@ -112,8 +112,8 @@ struct pd_task {
     pd_room      *room;             /* that it lies in; NULL: it is the task's own */
 };
 
-/* Fixed cost in bytes of an optimizer, and of a task that is out: its records and what the allocator wastes on each piece of
- * memory. What depends on the plan comes on top. */
+/* Return the bytes that every optimizer takes, resp. every task that is under way, whatever the plan: its records, and what
+ * malloc adds to each block. Bytes that depend on the plan are counted elsewhere. */
 int64_t pd_optim_own_bytes(void);
 int64_t pd_task_own_bytes(void);
 /* Returns how many units the plan's widest stage has. */
