@@ -3,7 +3,7 @@
 
 #include "../support/rig.h"
 #include "optim.h"
-#include "training.h"
+#include "store_inside.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -87,9 +87,9 @@ static sim_history *begin_history(sim *s, const pd_job *job)
 {
     sim_history *h = sim_must(calloc(1, sizeof *h));
 
-    h->number = job->number;
+    h->number = job->steps.number;
     for (uint32_t j = 0; j < s->plan->n_jobs; j++)
-        if (strcmp(s->plan->jobs[j].name, job->name) == 0) h->job = &s->plan->jobs[j];
+        if (strcmp(s->plan->jobs[j].name, job->steps.name) == 0) h->job = &s->plan->jobs[j];
     h->next = s->histories;
     s->histories = h;
     return h;
@@ -150,12 +150,12 @@ void sim_judge_effect(sim *s, pd_store *store, const pd_effect *effect)
     const pd_job *job;
     sim_history *h;
 
-    if (effect->kind != PD_EFF_CLOSED || (job = pd_store_job(store, effect->job)) == NULL) return;
+    if (effect->kind != PD_EFF_CLOSED || (job = inside_job(store, effect->job)) == NULL) return;
     if ((h = history_of(s, effect->job)) == NULL) h = begin_history(s, job);
-    if (strncmp(job->name, "unlike", 6) == 0 && effect->u.closed.n > 0 && effect->u.closed.at[0].outcome != 0)
-        sim_fail("exactly once", "%s steps, though its worker weighs the chunks of a parameter unlike", job->name);
+    if (strncmp(job->steps.name, "unlike", 6) == 0 && effect->u.closed.n > 0 && effect->u.closed.at[0].outcome != 0)
+        sim_fail("exactly once", "%s steps, though its worker weighs the chunks of a parameter unlike", job->steps.name);
     for (size_t i = 0; h->job != NULL && i < effect->u.closed.n; i++)
-        on_closed(s, h, param_number(h->job, job->params[effect->u.closed.at[i].param].name), &effect->u.closed.at[i]);
+        on_closed(s, h, param_number(h->job, job->steps.params[effect->u.closed.at[i].param].name), &effect->u.closed.at[i]);
 }
 
 /* ---- what workers get ---- */

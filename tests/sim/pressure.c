@@ -1,7 +1,7 @@
 /* pressure.c - an invariant of both threads at rest: no rank waits for memory while it holds something that could be summed. */
 #include "server_state.h"
 
-#include "training.h"
+#include "store_inside.h"
 
 #include <utlist.h>
 
@@ -15,18 +15,18 @@ static void check_rank(const sim_server *server, const pd_job *job, uint32_t ran
 {
     const pd_chunk *chunk;
 
-    if (job->ranks[rank].held == 0 || !sim_waits_for_memory(server, job->ranks[rank].conn)) return;
-    DL_FOREACH(job->partial, chunk)
+    if (job->steps.quotas[rank].held == 0 || !sim_waits_for_memory(server, job->ranks[rank].conn)) return;
+    DL_FOREACH(job->steps.partial, chunk)
         if (could_be_summed(chunk, rank))
-            sim_fail("liveness", "%s rank %u waits for memory, and nobody sums what it holds of %s", job->name, rank, chunk->param->name);
+            sim_fail("liveness", "%s rank %u waits for memory, and nobody sums what it holds of %s", job->steps.name, rank, chunk->param->name);
 }
 
 void sim_pressure_check(const sim_server *server)
 {
     const pd_job *job, *next;
 
-    if (server->step_due || server->loop_due || server->mail_due || sim_bytes_in_flight(server) > server->store->held) return;     /* something is on its way */
-    if (server->store->held == 0 || sim_failed_allocations() > 0) return;       /* the step thread may not have been told */
-    HASH_ITER(hh, server->store->names, job, next)
-        for (uint32_t rank = 0; rank < job->world && job->partial != NULL; rank++) check_rank(server, job, rank);
+    if (server->step_due || server->loop_due || server->mail_due || sim_bytes_in_flight(server) > server->store->ingest.held) return;     /* something is on its way */
+    if (server->store->ingest.held == 0 || sim_failed_allocations() > 0) return;       /* the step thread may not have been told */
+    HASH_ITER(hh, server->store->jobs.names, job, next)
+        for (uint32_t rank = 0; rank < job->steps.members.ranks && job->steps.partial != NULL; rank++) check_rank(server, job, rank);
 }

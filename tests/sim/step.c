@@ -3,7 +3,7 @@
 
 #include "judge.h"
 #include "optim.h"
-#include "training.h"
+#include "store_inside.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,14 +164,14 @@ static void describe_job(const pd_job *job)
 {
     char missing[64];
 
-    printf("  %s: inbox %s, complete %s, partial %s, ready %s, %u rounds open, retry at %.3f s\n", job->name, job->inbox != NULL ? "yes" : "no",
-           job->complete != NULL ? "yes" : "no", job->partial != NULL ? "yes" : "no", job->ready != NULL ? "yes" : "no", job->n_open, (double)job->retry_ns / 1e9);
-    for (uint32_t r = 0; r < job->world; r++)
-        printf("    rank %u: state %d, declared %d, reserve %llu, held %llu, step %llu\n", r, (int)job->ranks[r].state, job->ranks[r].declared,
-               (unsigned long long)job->ranks[r].reserve, (unsigned long long)job->ranks[r].held, (unsigned long long)job->ranks[r].step);
-    for (uint32_t p = 0; p < job->n_params; p++)
-        printf("    %s: step %llu, stage %d, misses %s\n", job->params[p].name, (unsigned long long)job->params[p].step, (int)job->params[p].stage,
-               pd_round_missing(&job->params[p].round, missing, sizeof missing));
+    printf("  %s: inbox %s, complete %s, partial %s, ready %s, %u rounds open, retry at %.3f s\n", job->steps.name, job->inbox.first != NULL ? "yes" : "no",
+           job->steps.complete != NULL ? "yes" : "no", job->steps.partial != NULL ? "yes" : "no", job->steps.ready != NULL ? "yes" : "no", job->steps.n_open, (double)job->steps.retry_ns / 1e9);
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
+        printf("    rank %u: state %d, declared %d, reserve %llu, held %llu, step %llu\n", r, (int)job->ranks[r].state, job->steps.quotas[r].declared,
+               (unsigned long long)job->steps.quotas[r].reserve, (unsigned long long)job->steps.quotas[r].held, (unsigned long long)job->ranks[r].saved.step);
+    for (uint32_t p = 0; p < job->steps.n_params; p++)
+        printf("    %s: step %llu, stage %d, misses %s\n", job->steps.params[p].name, (unsigned long long)job->steps.params[p].saved.step, (int)job->steps.params[p].stage,
+               pd_round_missing(&job->steps.params[p].round, missing, sizeof missing));
 }
 
 void sim_step_describe(const sim_server *server)
@@ -179,7 +179,7 @@ void sim_step_describe(const sim_server *server)
     const pd_job *job, *next;
 
     printf("the store at the end: %s\n", server->store->due != NULL ? "has work" : "has nothing to do");
-    HASH_ITER(hh, server->store->names, job, next) describe_job(job);
+    HASH_ITER(hh, server->store->jobs.names, job, next) describe_job(job);
 }
 
 void sim_check_zero(const char *what, uint64_t n)
@@ -192,20 +192,20 @@ void sim_step_check(const sim_server *server)
     const pd_store *store = server->store;
     uint64_t more, live = (uint64_t)sim_live_bytes(SIM_SERVER);
 
-    if (!server->step_due && sim_loop_rests(server, &more) && live > store->committed + more)
+    if (!server->step_due && sim_loop_rests(server, &more) && live > store->budget.used + more)
         sim_fail("accounting", "at rest %llu bytes are held; jobs have committed %llu, and %llu are for all else", (unsigned long long)live,
-                 (unsigned long long)store->committed, (unsigned long long)more);
-    if (store->committed > store->config.max_total_bytes)
-        sim_fail("accounting", "%llu bytes are committed, %llu are allowed", (unsigned long long)store->committed, (unsigned long long)store->config.max_total_bytes);
+                 (unsigned long long)store->budget.used, (unsigned long long)more);
+    if (store->budget.used > store->budget.limit)
+        sim_fail("accounting", "%llu bytes are committed, %llu are allowed", (unsigned long long)store->budget.used, (unsigned long long)store->budget.limit);
 }
 
 void sim_step_check_rest(const sim_server *server)
 {
-    sim_check_zero("the number of jobs", server->store->n_jobs);
-    sim_check_zero("memory committed", server->store->committed);
-    sim_check_zero("ingest reserved in the store", server->store->reserved);
-    sim_check_zero("the number of ranks", server->store->n_ranks);
-    sim_check_zero("bytes of frames held in the store", server->store->held);
+    sim_check_zero("the number of jobs", server->store->jobs.n);
+    sim_check_zero("memory committed", server->store->budget.used);
+    sim_check_zero("ingest reserved in the store", server->store->ingest.reserved);
+    sim_check_zero("the number of ranks", server->store->ingest.n_ranks);
+    sim_check_zero("bytes of frames held in the store", server->store->ingest.held);
 }
 
 /* ---- life ---- */

@@ -4,7 +4,7 @@
  * work, or one of the root tasks that are out come back. Weights and all state must be those of a run where everything came in turn. */
 #include "coupled_row.h"
 #include "rig.h"
-#include "training.h"
+#include "store_inside.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -158,7 +158,7 @@ static outcome run(const model *m, const manner *how)
     else run_in_turn(&r, m, job);
     for (size_t p = 0; p < m->n; p++) {
         append(&out, rig_weights(&r, job, (uint32_t)p), elements_of(m, p));
-        append_state(&out, pd_store_job(r.store, job)->params[p].optim);
+        append_state(&out, inside_job(r.store, job)->steps.params[p].optim);
     }
     out.sum = rig_ask(&r, PD_INFO_JOBS, NULL)->jobs[0];
     rig_free(&r);

@@ -1,7 +1,7 @@
 /* Memory that runs out while a job gathers: those who wait are told, nothing is lost, and it goes on with the same bits when there is memory again. */
 #include "gathering.h"
 #include "oom.h"
-#include "training.h"
+#include "store_inside.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -120,7 +120,7 @@ static bool ranged_round(const char *options, bool pressed, float *weights, int6
     rig r;
 
     start_ranged(&r, options, pressed);
-    committed = r.store->committed;
+    committed = r.store->budget.used;
     for (uint32_t rank = 0; rank < MANY; rank++) give(&r, PD_REQ_PUSH, rank, 1);
     oom_arm(n);
     while (pd_store_work(r.store, r.now)) continue;
@@ -133,7 +133,7 @@ static bool ranged_round(const char *options, bool pressed, float *weights, int6
     }
     assert_int_equal(r.board[r.job][0].step, 1);
     assert_int_equal(r.buffers_out, 0);
-    assert_int_equal(r.store->committed, committed);
+    assert_int_equal(r.store->budget.used, committed);
     memcpy(weights, rig_weights(&r, r.job, 0), N * sizeof *weights);
     rig_free(&r);
     return failed;

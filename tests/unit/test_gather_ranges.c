@@ -1,6 +1,6 @@
 /* Adasum and other aggregates of weights in shards: how many contribute is known when the last rank has declared; who is refused then, what is counted. */
 #include "rig.h"
-#include "training.h"
+#include "store_inside.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -72,7 +72,7 @@ static void a_set_that_was_refused_leaves_nothing_behind(void **state)
     begin(&r, 3, "aggregate=adasum");
     assert_int_equal(declare(&r, 0, N, -1, 0), PD_INVALID_ARGUMENT);
     assert_int_equal(rig_ask(&r, PD_INFO_JOBS, NULL)->jobs[0].params, 0);
-    assert_int_equal(r.store->committed, 0);
+    assert_int_equal(r.store->budget.used, 0);
     assert_int_equal(declare(&r, 0, N, 0, 100), PD_OK);         /* each element by one rank: its own tree */
     assert_int_equal(declare(&r, 1, N, 100, 200), PD_OK);
     assert_int_equal(declare(&r, 2, N, 200, N), PD_OK);
@@ -228,29 +228,32 @@ static void shards_are_counted_as_what_they_are(void **state)
     enum { LARGE = 100 * CHUNK, SHARD = LARGE / 8 };
     pd_store_config config = rig_config();
     uint64_t before, seven;
+    pd_request *request;
     rig r;
 
     (void)state;
     config.max_total_bytes = LARGE * sizeof(float) * 7;
     rig_new(&r, &config);
     join(&r, 8, "aggregate=median", "* sgd lr=1");
-    before = r.store->committed;
+    before = r.store->budget.used;
     for (uint32_t rank = 0; rank < 7; rank++) assert_int_equal(declare(&r, rank, LARGE, rank * SHARD, (rank + 1) * SHARD), PD_OK);
-    seven = r.store->committed;
-    r.store->config.max_total_bytes = seven + LARGE * sizeof(float) / 2;
+    seven = r.store->budget.used;
+    r.store->budget.limit = seven + LARGE * sizeof(float) / 2;
     assert_int_equal(declare(&r, 7, LARGE, 0, LARGE), PD_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(r.error.text, "contributions gathered"));
-    assert_int_equal(r.store->committed, seven);
+    assert_int_equal(r.store->budget.used, seven);
     assert_int_equal(declare_pulling(&r, 7, LARGE, 7 * SHARD, LARGE, PD_BF16), PD_RESOURCE_EXHAUSTED);      /* the shard fits, weights in another type do not */
-    assert_int_equal(r.store->committed, seven);
+    assert_int_equal(r.store->budget.used, seven);
     assert_int_equal(declare(&r, 7, LARGE, 7 * SHARD, LARGE), PD_OK);
-    assert_true(r.store->committed > seven);
-    seven = r.store->committed;
+    assert_true(r.store->budget.used > seven);
+    seven = r.store->budget.used;
     assert_int_equal(declare(&r, 7, LARGE, 7 * SHARD, LARGE), PD_OK);           /* again: nothing more */
-    assert_int_equal(r.store->committed, seven);
-    pd_store_drop(r.store, pd_store_find(r.store, "job"), &(pd_error){ .code = PD_ABORTED });
+    assert_int_equal(r.store->budget.used, seven);
+    request = pd_request_new(PD_REQ_DROP, rig_ticket(&r, 99));
+    request->u.info.job_name = strdup("job");
+    assert_int_equal(rig_apply(&r, request), PD_OK);
     rig_absorb(&r);
-    assert_int_equal(r.store->committed, before);
+    assert_int_equal(r.store->budget.used, before);
     rig_free(&r);
 }
 
@@ -264,14 +267,14 @@ static void a_first_set_that_was_refused_is_not_counted(void **state)
     (void)state;
     begin(&r, 2, "aggregate=median");
     assert_int_equal(declare(&r, 0, LARGE, 0, LARGE / 2), PD_OK);
-    committed = r.store->committed;
+    committed = r.store->budget.used;
     rig_free(&r);
     begin(&r, 2, "aggregate=median");
-    r.store->config.max_total_bytes = committed;
+    r.store->budget.limit = committed;
     assert_int_equal(declare_pulling(&r, 0, LARGE, 0, LARGE / 2, PD_BF16), PD_RESOURCE_EXHAUSTED);
-    assert_int_equal(r.store->committed, 0);
+    assert_int_equal(r.store->budget.used, 0);
     assert_int_equal(declare(&r, 0, LARGE, 0, LARGE / 2), PD_OK);
-    assert_int_equal(r.store->committed, committed);
+    assert_int_equal(r.store->budget.used, committed);
     rig_free(&r);
 }
 

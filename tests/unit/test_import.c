@@ -9,7 +9,7 @@
 #include "import.h"
 #include "oom.h"
 #include "rig.h"
-#include "training.h"
+#include "store_inside.h"
 
 /* A matrix of 8 x 4 and a vector of 6, as scalable_shampoo sees them: momenta of the whole, statistics and preconditioners of each side. */
 static const char rules[] = "* scalable_shampoo learning_rate=0.1 block_size=8 best_effort_shape_interpretation=no graft_type=SGD";
@@ -128,11 +128,11 @@ static int everything(fixture *f)
     return rc == PD_OK ? whole(f, "v", "preconditioners", 0, six, 1000) : rc;
 }
 
-static pd_job *job_of(fixture *f) { return pd_store_job(f->r.store, f->job); }
+static pd_job *job_of(fixture *f) { return inside_job(f->r.store, f->job); }
 
 static double state_at(fixture *f, int param, const char *slot, int number, int64_t element)
 {
-    const pd_optim *optim = job_of(f)->params[param].optim;
+    const pd_optim *optim = job_of(f)->steps.params[param].optim;
     double values[64];
     pd_part part;
 
@@ -145,7 +145,7 @@ static void assert_untouched(fixture *f)
 {
     assert_true(state_at(f, MATRIX, "momentum", -1, 5) == 0);
     assert_true(state_at(f, VECTOR, "preconditioners", 0, 0) == 1 && state_at(f, VECTOR, "preconditioners", 0, 1) == 0);
-    assert_int_equal(pd_optim_count(job_of(f)->params[MATRIX].optim), 0);
+    assert_int_equal(pd_optim_count(job_of(f)->steps.params[MATRIX].optim), 0);
 }
 
 /* ---- tests ---- */
@@ -161,8 +161,8 @@ static void what_is_committed_is_the_jobs_state(void **state)
     assert_int_equal(commit(f, false), PD_OK);
     assert_true(state_at(f, MATRIX, "momentum", -1, 5) == 105 && state_at(f, MATRIX, "preconditioners", 1, 15) == 615);
     assert_true(state_at(f, VECTOR, "preconditioners", 0, 35) == 1035 && state_at(f, VECTOR, "diagonal_momentum", -1, 0) == 800);
-    assert_int_equal(pd_optim_count(job_of(f)->params[MATRIX].optim), 41);
-    assert_int_equal(pd_optim_count(job_of(f)->params[VECTOR].optim), 0);
+    assert_int_equal(pd_optim_count(job_of(f)->steps.params[MATRIX].optim), 41);
+    assert_int_equal(pd_optim_count(job_of(f)->steps.params[VECTOR].optim), 0);
     assert_false(pd_import_writes(job_of(f)));
 }
 
@@ -263,28 +263,28 @@ static void a_job_whose_root_is_out_is_not_at_rest(void **state)
 static void what_is_staged_counts_and_goes_back(void **state)
 {
     fixture *f = *state;
-    uint64_t before = f->r.store->committed;
+    uint64_t before = f->r.store->budget.used;
 
     assert_int_equal(begin(f), PD_OK);
     assert_int_equal(whole(f, "m", "momentum", -1, shapes[MATRIX], 1), PD_OK);
-    assert_true(f->r.store->committed >= before + sizeof(float) * 32);
-    f->r.store->config.max_total_bytes = f->r.store->committed;
+    assert_true(f->r.store->budget.used >= before + sizeof(float) * 32);
+    f->r.store->budget.limit = f->r.store->budget.used;
     assert_int_equal(whole(f, "v", "momentum", -1, shapes[VECTOR], 1), PD_RESOURCE_EXHAUSTED);
     assert_int_equal(commit(f, true), PD_OK);
-    assert_int_equal(f->r.store->committed, before);
+    assert_int_equal(f->r.store->budget.used, before);
 }
 
 static void an_import_that_nobody_ends_is_dropped(void **state)
 {
     fixture *f = *state;
-    uint64_t before = f->r.store->committed;
+    uint64_t before = f->r.store->budget.used;
 
     assert_int_equal(begin(f), PD_OK);
     assert_int_equal(whole(f, "m", "momentum", -1, shapes[MATRIX], 1), PD_OK);
     rig_sleep(&f->r, 59);
-    assert_int_not_equal(f->r.store->committed, before);
+    assert_int_not_equal(f->r.store->budget.used, before);
     rig_sleep(&f->r, 2);
-    assert_int_equal(f->r.store->committed, before);
+    assert_int_equal(f->r.store->budget.used, before);
     assert_int_equal(commit(f, true), PD_FAILED_PRECONDITION);
 }
 

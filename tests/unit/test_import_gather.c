@@ -10,7 +10,7 @@
 #include "gathering.h"
 #include "import.h"
 #include "oom.h"
-#include "training.h"
+#include "store_inside.h"
 
 enum { CONN = 10, OPERATOR = 99, WORLD = 4, N = 700, STEPS = 2 };
 
@@ -83,7 +83,7 @@ static void look(rig *r, remains *out)
 
     memset(out, 0, sizeof *out);
     for (int p = 0; p < 2; p++) {
-        const pd_optim *optim = pd_store_job(r->store, r->job)->params[p].optim;
+        const pd_optim *optim = inside_job(r->store, r->job)->steps.params[p].optim;
         pd_part part;
         memcpy(out->weights + at[p], rig_weights(r, r->job, (uint32_t)p), (size_t)sizes[p] * sizeof(float));
         assert_true(pd_plan_part(pd_optim_plan(optim), "momentum_buffer", -1, -1, &part));
@@ -131,7 +131,7 @@ static bool committed_after(int how, bool pressed, uint32_t late, int64_t batche
     rig r;
 
     start(&r, how, pressed);
-    committed = r.store->committed;
+    committed = r.store->budget.used;
     stage(&r);
     for (uint32_t rank = 0; rank < WORLD - late; rank++) push(&r, rank, 1);
     run(&r, batches);
@@ -142,7 +142,7 @@ static bool committed_after(int how, bool pressed, uint32_t late, int64_t batche
     rig_work(&r);
     one_round(&r, 2);
     look(&r, out);
-    if (*answer == PD_OK) assert_int_equal(r.store->committed, committed);
+    if (*answer == PD_OK) assert_int_equal(r.store->budget.used, committed);
     assert_int_equal(r.buffers_out, 0);
     assert_int_equal(r.warnings, 0);
     rig_free(&r);
@@ -228,7 +228,7 @@ static void a_job_may_be_dropped_while_state_is_written_beside_a_round(void **st
             drop->u.info.job_name = strdup("j");
             rig_apply(&r, drop);
             assert_int_equal(r.buffers_out, 0);
-            assert_int_equal(r.store->committed, 0);
+            assert_int_equal(r.store->budget.used, 0);
             rig_free(&r);
         }
 }

@@ -10,7 +10,7 @@
 
 #include "listing.h"
 #include "rig.h"
-#include "training.h"
+#include "store_inside.h"
 
 enum { PARAMS = 60 };
 
@@ -41,7 +41,7 @@ static pd_job *start(rig *r)
     int64_t sizes[PARAMS];
 
     for (int i = 0; i < PARAMS; i++) sizes[i] = 4;
-    return pd_store_job(r->store, rig_start(r, "j", 1, 1, sizes, PARAMS, NULL, NULL));
+    return inside_job(r->store, rig_start(r, "j", 1, 1, sizes, PARAMS, NULL, NULL));
 }
 
 static void get_page(pd_info *info, pd_job *job, const pd_list_kind *kind, const char *pattern, uint64_t from)
@@ -127,7 +127,7 @@ static void what_a_job_changes_is_counted_anew_when_it_has_changed(void **state)
     pd_job *job = start(*state);
 
     ask(job, &passing, "", 0);
-    job->changes++;
+    job->steps.changes++;
     counted = 0;
     ask(job, &passing, "", 0);
     assert_true(counted >= PARAMS);
@@ -141,7 +141,7 @@ static void sums_follow_the_steps_of_a_job(void **state)
 
     assert_int_equal(pd_job_count_totals(job)->step_most, 0);
     assert_int_equal(pd_job_count_totals(job)->elements, 4 * PARAMS);
-    rig_push(r, job->number, 0, 1, 1, 5, ones, 4);
+    rig_push(r, job->steps.number, 0, 1, 1, 5, ones, 4);
     rig_work(r);
     assert_int_equal(pd_job_count_totals(job)->step_most, 1);
     assert_int_equal(pd_job_count_totals(job)->step_least, 0);
@@ -153,10 +153,10 @@ static void a_status_of_an_unchanged_job_does_not_look_at_its_parameters(void **
     pd_job *job = start(r);
     uint64_t least = rig_ask(r, PD_INFO_STATUS, NULL)->jobs[0].step_least;
 
-    job->params[3].step = 77;           /* behind its back */
+    job->steps.params[3].saved.step = 77;           /* behind its back */
     assert_int_equal(rig_ask(r, PD_INFO_STATUS, NULL)->jobs[0].step_least, least);
     assert_int_equal(rig_ask(r, PD_INFO_STATUS, NULL)->jobs[0].step_most, 0);
-    job->params[3].step = 0;
+    job->steps.params[3].saved.step = 0;
 }
 
 static void a_status_counts_connected_workers_and_bytes_in_flight(void **state)

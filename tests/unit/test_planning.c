@@ -1,7 +1,7 @@
 /* A large first set is planned in slices: each Declare is answered once, whatever happens in between, and other jobs go on. */
 #include "oom.h"
 #include "rig.h"
-#include "training.h"
+#include "store_inside.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -65,7 +65,7 @@ static int set_up(void **state)
     for (int i = 0; i < 60; i++) assert_true(pd_store_work(r->store, r->now));
     rig_absorb(r);
     assert_int_equal(r->answered, welcomed);
-    assert_true(pd_store_job(r->store, r->job)->committed > 0);
+    assert_true(inside_job(r->store, r->job)->steps.account.used > 0);
     return 0;
 }
 
@@ -86,10 +86,10 @@ static int next_answer(rig *r)
 /* Of the job that was planned: what the store counts is the other one's. */
 static void assert_nothing_is_left(const rig *r)
 {
-    const pd_job *job = pd_store_job(r->store, other);
+    const pd_job *job = inside_job(r->store, other);
 
-    assert_int_equal(r->store->committed, job != NULL ? job->committed : 0);
-    assert_int_equal(r->store->n_ranks, job != NULL ? 1 : 0);
+    assert_int_equal(r->store->budget.used, job != NULL ? job->steps.account.used : 0);
+    assert_int_equal(r->store->ingest.n_ranks, job != NULL ? 1 : 0);
 }
 
 static int send(rig *r, pd_request_kind kind, uint32_t rank)
@@ -131,8 +131,8 @@ static void a_set_in_slices_is_the_set_at_once(void **state)
     rig_new(&at_once, &config);
     rig_hello(&at_once, "job", 0, WORLD, CONN, CONN, "job_linger=3600", "* adam lr=1");
     assert_int_equal(rig_apply(&at_once, declare_request(&at_once, 0, CONN)), PD_OK);
-    assert_int_equal(pd_store_job(at_once.store, at_once.job)->committed, pd_store_job(r->store, r->job)->committed);
-    assert_int_equal(pd_store_job(at_once.store, at_once.job)->ranks[0].reserve, pd_store_job(r->store, r->job)->ranks[0].reserve);
+    assert_int_equal(inside_job(at_once.store, at_once.job)->steps.account.used, inside_job(r->store, r->job)->steps.account.used);
+    assert_int_equal(inside_job(at_once.store, at_once.job)->steps.quotas[0].reserve, inside_job(r->store, r->job)->steps.quotas[0].reserve);
     rig_free(&at_once);
 }
 

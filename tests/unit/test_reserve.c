@@ -1,6 +1,6 @@
 /* Ingest budget: each rank that has declared keeps its part, and nobody keeps what nobody can use. */
 #include "rig.h"
-#include "training.h"
+#include "store_inside.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -56,7 +56,7 @@ static void one_process_of_a_large_world_keeps_one_reserve(void **state)
     (void)state;
     start(&r, LARGE);
     assert_int_equal(declare(&r, "large", 0, LARGE, CONN), PD_OK);
-    assert_int_equal(r.store->reserved, FRAME);
+    assert_int_equal(r.store->ingest.reserved, FRAME);
     for (uint32_t rank = 0; rank < LARGE - 1; rank++) assert_int_equal(declare(&r, "other", rank, LARGE - 1, OTHER + rank), PD_OK);
     assert_int_equal(declare(&r, "third", 0, 1, 300), PD_RESOURCE_EXHAUSTED);
     rig_free(&r);
@@ -70,7 +70,7 @@ static void a_world_that_the_budget_never_holds_is_refused_at_its_first_rank(voi
     start(&r, LARGE - 1);
     assert_int_equal(declare(&r, "large", 0, LARGE, CONN), PD_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(r.error.text, "64 ranks, this one with frames of up to 4096 bytes, need 262144 bytes of ingest budget, and there are 258048"));
-    assert_int_equal(r.store->reserved, 0);
+    assert_int_equal(r.store->ingest.reserved, 0);
     rig_free(&r);
 }
 
@@ -82,8 +82,8 @@ static void a_job_that_lingers_keeps_no_reserve(void **state)
     start(&r, 2);
     for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(declare(&r, "gone", rank, 2, CONN + rank), PD_OK);
     for (uint32_t rank = 0; rank < 2; rank++) lose(&r, r.job, rank, CONN + rank);
-    assert_int_equal(r.store->reserved, 0);
-    assert_int_equal(r.store->n_ranks, 0);
+    assert_int_equal(r.store->ingest.reserved, 0);
+    assert_int_equal(r.store->ingest.n_ranks, 0);
     for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(declare(&r, "other", rank, 2, OTHER + rank), PD_OK);
     rig_free(&r);
 }
@@ -99,8 +99,8 @@ static void a_rank_that_comes_back_to_a_taken_budget_is_told(void **state)
     assert_int_equal(declare(&r, "other", 0, 1, OTHER), PD_OK);
     assert_int_equal(declare(&r, "gone", 0, 1, CONN + 1), PD_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(r.error.text, "rank 0 has frames of up to 4096 bytes and needs as much ingest budget; of 4096, 4096 are reserved by other ranks"));
-    leave(&r, pd_store_find(r.store, "other")->number, 0, OTHER);
-    assert_int_equal(rig_declare(&r, pd_store_find(r.store, "gone")->number, 0, CONN + 1, name, &shape, NULL, 1, PD_F32), PD_OK);
+    leave(&r, inside_find(r.store, "other")->steps.number, 0, OTHER);
+    assert_int_equal(rig_declare(&r, inside_find(r.store, "gone")->steps.number, 0, CONN + 1, name, &shape, NULL, 1, PD_F32), PD_OK);
     rig_free(&r);
 }
 
@@ -153,12 +153,12 @@ static void what_a_rank_leaves_behind_counts_until_it_is_summed(void **state)
     job = with_a_frame_held(&r);
     assert_int_equal(r.bytes_out[CONN], FRAME);
     for (uint32_t rank = 0; rank < 2; rank++) leave(&r, job, rank, CONN + rank);
-    assert_int_equal(r.store->reserved, FRAME);
+    assert_int_equal(r.store->ingest.reserved, FRAME);
     assert_int_equal(declare(&r, "job", 1, 2, CONN + 2), PD_OK);
     assert_int_equal(rig_push(&r, job, 1, CONN + 2, 1, 0, zeros, N), PD_OK);
     rig_work(&r);
     assert_int_equal(r.bytes_out[CONN], 0);
-    assert_int_equal(r.store->reserved, FRAME);                 /* that of the rank which is there */
+    assert_int_equal(r.store->ingest.reserved, FRAME);                 /* that of the rank which is there */
     rig_free(&r);
 }
 
@@ -188,9 +188,9 @@ static void a_dropped_job_gives_all_back(void **state)
     request = pd_request_new(PD_REQ_DROP, rig_ticket(&r, 99));
     request->u.info.job_name = strdup("job");
     assert_int_equal(rig_apply(&r, request), PD_OK);
-    assert_int_equal(r.store->reserved, 0);
-    assert_int_equal(r.store->n_ranks, 0);
-    assert_int_equal(r.store->held, 0);
+    assert_int_equal(r.store->ingest.reserved, 0);
+    assert_int_equal(r.store->ingest.n_ranks, 0);
+    assert_int_equal(r.store->ingest.held, 0);
     rig_free(&r);
 }
 
@@ -208,9 +208,9 @@ static void check_sums(const rig *r, seat seats[JOBS][RANKS])
     for (int j = 0; j < JOBS; j++)
         for (int k = 0; k < RANKS; k++) ranks += seats[j][k].here && seats[j][k].declared;
     loop = ranks * FRAME;
-    assert_true(loop <= r->store->reserved);
-    assert_true(ranks <= r->store->n_ranks);
-    assert_true(r->store->reserved <= r->store->config.ingest_bytes);
+    assert_true(loop <= r->store->ingest.reserved);
+    assert_true(ranks <= r->store->ingest.n_ranks);
+    assert_true(r->store->ingest.reserved <= r->store->config.ingest_bytes);
 }
 
 static void come(rig *r, const char *job, uint32_t rank, seat *at, uint64_t conn)
@@ -233,11 +233,11 @@ static void the_loop_threads_sum_never_exceeds_the_stores(void **state)
     for (int turn = 0; turn < TURNS; turn++) {
         uint32_t j = (uint32_t)(rig_random(&seed) % JOBS), rank = (uint32_t)(rig_random(&seed) % RANKS);
         seat *at = &seats[j][rank];
-        pd_job *job = pd_store_find(r.store, jobs[j]);
+        pd_job *job = inside_find(r.store, jobs[j]);
         uint64_t what = rig_random(&seed) % 4;
         if (!at->here || what == 0) come(&r, jobs[j], rank, at, ++conn);        /* also in the place of one that is here */
-        else if (what == 1) leave(&r, job->number, rank, at->conn), *at = (seat){ 0 };
-        else if (what == 2) lose(&r, job->number, rank, at->conn), *at = (seat){ 0 };
+        else if (what == 1) leave(&r, job->steps.number, rank, at->conn), *at = (seat){ 0 };
+        else if (what == 2) lose(&r, job->steps.number, rank, at->conn), *at = (seat){ 0 };
         rig_sleep(&r, 0.001);                           /* a job without workers and parameters ends */
         check_sums(&r, seats);
     }

@@ -1,5 +1,6 @@
 /* Rounds: when is a chunk complete, how far can it be summed, who is missing? */
 #include "rig.h"
+#include "rounds.h"
 #include "round.h"
 
 #include <setjmp.h>
@@ -17,7 +18,7 @@ static int set_up(void **state)
 {
     fixture *f = calloc(1, sizeof *f);
 
-    pd_round_init(&f->round, NULL, 150, 64, WORLD, f->chunks, f->slots, NULL);
+    lay_round(&f->round, 150, 64, WORLD, f->chunks, f->slots, NULL);
     *state = f;
     return 0;
 }
@@ -57,7 +58,7 @@ static void is_complete_when_every_rank_was_heard_in_any_order(void **state)
             uint32_t i = (uint32_t)(rig_random(&seed) % n), rank = left[i], expected = 0;
             left[i] = left[n - 1];
             assert_true(add(f, 1, rank, given) == (n == 1));
-            while (expected < WORLD && pd_chunk_heard(&f->chunks[1], expected) != PD_SLOT_EMPTY) expected++;
+            while (expected < WORLD && pd_chunk_state(&f->chunks[1], expected) != PD_SLOT_EMPTY) expected++;
             assert_int_equal(f->chunks[1].prefix, expected);
         }
         assert_int_equal(f->round.missing, CHUNKS - 1);
@@ -108,7 +109,7 @@ static void random_ranges(fixture *f, pd_range *ranges, uint64_t *seed)
 {
     memset(ranges, 0, WORLD * sizeof *ranges);
     memset(f->slots, 0, sizeof f->slots);
-    pd_round_init(&f->round, NULL, ELEMENTS, 64, WORLD, f->chunks, f->slots, ranges);
+    lay_round(&f->round, ELEMENTS, 64, WORLD, f->chunks, f->slots, ranges);
     for (uint32_t r = 0; r < WORLD; r++) {
         int64_t a = (int64_t)(rig_random(seed) % (ELEMENTS + 1)), b = (int64_t)(rig_random(seed) % (ELEMENTS + 1));
         if (rig_random(seed) % 4 == 0) b = a;
@@ -139,14 +140,14 @@ static void a_chunk_waits_for_the_ranks_whose_range_touches_it(void **state)
                 pd_run run = pd_round_run(&f->round, chunk, r);
                 assert_int_equal(run.n, n);
                 if (n > 0) assert_int_equal(run.first, first);
-                assert_int_equal(pd_chunk_heard(chunk, r), n > 0 ? PD_SLOT_EMPTY : PD_SLOT_OUTSIDE);
+                assert_int_equal(pd_chunk_state(chunk, r), n > 0 ? PD_SLOT_EMPTY : PD_SLOT_OUTSIDE);
                 outside += n == 0;
             }
-            while (prefix < WORLD && pd_chunk_heard(chunk, prefix) == PD_SLOT_OUTSIDE) prefix++;
+            while (prefix < WORLD && pd_chunk_state(chunk, prefix) == PD_SLOT_OUTSIDE) prefix++;
             assert_int_equal(chunk->came, outside);
             assert_int_equal(chunk->prefix, prefix);
             for (uint32_t r = 0, left = WORLD - outside; r < WORLD; r++)
-                if (pd_chunk_heard(chunk, r) == PD_SLOT_EMPTY) assert_true(add(f, c, r, given) == (--left == 0));
+                if (pd_chunk_state(chunk, r) == PD_SLOT_EMPTY) assert_true(add(f, c, r, given) == (--left == 0));
         }
     }
 }
@@ -158,7 +159,7 @@ static void a_rank_that_gave_all_of_its_range_is_not_missing(void **state)
     char text[64];
 
     memset(f->slots, 0, sizeof f->slots);
-    pd_round_init(&f->round, NULL, ELEMENTS, 64, WORLD, f->chunks, f->slots, ranges);
+    lay_round(&f->round, ELEMENTS, 64, WORLD, f->chunks, f->slots, ranges);
     pd_round_set_range(&f->round, 0, 0, 60);
     pd_round_set_range(&f->round, 1, 60, 130);
     pd_round_set_range(&f->round, 2, 130, 130);
@@ -187,7 +188,7 @@ static void a_range_that_is_taken_back_leaves_nothing_behind(void **state)
     pd_slot slots[CHUNKS * WORLD];
 
     memset(f->slots, 0, sizeof f->slots);
-    pd_round_init(&f->round, NULL, ELEMENTS, 64, WORLD, f->chunks, f->slots, ranges);
+    lay_round(&f->round, ELEMENTS, 64, WORLD, f->chunks, f->slots, ranges);
     pd_round_set_range(&f->round, 0, 10, 20);
     pd_round_set_range(&f->round, 3, 70, 80);
     memcpy(chunks, f->chunks, sizeof chunks);
@@ -217,7 +218,7 @@ static void finds_the_first_gap_and_what_was_given(void **state)
         for (uint32_t r = 0; r < WORLD; r++) {
             absent_rank[r] = rig_random(&seed) % 2 == 0;
             for (uint32_t c = 0; c < CHUNKS; c++)
-                if (pd_chunk_heard(&f->chunks[c], r) == PD_SLOT_EMPTY) add(f, c, r, absent_rank[r] ? absent : given);
+                if (pd_chunk_state(&f->chunks[c], r) == PD_SLOT_EMPTY) add(f, c, r, absent_rank[r] ? absent : given);
         }
         for (int64_t e = 0; e < ELEMENTS; e++) {
             bool covered = false, has = false;

@@ -1,7 +1,7 @@
 /* Numbers that ranks give to a round beside their gradients: what the round makes of them. */
 #include "oom.h"
 #include "rig.h"
-#include "training.h"
+#include "store_inside.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -521,16 +521,16 @@ static void their_memory_counts_against_the_servers_and_goes_back_with_the_job(v
     for (int short_by = 1; short_by >= 0; short_by--) {
         rig_new(&r, &config);
         uint32_t job = start(&r, 1, NULL);
-        before = r.store->committed;
+        before = r.store->budget.used;
         if (config.max_total_bytes == rig_config().max_total_bytes) {
             give(&r, job, 0, 1, "loss", 1, 1);
-            assert_true(r.store->committed > before);
-            config.max_total_bytes = r.store->committed - 1;
+            assert_true(r.store->budget.used > before);
+            config.max_total_bytes = r.store->budget.used - 1;
         } else {
             assert_int_equal(rig_send(&r, frame_with(&r, job, 0, 1, "loss", 1, 1)), PD_RESOURCE_EXHAUSTED);
             assert_non_null(strstr(r.error.text, "limits.max_total_bytes"));
             give_none(&r, job, 0, 1);
-            assert_int_equal(r.store->committed, before);
+            assert_int_equal(r.store->budget.used, before);
         }
         rig_free(&r);
     }

@@ -2,7 +2,7 @@
 #include "counting_row.h"
 #include "import.h"
 #include "rig.h"
-#include "training.h"
+#include "store_inside.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

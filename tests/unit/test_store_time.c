@@ -1,6 +1,6 @@
 /* What time brings: overdue rounds, turns among jobs, draining. */
 #include "rig.h"
-#include "training.h"
+#include "store_inside.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -119,14 +119,14 @@ static void reports_never_follow_each_other_at_once(void **state)
 {
     rig *r = *state;
     uint32_t job = rig_start(r, "a", 2, 10, sizes, 1, NULL, NULL);
-    pd_job *of = pd_store_job(r->store, job);
+    pd_job *of = inside_job(r->store, job);
 
-    of->values.at[PD_JOB_KEY_STEP_TIMEOUT] = 1;     /* ns: Hello refuses it */
+    of->steps.values.at[PD_JOB_KEY_STEP_TIMEOUT] = 1;     /* ns: Hello refuses it */
     push(r, job, 0, 10, 1, 0);
     rig_sleep(r, 1);
     assert_int_equal(r->timed_out, 1);
     assert_true(pd_store_next_tick(r->store) == r->now + PD_STEP_TIMEOUT_LEAST_NS);
-    of->values.at[PD_JOB_KEY_STEP_TIMEOUT] = 1000000000;
+    of->steps.values.at[PD_JOB_KEY_STEP_TIMEOUT] = 1000000000;
 }
 
 static void what_came_before_the_deadline_stands(void **state)

@@ -1,6 +1,7 @@
 /* Ranges of many ranks: stretches, who contributes them, gaps. What costs the square of the number of ranks does not end within these tests. */
-#include "aggregate.h"
+#include "sums.h"
 #include "rig.h"
+#include "rounds.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,19 +16,19 @@ enum { WORLD = 9, ELEMENTS = 200, CHUNK = 64, CHUNKS = 4 };
 
 static void draw_ranges(pd_round *round, uint64_t *seed)
 {
-    for (uint32_t r = 0; r < round->world; r++) {
+    for (uint32_t r = 0; r < pd_round_ranks(round); r++) {
         int64_t a = (int64_t)(rig_random(seed) % (ELEMENTS + 1)), b = (int64_t)(rig_random(seed) % (ELEMENTS + 1));
         if (rig_random(seed) % 8 == 0) continue;                        /* not known */
         if (rig_random(seed) % 8 == 0) b = a;
         pd_round_set_range(round, r, a < b ? a : b, a < b ? b : a);
     }
-    for (uint32_t r = 0; r < round->world; r++)
-        if (round->ranges[r].known && rig_random(seed) % 4 == 0) pd_round_unset_range(round, r);
+    for (uint32_t r = 0; r < pd_round_ranks(round); r++)
+        if (round->ranges.at[r].known && rig_random(seed) % 4 == 0) pd_round_unset_range(round, r);
 }
 
 static bool has(const pd_round *round, uint32_t rank, int64_t element)
 {
-    const pd_range *range = &round->ranges[rank];
+    const pd_range *range = &round->ranges.at[rank];
 
     return !range->known || (range->start <= element && element < range->end);
 }
@@ -36,14 +37,14 @@ static void assert_stretch(const pd_round *round, const pd_sweep *sweep)
 {
     uint32_t n = 0;
 
-    for (uint32_t r = 0; r < round->world; r++) {
+    for (uint32_t r = 0; r < pd_round_ranks(round); r++) {
         if (!has(round, r, sweep->run.first)) continue;
         assert_int_equal(pd_sweep_rank(sweep, n), r);
         n++;
     }
     assert_int_equal(sweep->n, n);
     assert_int_equal(pd_round_count_covering(round, sweep->run), n);
-    for (uint32_t r = 0; r < round->world; r++)
+    for (uint32_t r = 0; r < pd_round_ranks(round); r++)
         for (int64_t e = sweep->run.first; e < sweep->run.first + sweep->run.n; e++)
             assert_int_equal(has(round, r, e), has(round, r, sweep->run.first));
 }
@@ -61,7 +62,7 @@ static void a_sweep_meets_every_stretch_with_the_ranks_that_contribute_it(void *
         int64_t first = (int64_t)(rig_random(&seed) % ELEMENTS), at = first;
         memset(slots, 0, sizeof slots);
         memset(ranges, 0, sizeof ranges);
-        pd_round_init(&round, NULL, ELEMENTS, CHUNK, WORLD, chunks, slots, ranges);
+        lay_round(&round, ELEMENTS, CHUNK, WORLD, chunks, slots, ranges);
         draw_ranges(&round, &seed);
         for (pd_sweep sweep = pd_sweep_begin(&round, first, ELEMENTS); pd_sweep_next(&sweep); at += sweep.run.n) {
             assert_int_equal(sweep.run.first, at);
@@ -80,7 +81,7 @@ static void without_ranges_there_is_one_stretch_of_all_ranks(void **state)
     pd_sweep sweep;
 
     (void)state;
-    pd_round_init(&round, NULL, ELEMENTS, CHUNK, WORLD, chunks, slots, NULL);
+    lay_round(&round, ELEMENTS, CHUNK, WORLD, chunks, slots, NULL);
     sweep = pd_sweep_begin(&round, 10, 50);
     assert_true(pd_sweep_next(&sweep));
     assert_int_equal(sweep.run.n, 40);
@@ -106,7 +107,7 @@ static int set_up(void **state)
 
     c->slots = calloc(MANY, sizeof *c->slots);
     c->ranges = calloc(MANY, sizeof *c->ranges);
-    pd_round_init(&c->round, NULL, MANY, MANY, MANY, &c->chunk, c->slots, c->ranges);
+    lay_round(&c->round, MANY, MANY, MANY, &c->chunk, c->slots, c->ranges);
     for (uint32_t r = MANY; r-- > 0;) pd_round_set_range(&c->round, r, MANY - 1 - (int64_t)r, MANY - (int64_t)r);
     *state = c;
     return 0;
@@ -150,8 +151,8 @@ static void the_contributions_of_half_a_million_ranks_are_summed(void **state)
 {
     crowd *c = *state;
     pd_request *frame = pd_request_new(PD_REQ_PUSH, (pd_ticket){ 1, 1 });
-    pd_shelves all = { 0 };
-    pd_shelf *shelf = pd_shelf_join(&all, MANY * sizeof(float));
+    pd_buffer_pools all = { 0 };
+    pd_buffer_pool *shelf = pd_buffer_pool_join(&all, MANY * sizeof(float));
     float *values = malloc(MANY * sizeof *values), *sum = NULL;
     pd_sums sums = { 0 };
 
@@ -166,8 +167,8 @@ static void the_contributions_of_half_a_million_ranks_are_summed(void **state)
     assert_false(c->round.weightless);
     for (uint32_t e = 0; e < MANY; e++) assert_true(sum[e] == (float)(MANY - 1 - e));
     pd_sums_free(&sums);
-    pd_shelf_give(shelf, sum);
-    pd_shelf_leave(shelf);
+    pd_buffer_pool_give(shelf, sum);
+    pd_buffer_pool_leave(shelf);
     free(values);
     pd_request_free(frame);
 }

@@ -1,0 +1,62 @@
+/* ingest.c - counts what ranks hold of the ingest budget, and what they keep of it. */
+#include "ingest.h"
+
+static uint64_t kept(const pd_quota *quota)
+{
+    if (!quota->released) return quota->reserve;
+    return quota->held < quota->reserve ? quota->held : quota->reserve;
+}
+
+void pd_quota_settle(pd_ingest *ingest, pd_quota *quota)
+{
+    uint64_t now = kept(quota);
+
+    ingest->n_ranks += (now > 0) - (quota->reserved > 0);
+    ingest->reserved += now - quota->reserved;
+    quota->reserved = now;
+}
+
+bool pd_quota_fits(const pd_ingest *ingest, const pd_quota *quota, uint64_t bytes, uint64_t *others)
+{
+    *others = ingest->reserved - quota->reserved;
+    return *others <= ingest->limit && bytes <= ingest->limit - *others;
+}
+
+void pd_quota_take(pd_ingest *ingest, pd_quota *quota, uint64_t bytes)
+{
+    quota->reserve = bytes;
+    quota->released = false;
+    pd_quota_settle(ingest, quota);
+}
+
+void pd_quota_release(pd_ingest *ingest, pd_quota *quota)
+{
+    quota->released = true;
+    pd_quota_settle(ingest, quota);
+}
+
+void pd_quota_hold(pd_ingest *ingest, pd_quota *quota, uint64_t bytes)
+{
+    quota->held += bytes;
+    quota->stalled = false;
+    ingest->held += bytes;
+    pd_quota_settle(ingest, quota);
+}
+
+void pd_quota_let_go(pd_ingest *ingest, pd_quota *quota, uint64_t bytes)
+{
+    quota->held -= bytes;
+    ingest->held -= bytes;
+    if (ingest->held <= ingest->limit / 2) ingest->exhausted = false;
+    pd_quota_settle(ingest, quota);
+}
+
+bool pd_quota_is_exceeded(const pd_ingest *ingest, const pd_quota *quota)
+{
+    uint64_t limit = ingest->limit, n_ranks = ingest->n_ranks > 0 ? ingest->n_ranks : 1;
+    uint64_t spare = limit > ingest->reserved ? (limit - ingest->reserved) / n_ranks : 0;
+    uint64_t share = quota->reserve + spare, calm = share / 2 < spare ? share / 2 : spare;
+
+    if (quota->held > 0 && (quota->stalled || ingest->exhausted)) return true;
+    return quota->held > calm || (quota->held > 0 && ingest->held + quota->reserve > limit);
+}

@@ -1,0 +1,11 @@
+/* name_hash.h - the keyed hash of names: a peer that does not know the key cannot choose names that collide. Pure. */
+#ifndef PD_NAME_HASH_H
+#define PD_NAME_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Returns the hash of n bytes under the key (pd_store_config.hash_key). */
+unsigned pd_name_hash(const uint64_t key[2], const char *name, size_t n);
+
+#endif

@@ -1,0 +1,208 @@
+#include "request.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A request's memory may become an effect: pd_request_become. */
+enum { MAIL_BYTES = sizeof(pd_request) > sizeof(pd_effect) ? sizeof(pd_request) : sizeof(pd_effect) };
+
+static bool wants_answer(pd_request_kind kind)
+{
+    return kind != PD_REQ_LOST && kind != PD_REQ_RELEASED && kind != PD_REQ_TASK;
+}
+
+pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket)
+{
+    pd_request *request = calloc(1, MAIL_BYTES);
+
+    if (request == NULL) return NULL;
+    request->kind = kind;
+    request->ticket = ticket;
+    if (wants_answer(kind) && (request->answer = calloc(1, sizeof *request->answer)) == NULL) {
+        free(request);
+        return NULL;
+    }
+    return request;
+}
+
+static void free_options(pd_option *options, size_t n)
+{
+    for (size_t i = 0; options != NULL && i < n; i++) {
+        free(options[i].name);
+        free(options[i].value);
+    }
+    free(options);
+}
+
+static void free_hello(pd_request *request)
+{
+    free(request->u.hello.job_name);
+    free(request->u.hello.label);
+    free_options(request->u.hello.options, request->u.hello.n_options);
+    for (size_t i = 0; request->u.hello.rules != NULL && i < request->u.hello.n_rules; i++) free(request->u.hello.rules[i]);
+    free(request->u.hello.rules);
+}
+
+static void free_declare(pd_request *request)
+{
+    for (size_t i = 0; request->u.declare.params != NULL && i < request->u.declare.n; i++) {
+        free(request->u.declare.params[i].name);
+        free(request->u.declare.params[i].axes);
+    }
+    free(request->u.declare.params);
+}
+
+static void free_contents(pd_request *request)
+{
+    switch (request->kind) {
+    case PD_REQ_HELLO:   free_hello(request); break;
+    case PD_REQ_DECLARE: free_declare(request); break;
+    case PD_REQ_INIT:
+    case PD_REQ_PUSH:
+        free(request->u.data.pieces);
+        free_options(request->u.data.hypers, request->u.data.n_hypers);
+        free(request->u.data.scalars);
+        break;
+    case PD_REQ_INFO:
+    case PD_REQ_DROP:
+        free(request->u.info.job_name);
+        free(request->u.info.pattern);
+        break;
+    case PD_REQ_SET:
+        free(request->u.set.job_name);
+        free(request->u.set.pattern);
+        free(request->u.set.by);
+        free_options(request->u.set.options, request->u.set.n);
+        break;
+    case PD_REQ_IMPORT:
+        free(request->u.import.job_name);
+        free(request->u.import.param);
+        free(request->u.import.slot);
+        break;
+    case PD_REQ_BARRIER:
+    case PD_REQ_LEAVE:
+    case PD_REQ_LOST:
+    case PD_REQ_STALLED:
+    case PD_REQ_RELEASED:
+    case PD_REQ_TASK:
+    case PD_REQ_DRAIN: break;
+    }
+}
+
+void pd_request_free(pd_request *request)
+{
+    if (request == NULL) return;
+    free_contents(request);
+    free(request->answer);
+    free(request);
+}
+
+void pd_request_slim(pd_request *request)
+{
+    free_contents(request);
+    request->u.data.pieces = NULL;
+    request->u.data.hypers = NULL;
+    request->u.data.scalars = NULL;
+    request->u.data.n = request->u.data.n_hypers = request->u.data.n_scalars = 0;
+}
+
+pd_effect *pd_request_become(pd_request *request, pd_effect_kind kind, pd_ticket ticket, uint32_t job)
+{
+    pd_effect *effect = (pd_effect *)(void *)request;
+
+    free_contents(request);
+    free(request->answer);
+    memset(effect, 0, sizeof *effect);
+    effect->kind = kind;
+    effect->ticket = ticket;
+    effect->job = job;
+    return effect;
+}
+
+void pd_info_free(pd_info *info)
+{
+    if (info == NULL) return;
+    free(info->jobs);
+    free(info->params);
+    free(info->workers);
+    free(info->roots);
+    free(info->settings);
+    free(info->state);
+    free(info);
+}
+
+void pd_set_result_free(pd_set_result *result)
+{
+    if (result == NULL) return;
+    free(result->at);
+    free(result);
+}
+
+pd_reason *pd_reason_new(const char *text)
+{
+    size_t size = strlen(text) + 1;
+    pd_reason *reason = malloc(sizeof *reason + size);
+
+    if (reason == NULL) return NULL;
+    reason->refs = 1;
+    memcpy(reason->text, text, size);
+    return reason;
+}
+
+void pd_reason_unref(pd_reason *reason)
+{
+    if (reason != NULL && --reason->refs == 0) free(reason);
+}
+
+void pd_scalar_means_unref(pd_scalar_means *means)
+{
+    if (means != NULL && --means->refs == 0) free(means);
+}
+
+pd_counted *pd_counted_new(uint32_t ranks)
+{
+    pd_counted *counted = calloc(1, sizeof *counted + (ranks + 63) / 64 * sizeof counted->set[0]);
+
+    if (counted == NULL) return NULL;
+    counted->refs = 1;
+    counted->ranks = ranks;
+    return counted;
+}
+
+void pd_counted_add(pd_counted *counted, uint32_t rank) { counted->set[rank / 64] |= (uint64_t)1 << rank % 64; }
+
+bool pd_counted_has(const pd_counted *counted, uint32_t rank)
+{
+    return counted == NULL || (rank < counted->ranks && (counted->set[rank / 64] >> rank % 64 & 1) != 0);
+}
+
+void pd_counted_unref(pd_counted *counted)
+{
+    if (counted != NULL && --counted->refs == 0) free(counted);
+}
+
+static void free_closed(pd_effect *effect)
+{
+    for (size_t i = 0; i < effect->u.closed.n; i++) {
+        pd_reason_unref(effect->u.closed.at[i].why);
+        pd_scalar_means_unref(effect->u.closed.at[i].scalars);
+        pd_counted_unref(effect->u.closed.at[i].counted);
+    }
+    free(effect->u.closed.at);
+}
+
+void pd_declared_free(pd_declared *declared, size_t n)
+{
+    for (size_t i = 0; declared != NULL && i < n; i++) free(declared[i].note);
+    free(declared);
+}
+
+void pd_effect_free(pd_effect *effect)
+{
+    if (effect == NULL) return;
+    if (effect->kind == PD_EFF_CLOSED) free_closed(effect);
+    if (effect->kind == PD_EFF_DECLARED) pd_declared_free(effect->u.declared.params, effect->u.declared.n);
+    if (effect->kind == PD_EFF_INFO) pd_info_free(effect->u.info);
+    if (effect->kind == PD_EFF_SET) pd_set_result_free(effect->u.set);
+    free(effect);
+}

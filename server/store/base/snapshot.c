@@ -1,0 +1,61 @@
+/* snapshot.c - a snapshot and the pools that its buffers come from. */
+#include "snapshot.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* A snapshot knows its pools: the parameter may be gone when the snapshot comes home. */
+typedef struct shelved {
+    pd_snapshot view;           /* first: what the others see */
+    pd_buffer_pool   *pool[4];
+} shelved;
+
+/* Two snapshots, each with a buffer of its weights and one of other types; a sum; a pool for each. */
+uint64_t pd_snapshots_own_bytes(void)
+{
+    enum { ALLOCATOR = 16, BUFFERS = 5, BUFFER_END = 160 };
+
+    return 2 * (sizeof(shelved) + ALLOCATOR) + 2 * (pd_buffer_pool_own_bytes() + ALLOCATOR) + BUFFERS * BUFFER_END;
+}
+
+static void free_shelved(shelved *whole)
+{
+    for (int t = 0; t < 4; t++)
+        if (whole->pool[t] != NULL) pd_buffer_pool_give(whole->pool[t], whole->view.at[t]);
+    free(whole);
+}
+
+pd_snapshot *pd_snapshot_new(pd_buffer_pool *const pool[4], int64_t elements)
+{
+    shelved *whole = calloc(1, sizeof *whole);
+
+    if (whole == NULL) return NULL;
+    whole->view.elements = elements;
+    whole->view.store_refs = 1;
+    for (int t = 0; t < 4; t++) {
+        if (pool[t] == NULL) continue;
+        whole->pool[t] = pool[t];
+        if ((whole->view.at[t] = pd_buffer_pool_take(pool[t])) == NULL) {
+            free_shelved(whole);
+            return NULL;
+        }
+    }
+    return &whole->view;
+}
+
+int pd_snapshot_widen(pd_snapshot *snapshot, pd_dtype dtype, pd_buffer_pool *pool)
+{
+    shelved *whole = (shelved *)(void *)snapshot;
+
+    if (snapshot->at[dtype] != NULL) return PD_OK;
+    if ((snapshot->at[dtype] = pd_buffer_pool_take(pool)) == NULL) return PD_NO_MEMORY;
+    whole->pool[dtype] = pool;
+    return PD_OK;
+}
+
+void pd_snapshot_unref(pd_snapshot *snapshot)
+{
+    if (snapshot == NULL) return;
+    assert(snapshot->store_refs > 0);
+    if (--snapshot->store_refs == 0) free_shelved((shelved *)(void *)snapshot);
+}

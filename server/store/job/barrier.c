@@ -1,0 +1,51 @@
+/* barrier.c - workers wait for each other. */
+#include "barrier.h"
+
+#include "ranks.h"
+
+static void pass_barrier(pd_job *job)
+{
+    job->saved.barrier++;
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++) {
+        pd_answer_ok(job->steps.outbox, job->ranks[r].barrier);
+        pd_request_free(job->ranks[r].barrier);
+        job->ranks[r].barrier = NULL;
+    }
+}
+
+static bool all_at_barrier(const pd_job *job)
+{
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
+        if (job->ranks[r].barrier == NULL) return false;
+    return true;
+}
+
+void pd_job_barrier(pd_job *job, pd_request *request)
+{
+    uint64_t sequence = request->u.barrier.sequence, passed;
+    pd_error err;
+    pd_rank *rank = pd_rank_speaker(job, request, &err);
+
+    if (rank == NULL) {
+        pd_request_refuse(job->steps.outbox, request, &err);
+        return;
+    }
+    passed = job->saved.barrier - rank->saved.barrier_base;                 /* since this process came */
+    if (sequence == 0 || sequence > passed + 1) {
+        pd_fail(&err, PD_FAILED_PRECONDITION, "rank %u of job %.100s comes to barrier %llu, but its next one is %llu", request->rank,
+                job->steps.name,
+                (unsigned long long)sequence, (unsigned long long)passed + 1);
+        pd_request_refuse(job->steps.outbox, request, &err);
+    } else if (sequence <= passed) {
+        pd_answer_ok(job->steps.outbox, request);             /* sent again: all have been there */
+        pd_request_free(request);
+    } else if (rank->barrier != NULL && rank->barrier->ticket.conn == request->ticket.conn) {
+        pd_fail(&err, PD_FAILED_PRECONDITION, "rank %u of job %.100s waits at barrier %llu already: send the next one when this is "
+                "answered", request->rank, job->steps.name, (unsigned long long)sequence);
+        pd_request_refuse(job->steps.outbox, request, &err);
+    } else {
+        pd_request_free(rank->barrier);
+        rank->barrier = request;
+        if (all_at_barrier(job)) pass_barrier(job);
+    }
+}

@@ -1,0 +1,129 @@
+/* drain.c - before a server stops: rounds under way are finished, no new ones begin. */
+#include "drain.h"
+
+#include "global_clip.h"
+#include "step_group.h"
+
+/* ---- what is waited for ---- */
+
+/* All contributions to the open round have come: it closes without anybody's help. */
+static bool closes_by_itself(const pd_param *param) { return param->round.open && pd_round_is_complete(&param->round) && param->stage != PD_HELD; }
+
+/* Returns a parameter whose open round can still close, the oldest that misses somebody where a worker is connected. NULL: there is none. A round
+ * that misses somebody of a job without connected workers is not waited for. */
+static const pd_param *find_open(const pd_job *job)
+{
+    bool somebody = job->linger_ns == 0;
+
+    if (job->steps.n_open == 0) return NULL;
+    if (job->steps.waiting != NULL && (somebody || pd_global_clip_runs(&job->steps))) return job->steps.waiting;
+    for (uint32_t i = 0; i < job->steps.n_params; i++)
+        if (closes_by_itself(&job->steps.params[i])) return &job->steps.params[i];
+    return NULL;
+}
+
+/* Returns a job that draining waits for, or NULL. */
+static const pd_job *find_open_job(const pd_jobs *jobs)
+{
+    const pd_job *job, *next;
+
+    HASH_ITER(hh, jobs->names, job, next)
+        if (job->inbox.first != NULL || find_open(job) != NULL) return job;
+    return NULL;
+}
+
+/* ---- answers ---- */
+
+/* What the deadline found open. */
+static void describe(const pd_job *job, pd_error *err)
+{
+    const pd_param *open = find_open(job), *late = open != NULL && open->stage == PD_HELD ? pd_param_awaited(&job->steps, open) : open;
+    char what[48], ranks[160];
+
+    if (late == NULL) {
+        pd_fail(err, PD_DEADLINE_EXCEEDED, "not drained: pushes of job %.100s are still being looked at", job->steps.name);
+        return;
+    }
+    pd_round_text(late, what, sizeof what);
+    pd_round_missing(&late->round, ranks, sizeof ranks);
+    if (pd_round_is_complete(&late->round))
+        pd_fail(err, PD_DEADLINE_EXCEEDED, "not drained: job %.100s: %s of %.160s is still under way", job->steps.name, what, late->name);
+    else
+        pd_fail(err, PD_DEADLINE_EXCEEDED, "not drained: job %.100s: %s of %.160s still misses %s%s; contributions that came stand, drain again to go on waiting",
+                job->steps.name, what, late->name, late->round.open ? "rank " : "every rank", ranks);
+}
+
+static void answer(pd_effects *outbox, pd_request *request, const pd_job *open)
+{
+    pd_error err;
+
+    if (open == NULL) {
+        pd_answer_ok(outbox, request);
+    } else {
+        describe(open, &err);
+        pd_answer_error(outbox, request, &err);
+    }
+    pd_request_free(request);
+}
+
+void pd_drain_answer(pd_drain *drain, const pd_jobs *jobs, pd_effects *outbox, uint64_t now_ns)
+{
+    const pd_job *open = drain->waiting != NULL ? find_open_job(jobs) : NULL;
+    pd_request **link = &drain->waiting;
+
+    while (*link != NULL) {
+        pd_request *request = *link;
+        if (open != NULL && now_ns < request->u.drain.deadline_ns) {
+            link = (pd_request **)(void *)&request->mail.next;
+            continue;
+        }
+        *link = (pd_request *)(void *)request->mail.next;
+        answer(outbox, request, open);
+    }
+}
+
+/* ---- the request ---- */
+
+/* The step that the job is at: its furthest parameter's, the open round included. The others may still come as far. */
+static uint64_t furthest_step(const pd_job *job)
+{
+    uint64_t step = 0;
+
+    for (uint32_t i = 0; i < job->steps.n_params; i++) {
+        uint64_t reached = job->steps.params[i].saved.step + (job->steps.params[i].round.open && job->steps.params[i].current != NULL ? 1 : 0);
+        if (reached > step) step = reached;
+    }
+    return step;
+}
+
+void pd_drain_take(pd_drain *drain, const pd_jobs *jobs, pd_effects *outbox, pd_request *request, uint64_t now_ns)
+{
+    pd_job *job, *next;
+    uint64_t *deadline_ns = &request->u.drain.deadline_ns;
+
+    if (__builtin_add_overflow(now_ns, *deadline_ns, deadline_ns)) *deadline_ns = UINT64_MAX;
+    if (!drain->draining) {
+        HASH_ITER(hh, jobs->names, job, next) job->drain_step = furthest_step(job);
+        pd_say(outbox, PD_SAY_INFO, "draining: rounds under way are finished, no new ones begin");
+    }
+    drain->draining = true;
+    request->mail.next = drain->waiting != NULL ? &drain->waiting->mail : NULL;
+    drain->waiting = request;
+}
+
+uint64_t pd_drain_next_tick(const pd_drain *drain)
+{
+    uint64_t at = UINT64_MAX;
+
+    for (const pd_request *request = drain->waiting; request != NULL; request = (const pd_request *)(const void *)request->mail.next)
+        if (request->u.drain.deadline_ns < at) at = request->u.drain.deadline_ns;
+    return at;
+}
+
+void pd_drain_free(pd_drain *drain)
+{
+    for (pd_request *request = drain->waiting, *next; request != NULL; request = next) {
+        next = (pd_request *)(void *)request->mail.next;
+        pd_request_free(request);
+    }
+}

@@ -1,0 +1,12 @@
+/* fixed_hyper.c - hyperparameters that are fixed while a job runs. */
+#include "fixed_hyper.h"
+
+const char *pd_fixed_hyper(const pd_row *row, uint64_t mask)
+{
+    size_t count;
+    const pd_hyper *hypers = pd_row_hypers(row, &count);
+
+    for (size_t i = 0; i < count; i++)
+        if ((mask >> i & 1) != 0 && !hypers[i].per_step) return hypers[i].name;
+    return NULL;
+}

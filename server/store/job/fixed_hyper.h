@@ -1,0 +1,10 @@
+/* fixed_hyper.h - which hyperparameters may not change from step to step. Pure. */
+#ifndef PD_FIXED_HYPER_H
+#define PD_FIXED_HYPER_H
+
+#include "rule.h"
+
+/* Returns the name of one of these hyperparameters that may not change from step to step; NULL: all may. */
+const char *pd_fixed_hyper(const pd_row *row, uint64_t mask);
+
+#endif

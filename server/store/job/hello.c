@@ -1,0 +1,59 @@
+/* hello.c - checks a Hello by itself, before any job is asked. */
+#include "hello.h"
+
+#include "printable.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int check_name(const char *name, pd_error *err)
+{
+    if (name == NULL || name[0] == '\0' || strlen(name) > PD_NAME_MAX)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a job's name has 1 to %d bytes", PD_NAME_MAX);
+    return pd_text_check("the job's name", name, err);
+}
+
+/* Options and rules come back in the errors of other workers. A rule may have tabs between its words. */
+static int check_option(const pd_option *option, size_t i, pd_error *err)
+{
+    char what[48];
+
+    snprintf(what, sizeof what, "the name of option %zu", i);
+    if (pd_text_check(what, option->name, err) != PD_OK) return PD_INVALID_ARGUMENT;
+    snprintf(what, sizeof what, "the value of option %zu", i);
+    return pd_text_check(what, option->value, err);
+}
+
+static int check_rule(const char *rule, size_t i, pd_error *err)
+{
+    size_t n = strlen(rule), at = pd_text_printable(rule, n);
+    uint32_t point = 0;
+
+    while (rule[at] == '\t') at += 1 + pd_text_printable(rule + at + 1, n - at - 1);
+    if (at == n) return PD_OK;
+    if (pd_utf8_next(rule + at, n - at, &point) == 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "rule %zu is not UTF-8 at byte %zu: \"%.200s\"", i, at, rule);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "rule %zu has a control character at byte %zu, U+%04X: \"%.200s\"", i, at, (unsigned)point, rule);
+}
+
+static int check_texts(const pd_request *request, pd_error *err)
+{
+    int rc = check_name(request->u.hello.job_name, err);
+
+    for (size_t i = 0; rc == PD_OK && i < request->u.hello.n_options; i++) rc = check_option(&request->u.hello.options[i], i, err);
+    for (size_t i = 0; rc == PD_OK && i < request->u.hello.n_rules; i++) rc = check_rule(request->u.hello.rules[i], i, err);
+    return rc;
+}
+
+int pd_hello_check(const pd_request *request, pd_error *err)
+{
+    int rc = check_texts(request, err);
+
+    if (rc != PD_OK) return rc;
+    if (request->u.hello.world_size == 0 || request->u.hello.world_size > PD_MAX_WORLD)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a job has 1 to %d workers, not %u", PD_MAX_WORLD, request->u.hello.world_size);
+    if (request->rank >= request->u.hello.world_size)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a job of %u workers has ranks 0 to %u, not %u", request->u.hello.world_size,
+                       request->u.hello.world_size - 1, request->rank);
+    return PD_OK;
+}

@@ -1,0 +1,10 @@
+/* hello.h - checks of a Hello that need no job. Pure. */
+#ifndef PD_HELLO_H
+#define PD_HELLO_H
+
+#include "store_config.h"
+
+/* Checks names, options, rules and ranks of a Hello. PD_INVALID_ARGUMENT. */
+int pd_hello_check(const pd_request *hello, pd_error *err);
+
+#endif

@@ -1,0 +1,394 @@
+/* import.c - staging, checking and writing of imported optimizer state. */
+#include "import.h"
+
+#include "pages.h"
+#include "param_set.h"
+#include "step_group.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint64_t SILENCE_NS = 60 * 1000000000ull, RETRY_NS = 1000000000ull;
+/* Of writing a part: read in its own type, widened, read, written. */
+#define NS_PER_ELEMENT 3.0
+
+/* What names a tensor of the job: bytes are compared, so gaps are zero. */
+typedef struct pd_address {
+    uint32_t param;
+    int32_t  block;                 /* -1: the whole slot */
+    uint64_t slot;
+} pd_address;
+
+typedef struct pd_staged {
+    UT_hash_handle hh;
+    pd_address  address;
+    pd_part     part;
+    int64_t     elements, landed;
+    bool        wide;               /* float64, else float32 */
+    uint8_t    *at;
+    struct pd_staged *next;         /* in the order in which they came */
+} pd_staged;
+
+/* A counter that was brought. */
+typedef struct pd_brought { uint32_t param; int64_t count; } pd_brought;
+
+typedef struct pd_import {
+    uint64_t    conn;
+    pd_staged  *table, *first, *last;
+    pd_brought *counts;  size_t n_counts, room;
+    uint64_t    bytes;              /* counted against max_total_bytes */
+    int64_t     largest;            /* elements of a part */
+    uint64_t    touched_ns;
+    size_t      tensors;
+
+    pd_request *commit;             /* being written */
+    pd_staged  *next;
+    double     *wide;               /* largest elements */
+} pd_import;
+
+static size_t size_of(bool wide) { return wide ? sizeof(double) : sizeof(float); }
+
+/* ---- staging ---- */
+
+static void forget(pd_job *job)
+{
+    pd_import *import = job->import;
+
+    if (import == NULL) return;
+    HASH_CLEAR(hh, import->table);
+    for (pd_staged *staged = import->first, *next; staged != NULL; staged = next) {
+        next = staged->next;
+        free(staged->at);
+        free(staged);
+    }
+    pd_account_give(&job->steps.account, import->bytes);
+    free(import->counts);
+    free(import->wide);
+    free(import);
+    job->import = NULL;
+}
+
+static int begin(pd_job *job, const pd_request *request, pd_error *err)
+{
+    if (job->steps.n_params == 0 || !pd_job_sealed(job))
+        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: its workers have not all declared their parameters yet: import then", job->steps.name);
+    forget(job);
+    if ((job->import = calloc(1, sizeof *job->import)) == NULL) return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+    job->import->conn = request->ticket.conn;
+    return PD_OK;
+}
+
+static pd_param *find(const pd_job *job, const pd_request *request, pd_error *err)
+{
+    const char *name = request->u.import.param;
+    pd_param *param = pd_job_param(job, name);
+
+    if (param == NULL) pd_fail(err, PD_NOT_FOUND, "job %.100s has no parameter %.160s", job->steps.name, name);
+    return param;
+}
+
+/* The part that a piece is of, new or the one that came last. */
+static int find_part(const pd_param *param, const pd_request *request, pd_address *address, pd_part *part, pd_error *err)
+{
+    char came[192], wanted[192];
+
+    if (!pd_plan_part(pd_optim_plan(param->optim), request->u.import.slot, request->u.import.number, request->u.import.block, part))
+        return pd_fail(err, PD_NOT_FOUND, "%.160s keeps no state %.60s with number %d and block %d (paramctl state)", param->name, request->u.import.slot,
+                       request->u.import.number, request->u.import.block);
+    if (!pd_shape_equal(&part->shape, &request->u.import.shape))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: state %.60s has shape %s here, %s came", param->name, request->u.import.slot,
+                       pd_shape_text(&part->shape, wanted, sizeof wanted), pd_shape_text(&request->u.import.shape, came, sizeof came));
+    memset(address, 0, sizeof *address);
+    *address = (pd_address){ .param = param->index, .block = part->box == NULL ? -1 : request->u.import.block, .slot = part->slot };
+    return PD_OK;
+}
+
+/* Room for a part that begins. */
+static int stage(pd_job *job, const pd_address *address, const pd_part *part, bool wide, pd_staged **out, pd_error *err)
+{
+    pd_import *import = job->import;
+    const pd_budget *budget = job->steps.account.budget;
+    pd_staged *staged;
+    uint64_t bytes;
+    int64_t elements;
+    int rc = pd_shape_elements(&part->shape, &elements);
+
+    assert(rc == PD_OK);
+    bytes = (uint64_t)elements * size_of(wide) + sizeof *staged;
+    if (rc != PD_OK || !pd_budget_fits(budget, bytes))
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: no room to stage %llu more bytes of state: of %llu allowed for all jobs, %llu are in use "
+                       "(limits.max_total_bytes)", job->steps.name, (unsigned long long)bytes, (unsigned long long)budget->limit,
+                       (unsigned long long)budget->used);
+    if ((staged = calloc(1, sizeof *staged)) == NULL || (staged->at = pd_pages_new((size_t)bytes)) == NULL) {
+        free(staged);
+        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory to stage state", job->steps.name);
+    }
+    *staged = (pd_staged){ .address = *address, .part = *part, .wide = wide, .elements = elements, .at = staged->at };
+    HASH_ADD(hh, import->table, address, sizeof staged->address, staged);
+    if (staged->hh.tbl == NULL) {
+        free(staged->at);
+        free(staged);
+        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory to stage state", job->steps.name);
+    }
+    if (import->last != NULL) import->last->next = staged;
+    else import->first = staged;
+    import->last = staged;
+    import->tensors++;
+    import->bytes += bytes;
+    pd_account_take(&job->steps.account, bytes);
+    if (elements > import->largest) import->largest = elements;
+    *out = staged;
+    return PD_OK;
+}
+
+static int check_piece(const pd_request *request, const pd_staged *staged, pd_error *err)
+{
+    int64_t first = request->u.import.first, count = request->u.import.count;
+
+    if (first != staged->landed || count > staged->elements - first || request->u.import.wide != staged->wide)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: elements %lld to %lld of state %.60s came, expected those from %lld on, of %lld, in the type of the first",
+                       request->u.import.param, (long long)first, (long long)(first + count), request->u.import.slot, (long long)staged->landed,
+                       (long long)staged->elements);
+    return PD_OK;
+}
+
+static int take_piece(pd_job *job, const pd_request *request, pd_error *err)
+{
+    pd_param *param = find(job, request, err);
+    pd_staged *staged;
+    pd_address address;
+    pd_part part;
+    size_t each = size_of(request->u.import.wide);
+    int rc = param == NULL ? PD_NOT_FOUND : find_part(param, request, &address, &part, err);
+
+    if (rc != PD_OK) return rc;
+    HASH_FIND(hh, job->import->table, &address, sizeof address, staged);
+    if (staged == NULL && (rc = stage(job, &address, &part, request->u.import.wide, &staged, err)) != PD_OK) return rc;
+    if ((rc = check_piece(request, staged, err)) != PD_OK) return rc;
+    if (request->u.import.count > 0)
+        memcpy(staged->at + (size_t)request->u.import.first * each, request->u.import.buffer->at, (size_t)request->u.import.count * each);
+    staged->landed += request->u.import.count;
+    return PD_OK;
+}
+
+static int goes_back(const pd_param *param, int64_t count, pd_error *err)
+{
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s has counted %lld steps: its counter cannot become %lld", param->name,
+                   (long long)pd_optim_count(param->optim), (long long)count);
+}
+
+static int take_count(pd_job *job, const pd_request *request, pd_error *err)
+{
+    pd_import *import = job->import;
+    pd_param *param = find(job, request, err);
+
+    if (param == NULL) return PD_NOT_FOUND;
+    if (request->u.import.value < pd_optim_count(param->optim) || request->u.import.value > INT64_MAX / 2)
+        return goes_back(param, request->u.import.value, err);
+    if (import->n_counts == import->room) {
+        size_t room = import->room * 2 + 64;
+        pd_brought *more = realloc(import->counts, room * sizeof *more);
+        if (more == NULL) return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+        import->counts = more;
+        import->room = room;
+    }
+    if (import->n_counts == job->steps.n_params) return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s: more counters than parameters", job->steps.name);
+    import->counts[import->n_counts++] = (pd_brought){ param->index, request->u.import.value };
+    return PD_OK;
+}
+
+/* ---- commit: what must hold before anything is written ---- */
+
+static int check_landed(const pd_job *job, pd_error *err)
+{
+    for (const pd_staged *staged = job->import->first; staged != NULL; staged = staged->next)
+        if (staged->landed != staged->elements)
+            return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: of a tensor of %lld elements %lld have come", job->steps.params[staged->address.param].name,
+                           (long long)staged->elements, (long long)staged->landed);
+    return PD_OK;
+}
+
+static int check_rest(const pd_job *job, pd_error *err)
+{
+    for (uint32_t i = 0; i < job->steps.n_params; i++)
+        if (job->steps.params[i].stage != PD_COLLECTING || !pd_optim_rests(job->steps.params[i].optim))
+            return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: a step of %.160s is under way, or a root of it: import before the first step, or try again",
+                           job->steps.name, job->steps.params[i].name);
+    return PD_OK;
+}
+
+/* covered[k]: elements staged of slot k, counted over the slots of all parameters. */
+static int check_covered(const pd_job *job, const size_t *first_slot, const int64_t *covered, pd_error *err)
+{
+    for (uint32_t i = 0; i < job->steps.n_params; i++) {
+        const pd_plan *plan = pd_optim_plan(job->steps.params[i].optim);
+        for (size_t k = 0; k < plan->n_slots; k++) {
+            int64_t elements = 0, came = covered[first_slot[i] + k];
+            char name[128];
+            if (plan->slots[k].temporary || (int)k == plan->errors_slot) continue;
+            (void)pd_shape_elements(&plan->slots[k].shape, &elements);
+            if (came == elements) continue;
+            return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: of %.160s's state %s %lld of %lld elements have come: bring all of it, or say that part of it is enough",
+                           job->steps.name, job->steps.params[i].name, pd_slot_name(&plan->slots[k], name, sizeof name), (long long)came, (long long)elements);
+        }
+    }
+    return PD_OK;
+}
+
+static int check_complete(const pd_job *job, pd_error *err)
+{
+    size_t *first_slot = calloc(job->steps.n_params + 1, sizeof *first_slot), slots = 0;
+    int64_t *covered = NULL;
+    int rc = PD_NO_MEMORY;
+
+    for (uint32_t i = 0; first_slot != NULL && i < job->steps.n_params; i++) {
+        first_slot[i] = slots;
+        slots += pd_optim_plan(job->steps.params[i].optim)->n_slots;
+    }
+    if (first_slot != NULL) covered = calloc(slots + 1, sizeof *covered);
+    for (const pd_staged *staged = job->import->first; covered != NULL && staged != NULL; staged = staged->next)
+        covered[first_slot[staged->address.param] + staged->part.slot] += staged->elements;
+    if (covered != NULL) rc = check_covered(job, first_slot, covered, err);
+    else pd_fail(err, rc, "job %.100s: out of memory", job->steps.name);
+    free(first_slot);
+    free(covered);
+    return rc;
+}
+
+/* No counter goes back, and none of a group is set while its parameters are at different steps: between the piece and now the job went on. */
+static int check_counts(const pd_job *job, pd_error *err)
+{
+    for (size_t i = 0; i < job->import->n_counts; i++) {
+        const pd_brought *counted = &job->import->counts[i];
+        const pd_param *param = &job->steps.params[counted->param];
+        if (counted->count < pd_optim_count(param->optim)) return goes_back(param, counted->count, err);
+        if (param->group != NULL && !pd_step_group_is_even(param->group))
+            return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: the parameters that count their steps with %.160s are at different steps: import before the first "
+                           "step, or try again", job->steps.name, param->name);
+    }
+    return PD_OK;
+}
+
+static int check_commit(const pd_job *job, bool partial, pd_error *err)
+{
+    int rc = check_landed(job, err);
+
+    if (rc == PD_OK) rc = check_rest(job, err);
+    if (rc == PD_OK) rc = check_counts(job, err);
+    if (rc == PD_OK && !partial) rc = check_complete(job, err);
+    return rc;
+}
+
+/* ---- writing ---- */
+
+bool pd_import_writes(const pd_job *job) { return job->import != NULL && job->import->commit != NULL; }
+
+/* Of several for one counter the largest holds. */
+static void set_counts(pd_job *job)
+{
+    for (size_t i = 0; i < job->import->n_counts; i++) {
+        const pd_brought *counted = &job->import->counts[i];
+        pd_param *param = &job->steps.params[counted->param];
+        if (counted->count < pd_optim_count(param->optim)) continue;
+        if (param->group != NULL) pd_step_group_set_count(param->group, counted->count);
+        else pd_optim_set_count(param->optim, counted->count);
+    }
+}
+
+static void finish(pd_job *job)
+{
+    pd_import *import = job->import;
+
+    set_counts(job);
+    pd_say(job->steps.outbox, PD_SAY_INFO, "job %s: %zu tensors of optimizer state and %zu counters imported", job->steps.name, import->tensors, import->n_counts);
+    pd_answer_ok(job->steps.outbox, import->commit);
+    pd_request_free(import->commit);
+    import->commit = NULL;
+    forget(job);
+}
+
+/* PD_NO_MEMORY: this part is as it was. */
+static int write_part(pd_job *job, const pd_staged *staged)
+{
+    double *wide = job->import->wide;
+
+    if (staged->wide) memcpy(wide, staged->at, (size_t)staged->elements * sizeof *wide);
+    else for (int64_t i = 0; i < staged->elements; i++) wide[i] = (double)((const float *)(const void *)staged->at)[i];
+    return pd_optim_write_part(job->steps.params[staged->address.param].optim, &staged->part, wide);
+}
+
+void pd_import_write_some(pd_job *job, uint64_t now_ns)
+{
+    pd_import *import = job->import;
+    double cost_ns = 0;
+
+    job->steps.retry_ns = 0;
+    for (; import->next != NULL && cost_ns < job->steps.config->batch_ns; import->next = import->next->next) {
+        if (write_part(job, import->next) != PD_OK) {
+            job->steps.retry_ns = now_ns + RETRY_NS;          /* memory is short: the job rests until it is done */
+            return;
+        }
+        cost_ns += NS_PER_ELEMENT * (double)import->next->elements;
+    }
+    if (import->next == NULL) finish(job);
+}
+
+static int commit(pd_job *job, pd_request *request, pd_error *err)
+{
+    pd_import *import = job->import;
+    int rc = check_commit(job, request->u.import.partial, err);
+
+    if (rc != PD_OK) return rc;
+    if ((import->wide = pd_pages_new(((size_t)import->largest + 1) * sizeof *import->wide)) == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+    import->commit = request;
+    import->next = import->first;
+    return PD_OK;
+}
+
+/* ---- requests, silence, the end ---- */
+
+/* PD_OK of a commit: the request is kept until it is written. */
+static int take(pd_job *job, pd_request *request, pd_error *err)
+{
+    if (pd_import_writes(job)) return pd_fail(err, PD_UNAVAILABLE, "job %.100s: an import is being written", job->steps.name);
+    if (request->u.import.act == PD_IMPORT_BEGIN) return begin(job, request, err);
+    if (job->import == NULL || job->import->conn != request->ticket.conn)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: this connection has begun no import, or another took its place", job->steps.name);
+    if (request->u.import.act == PD_IMPORT_COMMIT) return commit(job, request, err);
+    return request->u.import.act == PD_IMPORT_PIECE ? take_piece(job, request, err) : take_count(job, request, err);
+}
+
+void pd_job_import(pd_job *job, pd_request *request, uint64_t now_ns)
+{
+    bool commits = request->u.import.act == PD_IMPORT_COMMIT;
+    pd_error err;
+    int rc = take(job, request, &err);
+
+    if (job->import != NULL) job->import->touched_ns = now_ns;
+    if (rc != PD_OK) {
+        pd_request_refuse(job->steps.outbox, request, &err);
+    } else if (!commits) {
+        pd_answer_ok(job->steps.outbox, request);
+        pd_request_done(job->steps.outbox, request);
+    }
+}
+
+uint64_t pd_import_expires_ns(const pd_job *job)
+{
+    return job->import == NULL || pd_import_writes(job) ? UINT64_MAX : job->import->touched_ns + SILENCE_NS;
+}
+
+void pd_import_tick(pd_job *job, uint64_t now_ns)
+{
+    if (now_ns < pd_import_expires_ns(job)) return;
+    pd_say(job->steps.outbox, PD_SAY_WARNING, "job %s: an import of optimizer state was begun and not ended: dropped", job->steps.name);
+    forget(job);
+}
+
+void pd_import_release(pd_job *job, const pd_error *err)
+{
+    if (pd_import_writes(job)) pd_request_refuse(job->steps.outbox, job->import->commit, err);
+    forget(job);
+}

@@ -1,0 +1,26 @@
+/* inbox.c - frames that need arithmetic before they are taken, in the order in which they came. */
+#include "inbox.h"
+
+#include "initial_weights.h"
+#include "push.h"
+
+#define NS_PER_BYTE 0.25            /* to scan or to copy, of one core */
+
+void pd_job_init(pd_job *job, pd_request *request, uint64_t now_ns)
+{
+    if (pd_job_averages_init(job)) pd_init_file(job, request, now_ns);
+    else pd_request_queue_add(&job->inbox, request);
+}
+
+void pd_job_take_inbox(pd_job *job, uint64_t now_ns)
+{
+    double cost_ns = 0;
+
+    while (job->inbox.first != NULL && cost_ns < job->steps.config->batch_ns) {
+        pd_request *request = pd_request_queue_take(&job->inbox);
+        cost_ns += request->u.data.buffer != NULL ? NS_PER_BYTE * (double)request->u.data.buffer->size : 0;
+        if (request->kind == PD_REQ_INIT) job->init_ns = now_ns;
+        if (request->kind == PD_REQ_INIT) pd_init_take(job, request);
+        else pd_push_take_scanned(job, request, now_ns);
+    }
+}

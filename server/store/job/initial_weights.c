@@ -1,0 +1,279 @@
+/* initial_weights.c - initial weights: where they come from, what stands where several ranks have the same elements, when they are published.
+ *
+ * Of a ranged parameter every rank sends those of its range, and what the lowest rank sends of an element stands, in whatever order they come. Of
+ * any other rank 0 sends all. What a rank sends of a parameter comes from one process: when another process at the rank sends some, what the one before it
+ * has sent, and was not published, does not count any more.
+ *
+ * Or, with initial_weights = mean, every rank sends what it has of every parameter, and their mean stands (Trax, "make weights and state same across
+ * hosts"). Then initial weights are a round like any other, before the first: they wait in the frames they came in, are summed in rank order by work.c whatever
+ * the job's aggregate is, are missed by step_timeout, and what came first of a rank counts. Only the end differs: the mean is published, no step is taken.
+ * What a process has given of a parameter in part is let go of when another process at its rank gives some, and what it has given whole stands. What is summed
+ * cannot be let go of: then the other process is refused. So chunks are summed when all of the parameter has come, and earlier only of ranks over their quota. */
+#include "initial_weights.h"
+
+#include "chunk_queue.h"
+#include "contribute.h"
+#include "convert.h"
+#include "data_frame.h"
+#include "frames.h"
+#include "initial_mean.h"
+#include "kernels.h"
+#include "plant.h"
+#include "push_weight.h"
+
+#include <stdlib.h>
+
+static bool gives_init(const pd_job *job, const pd_param *param, uint32_t rank)
+{
+    return param->ranged || pd_job_averages_init(job) ? pd_round_count_chunks(&param->round, rank) > 0 : rank == 0;
+}
+
+bool pd_init_has_come(const pd_job *job, const pd_param *param, uint32_t rank)
+{
+    const pd_round *round = &param->round;
+
+    if (param->current != NULL) return true;
+    if (pd_job_averages_init(job)) return !pd_round_misses(round, rank);
+    if (!param->ranged) return false;
+    for (uint32_t c = 0; c < round->n_chunks; c++)
+        if (!round->chunks[c].slots[rank].landed && pd_round_run(round, &round->chunks[c], rank).n > 0) return false;
+    return true;
+}
+
+bool pd_init_is_owed(const pd_job *job, const pd_param *param, uint32_t rank)
+{
+    return gives_init(job, param, rank) && !pd_init_has_come(job, param, rank);
+}
+
+bool pd_init_is_asked_of(const pd_job *job, uint32_t rank)
+{
+    for (uint32_t i = 0; i < job->steps.n_params; i++)
+        if (pd_init_is_owed(job, &job->steps.params[i], rank)) return true;
+    return false;
+}
+
+/* ---- checking ---- */
+
+static uint64_t initialiser_of(const pd_job *job, const pd_param *param, uint32_t rank)
+{
+    if (pd_job_averages_init(job)) return job->ranks[rank].saved.initialiser;
+    return param->ranged ? param->round.ranges.at[rank].initialiser : param->saved.initialiser;
+}
+
+/* Returns whether the rank's part of a mean was begun by an earlier process at that rank, and not completed. */
+static bool is_taken_over(const pd_job *job, pd_param *param, uint32_t rank)
+{
+    const pd_slot *told = pd_round_first_slot(&param->round, rank);
+
+    return told != NULL && told->weighed && told->process != job->ranks[rank].saved.process && pd_round_misses(&param->round, rank);
+}
+
+/* Checks that what an earlier process at the rank gave to a mean can be discarded: it cannot once some of it is summed. */
+static int check_giver(const pd_job *job, pd_param *param, uint32_t rank, pd_error *err)
+{
+    const pd_round *round = &param->round;
+
+    if (!is_taken_over(job, param, rank) || PD_PLANTED(init_mixed)) return PD_OK;
+    for (uint32_t c = 0; c < round->n_chunks; c++)
+        if (pd_chunk_state(&round->chunks[c], rank) == PD_SLOT_SUMMED)
+            return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: part of rank %u's initial weights has come from another process and is in the "
+                           "mean already; all must come from one process: let that process come back, or drop the job and start anew", param->name, rank);
+    return PD_OK;
+}
+
+static int check_piece(const pd_job *job, const pd_piece *piece, const pd_request *frame, uint64_t number, pd_error *err)
+{
+    pd_param *param = pd_piece_param(job, piece, err);
+    int rc;
+
+    if (param == NULL) return PD_INVALID_ARGUMENT;
+    if (!param->ranged && frame->rank != 0 && !pd_job_averages_init(job))
+        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: rank 0 sends the initial weights, this is rank %u", param->name, frame->rank);
+    if (param->current != NULL && initialiser_of(job, param, frame->rank) != job->ranks[frame->rank].saved.nonce)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has weights already (step %llu): pull them", param->name,
+                       (unsigned long long)param->saved.step);
+    if (piece->absent) return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: initial weights cannot be absent", param->name);
+    if ((rc = pd_piece_check(param, piece, frame, err)) != PD_OK) return rc;
+    if (pd_job_averages_init(job) && param->current == NULL && (rc = check_giver(job, param, frame->rank, err)) != PD_OK) return rc;
+    return pd_piece_check_once(param, piece, number, err);
+}
+
+static int check(pd_job *job, const pd_request *frame, pd_error *err)
+{
+    uint64_t number = ++job->frames;
+
+    for (size_t i = 0; i < frame->u.data.n; i++) {
+        int rc = check_piece(job, &frame->u.data.pieces[i], frame, number, err);
+        if (rc != PD_OK) return rc;
+    }
+    return PD_OK;
+}
+
+/* ---- landing ---- */
+
+/* Initial weights that came before and whose answer was lost: the process that gave them sends them again. They are answered, not written. */
+static bool is_repeated(const pd_param *param)
+{
+    return param->current != NULL;
+}
+
+/* Memory for the weights of all the frame's parameters, before any is written. */
+static int make_weights(pd_job *job, const pd_request *frame, pd_error *err)
+{
+    for (size_t i = 0; i < frame->u.data.n; i++) {
+        pd_param *param = &job->steps.params[frame->u.data.pieces[i].param];
+        if (is_repeated(param) || param->next != NULL) continue;
+        if ((param->next = pd_snapshot_new(param->pool, param->elements)) == NULL)
+            return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for its weights", param->name);
+        param->next->job = job->steps.number;
+        param->next->param = param->index;
+        param->next->version = param->saved.step;
+    }
+    return PD_OK;
+}
+
+/* Elements of [at, end) from the first that no lower rank has landed, up to the next that one has; none: n is 0. */
+static pd_run free_run(const pd_round *round, const pd_chunk *chunk, uint32_t rank, int64_t at, int64_t end)
+{
+    int64_t stop = end;
+    bool moved = true;
+
+    while (moved) {
+        moved = false;
+        for (uint32_t r = 0; r < rank; r++) {
+            pd_run lower = pd_round_run(round, chunk, r);
+            if (!chunk->slots[r].landed || lower.first > at || lower.first + lower.n <= at) continue;
+            at = lower.first + lower.n;
+            moved = true;
+        }
+    }
+    for (uint32_t r = 0; r < rank; r++) {
+        pd_run lower = pd_round_run(round, chunk, r);
+        if (chunk->slots[r].landed && lower.first > at && lower.first < stop) stop = lower.first;
+    }
+    return (pd_run){ at, at < stop ? stop - at : 0 };
+}
+
+/* Discards the chunks that an earlier process at the rank sent: this process sends all of them. */
+static void forget_landed(pd_param *param, uint32_t rank)
+{
+    for (uint32_t c = 0; c < param->round.n_chunks; c++) {
+        pd_slot *slot = &param->round.chunks[c].slots[rank];
+        param->unlanded += slot->landed;
+        slot->landed = false;
+    }
+}
+
+static void note_initialiser(const pd_job *job, pd_param *param, uint32_t rank)
+{
+    uint64_t *initialiser = param->ranged ? &param->round.ranges.at[rank].initialiser : &param->saved.initialiser, nonce = job->ranks[rank].saved.nonce;
+
+    if (*initialiser != nonce && !PD_PLANTED(init_mixed)) forget_landed(param, rank);
+    *initialiser = nonce;
+}
+
+static void land(pd_job *job, const pd_piece *piece, uint32_t rank)
+{
+    pd_param *param = &job->steps.params[piece->param];
+    pd_chunk *chunk;
+    int64_t end = piece->first + piece->count;
+    pd_run run;
+
+    if (is_repeated(param) || piece->count == 0) return;
+    chunk = pd_piece_chunk(param, piece);
+    note_initialiser(job, param, rank);
+    for (int64_t at = piece->first; (run = free_run(&param->round, chunk, rank, at, end)).n > 0; at = run.first + run.n)
+        pd_convert((float *)param->next->at[PD_F32] + run.first, PD_F32,
+                   (const char *)piece->at + (size_t)(run.first - piece->first) * pd_dtype_size(piece->dtype), piece->dtype, run.n);
+    if (!chunk->slots[rank].landed) param->unlanded--;
+    chunk->slots[rank].landed = true;
+}
+
+bool pd_init_publish_landed(pd_job *job, pd_param *param, pd_closed *closed)
+{
+    if (is_repeated(param) || param->unlanded > 0) return false;
+    if (!pd_all_finite(param->next->at[PD_F32], PD_F32, param->elements)) pd_initial_warn_not_finite(&job->steps, param, "so they came");
+    pd_params_convert(&param, 1, job->steps.config->threads);
+    pd_param_publish(param, param->next, (pd_outcome)0, closed);
+    param->next = NULL;
+    job->steps.n_begun++;
+    return true;
+}
+
+/* Publishes the parameters of the frame that are complete now. */
+static void publish_landed(pd_job *job, const pd_request *frame, pd_effect *effect, pd_closed *closed)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < frame->u.data.n; i++)
+        n += pd_init_publish_landed(job, &job->steps.params[frame->u.data.pieces[i].param], &closed[n]);
+    effect->u.closed.at = closed;
+    effect->u.closed.n = n;
+    if (n > 0) pd_effects_add(job->steps.outbox, effect);
+    else pd_effect_free(effect);
+}
+
+void pd_init_take(pd_job *job, pd_request *frame)
+{
+    pd_effect *effect = pd_effect_new(PD_EFF_CLOSED, (pd_ticket){ 0, 0 }, job->steps.number);
+    pd_closed *closed = calloc(frame->u.data.n + 1, sizeof *closed);
+    pd_error err;
+    int rc = pd_frame_may_come(job, frame, &err);
+
+    if (rc == PD_OK) rc = check(job, frame, &err);
+    if (rc == PD_OK && (effect == NULL || closed == NULL)) rc = pd_fail(&err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+    if (rc == PD_OK) rc = make_weights(job, frame, &err);
+    if (rc != PD_OK) {
+        free(closed);
+        pd_effect_free(effect);
+        pd_frame_refuse(job, frame, &err);
+        return;
+    }
+    for (size_t i = 0; i < frame->u.data.n; i++) land(job, &frame->u.data.pieces[i], frame->rank);
+    publish_landed(job, frame, effect, closed);
+    pd_answer_ok(job->steps.outbox, frame);
+    pd_frame_finish(&job->steps, frame);
+}
+
+/* ---- the mean ---- */
+
+/* Lets go of what another process at the rank has given. None of it is summed. */
+static void let_go_of_earlier(pd_job *job, pd_param *param, uint32_t rank)
+{
+    for (uint32_t c = 0; c < param->round.n_chunks; c++) {
+        pd_chunk *chunk = &param->round.chunks[c];
+        if (pd_chunk_state(chunk, rank) != PD_SLOT_HELD) continue;
+        pd_frame_let_go(&job->steps, chunk->slots[rank].frame);
+        pd_round_take_back(&param->round, chunk, rank);
+        if (chunk->prefix <= chunk->summed) pd_chunk_unlist(&job->steps, chunk);
+    }
+}
+
+static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, uint64_t now_ns)
+{
+    pd_param *param = &job->steps.params[piece->param];
+    pd_chunk *chunk;
+
+    if (is_repeated(param) || piece->count == 0) return;
+    if (is_taken_over(job, param, frame->rank) && !PD_PLANTED(init_mixed)) let_go_of_earlier(job, param, frame->rank);
+    chunk = pd_piece_chunk(param, piece);
+    if (pd_chunk_state(chunk, frame->rank) != PD_SLOT_EMPTY) return;        /* what came first counts */
+    frame->u.data.buffer->refs++;
+    pd_contribute(&job->steps, chunk, frame->rank, (pd_slot){ .u.at = piece->at, .frame = frame, .state = PD_SLOT_HELD, .dtype = (uint8_t)piece->dtype }, now_ns);
+    pd_weight_keep(job, param, piece, frame);
+}
+
+void pd_init_file(pd_job *job, pd_request *frame, uint64_t now_ns)
+{
+    pd_error err;
+
+    if (pd_frame_may_come(job, frame, &err) != PD_OK || check(job, frame, &err) != PD_OK) {
+        pd_frame_refuse(job, frame, &err);
+        return;
+    }
+    if (frame->u.data.buffer != NULL) frame->u.data.buffer->refs = 0;
+    for (size_t i = 0; i < frame->u.data.n; i++) file_piece(job, &frame->u.data.pieces[i], frame, now_ns);
+    job->ranks[frame->rank].saved.initialiser = job->ranks[frame->rank].saved.nonce;
+    pd_answer_ok(job->steps.outbox, frame);
+    pd_frame_keep(&job->steps, frame);
+}

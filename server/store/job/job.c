@@ -1,0 +1,178 @@
+/* job.c - a job from its Hello to its end: configuration, records, requests that wait. */
+#include "job.h"
+
+#include "aggregate_fit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- life ---- */
+
+static int read_values(pd_job_values *out, const pd_job_values *presets, const pd_request *hello, pd_error *err)
+{
+    pd_error why;
+
+    *out = *presets;
+    for (size_t i = 0; i < hello->u.hello.n_options; i++) {
+        const pd_option *option = &hello->u.hello.options[i];
+        if (pd_job_values_set(out, option->name, option->value, &why) != PD_OK)
+            return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s: option %.380s", hello->u.hello.job_name, why.text);
+    }
+    return PD_OK;
+}
+
+static void borrow(pd_job *job, const pd_job_env *env)
+{
+    job->presets = env->presets;
+    job->steps.config = env->config;
+    job->steps.outbox = env->outbox;
+    job->steps.pools = env->pools;
+    job->steps.account.budget = env->budget;
+    job->steps.ingest = env->ingest;
+    job->steps.sums = env->sums;
+    job->steps.collecting = env->collecting;
+}
+
+static int make_ranks(pd_job *job, uint32_t world)
+{
+    pd_membership_all(&job->steps.members, world);
+    job->ranks = calloc(world, sizeof *job->ranks);
+    job->steps.quotas = calloc(world, sizeof *job->steps.quotas);
+    return job->ranks != NULL && job->steps.quotas != NULL ? PD_OK : PD_NO_MEMORY;
+}
+
+int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_request *hello, pd_error *err)
+{
+    static const pd_ticket nobody;
+    pd_job *job = calloc(1, sizeof *job);
+    uint32_t world = hello->u.hello.world_size;
+    int rc;
+
+    if (job == NULL) goto no_memory;
+    borrow(job, env);
+    job->steps.number = number;
+    job->saved.creator = hello->u.hello.nonce;
+    job->drain_step = UINT64_MAX;
+    if ((rc = read_values(&job->steps.values, env->presets, hello, err)) != PD_OK) goto fail;
+    if ((rc = pd_aggregate_fits(&job->steps.values, world, err)) != PD_OK) goto fail;
+    if ((rc = pd_rules_of_job(&job->steps.rules, &job->steps.n_rules, hello->u.hello.rules, hello->u.hello.n_rules, env->config->rows,
+                              err)) != PD_OK) goto fail;
+    if (make_ranks(job, world) != PD_OK || (job->steps.name = strdup(hello->u.hello.job_name)) == NULL ||
+        (job->gone_notice = pd_effect_new(PD_EFF_JOB_GONE, nobody, number)) == NULL ||
+        (job->steps.notice = pd_effect_new(PD_EFF_TIMED_OUT, nobody, number)) == NULL) goto no_memory;
+    *out = job;
+    return PD_OK;
+
+no_memory:
+    rc = pd_fail(err, PD_NO_MEMORY, "out of memory for job %.100s", hello->u.hello.job_name);
+fail:
+    pd_job_free(job);
+    return rc;
+}
+
+void pd_job_free(pd_job *job)
+{
+    if (job == NULL) return;
+    free(job->listing);
+    free(job->ranks);
+    free(job->steps.quotas);
+    pd_rules_free(job->steps.rules, job->steps.n_rules);
+    free(job->steps.name);
+    pd_effect_free(job->gone_notice);
+    pd_effect_free(job->steps.notice);
+    free(job);
+}
+
+bool pd_job_sealed(const pd_job *job)
+{
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
+        if (!job->ranks[r].saved.sealed) return false;
+    return true;
+}
+
+/* ---- requests that wait ---- */
+
+void pd_request_queue_add(pd_request_queue *queue, pd_request *request)
+{
+    request->mail.next = NULL;
+    if (queue->last != NULL) queue->last->mail.next = &request->mail;
+    else queue->first = request;
+    queue->last = request;
+}
+
+pd_request *pd_request_queue_take(pd_request_queue *queue)
+{
+    pd_request *request = queue->first;
+
+    queue->first = (pd_request *)(void *)request->mail.next;
+    if (queue->first == NULL) queue->last = NULL;
+    return request;
+}
+
+void pd_request_queue_refuse(pd_request_queue *queue, pd_effects *outbox, const pd_error *err)
+{
+    while (queue->first != NULL) pd_request_refuse(outbox, pd_request_queue_take(queue), err);
+}
+
+/* ---- the same job? ---- */
+
+static bool says_start_step(const pd_request *hello)
+{
+    for (size_t i = 0; i < hello->u.hello.n_options; i++)
+        if (strcmp(hello->u.hello.options[i].name, pd_job_keys[PD_JOB_KEY_START_STEP].name) == 0) return true;
+    return false;
+}
+
+/* Returns whether the worker accepts the job's own start_step instead of naming one. Only rank 0 knew the step when it started
+ * the job anew: so those who rejoin accept it, and those who name no step and find a job with weights. */
+static bool takes_start_step(const pd_job *job, const pd_request *hello)
+{
+    bool has_begun = job->steps.n_params > 0 && job->steps.params[0].current != NULL;
+
+    return hello->u.hello.rejoins || (has_begun && !says_start_step(hello));
+}
+
+static int values_agree(const pd_job *job, const pd_job_values *theirs, bool any_start, pd_error *err)
+{
+    char ours_text[32], theirs_text[32];
+
+    for (int k = 0; k < PD_JOB_KEYS; k++) {
+        if (job->steps.values.at[k] == theirs->at[k] || (k == PD_JOB_KEY_START_STEP && any_start)) continue;
+        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has %s = %s, this worker comes with %s: give every rank the same options",
+                       job->steps.name, pd_job_keys[k].name,
+                       pd_job_values_text(&job->steps.values, (enum pd_job_key_index)k, ours_text, sizeof ours_text),
+                       pd_job_values_text(theirs, (enum pd_job_key_index)k, theirs_text, sizeof theirs_text));
+    }
+    return PD_OK;
+}
+
+static int rules_agree(const pd_job *job, const pd_rule *theirs, size_t n, pd_error *err)
+{
+    if (n != job->steps.n_rules)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has %zu optimizer rules, this worker comes with %zu: give every rank "
+                       "the same", job->steps.name, job->steps.n_rules - 1, n - 1);
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(job->steps.rules[i].text, theirs[i].text) != 0)
+            return pd_fail(err, PD_FAILED_PRECONDITION, "job %.60s: optimizer rule %zu is \"%.160s\", this worker comes with \"%.160s\"",
+                           job->steps.name, i, job->steps.rules[i].text, theirs[i].text);
+    return PD_OK;
+}
+
+int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err)
+{
+    pd_job_values theirs;
+    pd_rule *rules;
+    size_t n;
+    int rc;
+
+    if (hello->u.hello.world_size != job->steps.members.ranks)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has world_size = %u, this worker comes with %u", job->steps.name, job->steps.members.ranks,
+                       hello->u.hello.world_size);
+    if ((rc = read_values(&theirs, job->presets, hello, err)) != PD_OK) return rc;
+    if ((rc = values_agree(job, &theirs, takes_start_step(job, hello), err)) != PD_OK) return rc;
+    if ((rc = pd_rules_of_job(&rules, &n, hello->u.hello.rules, hello->u.hello.n_rules, job->steps.config->rows, err)) != PD_OK) return rc;
+    rc = rules_agree(job, rules, n, err);
+    pd_rules_free(rules, n);
+    return rc;
+}
+

@@ -1,0 +1,223 @@
+/* overdue.c - reports overdue rounds and initial weights to those who wait for them. */
+#include "overdue.h"
+
+#include "initial_weights.h"
+
+#include "step_group.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <utlist.h>
+
+static const uint64_t second = 1000000000ull;
+enum { MOST_LOOKED = 1000000 };         /* slots that a report looks at: about a millisecond */
+
+/* ---- overdue rounds ---- */
+
+static uint64_t timeout_of(const pd_job *job) { return job->steps.values.at[PD_JOB_KEY_STEP_TIMEOUT]; }
+
+/* "rank 2 (host:123, lost 14 s ago)" */
+static size_t rank_text(const pd_job *job, uint32_t r, uint64_t now_ns, char *text, size_t size)
+{
+    const pd_rank *rank = &job->ranks[r];
+    unsigned long long ago = (unsigned long long)((now_ns - rank->since_ns) / second);
+    int n = 0;
+
+    switch (rank->state) {
+    case PD_RANK_ABSENT:    n = snprintf(text, size, "rank %u (never came)", r); break;
+    case PD_RANK_CONNECTED: n = snprintf(text, size, "rank %u (%.60s, connected)", r, rank->label); break;
+    case PD_RANK_LOST:      n = snprintf(text, size, "rank %u (%.60s, lost %llu s ago)", r, rank->label, ago); break;
+    case PD_RANK_LEFT:      n = snprintf(text, size, "rank %u (%.60s, left %llu s ago)", r, rank->label, ago); break;
+    }
+    return (size_t)n < size ? (size_t)n : size - 1;
+}
+
+static bool is_connected(const pd_job *job, uint32_t r) { return job->ranks[r].state == PD_RANK_CONNECTED; }
+
+typedef bool owes_it(const pd_job *job, const pd_param *param, uint32_t r);
+
+static bool owes_gradient(const pd_job *job, const pd_param *param, uint32_t r)
+{
+    (void)job;
+    return pd_round_misses(&param->round, r);
+}
+
+/* The ranks that owe the parameter something; as many as there is room for, those that are not connected first. Gives how many there are. */
+static uint32_t ranks_text(const pd_job *job, const pd_param *param, owes_it *owes, uint64_t now_ns, char *text, size_t size)
+{
+    size_t used = 0;
+    uint32_t n = 0;
+
+    text[0] = '\0';
+    for (uint32_t i = 0; i < 2 * job->steps.members.ranks; i++) {
+        uint32_t r = i % job->steps.members.ranks;
+        if (is_connected(job, r) != (i >= job->steps.members.ranks) || !owes(job, param, r)) continue;
+        n++;
+        if (used + 128 > size) continue;
+        if (used > 0) used += (size_t)snprintf(text + used, size - used, ", ");
+        used += rank_text(job, r, now_ns, text + used, size - used);
+    }
+    return n;
+}
+
+/* Overdue rounds beside the oldest, and the highest step among all of them. */
+static uint32_t count_overdue(const pd_job *job, uint64_t now_ns, uint64_t *step)
+{
+    const pd_param *param;
+    uint32_t n = 0;
+
+    *step = 0;
+    DL_FOREACH2(job->steps.waiting, param, next_waiting) {
+        if (param->round.started_ns + timeout_of(job) > now_ns) break;
+        if (param->saved.step + 1 > *step) *step = param->saved.step + 1;
+        n++;
+    }
+    return n;
+}
+
+/* A round that everybody has contributed to waits for another parameter's: that is the one to look at. */
+static const pd_param *culprit(const pd_job *job, const pd_param *oldest)
+{
+    const pd_param *awaited = oldest->stage == PD_HELD ? pd_param_awaited(&job->steps, oldest) : NULL;
+
+    return awaited != NULL ? awaited : oldest;
+}
+
+static bool misses_gone(const pd_job *job, const pd_param *param)
+{
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
+        if (!is_connected(job, r) && pd_round_misses(&param->round, r)) return true;
+    return false;
+}
+
+/* An overdue round that misses a rank which is not connected. Connected ranks may be late because of it: what they have sent waits for that rank, and has
+ * used up the memory for what they still have to send. NULL: none was found among the first. */
+static const pd_param *abandoned(const pd_job *job, uint64_t now_ns)
+{
+    const pd_param *param;
+    uint64_t looked = 0;
+
+    DL_FOREACH2(job->steps.waiting, param, next_waiting) {
+        if (param->round.started_ns + timeout_of(job) > now_ns || looked > MOST_LOOKED) break;
+        if (misses_gone(job, param)) return param;
+        looked += (uint64_t)param->round.n_chunks * job->steps.members.ranks;
+    }
+    return NULL;
+}
+
+/* Writes the error: which ranks the round of `late` misses. `oldest` is the parameter whose round is overdue; it waits for `late`, or is `late`. */
+static void describe(const pd_job *job, const pd_param *oldest, const pd_param *late, uint32_t n, uint64_t now_ns, pd_error *err)
+{
+    unsigned long long ago = (unsigned long long)((now_ns - oldest->round.started_ns) / second);
+    char ranks[300], more[48] = "", held[160] = "", what[48], other[48];
+    const char *again = late->current != NULL ? "push" : "pull";
+    uint32_t missing = ranks_text(job, late, owes_gradient, now_ns, ranks, sizeof ranks);
+
+    if (n > 1) snprintf(more, sizeof more, " (and %u more parameter%s)", n - 1, n > 2 ? "s" : "");
+    if (late != oldest) snprintf(held, sizeof held, ", which %s of %.100s waits for", pd_round_text(oldest, other, sizeof other), oldest->name);
+    pd_round_text(late, what, sizeof what);
+    if (missing == 0)
+        pd_fail(err, PD_DEADLINE_EXCEEDED, "%s of %.100s%s ha%s not been taken for %llu s%s; the contributions that came stand, %s again to go on waiting",
+                what, late->name, more, late->current != NULL ? "s" : "ve", ago, held, again);
+    else
+        pd_fail(err, PD_DEADLINE_EXCEEDED, "%s ha%s not contributed to %s of %.100s%s for %llu s%s; the contributions that came stand, "
+                "%s again to go on waiting", ranks, missing == 1 ? "s" : "ve", what, late->name, more, ago, held, again);
+}
+
+static void describe_overdue(const pd_job *job, uint32_t n, uint64_t now_ns, pd_error *err)
+{
+    const pd_param *late = culprit(job, job->steps.waiting), *other = misses_gone(job, late) ? NULL : abandoned(job, now_ns);
+
+    if (other != NULL) describe(job, other, other, n, now_ns, err);
+    else describe(job, job->steps.waiting, late, n, now_ns, err);
+}
+
+static void report_overdue(pd_job *job, uint64_t now_ns)
+{
+    pd_effect *effect = pd_effect_new(PD_EFF_TIMED_OUT, (pd_ticket){ 0, 0 }, job->steps.number);
+    const pd_param *oldest = job->steps.waiting;
+    uint32_t n;
+
+    job->noticed_ns = now_ns;
+    if (effect == NULL) return;                         /* the next one then */
+    n = count_overdue(job, now_ns, &effect->u.timed_out.step);
+    describe_overdue(job, n, now_ns, &effect->u.timed_out.error);
+    if (job->noticed != oldest || job->noticed_step != oldest->saved.step)
+        pd_say(job->steps.outbox, PD_SAY_WARNING, "job %s: %.300s", job->steps.name, effect->u.timed_out.error.text);
+    job->noticed = oldest;
+    job->noticed_step = oldest->saved.step;
+    pd_effects_add(job->steps.outbox, effect);
+}
+
+/* ---- initial weights that do not come ---- */
+
+/* Where initial weights are averaged they are a round, which has a deadline of its own. */
+static uint64_t init_overdue_at(const pd_job *job)
+{
+    return job->steps.n_begun == job->steps.n_params || pd_job_averages_init(job) ? UINT64_MAX : job->init_ns + timeout_of(job);
+}
+
+/* The first parameter without weights, and how many there are. */
+static const pd_param *first_without_weights(const pd_job *job, uint32_t *n)
+{
+    const pd_param *first = NULL;
+
+    *n = 0;
+    for (uint32_t i = 0; i < job->steps.n_params; i++) {
+        if (job->steps.params[i].current != NULL) continue;
+        if (first == NULL) first = &job->steps.params[i];
+        ++*n;
+    }
+    return first;
+}
+
+static void describe_init(const pd_job *job, const pd_param *param, uint32_t n, uint64_t now_ns, pd_error *err)
+{
+    char ranks[300], more[48] = "";
+
+    ranks_text(job, param, pd_init_is_owed, now_ns, ranks, sizeof ranks);
+    if (n > 1) snprintf(more, sizeof more, " (and of %u more parameter%s)", n - 1, n > 2 ? "s" : "");
+    pd_fail(err, PD_DEADLINE_EXCEEDED, "%s: nothing has come of the initial weights of %.100s%s for %llu s; the weights that came stand, pull again to go on waiting",
+            ranks, param->name, more, (unsigned long long)((now_ns - job->init_ns) / second));
+}
+
+/* Those who pull weights are told whom they wait for. */
+static void report_init(pd_job *job, uint64_t now_ns)
+{
+    uint32_t n;
+    const pd_param *param = first_without_weights(job, &n);
+    pd_effect *effect = pd_effect_new(PD_EFF_TIMED_OUT, (pd_ticket){ 0, 0 }, job->steps.number);
+
+    if (effect != NULL) {
+        effect->u.timed_out.step = param->saved.step;
+        describe_init(job, param, n, now_ns, &effect->u.timed_out.error);
+        pd_say(job->steps.outbox, PD_SAY_WARNING, "job %s: %.300s", job->steps.name, effect->u.timed_out.error.text);
+        pd_effects_add(job->steps.outbox, effect);
+    }
+    job->init_ns = now_ns;
+}
+
+/* ---- deadlines ---- */
+
+/* A report a timeout, and never so many that they would take the step thread's time. */
+static uint64_t overdue_at(const pd_job *job)
+{
+    uint64_t timeout = timeout_of(job), between = timeout > PD_STEP_TIMEOUT_LEAST_NS ? timeout : PD_STEP_TIMEOUT_LEAST_NS, at;
+
+    if (job->steps.waiting == NULL) return UINT64_MAX;
+    at = job->steps.waiting->round.started_ns + timeout;
+    return job->noticed_ns > 0 && job->noticed_ns + between > at ? job->noticed_ns + between : at;
+}
+
+uint64_t pd_overdue_next(const pd_job *job)
+{
+    uint64_t round = overdue_at(job), init = init_overdue_at(job);
+
+    return round < init ? round : init;
+}
+
+void pd_overdue_tick(pd_job *job, uint64_t now_ns)
+{
+    if (now_ns >= overdue_at(job)) report_overdue(job, now_ns);
+    if (now_ns >= init_overdue_at(job)) report_init(job, now_ns);
+}

@@ -1,0 +1,90 @@
+/* param_set.c - the parameters of a job: found by name, and forgotten together. */
+#include "param_set.h"
+
+#include "name_hash.h"
+#include "override.h"
+#include "ranks.h"
+#include "round_scalars.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- names ---- */
+
+pd_param *pd_param_named(const pd_job *job, pd_param *names, const char *name)
+{
+    pd_param *param = NULL;
+    size_t n = strlen(name);
+    unsigned hash = pd_name_hash(job->steps.config->hash_key, name, n);
+
+    HASH_FIND_BYHASHVALUE(hh, names, name, n, hash, param);
+    return param;
+}
+
+pd_param *pd_job_param(const pd_job *job, const char *name) { return pd_param_named(job, job->names, name); }
+
+pd_param *pd_declared_param(const pd_job *job, const pd_request *request, size_t i)
+{
+    const char *name = request->u.declare.params[i].name;
+
+    return i < job->steps.n_params && strcmp(job->steps.params[i].name, name) == 0 ? &job->steps.params[i] : pd_job_param(job, name);
+}
+
+/* ---- memory ---- */
+
+int pd_job_check_total(const pd_job *job, uint64_t more, pd_error *err)
+{
+    const pd_budget *budget = job->steps.account.budget;
+
+    if (pd_budget_fits(budget, more)) return PD_OK;
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: weights, sums, contributions gathered, optimizer state, roots and snapshots need %llu bytes more; of "
+                   "%llu allowed for all jobs, %llu are in use (limits.max_total_bytes)", job->steps.name, (unsigned long long)more,
+                   (unsigned long long)budget->limit, (unsigned long long)budget->used);
+}
+
+/* Frees what the parameter owns, not the struct: it is in the job's array. No contribution is held, no task is out. */
+static void clear_param(pd_param *param)
+{
+    pd_param_end_update(param);
+    if (param->pool[PD_F32] != NULL) pd_buffer_pool_give(param->pool[PD_F32], param->accumulator);
+    pd_snapshot_unref(param->next);
+    pd_snapshot_unref(param->current);
+    pd_optim_free(param->optim);
+    for (int t = 0; t < 4; t++) pd_buffer_pool_leave(param->pool[t]);
+    pd_buffer_pool_leave(param->spills);
+    free(param->pushed);
+    pd_counted_unref(param->counted);
+    pd_scalars_free(param->scalars);
+    pd_overrides_clear(param);
+    free(param->root_log);
+    free(param->axes);
+    free(param->name);
+}
+
+void pd_param_set_forget(pd_job *job)
+{
+    pd_account_give(&job->steps.account, job->steps.account.used);
+    pd_ranks_forget_reserves(job);
+    job->steps.changes++;
+    HASH_CLEAR(hh, job->names);
+    for (uint32_t i = 0; i < job->steps.n_params; i++) clear_param(&job->steps.params[i]);
+    free(job->steps.params);
+    free(job->chunks);
+    free(job->slots);
+    free(job->ranges);
+    free(job->steps.batch);
+    free(job->steps.optims);
+    free(job->steps.groups);
+    free(job->steps.clip);
+    job->steps.params = NULL;
+    job->chunks = NULL;
+    job->slots = NULL;
+    job->ranges = NULL;
+    job->steps.batch = NULL;
+    job->steps.optims = NULL;
+    job->steps.groups = NULL;
+    job->steps.clip = NULL;
+    job->steps.n_params = job->steps.n_begun = 0;
+    job->init_ns = 0;
+    job->collected = 0;
+}

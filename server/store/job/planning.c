@@ -1,0 +1,401 @@
+/* planning.c - the first set of parameters of a job: checked before anything is made of it, then planned and made in slices of bounded time.
+ *
+ * A set may have 65,536 parameters, or a parameter 262,144 blocks, and other jobs must not wait for them. The store has no clock, so a slice is bounded by
+ * estimated times. Until the last slice the job shows no parameters (n_params is 0): whoever asks meanwhile finds a job that has not declared. */
+#include "planning.h"
+
+#include "aggregate_fit.h"
+#include "declaration.h"
+#include "declared_ranges.h"
+#include "factor_rules.h"
+#include "footprint.h"
+#include "global_clip.h"
+#include "name_hash.h"
+#include "param_set.h"
+#include "plan.h"
+#include "policies.h"
+#include "root_report.h"
+#include "step_group.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Rough times of one core that touches fresh memory. */
+#define CHECK_NS       500.0        /* a parameter: checking its declaration, */
+#define PARAM_NS      2000.0        /* adding it, */
+#define PLAN_NS       1000.0        /* planning it, and more for each slot and task of the plan, */
+#define PLAN_SLOT_NS   600.0
+#define PLAN_TASK_NS   400.0
+#define CHUNK_NS       150.0        /* laying each chunk of it, */
+#define STATE_NS      4000.0        /* making its optimizer, and more for each slot and task; initial values count apart */
+#define STATE_SLOT_NS  100.0
+#define STATE_TASK_NS  300.0
+#define FINISH_NS      500.0        /* all that is left, at the end */
+
+typedef enum pd_planning_stage { PD_ADDING, PD_PLANNING, PD_LAYING, PD_MAKING, PD_FINISHING, PD_PLANNED } pd_planning_stage;
+
+typedef struct pd_planning {
+    pd_planning_stage stage;
+    uint32_t      at;                           /* the next parameter of this stage */
+    uint32_t      n;                            /* parameters added to job->params */
+    pd_param     *names;                        /* hash table of them */
+    pd_name_maps *maps;
+    pd_plan      *plans;
+    double      (*facts)[PD_MAX_FACTS];         /* by rule */
+    bool         *surveyed;                     /* by rule: some parameter has given facts */
+    pd_sizing     sizing;
+    pd_footprint       all;
+    uint64_t      chunks, ranged;               /* laid so far: chunks, and ranged parameters */
+    pd_fill       fill;                         /* initial values of the optimizer being made */
+} pd_planning;
+
+/* ---- before anything is made ---- */
+
+typedef struct pd_survey { pd_footprint least; uint64_t records; } pd_survey;
+
+static pd_sizing sizing_of(const pd_job *job)
+{
+    const pd_store_config *config = job->steps.config;
+
+    return (pd_sizing){ job->steps.values, job->steps.members.ranks, config->chunk_elements, config->threads, config->pool_threads };
+}
+
+static int check_least(const pd_job *job, const pd_param_decl *decl, const pd_survey *survey, pd_error *err)
+{
+    const pd_budget *budget = job->steps.account.budget;
+    const pd_footprint *n = &survey->least;
+    uint64_t sum = pd_footprint_sum(n);
+
+    if (survey->records > PD_MAX_RECORDS)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: chunks of the parameters up to %.100s, times %u workers, are more than the %u records that a "
+                       "job may have: take larger chunks (limits.chunk_bytes) or fewer workers", job->steps.name, decl->name, job->steps.members.ranks, PD_MAX_RECORDS);
+    if (pd_budget_fits(budget, sum)) return PD_OK;
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.50s: parameters up to %.100s need more than %llu bytes (weights and snapshots %llu, sums %llu, "
+                   "contributions gathered %llu, records of the workers %llu, and what their optimizers need); of %llu allowed for all jobs, %llu are in use "
+                   "(limits.max_total_bytes)", job->steps.name, decl->name, (unsigned long long)sum, (unsigned long long)n->weights, (unsigned long long)n->sums,
+                   (unsigned long long)n->gathered, (unsigned long long)n->records, (unsigned long long)budget->limit, (unsigned long long)budget->used);
+}
+
+static int check_one(const pd_job *job, const pd_sizing *sizing, const pd_param_decl *decl, size_t i, pd_survey *survey, pd_error *err)
+{
+    static const bool pulled[4] = { [PD_F32] = true };
+    uint64_t room = job->steps.config->max_total_bytes;
+    pd_footprint least;
+    int64_t elements;
+    int rc = pd_declaration_check(job, decl, i, &elements, err);
+
+    if (rc != PD_OK) return rc;
+    if ((uint64_t)elements > room / sizeof(float))
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: parameter %.100s needs more than the %llu bytes allowed for all jobs (limits.max_total_bytes)", job->steps.name,
+                       decl->name, (unsigned long long)room);
+    pd_footprint_least(&least, sizing, pd_aggregation_of(&job->steps.values, pd_declaration_rule(job, decl)->hypers.row), elements, decl->ranged, pulled);
+    least.records = pd_footprint_plus(least.records, pd_footprint_name(sizing, decl->name, decl->axes));
+    pd_footprint_add(&survey->least, &least, 1);
+    survey->records = pd_footprint_plus(survey->records, pd_count_chunks(elements, sizing->chunk_elements) * job->steps.members.ranks);
+    return check_least(job, decl, survey, err);
+}
+
+/* Checks the set with no memory but the stack's: names and shapes, bytes that it takes whatever the optimizers are, and ingest budget. */
+static int check_set(const pd_job *job, const pd_request *request, pd_error *err)
+{
+    const pd_sizing sizing = sizing_of(job);
+    pd_survey survey = { 0 };
+    size_t n = request->u.declare.n;
+    uint64_t own;
+    int rc;
+
+    if (n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s: Declare names no parameter", job->steps.name);
+    if (n > job->steps.config->max_params)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: %zu parameters, at most %u are allowed (limits.max_params)", job->steps.name, n,
+                       job->steps.config->max_params);
+    for (size_t i = 0; i < n; i++)
+        if ((rc = check_one(job, &sizing, &request->u.declare.params[i], i, &survey, err)) != PD_OK) return rc;
+    own = pd_ranges_reserve_declared(job, request, true);
+    if ((rc = pd_reserve_check_world(job, own, pd_ranges_reserve_declared(job, request, false), err)) != PD_OK) return rc;
+    return pd_reserve_check(job, request->rank, own, err);
+}
+
+/* ---- parameters ---- */
+
+static size_t rule_index(const pd_job *job, const pd_param *param) { return (size_t)(param->rule - job->steps.rules); }
+
+static pd_declaration declaration_of(const pd_job *job, const pd_param *param)
+{
+    return (pd_declaration){ .name = param->name, .shape = param->shape, .world = (int)job->steps.members.ranks, .hypers = param->rule->hypers,
+                             .group = (int)rule_index(job, param), .axes = param->axes, .seed = job->steps.values.at[PD_JOB_KEY_SEED],
+                             .start_step = (int64_t)pd_job_start_step(job), .maps = job->planning->maps };
+}
+
+/* Memory for contributions that an aggregate collects comes chunk by chunk. */
+static int join_spills(pd_job *job, pd_param *param, pd_error *err)
+{
+    uint64_t chunk = job->steps.config->chunk_elements, n = (uint64_t)param->elements < chunk ? (uint64_t)param->elements : chunk;
+
+    if (!pd_is_collected(param->how)) return PD_OK;
+    param->spills = pd_buffer_pool_join(job->steps.pools, (size_t)n * sizeof(float));
+    return param->spills != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", param->name);
+}
+
+static int add_name(pd_job *job, pd_param *param, const pd_param_decl *decl, pd_error *err)
+{
+    pd_planning *planning = job->planning;
+    size_t n = strlen(decl->name);
+
+    if ((param->name = strdup(decl->name)) == NULL || (decl->axes != NULL && (param->axes = strdup(decl->axes)) == NULL))
+        return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
+    HASH_ADD_KEYPTR_BYHASHVALUE(hh, planning->names, param->name, n, pd_name_hash(job->steps.config->hash_key, decl->name, n), param);
+    param->pool[PD_F32] = pd_buffer_pool_join(job->steps.pools, (size_t)param->elements * sizeof(float));
+    if (param->pool[PD_F32] == NULL || param->hh.tbl == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
+    return PD_OK;
+}
+
+/* Rules of the same optimizer share its facts. */
+static void survey(const pd_job *job, const pd_param *param)
+{
+    const pd_row *row = param->rule->hypers.row;
+    pd_declaration declaration;
+
+    if (row->facts == NULL) return;
+    declaration = declaration_of(job, param);
+    for (size_t r = 0; r < job->steps.n_rules; r++)
+        if (job->steps.rules[r].hypers.row == row) pd_optim_survey_one(row, &declaration, &job->planning->surveyed[r], job->planning->facts[r]);
+}
+
+static int add_param(pd_job *job, const pd_param_decl *decl, pd_error *err)
+{
+    pd_planning *planning = job->planning;
+    pd_param *param = &job->steps.params[planning->n];
+    int rc;
+
+    if (pd_param_named(job, planning->names, decl->name) != NULL)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s is declared twice", decl->name);
+    *param = (pd_param){ .index = planning->n++, .shape = decl->shape, .ranged = decl->ranged, .model_state = decl->model_state,
+                         .rule = pd_declaration_rule(job, decl), .saved.step = pd_job_start_step(job) };
+    pd_shape_elements(&decl->shape, &param->elements);
+    param->how = pd_aggregation_of(&job->steps.values, param->rule->hypers.row);
+    if ((rc = add_name(job, param, decl, err)) != PD_OK) return rc;
+    if (!param->ranged && (rc = pd_aggregate_fits_whole(&job->steps.values, job->steps.members.ranks, param->how, param->name, err)) != PD_OK) return rc;
+    survey(job, param);
+    return join_spills(job, param, err);
+}
+
+/* ---- plans ---- */
+
+/* Checks that the parameter fits beside all that is in use, the parameters before it included. */
+static int check_need(const pd_job *job, const pd_param *param, const pd_footprint *n, pd_error *err)
+{
+    const pd_budget *budget = job->steps.account.budget;
+    uint64_t sum = pd_footprint_sum(n);
+
+    if (pd_budget_fits(budget, sum)) return PD_OK;
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.50s: parameter %.100s needs %llu bytes (weights and snapshots %llu, sum %llu, contributions gathered "
+                   "%llu, optimizer state %llu, roots under way %llu, temporaries %llu); of %llu allowed for all jobs, %llu are taken by other jobs and by the parameters before it "
+                   "(limits.max_total_bytes)", job->steps.name, param->name, (unsigned long long)sum, (unsigned long long)n->weights, (unsigned long long)n->sums,
+                   (unsigned long long)n->gathered, (unsigned long long)n->state, (unsigned long long)n->roots, (unsigned long long)n->step, (unsigned long long)budget->limit,
+                   (unsigned long long)budget->used);
+}
+
+static int plan_param(pd_job *job, pd_param *param, double *budget_ns, pd_error *err)
+{
+    static const bool pulled[4] = { [PD_F32] = true };
+    pd_planning *planning = job->planning;
+    pd_plan *plan = &planning->plans[param->index];
+    pd_declaration declaration = declaration_of(job, param);
+    pd_footprint n;
+    int rc = pd_plan_make(plan, &declaration, planning->facts[rule_index(job, param)], err);
+
+    if (rc != PD_OK) return rc;
+    *budget_ns -= PLAN_NS + PLAN_SLOT_NS * (double)plan->n_slots + PLAN_TASK_NS * (double)plan->n_tasks;
+    if ((rc = pd_footprint_of(&n, &planning->sizing, param->how, plan, param->ranged, pulled)) != PD_OK)
+        return pd_fail(err, rc, "parameter %.160s: out of memory for its plan", param->name);
+    n.records = pd_footprint_plus(n.records, pd_footprint_name(&planning->sizing, param->name, param->axes));
+    if ((rc = check_need(job, param, &n, err)) != PD_OK) return rc;
+    pd_footprint_add(&planning->all, &n, 1);
+    pd_account_take(&job->steps.account, pd_footprint_sum(&n));
+    return PD_OK;
+}
+
+/* Counts what the parameters need together. */
+static int count_job(pd_job *job, pd_error *err)
+{
+    pd_planning *planning = job->planning;
+    uint64_t more;
+    int rc;
+
+    pd_footprint_complete(&planning->all, &planning->sizing, job->steps.rules, job->steps.n_rules);
+    more = pd_footprint_sum(&planning->all) - job->steps.account.used;
+    if ((rc = pd_job_check_total(job, more, err)) == PD_OK) pd_account_take(&job->steps.account, more);
+    return rc;
+}
+
+/* ---- rounds ---- */
+
+/* Chunks, slots and ranges of all parameters in three arrays. The system gives large ones zeroed and makes pages of them when they are touched. */
+static int make_records(pd_job *job, pd_error *err)
+{
+    uint64_t n = 0;
+    size_t ranged = 0, n_params = job->planning->n;
+
+    for (size_t i = 0; i < n_params; i++) n += pd_count_chunks(job->steps.params[i].elements, job->steps.config->chunk_elements);
+    for (size_t i = 0; i < n_params; i++) ranged += job->steps.params[i].ranged;
+    job->ranges = calloc(ranged + 1, job->steps.members.ranks * sizeof *job->ranges);
+    job->chunks = calloc(n, sizeof *job->chunks);
+    job->slots = calloc(n, job->steps.members.ranks * sizeof *job->slots);
+    job->steps.batch = calloc(n_params, sizeof *job->steps.batch);
+    job->steps.optims = calloc(n_params, sizeof *job->steps.optims);
+    if (job->chunks == NULL || job->slots == NULL || job->ranges == NULL || job->steps.batch == NULL || job->steps.optims == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->steps.name);
+    return PD_OK;
+}
+
+static void lay_chunks(pd_job *job, pd_param *param)
+{
+    pd_planning *planning = job->planning;
+    pd_range *ranges = param->ranged ? job->ranges + (size_t)job->steps.members.ranks * planning->ranged++ : NULL;
+
+    pd_round_init(&param->round, &(pd_round_layout){
+        .policy = pd_policy_of(job->steps.values.at[PD_JOB_KEY_ROUNDS]), .members = &job->steps.members, .param = param, .elements = param->elements,
+        .chunk_elements = (int64_t)job->steps.config->chunk_elements, .chunks = job->chunks + planning->chunks,
+        .slots = job->slots + planning->chunks * job->steps.members.ranks, .ranges = ranges });
+    param->unlanded = (uint64_t)param->round.n_chunks * (param->ranged ? job->steps.members.ranks : 1);
+    planning->chunks += param->round.n_chunks;
+}
+
+/* ---- optimizers ---- */
+
+static int make_optim(pd_job *job, pd_param *param, double *budget_ns, pd_error *err)
+{
+    pd_planning *planning = job->planning;
+    pd_plan *plan = &planning->plans[param->index];
+    pd_declaration declaration = declaration_of(job, param);
+
+    *budget_ns -= STATE_NS + STATE_SLOT_NS * (double)plan->n_slots + STATE_TASK_NS * (double)plan->n_tasks;
+    return pd_optim_bare(&param->optim, &declaration, planning->facts[rule_index(job, param)], plan, err);
+}
+
+/* Makes the optimizer, then writes its initial values as far as the budget goes. */
+static int make_state(pd_job *job, pd_param *param, double *budget_ns, pd_error *err)
+{
+    pd_planning *planning = job->planning;
+    int rc = param->optim != NULL ? PD_OK : make_optim(job, param, budget_ns, err);
+
+    if (rc != PD_OK) return rc;
+    if (!pd_optim_fill(param->optim, &planning->fill, budget_ns, &rc))
+        return rc == PD_OK ? PD_OK : pd_fail(err, rc, "parameter %.160s: no memory for the optimizer's state", param->name);
+    planning->fill = (pd_fill){ 0 };
+    planning->at++;
+    return pd_roots_prepare(param) == PD_OK ? PD_OK : pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for what is said of its roots", param->name);
+}
+
+/* ---- the end ---- */
+
+static void show_params(pd_job *job)
+{
+    pd_planning *planning = job->planning;
+
+    job->steps.n_params = planning->n;
+    job->names = planning->names;
+    planning->names = NULL;
+}
+
+static int finish(pd_job *job, const pd_request *request, pd_error *err)
+{
+    int rc;
+
+    show_params(job);
+    if (pd_step_groups_make(&job->steps) != PD_OK || pd_global_clip_make(&job->steps) != PD_OK) return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->steps.name);
+    if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
+    return pd_ranges_check_memory(job, request->rank, err);
+}
+
+/* ---- slices ---- */
+
+/* The stage is over. */
+static int next_stage(pd_job *job, pd_error *err)
+{
+    pd_planning *planning = job->planning;
+    int rc = PD_OK;
+
+    if (planning->stage == PD_PLANNING && (rc = count_job(job, err)) == PD_OK) rc = make_records(job, err);
+    planning->stage++;
+    planning->at = 0;
+    return rc;
+}
+
+/* One parameter of the stage, or a part of it. */
+static int advance(pd_job *job, const pd_request *request, double *budget_ns, pd_error *err)
+{
+    pd_planning *planning = job->planning;
+    pd_param *param = &job->steps.params[planning->at];
+
+    switch (planning->stage) {
+    case PD_ADDING:
+        *budget_ns -= PARAM_NS;
+        return add_param(job, &request->u.declare.params[planning->at++], err);
+    case PD_PLANNING:
+        planning->at++;
+        return plan_param(job, param, budget_ns, err);
+    case PD_LAYING:
+        planning->at++;
+        lay_chunks(job, param);
+        *budget_ns -= CHUNK_NS * param->round.n_chunks;
+        return PD_OK;
+    default:
+        assert(planning->stage == PD_MAKING);
+        return make_state(job, param, budget_ns, err);
+    }
+}
+
+int pd_planning_begin(pd_job *job, const pd_request *request, double *budget_ns, pd_error *err)
+{
+    size_t n = request->u.declare.n;
+    pd_planning *planning;
+    int rc = check_set(job, request, err);
+
+    *budget_ns -= CHECK_NS * (double)n;
+    if (rc != PD_OK) return rc;
+    if ((planning = job->planning = calloc(1, sizeof *planning)) == NULL) goto no_memory;
+    planning->sizing = sizing_of(job);
+    planning->plans = calloc(n, sizeof *planning->plans);
+    planning->facts = calloc(job->steps.n_rules, sizeof *planning->facts);
+    planning->surveyed = calloc(job->steps.n_rules, sizeof *planning->surveyed);
+    planning->maps = pd_name_maps_new(n);
+    job->steps.params = calloc(n, sizeof *job->steps.params);
+    if (planning->plans != NULL && planning->facts != NULL && planning->surveyed != NULL && planning->maps != NULL && job->steps.params != NULL) return PD_OK;
+no_memory:
+    return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for plans", job->steps.name);
+}
+
+bool pd_planning_run(pd_job *job, const pd_request *request, double *budget_ns, int *rc, pd_error *err)
+{
+    pd_planning *planning = job->planning;
+
+    *rc = PD_OK;
+    while (*rc == PD_OK && planning->stage < PD_FINISHING) {
+        if (!(*budget_ns > 0)) return false;
+        *rc = planning->at < request->u.declare.n ? advance(job, request, budget_ns, err) : next_stage(job, err);
+    }
+    if (*rc != PD_OK) return true;
+    if (!(*budget_ns > 0)) return false;
+    *budget_ns -= FINISH_NS * planning->n;
+    *rc = finish(job, request, err);
+    planning->stage = PD_PLANNED;
+    return true;
+}
+
+void pd_planning_free(pd_job *job)
+{
+    pd_planning *planning = job->planning;
+
+    if (planning == NULL) return;
+    for (uint32_t i = 0; planning->plans != NULL && i < planning->n; i++) pd_plan_free(&planning->plans[i]);
+    if (planning->stage < PD_PLANNED && job->steps.n_params == 0) show_params(job);
+    pd_name_maps_free(planning->maps);
+    free(planning->plans);
+    free(planning->facts);
+    free(planning->surveyed);
+    free(planning);
+    job->planning = NULL;
+}

@@ -1,0 +1,145 @@
+/* ranks.c - which process has a rank: it joins, is lost, leaves, or is superseded. */
+#include "ranks.h"
+
+#include "plant.h"
+#include "printable.h"
+
+/* Tells the connection that had the rank. Takes the Hello: its memory is the message. */
+static void fence(pd_job *job, pd_request *hello, uint64_t old_conn, const char *old_label, bool same_process)
+{
+    pd_rank *rank = &job->ranks[hello->rank];
+    uint32_t number = hello->rank;
+    pd_effect *effect = pd_request_become(hello, PD_EFF_FENCED, (pd_ticket){ old_conn, 0 }, job->steps.number);
+
+    pd_fail(&effect->u.error, PD_ABORTED, same_process ? "rank %u of job %.100s: this process (%.100s) has a newer connection"
+                                                       : "rank %u of job %.100s was taken over by another process, %.100s",
+            number, job->steps.name, rank->label);
+    pd_effects_add(job->steps.outbox, effect);
+    if (!same_process)
+        pd_say(job->steps.outbox, PD_SAY_WARNING, "job %s: rank %u: %s takes over from %s, which was still connected", job->steps.name, number,
+               rank->label, old_label);
+}
+
+static void welcome(pd_job *job, pd_request *hello, bool created)
+{
+    pd_effect *effect = pd_answer(hello, PD_EFF_HELLO);
+
+    effect->job = job->steps.number;
+    effect->u.hello.seed = job->steps.values.at[PD_JOB_KEY_SEED];
+    effect->u.hello.created = created;
+    effect->u.hello.creator = job->saved.creator;
+    pd_effects_add(job->steps.outbox, effect);
+}
+
+int pd_rank_admits(const pd_job *job, const pd_request *hello, pd_error *err)
+{
+    const pd_rank *rank = &job->ranks[hello->rank];
+
+    for (uint32_t i = 0; i < rank->saved.n_superseded && i < PD_SUPERSEDED; i++)
+        if (rank->saved.superseded[i] == hello->u.hello.nonce && rank->saved.nonce != hello->u.hello.nonce && !PD_PLANTED(zombie_takes_rank))
+            return pd_fail(err, PD_ABORTED, "rank %u of job %.100s was taken over by another process, %.100s: this one stays out", hello->rank, job->steps.name, rank->label);
+    return PD_OK;
+}
+
+void pd_rank_join(pd_job *job, pd_request *hello, bool created)
+{
+    pd_rank *rank = &job->ranks[hello->rank], old = *rank;
+    bool same = old.state != PD_RANK_ABSENT && old.saved.nonce == hello->u.hello.nonce;
+
+    job->connected += old.state != PD_RANK_CONNECTED;
+    rank->state = PD_RANK_CONNECTED;
+    rank->conn = hello->ticket.conn;
+    rank->saved.nonce = hello->u.hello.nonce;
+    pd_text_print(rank->label, sizeof rank->label, hello->u.hello.label != NULL ? hello->u.hello.label : "");
+    pd_rank_quota(job, rank)->declared = false;
+    if (!same && old.state != PD_RANK_ABSENT) rank->saved.superseded[rank->saved.n_superseded++ % PD_SUPERSEDED] = old.saved.nonce;
+    if (!same) {                                /* it counts its own barriers, and has been at none */
+        rank->saved.process++;
+        rank->saved.present = true;
+        rank->saved.barrier_base = job->saved.barrier;
+        pd_request_free(rank->barrier);
+        rank->barrier = NULL;
+        rank->refused_sets = 0;
+    }
+    job->linger_ns = 0;
+    welcome(job, hello, created);
+    if (old.state == PD_RANK_CONNECTED && old.conn != rank->conn) {
+        fence(job, hello, old.conn, old.label, same);
+        return;
+    }
+    pd_say(job->steps.outbox, PD_SAY_INFO, "job %s: rank %u: %s %s (%u of %u connected)", job->steps.name, hello->rank, rank->label,
+           same ? "is back" : old.state == PD_RANK_ABSENT ? "joined" : "takes over", job->connected, job->steps.members.ranks);
+    pd_request_free(hello);
+}
+
+pd_rank *pd_rank_speaker(pd_job *job, const pd_request *request, pd_error *err)
+{
+    pd_rank *rank = request->rank < job->steps.members.ranks ? &job->ranks[request->rank] : NULL;
+
+    if (rank == NULL) {
+        pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s has ranks 0 to %u, this is rank %u", job->steps.name, job->steps.members.ranks - 1, request->rank);
+    } else if (rank->conn != request->ticket.conn) {
+        pd_fail(err, PD_ABORTED, "rank %u of job %.100s belongs to another process now, %.100s", request->rank, job->steps.name, rank->label);
+        rank = NULL;
+    } else if (rank->state != PD_RANK_CONNECTED) {
+        pd_fail(err, PD_ABORTED, "rank %u of job %.100s has left or was given up: say Hello again", request->rank, job->steps.name);
+        rank = NULL;
+    }
+    return rank;
+}
+
+/* The rank was connected. A job without parameters has nothing to keep: who was refused comes again with other options. */
+static void gone(pd_job *job, pd_rank *rank, pd_rank_state state, uint64_t now_ns)
+{
+    job->connected--;
+    rank->state = state;
+    rank->since_ns = now_ns;
+    pd_rank_quota(job, rank)->declared = false;
+    if (state == PD_RANK_LEFT) pd_quota_release(job->steps.ingest, pd_rank_quota(job, rank));
+    if (job->connected > 0) return;
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++) pd_quota_release(job->steps.ingest, &job->steps.quotas[r]);
+    job->linger_ns = now_ns + (job->steps.n_params > 0 ? job->steps.values.at[PD_JOB_KEY_JOB_LINGER] : 0);
+}
+
+void pd_rank_lost(pd_job *job, const pd_request *request, uint64_t now_ns)
+{
+    pd_rank *rank = pd_rank_speaker(job, request, NULL);
+
+    if (rank == NULL) return;                   /* of a connection that was superseded, or of a worker that has left */
+    gone(job, rank, PD_RANK_LOST, now_ns);
+    pd_text_print(rank->reason, sizeof rank->reason, request->u.lost.reason);
+    pd_say(job->steps.outbox, PD_SAY_WARNING, "job %s: rank %u: %s is lost: %s", job->steps.name, request->rank, rank->label, rank->reason);
+}
+
+void pd_rank_stalled(pd_job *job, pd_request *request)
+{
+    pd_rank *rank = pd_rank_speaker(job, request, NULL);
+
+    if (rank != NULL) {
+        pd_quota *quota = pd_rank_quota(job, rank);
+        quota->stalled = quota->held > 0;
+        job->steps.ingest->exhausted = job->steps.ingest->exhausted || request->u.stalled.budget;
+        job->steps.ingest->grown = true;
+    }
+    pd_request_free(request);
+}
+
+void pd_rank_leave(pd_job *job, pd_request *request, uint64_t now_ns)
+{
+    pd_error err;
+    pd_rank *rank = pd_rank_speaker(job, request, &err);
+
+    if (rank == NULL) {
+        pd_request_refuse(job->steps.outbox, request, &err);
+        return;
+    }
+    gone(job, rank, PD_RANK_LEFT, now_ns);
+    pd_say(job->steps.outbox, PD_SAY_INFO, "job %s: rank %u: %s has left", job->steps.name, request->rank, rank->label);
+    pd_answer_ok(job->steps.outbox, request);
+    pd_request_free(request);
+}
+
+void pd_ranks_forget_reserves(pd_job *job)
+{
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++) pd_quota_take(job->steps.ingest, &job->steps.quotas[r], 0);
+}

@@ -1,0 +1,11 @@
+/* membership.c - the set of all ranks. */
+#include "membership.h"
+
+#include <assert.h>
+
+void pd_membership_all(pd_membership *members, uint32_t ranks)
+{
+    assert(ranks <= PD_MAX_WORLD);
+    *members = (pd_membership){ .epoch = 1, .ranks = ranks, .expected = ranks };
+    for (uint32_t rank = 0; rank < ranks; rank++) members->set[rank / 64] |= (uint64_t)1 << rank % 64;
+}

@@ -1,0 +1,15 @@
+/* policies.h - the table of policies: one row for each name of base/policy_names.h. */
+#ifndef PD_POLICIES_H
+#define PD_POLICIES_H
+
+#include "policy.h"
+#include "policy_names.h"
+
+#define PD_POLICY_ROW(name) extern const pd_policy pd_policy_##name;
+PD_POLICY_NAMES(PD_POLICY_ROW)
+#undef PD_POLICY_ROW
+
+/* Returns the row of a value of the job key `rounds`: its place among the names. */
+const pd_policy *pd_policy_of(uint64_t value);
+
+#endif

@@ -1,0 +1,236 @@
+/* round.c - the records of a round: slots by chunk and rank. */
+#include "round.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- what belongs to whom ---- */
+
+pd_range pd_round_range(const pd_round *round, uint32_t rank)
+{
+    return round->ranges.at != NULL && round->ranges.at[rank].known ? round->ranges.at[rank] : (pd_range){ .start = 0, .end = round->elements };
+}
+
+pd_run pd_round_run(const pd_round *round, const pd_chunk *chunk, uint32_t rank)
+{
+    pd_range range = pd_round_range(round, rank);
+    int64_t first = range.start > chunk->first ? range.start : chunk->first;
+    int64_t end = range.end < chunk->first + chunk->n ? range.end : chunk->first + chunk->n;
+
+    return (pd_run){ first, end > first ? end - first : 0 };
+}
+
+/* Chunks [first, end) that the rank's range touches. */
+typedef struct pd_span { uint32_t first, end; } pd_span;
+
+static pd_span span_of(const pd_round *round, uint32_t rank)
+{
+    pd_range range = pd_round_range(round, rank);
+
+    if (range.start == range.end) return (pd_span){ 0, 0 };
+    return (pd_span){ (uint32_t)(range.start / round->chunk_elements), (uint32_t)((range.end - 1) / round->chunk_elements) + 1 };
+}
+
+uint32_t pd_round_count_chunks(const pd_round *round, uint32_t rank)
+{
+    pd_span span = span_of(round, rank);
+
+    return span.end - span.first;
+}
+
+uint32_t pd_round_count_ranks(const pd_round *round, const pd_chunk *chunk)
+{
+    uint32_t n = 0;
+
+    for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++)
+        n += (round->ranges.at == NULL || round->ranges.at[rank].known) && chunk->slots[rank].state != PD_SLOT_OUTSIDE;
+    return n;
+}
+
+static void move_prefix(pd_chunk *chunk)
+{
+    while (chunk->prefix < chunk->came && chunk->slots[chunk->prefix].state != PD_SLOT_EMPTY) chunk->prefix++;
+}
+
+/* Marks the chunk as outside of the rank's range where it is. Returns whether the chunk became complete by that. */
+static bool leave_out(const pd_round *round, pd_chunk *chunk, uint32_t rank)
+{
+    if (pd_round_run(round, chunk, rank).n > 0) return false;
+    chunk->slots[rank].state = PD_SLOT_OUTSIDE;
+    chunk->came++;
+    return pd_chunk_is_complete(round, chunk);
+}
+
+void pd_round_set_range(pd_round *round, uint32_t rank, int64_t start, int64_t end)
+{
+    assert(end <= round->elements);
+    pd_ranges_set(&round->ranges, rank, start, end);
+    for (uint32_t c = 0; c < round->n_chunks; c++) {
+        if (leave_out(round, &round->chunks[c], rank)) round->missing--;
+        move_prefix(&round->chunks[c]);
+    }
+}
+
+/* The slot is empty again: the chunk waits for the rank. */
+static void wait_again(pd_round *round, pd_chunk *chunk, uint32_t rank)
+{
+    if (pd_chunk_is_complete(round, chunk)) round->missing++;
+    chunk->slots[rank].state = PD_SLOT_EMPTY;
+    chunk->came--;
+    if (chunk->prefix > rank) chunk->prefix = rank;
+}
+
+void pd_round_unset_range(pd_round *round, uint32_t rank)
+{
+    pd_ranges_unset(&round->ranges, rank);
+    for (uint32_t c = 0; c < round->n_chunks; c++)
+        if (round->chunks[c].slots[rank].state == PD_SLOT_OUTSIDE) wait_again(round, &round->chunks[c], rank);
+}
+
+/* ---- a round ---- */
+
+static void clear_chunk(pd_round *round, pd_chunk *chunk)
+{
+    chunk->came = chunk->prefix = chunk->summed = 0;
+    chunk->collected = 0;
+    chunk->list = PD_CHUNK_NOWHERE;
+    memset(chunk->slots, 0, pd_round_ranks(round) * sizeof *chunk->slots);
+    if (round->ranges.at == NULL) return;
+    for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++) leave_out(round, chunk, rank);
+    move_prefix(chunk);
+}
+
+static void empty(pd_round *round)
+{
+    round->missing = round->unsummed = round->n_chunks;
+    round->open = round->weightless = false;
+    round->finite = true;
+    round->started_ns = 0;
+}
+
+void pd_round_reset(pd_round *round)
+{
+    for (uint32_t c = 0; c < round->n_chunks; c++) clear_chunk(round, &round->chunks[c]);
+    empty(round);
+}
+
+void pd_round_init(pd_round *round, const pd_round_layout *l)
+{
+    int64_t n = (int64_t)pd_count_chunks(l->elements, (uint64_t)l->chunk_elements);
+
+    *round = (pd_round){ .policy = l->policy, .members = l->members, .chunks = l->chunks, .ranges = { .at = l->ranges }, .elements = l->elements,
+                         .chunk_elements = l->chunk_elements, .n_chunks = (uint32_t)n };
+    for (int64_t c = 0; c < n; c++) {
+        int64_t first = c * l->chunk_elements, left = l->elements - first;
+        l->chunks[c] = (pd_chunk){ .param = l->param, .slots = l->slots + c * l->members->ranks, .first = first,
+                                   .n = left < l->chunk_elements ? left : l->chunk_elements };
+    }
+    empty(round);
+}
+
+pd_slot *pd_round_first_slot(pd_round *round, uint32_t rank)
+{
+    pd_span span = span_of(round, rank);
+
+    return span.first < span.end ? &round->chunks[span.first].slots[rank] : NULL;
+}
+
+bool pd_round_is_absent(const pd_round *round, uint32_t rank)
+{
+    pd_span span = span_of(round, rank);
+
+    return span.first < span.end && pd_chunk_state(&round->chunks[span.first], rank) == PD_SLOT_ABSENT;
+}
+
+bool pd_round_has_given(const pd_round *round, uint32_t rank)
+{
+    pd_span span = span_of(round, rank);
+
+    for (uint32_t c = span.first; c < span.end; c++) {
+        pd_slot_state state = pd_chunk_state(&round->chunks[c], rank);
+        if (state == PD_SLOT_HELD || state == PD_SLOT_SPILLED || state == PD_SLOT_SUMMED) return true;
+    }
+    return false;
+}
+
+bool pd_round_is_silent(const pd_round *round, uint32_t rank)
+{
+    pd_span span = span_of(round, rank);
+
+    for (uint32_t c = span.first; c < span.end; c++)
+        if (pd_chunk_state(&round->chunks[c], rank) != PD_SLOT_EMPTY) return false;
+    return span.first < span.end;
+}
+
+bool pd_round_was_refused(const pd_round *round, uint32_t rank)
+{
+    for (uint32_t c = 0; c < round->n_chunks; c++)
+        if (round->chunks[c].slots[rank].refused) return true;
+    return false;
+}
+
+bool pd_round_add(pd_round *round, pd_chunk *chunk, uint32_t rank, pd_slot slot)
+{
+    assert(chunk->slots[rank].state == PD_SLOT_EMPTY);
+    chunk->slots[rank] = slot;
+    chunk->came++;
+    move_prefix(chunk);
+    if (!pd_chunk_is_complete(round, chunk)) return false;
+    round->missing--;
+    return true;
+}
+
+void pd_round_take_back(pd_round *round, pd_chunk *chunk, uint32_t rank)
+{
+    assert(chunk->slots[rank].state == PD_SLOT_HELD && chunk->summed <= rank);
+    chunk->slots[rank] = (pd_slot){ .state = PD_SLOT_EMPTY };
+    wait_again(round, chunk, rank);
+}
+
+/* ---- who counts ---- */
+
+static bool everybody_came(const pd_round *round)
+{
+    for (uint32_t c = 0; c < round->n_chunks; c++)
+        if (round->chunks[c].came < round->members->expected) return false;
+    return true;
+}
+
+int pd_round_counted(const pd_round *round, pd_counted **out)
+{
+    uint32_t ranks = pd_round_ranks(round);
+
+    *out = NULL;
+    if (everybody_came(round)) return PD_OK;
+    if ((*out = pd_counted_new(ranks)) == NULL) return PD_NO_MEMORY;
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        if (!pd_round_misses(round, rank)) pd_counted_add(*out, rank);
+    return PD_OK;
+}
+
+bool pd_round_misses(const pd_round *round, uint32_t rank)
+{
+    pd_span span = span_of(round, rank);
+
+    if (!pd_membership_expects(round->members, rank)) return false;
+    for (uint32_t c = span.first; c < span.end; c++)
+        if (pd_chunk_state(&round->chunks[c], rank) == PD_SLOT_EMPTY) return true;
+    return false;
+}
+
+char *pd_round_missing(const pd_round *round, char *text, size_t size)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (uint32_t rank = 0; round->open && rank < pd_round_ranks(round); rank++) {
+        if (!pd_round_misses(round, rank)) continue;
+        if (used + 16 > size) {
+            snprintf(text + used, size - used, ",...");
+            break;
+        }
+        used += (size_t)snprintf(text + used, size - used, "%s%u", used > 0 ? "," : "", rank);
+    }
+    return text;
+}

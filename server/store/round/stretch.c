@@ -1,0 +1,117 @@
+/* stretch.c - finds runs of elements that the same ranks contribute, by the order of the ranges. */
+#include "stretch.h"
+
+pd_run pd_round_stretch(const pd_round *round, int64_t first, int64_t end)
+{
+    uint32_t start, finish;
+
+    if (round->ranges.at == NULL) return (pd_run){ first, end - first };
+    start = pd_ranges_starting(&round->ranges, first);
+    finish = pd_ranges_ending(&round->ranges, first);
+    if (start < round->ranges.n_ordered && pd_ranges_start(&round->ranges, start) < end) end = pd_ranges_start(&round->ranges, start);
+    if (finish < round->ranges.n_ordered && pd_ranges_end(&round->ranges, finish) < end) end = pd_ranges_end(&round->ranges, finish);
+    return (pd_run){ first, end - first };
+}
+
+uint32_t pd_round_count_covering(const pd_round *round, pd_run stretch)
+{
+    if (round->ranges.at == NULL) return pd_round_ranks(round);
+    return pd_round_ranks(round) - round->ranges.n_known + pd_ranges_starting(&round->ranges, stretch.first) - pd_ranges_ending(&round->ranges, stretch.first);
+}
+
+bool pd_round_covers(const pd_round *round, uint32_t rank, pd_run stretch)
+{
+    pd_range range = pd_round_range(round, rank);
+
+    return range.start <= stretch.first && range.end >= stretch.first + stretch.n;
+}
+
+bool pd_round_gap(const pd_round *round, bool given, pd_range *gap)
+{
+    *gap = (pd_range){ .start = 0, .end = round->elements };
+    for (uint32_t i = 0; i < round->ranges.n_ordered; i++) {
+        uint32_t rank = round->ranges.at[i].by_start;
+        const pd_range *range = &round->ranges.at[rank];
+        if (given && pd_round_is_absent(round, rank)) continue;
+        if (range->start > gap->start) {
+            gap->end = range->start;
+            return true;
+        }
+        if (range->end > gap->start) gap->start = range->end;
+    }
+    return gap->start < round->elements;
+}
+
+pd_given pd_round_given(const pd_round *round)
+{
+    uint32_t absent = 0, given = 0;
+    pd_range gap;
+
+    for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++) {
+        if (pd_round_is_absent(round, rank)) absent++;
+        else given += pd_round_count_chunks(round, rank) > 0;
+    }
+    if (given == 0) return PD_GIVEN_NOTHING;
+    return absent > 0 && round->ranges.at != NULL && pd_round_gap(round, true, &gap) ? PD_GIVEN_PART : PD_GIVEN_ALL;
+}
+
+/* ---- a sweep ---- */
+
+pd_sweep pd_sweep_begin(pd_round *round, int64_t first, int64_t end)
+{
+    pd_sweep sweep = { .round = round, .run = { first, 0 }, .end = end };
+
+    if (round->ranges.at == NULL) {
+        sweep.n = pd_round_ranks(round);
+        return sweep;
+    }
+    sweep.starts = pd_ranges_starting(&round->ranges, first);
+    sweep.ends = pd_ranges_ending(&round->ranges, first);
+    for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++) {
+        pd_range range = pd_round_range(round, rank);
+        if (range.start <= first && range.end > first) round->ranges.at[sweep.n++].swept = rank;
+    }
+    return sweep;
+}
+
+/* Where the rank stands among those of the stretch, or would stand. */
+static uint32_t place_of(const pd_sweep *sweep, uint32_t rank)
+{
+    uint32_t low = 0, high = sweep->n;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (pd_sweep_rank(sweep, middle) < rank) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+static void let_in(pd_sweep *sweep, uint32_t rank)
+{
+    pd_range *ranges = sweep->round->ranges.at;
+    uint32_t place = place_of(sweep, rank);
+
+    for (uint32_t i = sweep->n++; i > place; i--) ranges[i].swept = ranges[i - 1].swept;
+    ranges[place].swept = rank;
+}
+
+static void let_out(pd_sweep *sweep, uint32_t rank)
+{
+    pd_range *ranges = sweep->round->ranges.at;
+
+    sweep->n--;
+    for (uint32_t i = place_of(sweep, rank); i < sweep->n; i++) ranges[i].swept = ranges[i + 1].swept;
+}
+
+bool pd_sweep_next(pd_sweep *sweep)
+{
+    const pd_round *round = sweep->round;
+    int64_t at = sweep->run.first + sweep->run.n;
+
+    if (at >= sweep->end) return false;
+    for (; sweep->ends < round->ranges.n_ordered && pd_ranges_end(&round->ranges, sweep->ends) <= at; sweep->ends++) let_out(sweep, round->ranges.at[sweep->ends].by_end);
+    for (; sweep->starts < round->ranges.n_ordered && pd_ranges_start(&round->ranges, sweep->starts) <= at; sweep->starts++) let_in(sweep, round->ranges.at[sweep->starts].by_start);
+    sweep->run = pd_round_stretch(round, at, sweep->end);
+    return true;
+}

@@ -1,0 +1,22 @@
+/* sync.c - the policy of synchronous rounds: a round waits for every rank that is expected. */
+#include "policies.h"
+#include "round.h"
+
+static pd_admission admit(const pd_round *round, uint32_t rank, uint64_t closed, uint64_t step)
+{
+    (void)round, (void)rank;
+    if (step <= closed) return PD_ADMIT_DUPLICATE;          /* no round closes without a rank */
+    return step == closed + 1 ? PD_ADMIT_NEW : PD_ADMIT_EARLY;
+}
+
+static bool chunk_is_complete(const pd_round *round, const pd_chunk *chunk) { return chunk->came == round->members->expected; }
+
+static bool round_is_complete(const pd_round *round) { return round->missing == 0; }
+
+static pd_overdue overdue(const pd_round *round)
+{
+    (void)round;
+    return PD_OVERDUE_REPORT;
+}
+
+const pd_policy pd_policy_sync = { "sync", admit, chunk_is_complete, round_is_complete, overdue };

@@ -1,0 +1,230 @@
+/* adasum_tree.c - the sections of a round, and the passes over their Adasums. */
+#include "adasum_tree.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* Elements that the same ranks contribute: an Adasum of its own. */
+typedef struct section {
+    pd_run     run;
+    pd_vectors vectors;         /* its arrays are the section's */
+    int64_t   *ends;
+    pd_source *at;
+    pd_adasum *adasum;
+    int64_t    given;           /* units of the pass under way */
+} section;
+
+struct pd_adasum_tree {
+    pd_adasum_form form;
+    section *sections;          /* those that somebody has a gradient of */
+    size_t   n, next;           /* sections; the first that may have units to give */
+    float  **scratch;           /* whole parameters, for what is merged in between */
+    size_t   n_scratch;
+    bool     finite;
+};
+
+/* ---- who has part ---- */
+
+static bool has_gradient(const pd_round *round, uint32_t rank, pd_run run)
+{
+    uint8_t state = round->chunks[run.first / round->chunk_elements].slots[rank].state;
+
+    return state == PD_SLOT_HELD || state == PD_SLOT_SPILLED;
+}
+
+/* Ranks with a gradient of the section, of those that contribute it: *all. */
+static int count_given(const pd_round *round, pd_run run, int *all)
+{
+    int given = 0;
+
+    *all = 0;
+    for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++) {
+        if (!pd_round_covers(round, rank, run)) continue;
+        ++*all;
+        given += has_gradient(round, rank, run);
+    }
+    return given;
+}
+
+/* Where the tree has a place for it: with several gradients every rank has one, also those without. */
+static bool has_place(const pd_adasum_tree *tree, const pd_round *round, uint32_t rank, pd_run run, int given)
+{
+    return pd_round_covers(round, rank, run) && (has_gradient(round, rank, run) || (tree->form == PD_ADASUM_TREE && given > 1));
+}
+
+/* ---- sections ---- */
+
+/* What a rank gives of a section's part of a chunk; nothing: zeros. */
+static pd_source source_of(const pd_round *round, const pd_chunk *chunk, uint32_t rank, int64_t first)
+{
+    const pd_slot *slot = &chunk->slots[rank];
+    int64_t skip = first - pd_round_run(round, chunk, rank).first;
+
+    if (slot->state != PD_SLOT_HELD && slot->state != PD_SLOT_SPILLED) return (pd_source){ NULL, PD_F32 };
+    return (pd_source){ (const char *)slot->u.at + (size_t)skip * pd_dtype_size((pd_dtype)slot->dtype), (pd_dtype)slot->dtype };
+}
+
+static void fill_sources(const pd_adasum_tree *tree, section *s, const pd_round *round, int given)
+{
+    int64_t end = s->run.first + s->run.n, chunk_end;
+    size_t at = 0;
+
+    for (int64_t first = s->run.first; first < end; first = chunk_end) {
+        const pd_chunk *chunk = &round->chunks[first / round->chunk_elements];
+        chunk_end = chunk->first + chunk->n < end ? chunk->first + chunk->n : end;
+        s->ends[s->vectors.n_runs++] = chunk_end - s->run.first;
+        for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++)
+            if (has_place(tree, round, rank, s->run, given)) s->at[at++] = source_of(round, chunk, rank, first);
+    }
+    assert(at == s->vectors.n_runs * (size_t)s->vectors.k);
+}
+
+static int make_section(pd_adasum_tree *tree, const pd_round *round, pd_run run)
+{
+    section *s = &tree->sections[tree->n];
+    int all, given = count_given(round, run, &all);
+    size_t chunks = (size_t)((run.first + run.n - 1) / round->chunk_elements - run.first / round->chunk_elements + 1);
+
+    if (given == 0) return PD_OK;
+    s->run = run;
+    s->vectors.k = tree->form == PD_ADASUM_TREE && given > 1 ? all : given;
+    tree->n++;
+    s->ends = malloc(chunks * sizeof *s->ends);
+    s->at = malloc(chunks * (size_t)s->vectors.k * sizeof *s->at);
+    if (s->ends == NULL || s->at == NULL) return PD_NO_MEMORY;
+    s->vectors.ends = s->ends;
+    s->vectors.at = s->at;
+    fill_sources(tree, s, round, given);
+    return PD_OK;
+}
+
+static size_t count_sections(const pd_round *round)
+{
+    size_t n = 0;
+
+    for (pd_run run = { 0, 0 }; run.first + run.n < round->elements; n++) run = pd_round_stretch(round, run.first + run.n, round->elements);
+    return n;
+}
+
+static int make_sections(pd_adasum_tree *tree, const pd_round *round)
+{
+    int rc = PD_OK;
+
+    if ((tree->sections = calloc(count_sections(round), sizeof *tree->sections)) == NULL) return PD_NO_MEMORY;
+    for (pd_run run = { 0, 0 }; rc == PD_OK && run.first + run.n < round->elements;) {
+        run = pd_round_stretch(round, run.first + run.n, round->elements);
+        rc = make_section(tree, round, run);
+    }
+    return rc;
+}
+
+/* ---- life ---- */
+
+/* Whole parameters, as many as the section with most ranks wants. */
+static int take_scratch(pd_adasum_tree *tree, pd_buffer_pool *pool)
+{
+    size_t most = 0;
+
+    for (size_t i = 0; i < tree->n; i++) {
+        size_t want = (size_t)pd_adasum_scratch_vectors(tree->form, tree->sections[i].vectors.k);
+        if (want > most) most = want;
+    }
+    if ((tree->scratch = calloc(most + 1, sizeof *tree->scratch)) == NULL) return PD_NO_MEMORY;
+    for (; tree->n_scratch < most; tree->n_scratch++)
+        if ((tree->scratch[tree->n_scratch] = pd_buffer_pool_take(pool)) == NULL) return PD_NO_MEMORY;
+    return PD_OK;
+}
+
+static int begin_sections(pd_adasum_tree *tree, float *to)
+{
+    float **scratch = malloc((tree->n_scratch + 1) * sizeof *scratch);
+    int rc = scratch == NULL ? PD_NO_MEMORY : PD_OK;
+
+    for (size_t i = 0; rc == PD_OK && i < tree->n; i++) {
+        section *s = &tree->sections[i];
+        for (size_t k = 0; k < tree->n_scratch; k++) scratch[k] = tree->scratch[k] + s->run.first;
+        rc = pd_adasum_begin(&s->adasum, tree->form, &s->vectors, s->run.n, to + s->run.first, scratch);
+    }
+    free(scratch);
+    return rc;
+}
+
+int pd_adasum_tree_begin(pd_adasum_tree **out, const pd_round *round, pd_adasum_form form, float **accumulator, pd_buffer_pool *pool)
+{
+    pd_adasum_tree *tree = calloc(1, sizeof *tree);
+    float *taken = NULL;
+    int rc = PD_NO_MEMORY;
+
+    if (tree == NULL) return PD_NO_MEMORY;
+    tree->form = form;
+    tree->finite = true;
+    if (make_sections(tree, round) != PD_OK || take_scratch(tree, pool) != PD_OK) goto fail;
+    if (tree->n > 0 && *accumulator == NULL && (*accumulator = taken = pd_buffer_pool_take(pool)) == NULL) goto fail;
+    if ((rc = begin_sections(tree, *accumulator)) != PD_OK) goto fail;
+    *out = tree;
+    return PD_OK;
+
+fail:
+    if (taken != NULL) *accumulator = NULL;
+    pd_buffer_pool_give(pool, taken);
+    pd_adasum_tree_end(tree, pool);
+    return rc;
+}
+
+void pd_adasum_tree_end(pd_adasum_tree *tree, pd_buffer_pool *pool)
+{
+    if (tree == NULL) return;
+    for (size_t i = 0; i < tree->n; i++) {
+        pd_adasum_end(tree->sections[i].adasum);
+        free(tree->sections[i].ends);
+        free(tree->sections[i].at);
+    }
+    for (size_t k = 0; k < tree->n_scratch; k++) pd_buffer_pool_give(pool, tree->scratch[k]);
+    free(tree->scratch);
+    free(tree->sections);
+    free(tree);
+}
+
+/* ---- passes ---- */
+
+bool pd_adasum_tree_next(pd_adasum_tree *tree, pd_adasum **adasum, int64_t *unit)
+{
+    for (; tree->next < tree->n; tree->next++) {
+        section *s = &tree->sections[tree->next];
+        if (s->given >= pd_adasum_units(s->adasum)) continue;
+        *adasum = s->adasum;
+        *unit = s->given++;
+        return true;
+    }
+    return false;
+}
+
+bool pd_adasum_tree_turn(pd_adasum_tree *tree)
+{
+    bool done = true;
+
+    for (size_t i = 0; i < tree->n; i++) {
+        section *s = &tree->sections[i];
+        int64_t units = pd_adasum_units(s->adasum);
+        if (units > 0 && s->given == units) {
+            pd_adasum_turn(s->adasum);
+            s->given = 0;
+            units = pd_adasum_units(s->adasum);
+            if (units == 0) tree->finite = tree->finite && pd_adasum_finite(s->adasum);
+        }
+        done = done && units == 0;
+    }
+    tree->next = 0;
+    return done;
+}
+
+bool pd_adasum_tree_finite(const pd_adasum_tree *tree) { return tree->finite; }
+
+uint64_t pd_adasum_tree_bytes(pd_adasum_form form, int64_t elements, uint64_t slots, uint32_t most)
+{
+    uint64_t vectors = (uint64_t)pd_adasum_scratch_vectors(form, (int)most), bytes, sources;
+
+    if (__builtin_mul_overflow(vectors * sizeof(float), (uint64_t)elements, &bytes) || __builtin_mul_overflow(slots, sizeof(pd_source), &sources) ||
+        __builtin_add_overflow(bytes, sources, &bytes)) return UINT64_MAX;
+    return bytes;
+}

@@ -1,0 +1,107 @@
+/* chunk_queue.c - the queues of chunks that can be summed, and the batch that sums them. */
+#include "chunk_queue.h"
+
+#include "frames.h"
+#include "step_group.h"
+#include "sums.h"
+
+#include <utlist.h>
+
+/* ---- queues ---- */
+
+void pd_chunk_list_to_sum(pd_steps *steps, pd_chunk *chunk, bool complete)
+{
+    if (complete) {
+        if (chunk->list == PD_CHUNK_PARTIAL) DL_DELETE(steps->partial, chunk);
+        DL_APPEND(steps->complete, chunk);
+        chunk->list = PD_CHUNK_COMPLETE;
+    } else if (chunk->list == PD_CHUNK_NOWHERE && chunk->prefix > chunk->summed) {
+        DL_APPEND(steps->partial, chunk);
+        chunk->list = PD_CHUNK_PARTIAL;
+    }
+}
+
+void pd_chunk_unlist(pd_steps *steps, pd_chunk *chunk)
+{
+    if (chunk->list == PD_CHUNK_PARTIAL) DL_DELETE(steps->partial, chunk);
+    if (chunk->list == PD_CHUNK_COMPLETE) DL_DELETE(steps->complete, chunk);
+    chunk->list = PD_CHUNK_NOWHERE;
+}
+
+bool pd_chunks_have_work(const pd_steps *steps)
+{
+    return steps->complete != NULL || (steps->look && steps->partial != NULL && pd_steps_are_over_quota(steps));
+}
+
+/* ---- sums ---- */
+
+/* Returns how far a partial chunk has to be summed: up to its last rank that is over quota. */
+static uint32_t exceeded_prefix(const pd_steps *steps, const pd_chunk *chunk)
+{
+    for (uint32_t rank = chunk->prefix; rank > chunk->summed; rank--)
+        if (chunk->slots[rank - 1].state == PD_SLOT_HELD && pd_rank_is_over_quota(steps, rank - 1)) return rank;
+    return chunk->summed;
+}
+
+static int plan(pd_steps *steps, pd_chunk *chunk, uint32_t upto)
+{
+    pd_param *param = chunk->param;
+
+    return pd_sums_plan(steps->sums, &param->round, chunk, upto, pd_param_how(param), &param->accumulator, param->pool[PD_F32]);
+}
+
+/* Plans the sums that can be made now, within the budget. Returns the parameter for which memory was short; NULL: none. */
+static pd_param *plan_sums(pd_steps *steps, double budget_ns)
+{
+    pd_sums *sums = steps->sums;
+    pd_chunk *chunk;
+
+    DL_FOREACH(steps->complete, chunk) {
+        if (sums->cost_ns >= budget_ns) return NULL;
+        if (plan(steps, chunk, steps->members.ranks) != PD_OK) return chunk->param;
+    }
+    if (!steps->look || steps->partial == NULL || !pd_steps_are_over_quota(steps)) return NULL;
+    DL_FOREACH(steps->partial, chunk) {
+        uint32_t upto = exceeded_prefix(steps, chunk);
+        if (sums->cost_ns >= budget_ns) return NULL;
+        if (upto > chunk->summed && plan(steps, chunk, upto) != PD_OK) return chunk->param;
+    }
+    steps->look = false;
+    return NULL;
+}
+
+static void let_go_of_summed(pd_steps *steps, pd_chunk *chunk, uint32_t from, uint32_t upto)
+{
+    for (uint32_t rank = from; rank < upto; rank++) {
+        pd_slot *slot = &chunk->slots[rank];
+        if (slot->frame != NULL) pd_frame_let_go(steps, slot->frame);
+        slot->frame = NULL;
+    }
+}
+
+static void note_pass(pd_steps *steps, const pd_pass *pass)
+{
+    pd_chunk *chunk = pass->chunk;
+    uint32_t from = chunk->summed;
+
+    pd_sums_note(steps->sums, pass, pd_param_how(chunk->param));
+    let_go_of_summed(steps, chunk, from, pass->upto);
+    if (pd_chunk_ends_at(pass->round, pass->upto)) {
+        pd_chunk_unlist(steps, chunk);
+        if (pass->round->unsummed == 0) pd_param_collected(steps, chunk->param);
+    } else if (chunk->summed == chunk->prefix) {
+        pd_chunk_unlist(steps, chunk);
+    }
+}
+
+double pd_chunks_sum(pd_steps *steps, pd_param **starved)
+{
+    pd_sums *sums = steps->sums;
+    int threads = steps->config->threads;
+
+    pd_sums_clear(sums);
+    *starved = plan_sums(steps, steps->config->batch_ns * threads);
+    pd_sums_run(sums, threads);
+    for (size_t i = 0; i < sums->n_passes; i++) note_pass(steps, &sums->passes[i]);
+    return sums->cost_ns;
+}

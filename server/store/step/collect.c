@@ -1,0 +1,373 @@
+/* collect.c - queues, planning and running of collected aggregates. */
+#include "collect.h"
+
+#include "convert.h"
+#include "frames.h"
+#include "grow.h"
+#include "kernels.h"
+#include "robust.h"
+#include "step_group.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <utlist.h>
+#ifdef _OPENMP
+#include <omp.h>
+#else
+#define omp_get_thread_num() 0
+#endif
+
+enum { RANGE = 1 << 16, LEAST_RANGE = 1 << 10, MANY = 8 };      /* elements of a unit: fewer where more than MANY ranks contribute */
+#define NS_PER_COPY 0.25                /* to convert an element, of one core */
+#define NS_PER_VALUE 0.5                /* to read a value and put it in order with k - 1 others, of one core: this, */
+#define NS_PER_ROUND 0.1                /* and this for each round of the sort: there are (log2 k)^2 / 2 */
+#define WORTH_SHARING_NS 20000          /* waking another thread takes about as long */
+
+/* ---- lists ---- */
+
+static void unlist(pd_steps *steps, pd_chunk *chunk)
+{
+    if (chunk->list == PD_CHUNK_LOOSE) DL_DELETE(steps->loose, chunk);
+    if (chunk->list == PD_CHUNK_FULL) DL_DELETE(steps->full, chunk);
+    chunk->list = PD_CHUNK_NOWHERE;
+}
+
+static bool holds_frames(const pd_round *round, const pd_chunk *chunk)
+{
+    for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++)
+        if (chunk->slots[rank].state == PD_SLOT_HELD) return true;
+    return false;
+}
+
+static void list_loose(pd_steps *steps, pd_chunk *chunk)
+{
+    if (chunk->list == PD_CHUNK_LOOSE || !holds_frames(&chunk->param->round, chunk)) return;
+    DL_APPEND(steps->loose, chunk);
+    chunk->list = PD_CHUNK_LOOSE;
+}
+
+/* Everybody has been heard of: nothing of it is spilled any more. */
+static void list_merge(pd_steps *steps, pd_param *param)
+{
+    for (uint32_t c = 0; c < param->round.n_chunks; c++) unlist(steps, &param->round.chunks[c]);
+    DL_APPEND2(steps->merging, param, prev_ready, next_ready);
+}
+
+void pd_collect_file(pd_steps *steps, pd_chunk *chunk)
+{
+    pd_param *param = chunk->param;
+
+    steps->look_loose = true;
+    if (pd_is_robust(param->how) && pd_chunk_is_complete(&param->round, chunk)) {
+        unlist(steps, chunk);
+        DL_APPEND(steps->full, chunk);
+        chunk->list = PD_CHUNK_FULL;
+    } else {
+        list_loose(steps, chunk);
+    }
+    if (pd_is_adasum(param->how) && pd_round_is_complete(&param->round)) list_merge(steps, param);
+}
+
+static bool may_spill(const pd_steps *steps) { return steps->look_loose && steps->loose != NULL && pd_steps_are_over_quota(steps); }
+
+bool pd_collect_has_work(const pd_steps *steps) { return steps->full != NULL || steps->merging != NULL || may_spill(steps); }
+
+/* ---- planning ---- */
+
+void pd_collect_batch_free(pd_collect_batch *batch)
+{
+    free(batch->passes);
+    free(batch->units);
+    free(batch->sources);
+    free(batch->scratch);
+}
+
+static void clear(pd_collect_batch *batch)
+{
+    batch->n_passes = batch->n_units = batch->n_sources = batch->scratch_each = 0;
+    batch->cost_ns = 0;
+}
+
+/* At least something is planned, whatever the budget. */
+static bool is_full(const pd_collect_batch *batch, double budget_ns) { return batch->cost_ns > 0 && batch->cost_ns >= budget_ns; }
+
+/* For one pass more, with one unit more of k sources on each of these threads. */
+static int make_room(pd_collect_batch *batch, int k, int threads)
+{
+    size_t scratch = k > 1 ? (pd_trimmed_mean_scratch(k) + 63) / 64 * 64 : 0;
+
+    if (scratch < batch->scratch_each) scratch = batch->scratch_each;
+    if (pd_grow((void **)&batch->passes, &batch->passes_room, batch->n_passes + 1, sizeof *batch->passes) != PD_OK ||
+        pd_grow((void **)&batch->units, &batch->units_room, batch->n_units + 1, sizeof *batch->units) != PD_OK ||
+        pd_grow((void **)&batch->sources, &batch->sources_room, batch->n_sources + (size_t)k, sizeof *batch->sources) != PD_OK ||
+        pd_grow((void **)&batch->scratch, &batch->scratch_room, scratch * (size_t)threads, 1) != PD_OK)
+        return PD_NO_MEMORY;
+    batch->scratch_each = scratch;
+    return PD_OK;
+}
+
+static pd_source source_from(const pd_slot *slot, int64_t skip)
+{
+    return (pd_source){ (const char *)slot->u.at + (size_t)skip * pd_dtype_size((pd_dtype)slot->dtype), (pd_dtype)slot->dtype };
+}
+
+/* ---- spilling ---- */
+
+static int plan_spill(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk, uint32_t rank)
+{
+    pd_param *param = chunk->param;
+    int64_t n = pd_round_run(&param->round, chunk, rank).n;
+    float *spill;
+
+    if (make_room(batch, 1, steps->config->threads) != PD_OK || (spill = pd_buffer_pool_take(param->spills)) == NULL) return PD_NO_MEMORY;
+    batch->passes[batch->n_passes++] = (pd_collect_pass){ .chunk = chunk, .spill = spill, .rank = rank };
+    batch->units[batch->n_units++] = (pd_collect_unit){ .to = spill, .n = n, .first_source = batch->n_sources, .k = 1 };
+    batch->sources[batch->n_sources++] = source_from(&chunk->slots[rank], 0);
+    batch->cost_ns += NS_PER_COPY * (double)n;
+    return PD_OK;
+}
+
+/* What pressed ranks hold of chunks that miss somebody. */
+static pd_param *plan_spills(pd_steps *steps, pd_collect_batch *batch, double budget_ns)
+{
+    pd_chunk *chunk;
+
+    if (!may_spill(steps)) return NULL;
+    DL_FOREACH(steps->loose, chunk)
+        for (uint32_t rank = 0; rank < steps->members.ranks; rank++) {
+            if (chunk->slots[rank].state != PD_SLOT_HELD || !pd_rank_is_over_quota(steps, rank)) continue;
+            if (is_full(batch, budget_ns)) return NULL;
+            if (plan_spill(steps, batch, chunk, rank) != PD_OK) return chunk->param;
+        }
+    steps->look_loose = false;
+    return NULL;
+}
+
+static void note_spill(pd_steps *steps, const pd_collect_pass *pass)
+{
+    pd_chunk *chunk = pass->chunk;
+    pd_slot *slot = &chunk->slots[pass->rank];
+
+    pd_frame_let_go(steps, slot->frame);
+    slot->frame = NULL;
+    slot->u.spill = pass->spill;
+    slot->dtype = PD_F32;
+    slot->state = PD_SLOT_SPILLED;
+    if (!holds_frames(&chunk->param->round, chunk)) unlist(steps, chunk);
+}
+
+/* ---- median and trimmed mean ---- */
+
+static int trim_of(const pd_steps *steps, const pd_param *param, int k)
+{
+    uint64_t trim = steps->values.at[PD_JOB_KEY_TRIM];
+    int most = pd_median_trim(k);
+
+    return param->how == PD_MEDIAN || trim > (uint64_t)most ? most : (int)trim;
+}
+
+static bool is_there(const pd_slot *slot) { return slot->state == PD_SLOT_HELD || slot->state == PD_SLOT_SPILLED; }
+
+static int count_there(const pd_round *round, const pd_chunk *chunk, pd_run run)
+{
+    int k = 0;
+
+    for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++) k += is_there(&chunk->slots[rank]) && pd_round_covers(round, rank, run);
+    return k;
+}
+
+/* Elements that the same ranks contribute. */
+static int plan_robust(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk, pd_run run)
+{
+    pd_param *param = chunk->param;
+    pd_round *round = &param->round;
+    int k = count_there(round, chunk, run);
+    double rounds = k > 1 ? log2(k) * log2(k) / 2 : 0;
+
+    if (k == 0) return PD_OK;
+    if (make_room(batch, k, steps->config->threads) != PD_OK) return PD_NO_MEMORY;
+    if (param->accumulator == NULL && (param->accumulator = pd_buffer_pool_take(param->pool[PD_F32])) == NULL) return PD_NO_MEMORY;
+    batch->units[batch->n_units++] = (pd_collect_unit){ .to = param->accumulator + run.first, .n = run.n, .first_source = batch->n_sources, .k = k,
+                                                       .trim = trim_of(steps, param, k) };
+    for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++)
+        if (is_there(&chunk->slots[rank]) && pd_round_covers(round, rank, run))
+            batch->sources[batch->n_sources++] = source_from(&chunk->slots[rank], run.first - pd_round_run(round, chunk, rank).first);
+    batch->cost_ns += (double)run.n * k * (NS_PER_VALUE + NS_PER_ROUND * rounds);
+    return PD_OK;
+}
+
+static int64_t range_of(uint32_t world)
+{
+    int64_t range = world > MANY ? (int64_t)RANGE * MANY / world / 64 * 64 : RANGE;
+
+    return range > LEAST_RANGE ? range : LEAST_RANGE;
+}
+
+/* As much of the chunk as the budget allows. */
+static int plan_chunk(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk, double budget_ns)
+{
+    pd_collect_pass pass = { .chunk = chunk, .collected = chunk->collected, .first_unit = batch->n_units };
+    int64_t most = range_of(steps->members.ranks);
+    int rc = make_room(batch, 0, steps->config->threads);
+
+    if (rc != PD_OK) return rc;
+    while (rc == PD_OK && pass.collected < chunk->n && !is_full(batch, budget_ns)) {
+        pd_run run = pd_round_stretch(&chunk->param->round, chunk->first + pass.collected, chunk->first + chunk->n);
+        if (run.n > most) run.n = most;
+        if ((rc = plan_robust(steps, batch, chunk, run)) == PD_OK) pass.collected += run.n;
+    }
+    pass.n_units = batch->n_units - pass.first_unit;
+    batch->passes[batch->n_passes++] = pass;
+    return rc;
+}
+
+static pd_param *plan_full(pd_steps *steps, pd_collect_batch *batch, double budget_ns)
+{
+    pd_chunk *chunk;
+
+    DL_FOREACH(steps->full, chunk) {
+        if (is_full(batch, budget_ns)) return NULL;
+        if (plan_chunk(steps, batch, chunk, budget_ns) != PD_OK) return chunk->param;
+    }
+    return NULL;
+}
+
+/* The aggregate of the chunk is made. */
+static void let_go(pd_steps *steps, pd_chunk *chunk)
+{
+    for (uint32_t rank = 0; rank < steps->members.ranks; rank++) {
+        pd_slot *slot = &chunk->slots[rank];
+        if (!is_there(slot)) continue;
+        if (slot->state == PD_SLOT_HELD) pd_frame_let_go(steps, slot->frame);
+        else pd_buffer_pool_give(chunk->param->spills, slot->u.spill);
+        slot->frame = NULL;
+        slot->u.weight = 0;
+        slot->state = PD_SLOT_SUMMED;
+    }
+    chunk->summed = steps->members.ranks;
+    chunk->param->round.unsummed--;
+}
+
+static void note_chunk(pd_steps *steps, const pd_collect_batch *batch, const pd_collect_pass *pass)
+{
+    pd_chunk *chunk = pass->chunk;
+    pd_round *round = &chunk->param->round;
+
+    for (size_t i = 0; i < pass->n_units; i++)
+        if (!batch->units[pass->first_unit + i].finite) round->finite = false;
+    chunk->collected = pass->collected;
+    if (chunk->collected < chunk->n) return;
+    unlist(steps, chunk);
+    let_go(steps, chunk);
+    if (round->unsummed == 0) pd_param_collected(steps, chunk->param);
+}
+
+/* ---- Adasum ---- */
+
+static int plan_merge(pd_steps *steps, pd_collect_batch *batch, pd_param *param, double budget_ns)
+{
+    pd_collect_unit unit = { 0 };
+    int rc = PD_OK;
+
+    if (param->tree == NULL) rc = pd_adasum_tree_begin(&param->tree, &param->round, pd_adasum_form_of(param->how), &param->accumulator, param->pool[PD_F32]);
+    if (rc != PD_OK) return rc;
+    while (!is_full(batch, budget_ns)) {
+        if (make_room(batch, 0, steps->config->threads) != PD_OK) return PD_NO_MEMORY;
+        if (!pd_adasum_tree_next(param->tree, &unit.adasum, &unit.i)) return PD_OK;
+        batch->units[batch->n_units++] = unit;
+        batch->cost_ns += pd_adasum_unit_ns(unit.adasum);
+    }
+    return PD_OK;
+}
+
+static pd_param *plan_merges(pd_steps *steps, pd_collect_batch *batch, double budget_ns)
+{
+    pd_param *param;
+
+    DL_FOREACH2(steps->merging, param, next_ready) {
+        if (is_full(batch, budget_ns)) return NULL;
+        if (plan_merge(steps, batch, param, budget_ns) != PD_OK) return param;
+    }
+    return NULL;
+}
+
+static void note_merges(pd_steps *steps)
+{
+    pd_param *param, *next;
+
+    DL_FOREACH_SAFE2(steps->merging, param, next, next_ready) {
+        if (param->tree == NULL || !pd_adasum_tree_turn(param->tree)) continue;
+        if (!pd_adasum_tree_finite(param->tree)) param->round.finite = false;
+        pd_adasum_tree_end(param->tree, param->pool[PD_F32]);
+        param->tree = NULL;
+        for (uint32_t c = 0; c < param->round.n_chunks; c++) let_go(steps, &param->round.chunks[c]);
+        DL_DELETE2(steps->merging, param, prev_ready, next_ready);
+        pd_param_collected(steps, param);
+    }
+}
+
+/* ---- running ---- */
+
+static void run_unit(const pd_collect_batch *batch, pd_collect_unit *unit, int thread)
+{
+    const pd_source *x = unit->adasum == NULL ? batch->sources + unit->first_source : NULL;      /* there may be no array yet */
+
+    if (unit->adasum != NULL) {
+        pd_adasum_unit(unit->adasum, unit->i);
+    } else if (unit->k == 1) {
+        pd_convert(unit->to, PD_F32, x->at, x->dtype, unit->n);
+        unit->finite = pd_all_finite(unit->to, PD_F32, unit->n);
+    } else {
+        unit->finite = pd_trimmed_mean(unit->to, unit->n, x, unit->k, unit->trim, batch->scratch + (size_t)thread * batch->scratch_each);
+    }
+}
+
+static void run(const pd_collect_batch *batch, int threads)
+{
+    size_t grab = batch->n_units / 64 + 1;      /* many small units: taken by the handful */
+    (void)threads, (void)grab;
+    #pragma omp parallel for schedule(dynamic, grab) num_threads(threads) if(batch->cost_ns > WORTH_SHARING_NS)
+    for (size_t i = 0; i < batch->n_units; i++) run_unit(batch, &batch->units[i], omp_get_thread_num());
+}
+
+static pd_param *plan(pd_steps *steps, pd_collect_batch *batch, double budget_ns)
+{
+    pd_param *starved = plan_spills(steps, batch, budget_ns);
+
+    if (starved == NULL) starved = plan_full(steps, batch, budget_ns);
+    return starved != NULL ? starved : plan_merges(steps, batch, budget_ns);
+}
+
+double pd_collect_work(pd_steps *steps, double budget_ns, pd_param **starved)
+{
+    pd_collect_batch *batch = steps->collecting;
+    double cost_ns = 0;
+
+    *starved = NULL;
+    while (*starved == NULL && pd_collect_has_work(steps) && (cost_ns == 0 || cost_ns < budget_ns)) {
+        clear(batch);
+        *starved = plan(steps, batch, budget_ns - cost_ns);
+        run(batch, steps->config->threads);
+        for (size_t i = 0; i < batch->n_passes; i++) {
+            if (batch->passes[i].spill != NULL) note_spill(steps, &batch->passes[i]);
+            else note_chunk(steps, batch, &batch->passes[i]);
+        }
+        note_merges(steps);
+        cost_ns += batch->cost_ns;
+    }
+    return cost_ns;
+}
+
+/* ---- the end ---- */
+
+void pd_collect_release(pd_param *param)
+{
+    if (param->tree != NULL) pd_adasum_tree_end(param->tree, param->pool[PD_F32]);
+    param->tree = NULL;
+    for (uint32_t s = 0; s < param->round.n_chunks * pd_round_ranks(&param->round); s++) {
+        pd_slot *slot = &param->round.chunks[0].slots[s];
+        if (slot->state != PD_SLOT_SPILLED) continue;
+        pd_buffer_pool_give(param->spills, slot->u.spill);
+        *slot = (pd_slot){ .state = PD_SLOT_EMPTY };
+    }
+}

@@ -1,0 +1,84 @@
+/* commit.c - the end of a round: counters, the answer to the loop thread, and everything ready for the next. */
+#include "commit.h"
+
+#include "override.h"
+#include "round_scalars.h"
+#include "step_group.h"
+#include "stretch.h"
+
+static void count_refusal(pd_steps *steps, pd_param *param, const char *why)
+{
+    param->saved.refused++;
+    if (pd_is_power_of_two(++steps->saved.refused_steps))
+        pd_say(steps->outbox, PD_SAY_WARNING, "job %.60s: step %llu of %.60s is refused: %.200s (%llu so far)", steps->name,
+               (unsigned long long)param->saved.step, param->name, why, (unsigned long long)steps->saved.refused_steps);
+}
+
+static void count_outcome(pd_steps *steps, pd_param *param, pd_outcome outcome)
+{
+    if (outcome == PD_STEPPED) steps->saved.steps++;
+    if (outcome != PD_SKIPPED) return;
+    steps->saved.skipped++;
+    if (pd_is_power_of_two(++param->saved.skipped) && !pd_steps_are_whole(steps))
+        pd_say(steps->outbox, PD_SAY_WARNING, "job %s: step %llu of %s is skipped, %s (%llu skipped so far)", steps->name,
+               (unsigned long long)param->saved.step, param->name,
+               param->round.weightless ? "all weights are 0" : "its gradient is not finite", (unsigned long long)param->saved.skipped);
+}
+
+/* Some ranks gave a gradient, but elements that only others have had none: no step is better than half a one. */
+static void count_gap(pd_steps *steps, pd_param *param)
+{
+    pd_range gap;
+
+    if (pd_round_given(&param->round) != PD_GIVEN_PART || !pd_is_power_of_two(++param->saved.gaps)) return;
+    pd_round_gap(&param->round, true, &gap);
+    pd_say(steps->outbox, PD_SAY_WARNING, "job %s: step %llu of %s closes without a gradient: all ranks that have elements %lld to %lld were absent, others "
+           "were not (%llu times so far)", steps->name, (unsigned long long)param->saved.step, param->name, (long long)gap.start, (long long)gap.end,
+           (unsigned long long)param->saved.gaps);
+}
+
+static void tell_refusal(pd_steps *steps, pd_param *param, pd_closed *closed)
+{
+    const char *why = pd_optim_refused(param->optim)->text;
+
+    count_refusal(steps, param, why);
+    closed->why = pd_reason_new(why);
+}
+
+static void reset_round(pd_steps *steps, pd_param *param)
+{
+    pd_round_reset(&param->round);
+    param->stage = PD_COLLECTING;
+    steps->n_open--;
+}
+
+/* What the round has left is published. */
+static void publish_next(pd_param *param, pd_closed *closed)
+{
+    pd_buffer_pool_give(param->pool[PD_F32], param->accumulator);
+    param->accumulator = NULL;
+    pd_param_publish(param, param->next, param->outcome, closed);
+    param->next = NULL;
+}
+
+void pd_round_close(pd_steps *steps, pd_param *param, pd_closed *closed)
+{
+    if (param->current == NULL) {
+        publish_next(param, closed);
+        steps->n_begun++;
+        reset_round(steps, param);
+        return;
+    }
+    param->saved.step++;
+    count_outcome(steps, param, param->outcome);
+    if (param->outcome == PD_NO_GRADIENT) count_gap(steps, param);
+    publish_next(param, closed);
+    closed->scalars = pd_scalars_close(param);
+    closed->counted = param->counted;
+    param->counted = NULL;
+    if (param->outcome == PD_REFUSED) tell_refusal(steps, param, closed);
+    if (param->pushed != NULL) param->pushed->mask = 0;
+    pd_overrides_settle(steps->outbox, steps->name, param);
+    reset_round(steps, param);
+    pd_param_moved_on(steps, param);
+}

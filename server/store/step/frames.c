@@ -1,0 +1,51 @@
+/* frames.c - the life of a frame from its filing to the return of its buffer. */
+#include "frames.h"
+
+#include <assert.h>
+
+static void hold(pd_steps *steps, const pd_request *frame)
+{
+    uint64_t bytes = frame->u.data.buffer->charged;
+
+    pd_quota_hold(steps->ingest, &steps->quotas[frame->rank], bytes);
+    steps->held += bytes;
+}
+
+static void send_home(pd_steps *steps, pd_request *frame)
+{
+    pd_buffer *buffer = frame->u.data.buffer;
+    pd_effect *effect = pd_request_become(frame, PD_EFF_BUFFER, (pd_ticket){ buffer->conn, 0 }, steps->number);
+
+    effect->u.buffer = buffer;
+    pd_effects_add(steps->outbox, effect);
+}
+
+void pd_frame_let_go(pd_steps *steps, pd_request *frame)
+{
+    pd_buffer *buffer = frame->u.data.buffer;
+    pd_quota *quota = &steps->quotas[frame->rank];
+
+    assert(buffer->refs > 0);
+    if (--buffer->refs > 0) return;
+    if (quota->declared) buffer->conn = quota->conn;            /* that connection counts the rank's frames now */
+    steps->held -= buffer->charged;
+    pd_quota_let_go(steps->ingest, quota, buffer->charged);
+    send_home(steps, frame);
+}
+
+void pd_frame_finish(pd_steps *steps, pd_request *frame)
+{
+    if (frame->u.data.buffer != NULL) send_home(steps, frame);
+    else pd_request_free(frame);
+}
+
+void pd_frame_keep(pd_steps *steps, pd_request *frame)
+{
+    steps->look = true;
+    if (frame->u.data.buffer != NULL && frame->u.data.buffer->refs > 0) {
+        hold(steps, frame);
+        pd_request_slim(frame);
+    } else {
+        pd_frame_finish(steps, frame);
+    }
+}

@@ -1,0 +1,173 @@
+/* global_clip.c - the passes over the aggregates of all parameters: sum of squares, then scaling. */
+#include "global_clip.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "clip.h"
+
+enum { PIECES = 1024 };                 /* of one pass: 256 MiB of gradients */
+#define SUM_NS   0.3                    /* of one core, for each element */
+#define SCALE_NS 0.6
+#define PIECE_NS 30.0
+
+struct pd_global_clip {
+    pd_global_clip_saved saved;
+    bool     runs, scaling;             /* scaling: the norm of this scope is known */
+    size_t   scope;                     /* 0: the job; 1 + r: rule r */
+    uint32_t param;                     /* where the next piece begins */
+    int64_t  first;
+    double   squares;
+    float    scale;
+    bool     known, exceeded;           /* of this step: `saved.last` is its norm; a limit was exceeded */
+    bool     seen;                      /* this scope has a gradient */
+    pd_clip_piece pieces[PIECES];
+};
+
+/* ---- who is scaled together ---- */
+
+static double limit_of(const pd_job_values *values, const pd_rule *rules, size_t scope)
+{
+    const pd_hypers *hypers = scope > 0 ? &rules[scope - 1].hypers : NULL;
+
+    if (scope == 0) return pd_job_values_limit(values, PD_JOB_KEY_CLIP_GLOBAL_NORM);
+    return hypers->row->clip_norm != NULL ? hypers->row->clip_norm(hypers->value) : 0;
+}
+
+/* Of the scopes from `scope` on the first that has a limit; 1 + n_rules: none has. */
+static size_t find_scope(const pd_job_values *values, const pd_rule *rules, size_t n_rules, size_t scope)
+{
+    while (scope <= n_rules && !(limit_of(values, rules, scope) > 0)) scope++;
+    return scope;
+}
+
+static size_t next_scope(const pd_steps *steps, size_t scope) { return find_scope(&steps->values, steps->rules, steps->n_rules, scope); }
+
+static bool has_part(const pd_steps *steps, size_t scope, const pd_param *param)
+{
+    if (param->outcome != PD_STEPPED || param->rule->hypers.row->takes_values) return false;
+    return scope == 0 || param->rule == &steps->rules[scope - 1];
+}
+
+/* ---- life ---- */
+
+bool pd_global_clip_wanted(const pd_steps *steps) { return next_scope(steps, 0) <= steps->n_rules; }
+
+int pd_global_clip_make(pd_steps *steps)
+{
+    if (pd_global_clip_wanted(steps) && (steps->clip = calloc(1, sizeof *steps->clip)) == NULL) return PD_NO_MEMORY;
+    return PD_OK;
+}
+
+uint64_t pd_global_clip_bytes(const pd_job_values *values, const pd_rule *rules, size_t n_rules)
+{
+    return find_scope(values, rules, n_rules, 0) <= n_rules ? sizeof(pd_global_clip) : 0;
+}
+
+bool pd_global_clip_runs(const pd_steps *steps) { return steps->clip != NULL && steps->clip->runs; }
+
+double   pd_global_clip_last(const pd_steps *steps)    { return steps->clip != NULL ? steps->clip->saved.last : 0; }
+uint64_t pd_global_clip_clipped(const pd_steps *steps) { return steps->clip != NULL ? steps->clip->saved.clipped : 0; }
+
+/* ---- passes ---- */
+
+static void rewind_pass(pd_global_clip *clip)
+{
+    clip->param = 0;
+    clip->first = 0;
+}
+
+static void enter_scope(const pd_steps *steps, size_t scope)
+{
+    pd_global_clip *clip = steps->clip;
+
+    clip->scope = next_scope(steps, scope);
+    clip->scaling = false;
+    clip->seen = false;
+    clip->squares = 0;
+    rewind_pass(clip);
+}
+
+void pd_global_clip_begin(pd_steps *steps)
+{
+    assert(!steps->clip->runs);
+    steps->clip->runs = true;
+    steps->clip->known = steps->clip->exceeded = false;
+    enter_scope(steps, 0);
+}
+
+/* The next piece of the pass. False: there is none. */
+static bool next_piece(const pd_steps *steps, pd_clip_piece *piece)
+{
+    pd_global_clip *clip = steps->clip;
+    const pd_param *param;
+
+    while (clip->param < steps->n_params && (clip->first == steps->params[clip->param].elements || !has_part(steps, clip->scope, &steps->params[clip->param]))) {
+        clip->param++;
+        clip->first = 0;
+    }
+    if (clip->param == steps->n_params) return false;
+    param = &steps->params[clip->param];
+    *piece = (pd_clip_piece){ .from = param->accumulator + clip->first, .to = param->accumulator + clip->first, .n = param->elements - clip->first };
+    if (piece->n > PD_CLIP_RANGE) piece->n = PD_CLIP_RANGE;
+    clip->first += piece->n;
+    clip->seen = true;
+    return true;
+}
+
+/* Pieces of the pass that the budget holds, at least one where there is one. */
+static size_t take_pieces(const pd_steps *steps, double budget_ns, double *cost_ns)
+{
+    pd_global_clip *clip = steps->clip;
+    size_t n = 0;
+
+    while (n < PIECES && (n == 0 || *cost_ns < budget_ns) && next_piece(steps, &clip->pieces[n]))
+        *cost_ns += PIECE_NS + (clip->scaling ? SCALE_NS : SUM_NS) * (double)clip->pieces[n++].n;
+    return n;
+}
+
+/* The squares of the scope are summed up. */
+static void end_sum(const pd_steps *steps)
+{
+    pd_global_clip *clip = steps->clip;
+    double limit = limit_of(&steps->values, steps->rules, clip->scope);
+
+    if (clip->seen && !clip->known) clip->saved.last = sqrt(clip->squares);
+    clip->known = clip->known || clip->seen;
+    clip->exceeded = clip->exceeded || pd_clip_exceeds(limit, clip->squares);
+    clip->scale = pd_clip_scale(limit, clip->squares);
+    clip->scaling = clip->scale != 1;
+    if (clip->scaling) rewind_pass(clip);
+    else enter_scope(steps, clip->scope + 1);
+}
+
+static void end_pass(const pd_steps *steps)
+{
+    if (steps->clip->scaling) enter_scope(steps, steps->clip->scope + 1);
+    else end_sum(steps);
+}
+
+static void end(pd_global_clip *clip)
+{
+    clip->runs = false;
+    clip->saved.clipped += clip->exceeded;
+}
+
+bool pd_global_clip_run(pd_steps *steps, double budget_ns, double *cost_ns)
+{
+    pd_global_clip *clip = steps->clip;
+    int threads = steps->config->threads;
+
+    *cost_ns = 0;
+    do {
+        size_t n = clip->scope <= steps->n_rules ? take_pieces(steps, budget_ns, cost_ns) : 0;
+        if (clip->scaling) pd_clip_apply(clip->pieces, n, clip->scale, threads);
+        else clip->squares = pd_clip_sum(clip->pieces, n, clip->squares, threads);
+        if (n == 0 && clip->scope > steps->n_rules) end(clip);
+        else if (n == 0) end_pass(steps);
+    } while (clip->runs && *cost_ns < budget_ns);
+    return !clip->runs;
+}
+
+pd_global_clip_saved *pd_global_clip_saved_of(const pd_steps *steps) { return steps->clip != NULL ? &steps->clip->saved : NULL; }

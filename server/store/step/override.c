@@ -1,0 +1,184 @@
+/* override.c - a parameter's overrides in the order of their steps. */
+#include "override.h"
+
+#include "effects.h"
+#include "printable.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FEW = 4 };
+
+/* ---- one command's override ---- */
+
+pd_override *pd_override_new(const pd_hypers *declared, const char *pattern, const char *by, uint32_t *alive)
+{
+    pd_override *override = calloc(1, sizeof *override);
+
+    if (override == NULL) return NULL;
+    if ((override->pattern = strdup(pattern)) == NULL) {
+        free(override);
+        return NULL;
+    }
+    pd_text_print(override->by, sizeof override->by, by);
+    override->hypers = *declared;
+    override->refs = 1;
+    override->alive = alive;
+    ++*alive;
+    return override;
+}
+
+void pd_override_drop(pd_override *override)
+{
+    if (override == NULL || --override->refs > 0) return;
+    --*override->alive;
+    pd_hypers_free(&override->hypers);
+    free(override->pattern);
+    free(override);
+}
+
+/* ---- a parameter's entries, in the order of their steps ---- */
+
+int pd_overrides_reserve(pd_param *param, pd_error *err)
+{
+    uint32_t room = param->overrides_room == 0 ? FEW : 2 * param->overrides_room;
+    pd_override_entry *entries;
+
+    if (param->n_overrides < param->overrides_room) return PD_OK;
+    if ((entries = realloc(param->overrides, room * sizeof *entries)) == NULL) return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for a setting", param->name);
+    param->overrides = entries;
+    param->overrides_room = room;
+    return PD_OK;
+}
+
+uint32_t pd_overrides_insert(pd_override_entry *entries, uint32_t n, pd_override_entry added)
+{
+    uint32_t at = n;
+
+    for (uint32_t i = 0; i < n; i++)
+        if (entries[i].from >= added.from) entries[i].mask &= ~added.mask;
+    for (; at > 0 && entries[at - 1].from > added.from; at--) entries[at] = entries[at - 1];
+    entries[at] = added;
+    return n + 1;
+}
+
+static void say_begun(pd_effects *outbox, const char *job, const pd_param *param, pd_override_entry *entry)
+{
+    const pd_hyper *hypers;
+    char what[160] = "", value[64];
+    size_t count, used = 0;
+
+    if (!entry->override->planned || entry->mask == 0 || entry->from > param->saved.step + 1) return;
+    entry->override->planned = false;
+    hypers = pd_row_hypers(entry->override->hypers.row, &count);
+    for (size_t h = 0; h < count && used < sizeof what; h++) {
+        if ((entry->mask >> h & 1) == 0) continue;
+        pd_overrides_text(&entry->override->hypers, (int)h, value, sizeof value);
+        used += (size_t)snprintf(what + used, sizeof what - used, "%s%s = %s", used > 0 ? ", " : "", hypers[h].name, value);
+    }
+    pd_say(outbox, PD_SAY_INFO, "job %.100s: step %llu has come, %s holds for %.100s, as %.60s has set", job, (unsigned long long)entry->from, what,
+           entry->override->pattern, entry->override->by);
+}
+
+void pd_overrides_settle(pd_effects *outbox, const char *job, pd_param *param)
+{
+    uint64_t later = 0;
+    uint32_t kept = 0;
+
+    for (uint32_t i = param->n_overrides; i-- > 0;) {
+        pd_override_entry *entry = &param->overrides[i];
+        if (entry->from > param->saved.step + 1) continue;
+        say_begun(outbox, job, param, entry);
+        entry->mask &= ~later;
+        later |= entry->mask;
+        entry->mask &= ~entry->override->withdrawn;        /* as if it had never been set */
+    }
+    for (uint32_t i = 0; i < param->n_overrides; i++) {
+        if (param->overrides[i].mask != 0) param->overrides[kept++] = param->overrides[i];
+        else pd_override_drop(param->overrides[i].override);
+    }
+    param->n_overrides = kept;
+}
+
+void pd_overrides_clear(pd_param *param)
+{
+    for (uint32_t i = 0; i < param->n_overrides; i++) pd_override_drop(param->overrides[i].override);
+    free(param->overrides);
+    param->overrides = NULL;
+    param->n_overrides = param->overrides_room = 0;
+}
+
+uint64_t pd_overrides_mask(const pd_param *param)
+{
+    uint64_t mask = 0;
+
+    for (uint32_t i = 0; i < param->n_overrides; i++) mask |= param->overrides[i].mask & ~param->overrides[i].override->withdrawn;
+    return mask;
+}
+
+/* ---- what holds in the next step ---- */
+
+/* Settled: no two that are in force are about the same hyperparameter, and none withdraws one. */
+uint64_t pd_overrides_next(const pd_param *param, double *value)
+{
+    uint64_t mask = 0;
+
+    for (uint32_t i = 0; i < param->n_overrides && param->overrides[i].from <= param->saved.step + 1; i++) {
+        double own[PD_MAX_HYPERS];
+        pd_hypers_at(&param->overrides[i].override->hypers, pd_optim_count(param->optim), own);
+        for (int h = 0; h < PD_MAX_HYPERS; h++)
+            if ((param->overrides[i].mask >> h & 1) != 0) value[h] = own[h];
+        mask |= param->overrides[i].mask;
+    }
+    return mask;
+}
+
+static void say_overruled(pd_effects *outbox, const char *job, const pd_param *param, uint64_t pushed)
+{
+    size_t count;
+    const pd_hyper *hypers = pd_row_hypers(param->rule->hypers.row, &count);
+
+    for (uint32_t i = 0; i < param->n_overrides && param->overrides[i].from <= param->saved.step + 1; i++) {
+        pd_override *override = param->overrides[i].override;
+        uint64_t both = param->overrides[i].mask & pushed;
+        if (both == 0 || override->overruled) continue;
+        override->overruled = true;
+        pd_say(outbox, PD_SAY_INFO, "job %.100s: workers send %s for %.100s with step %llu; what %.60s has set goes before it", job,
+               hypers[__builtin_ctzll(both)].name, param->name, (unsigned long long)param->saved.step + 1, override->by);
+    }
+}
+
+uint64_t pd_overrides_begin(pd_effects *outbox, const char *job, const pd_param *param, double *value)
+{
+    uint64_t pushed = param->pushed != NULL ? param->pushed->mask : 0, set;
+
+    if (pushed != 0) memcpy(value, param->pushed->hypers.value, sizeof param->pushed->hypers.value);
+    set = pd_overrides_next(param, value);
+    if ((set & pushed) != 0) say_overruled(outbox, job, param, pushed);
+    return pushed | set;
+}
+
+/* ---- text ---- */
+
+char *pd_overrides_text(const pd_hypers *hypers, int index, char *text, size_t size)
+{
+    char number[64];
+    const char *value = pd_hypers_text(hypers, index, number, sizeof number);
+    size_t length = strlen(value);
+
+    if (length < size) snprintf(text, size, "%s", value);
+    else strcat(pd_text_print(text, size - 3, value), "...");
+    return text;
+}
+
+char *pd_overrides_text_at(const pd_hypers *hypers, int index, int64_t count, char *text, size_t size)
+{
+    double now[PD_MAX_HYPERS];
+    size_t used = strlen(pd_overrides_text(hypers, index, text, size - 24));
+
+    if ((hypers->scheduled >> index & 1) == 0) return text;
+    pd_hypers_at(hypers, count, now);
+    snprintf(text + used, size - used, ", now %.6g", now[index]);
+    return text;
+}

@@ -1,0 +1,142 @@
+/* param.c - weights of one parameter in the element types that workers pull. */
+#include "param.h"
+
+#include "convert.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CONVERT_RANGE = 1 << 16 };
+
+uint64_t pd_weight_bytes(int64_t elements, const bool pulled[4])
+{
+    uint64_t bytes = 0;
+
+    for (int t = PD_F32; t <= PD_BF16; t++)
+        if (t == PD_F32 || pulled[t]) bytes += 2 * (uint64_t)elements * pd_dtype_size((pd_dtype)t);     /* the weights, and those to come */
+    return bytes;
+}
+
+/* One range of a snapshot in every type it has. `added`: its update in float32, or NULL. */
+static void convert_range(const pd_snapshot *snapshot, const float *added, int64_t first)
+{
+    int64_t n = snapshot->elements - first < CONVERT_RANGE ? snapshot->elements - first : CONVERT_RANGE;
+
+    for (int t = PD_F16; t <= PD_BF16; t++)
+        if (snapshot->at[t] != NULL)
+            pd_convert((char *)snapshot->at[t] + (size_t)first * pd_dtype_size((pd_dtype)t), (pd_dtype)t,
+                       (const float *)snapshot->at[PD_F32] + first, PD_F32, n);
+    if (added != NULL)
+        pd_convert((char *)snapshot->at[PD_UPDATE] + (size_t)first * pd_dtype_size(snapshot->update_dtype), snapshot->update_dtype, added + first, PD_F32, n);
+}
+
+/* A copy with all the types that the parameter has. NULL: out of memory. */
+static pd_snapshot *copy_current(const pd_param *param)
+{
+    pd_snapshot *old = param->current, *copy = pd_snapshot_new(param->pool, param->elements);
+
+    if (copy == NULL) return NULL;
+    copy->job = old->job;
+    copy->param = old->param;
+    copy->version = old->version;
+    memcpy(copy->at[PD_F32], old->at[PD_F32], (size_t)param->elements * sizeof(float));
+    for (int64_t first = 0; first < param->elements; first += CONVERT_RANGE) convert_range(copy, NULL, first);
+    return copy;
+}
+
+int pd_param_pull(pd_param *param, pd_buffer_pools *all, pd_dtype dtype, pd_snapshot **again)
+{
+    *again = NULL;
+    if (param->pool[dtype] != NULL) return PD_OK;
+    param->pool[dtype] = pd_buffer_pool_join(all, (size_t)param->elements * pd_dtype_size(dtype));
+    if (param->pool[dtype] == NULL) return PD_NO_MEMORY;
+    if (param->current != NULL && (*again = copy_current(param)) == NULL) goto fail;
+    if (param->next != NULL && pd_snapshot_widen(param->next, dtype, param->pool[dtype]) != PD_OK) goto fail;
+    return PD_OK;
+
+fail:
+    pd_snapshot_unref(*again);
+    *again = NULL;
+    pd_buffer_pool_leave(param->pool[dtype]);
+    param->pool[dtype] = NULL;
+    return PD_NO_MEMORY;
+}
+
+/* ---- updates ---- */
+
+uint64_t pd_param_update_bytes(const pd_param *param, pd_dtype dtype)
+{
+    uint64_t n = (uint64_t)param->elements;
+
+    if (param->update_dtype != 0) return 0;
+    return 2 * n * pd_dtype_size(dtype) + (dtype == PD_F32 ? 0 : n * sizeof(float));        /* published and to come; as it is written */
+}
+
+int pd_param_pull_updates(pd_param *param, pd_buffer_pools *all, pd_dtype dtype)
+{
+    assert(param->update_dtype == 0 || param->update_dtype == dtype);
+    if (param->update_dtype != 0) return PD_OK;
+    param->pool[PD_UPDATE] = pd_buffer_pool_join(all, (size_t)param->elements * pd_dtype_size(dtype));
+    if (param->pool[PD_UPDATE] == NULL) return PD_NO_MEMORY;
+    param->update_dtype = dtype;
+    return PD_OK;
+}
+
+int pd_param_begin_update(pd_param *param, float **update)
+{
+    pd_snapshot *next = param->next;
+
+    *update = NULL;
+    if (next->at[PD_UPDATE] == NULL) return PD_OK;
+    next->update_dtype = param->update_dtype;
+    next->builds_on = 1 + param->current->version;
+    if (param->update_dtype == PD_F32) *update = next->at[PD_UPDATE];
+    else if ((*update = param->added = pd_buffer_pool_take(param->pool[PD_F32])) == NULL) return PD_NO_MEMORY;
+    return PD_OK;
+}
+
+void pd_param_end_update(pd_param *param)
+{
+    if (param->added != NULL) pd_buffer_pool_give(param->pool[PD_F32], param->added);
+    param->added = NULL;
+}
+
+char *pd_round_text(const pd_param *param, char *text, size_t size)
+{
+    if (param->current == NULL) snprintf(text, size, "the initial weights");
+    else snprintf(text, size, "step %llu", (unsigned long long)param->saved.step + 1);
+    return text;
+}
+
+void pd_param_publish(pd_param *param, pd_snapshot *snapshot, pd_outcome outcome, pd_closed *closed)
+{
+    *closed = (pd_closed){ .param = param->index, .outcome = outcome, .step = param->saved.step, .snapshot = snapshot };
+    if (snapshot == NULL) return;
+    snapshot->store_refs++;                     /* the loop thread's */
+    pd_snapshot_unref(param->current);
+    param->current = snapshot;
+}
+
+static bool has_types(const pd_param *param)
+{
+    const pd_snapshot *next = param->next;
+    return next != NULL && (next->at[PD_F16] != NULL || next->at[PD_BF16] != NULL || param->added != NULL);
+}
+
+void pd_params_convert(pd_param *const *params, size_t n, int threads)
+{
+    size_t first = 0;
+
+    (void)threads;
+    while (first < n && !has_types(params[first])) first++;
+    if (first == n) return;
+    #pragma omp parallel num_threads(threads)
+    for (size_t i = first; i < n; i++) {
+        const pd_snapshot *next = params[i]->next;
+        int64_t elements = has_types(params[i]) ? next->elements : 0;
+        #pragma omp for schedule(static) nowait
+        for (int64_t at = 0; at < elements; at += CONVERT_RANGE) convert_range(next, params[i]->added, at);
+    }
+}

@@ -1,0 +1,174 @@
+/* round_scalars.c - checks, keeps and averages the scalars of a round. */
+#include "round_scalars.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void pd_scalars_free(pd_scalars *scalars)
+{
+    if (scalars == NULL) return;
+    free(scalars->means);
+    free(scalars);
+}
+
+/* ---- memory ---- */
+
+/* With what the loop thread keeps of the last round. */
+static uint64_t bytes_for(const pd_steps *steps)
+{
+    return sizeof(pd_scalars) + steps->members.ranks * sizeof(pd_scalar_row) + 2 * sizeof(pd_scalar_means);
+}
+
+static int make_table(pd_steps *steps, pd_param *param, pd_error *err)
+{
+    const pd_budget *budget = steps->account.budget;
+    uint64_t bytes = bytes_for(steps);
+
+    if (!pd_budget_fits(budget, bytes))
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%.160s: scalars need %llu bytes; of %llu allowed for all jobs, %llu are in use (limits.max_total_bytes)", param->name,
+                       (unsigned long long)bytes, (unsigned long long)budget->limit, (unsigned long long)budget->used);
+    param->scalars = calloc(1, sizeof(pd_scalars) + steps->members.ranks * sizeof(pd_scalar_row));
+    if (param->scalars == NULL) return PD_NO_MEMORY;
+    pd_account_take(&steps->account, bytes);
+    return PD_OK;
+}
+
+/* A round that has scalars can be closed without asking for memory. */
+static int make_room(pd_steps *steps, pd_param *param, pd_error *err)
+{
+    int rc = param->scalars != NULL ? PD_OK : make_table(steps, param, err);
+
+    if (rc == PD_OK && param->scalars->means == NULL && (param->scalars->means = calloc(1, sizeof(pd_scalar_means))) == NULL) rc = PD_NO_MEMORY;
+    return rc == PD_NO_MEMORY ? pd_fail(err, rc, "%.160s: out of memory for scalars, try again later", param->name) : rc;
+}
+
+/* ---- what comes ---- */
+
+static pd_param *param_of(const pd_steps *steps, const pd_request *frame)
+{
+    assert(frame->u.data.n > 0 && frame->u.data.n_scalars <= PD_MAX_SCALARS);
+    return &steps->params[frame->u.data.pieces[0].param];
+}
+
+/* The round's number of that name; -1: it has not come yet. */
+static int find(const pd_scalars *scalars, const char *name)
+{
+    for (uint32_t i = 0; i < scalars->n; i++)
+        if (strcmp(scalars->names[i], name) == 0) return (int)i;
+    return -1;
+}
+
+/* Returns whether another process at the rank has given some in this round. */
+static bool stands(const pd_scalar_row *row, uint64_t nonce) { return row->mask != 0 && row->nonce != nonce; }
+
+static int check_value(const pd_param *param, const pd_scalar_row *row, int i, const pd_scalar_value *scalar, const pd_request *frame, pd_error *err)
+{
+    if (i < 0 || (row->mask >> i & 1) == 0 || row->value[i] == scalar->value) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: rank %u has given %s = %.17g for step %llu before and now gives %.17g: a round takes one value of a name from each rank",
+                   param->name, frame->rank, scalar->name, row->value[i], (unsigned long long)frame->u.data.step, scalar->value);
+}
+
+static int check_values(const pd_param *param, const pd_request *frame, pd_error *err)
+{
+    const pd_scalars *scalars = param->scalars;
+    size_t names = scalars->n;
+
+    for (size_t s = 0; s < frame->u.data.n_scalars; s++) {
+        const pd_scalar_value *scalar = &frame->u.data.scalars[s];
+        int i = find(scalars, scalar->name), rc = check_value(param, &scalars->rows[frame->rank], i, scalar, frame, err);
+        if (rc != PD_OK) return rc;
+        names += i < 0;
+    }
+    if (names <= PD_MAX_SCALARS) return PD_OK;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: with this push of rank %u the ranks would have given scalars of %zu names for step %llu: a round takes at most %d; give fewer, or under names that ranks share", param->name,
+                   frame->rank, names, (unsigned long long)frame->u.data.step, PD_MAX_SCALARS);
+}
+
+int pd_scalars_admit(pd_steps *steps, const pd_request *frame, uint64_t nonce, pd_error *err)
+{
+    pd_param *param = param_of(steps, frame);
+    int rc;
+
+    if (pd_param_admit(param, frame->rank, frame->u.data.step) != PD_ADMIT_NEW) return PD_OK;     /* closed: sent again */
+    if ((rc = make_room(steps, param, err)) != PD_OK) return rc;
+    return stands(&param->scalars->rows[frame->rank], nonce) ? PD_OK : check_values(param, frame, err);
+}
+
+static void keep(pd_scalars *scalars, pd_scalar_row *row, const pd_scalar_value *scalar, double weight)
+{
+    int i = find(scalars, scalar->name);
+
+    if (i < 0) {
+        i = (int)scalars->n++;
+        memcpy(scalars->names[i], scalar->name, sizeof scalars->names[i]);
+    }
+    if (row->mask >> i & 1) return;
+    row->mask |= 1u << i;
+    row->value[i] = scalar->value;
+    row->weight[i] = weight;
+}
+
+void pd_scalars_file(pd_steps *steps, const pd_request *frame, uint64_t nonce)
+{
+    pd_param *param = param_of(steps, frame);
+    pd_scalar_row *row;
+
+    if (pd_param_admit(param, frame->rank, frame->u.data.step) != PD_ADMIT_NEW) return;
+    row = &param->scalars->rows[frame->rank];
+    if (stands(row, nonce)) return;
+    row->nonce = nonce;
+    for (size_t s = 0; s < frame->u.data.n_scalars; s++) keep(param->scalars, row, &frame->u.data.scalars[s], frame->u.data.weight);
+}
+
+/* ---- what the round returns ---- */
+
+/* What one rank alone gives comes out as it went in. */
+static pd_scalar_mean mean_of(const pd_scalars *scalars, uint32_t world, int i)
+{
+    pd_scalar_mean mean = { .mean = NAN };
+    double sum = 0, only = 0;
+    uint32_t counted = 0;
+
+    memcpy(mean.name, scalars->names[i], sizeof mean.name);
+    for (uint32_t rank = 0; rank < world; rank++) {
+        const pd_scalar_row *row = &scalars->rows[rank];
+        if ((row->mask >> i & 1) == 0 || row->weight[i] == 0) continue;
+        only = row->value[i];
+        sum += row->weight[i] * row->value[i];
+        mean.weight += row->weight[i];
+        counted++;
+    }
+    if (counted > 0) mean.mean = counted == 1 ? only : sum / mean.weight;
+    return mean;
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(((const pd_scalar_mean *)a)->name, ((const pd_scalar_mean *)b)->name); }
+
+pd_scalar_means *pd_scalars_close(pd_param *param)
+{
+    pd_scalars *scalars = param->scalars;
+    uint32_t world = pd_round_ranks(&param->round);
+    pd_scalar_means *means;
+
+    if (scalars == NULL) return NULL;
+    scalars->n_last = scalars->n;
+    if (scalars->n == 0) return NULL;
+    means = scalars->means;
+    means->refs = 1;
+    means->n = scalars->n;
+    for (uint32_t i = 0; i < scalars->n; i++) means->at[i] = mean_of(scalars, world, (int)i);
+    qsort(means->at, means->n, sizeof means->at[0], by_name);
+    memcpy(scalars->last, means->at, means->n * sizeof means->at[0]);
+    scalars->means = NULL;
+    scalars->n = 0;
+    for (uint32_t rank = 0; rank < world; rank++) scalars->rows[rank].mask = 0;
+    return means;
+}
+
+void pd_scalars_of_param(pd_param_info *info, const pd_param *param)
+{
+    info->n_scalars = param->scalars != NULL ? param->scalars->n_last : 0;
+    if (info->n_scalars > 0) memcpy(info->scalars, param->scalars->last, info->n_scalars * sizeof info->scalars[0]);
+}

@@ -1,0 +1,188 @@
+/* step_batch.c - one batch of optimizer steps: begun, run together, published. */
+#include "step_batch.h"
+
+#include "commit.h"
+#include "initial_mean.h"
+#include "override.h"
+#include "root_report.h"
+#include "step_group.h"
+
+#include <stdlib.h>
+#include <utlist.h>
+
+#define BEGIN_NS 1000.0             /* of one core: beginning a step that does not run yet */
+#define INITIAL_NS 0.5              /* and for each element of initial weights, converting them */
+
+static int begin(pd_steps *steps, pd_param *param)
+{
+    double hypers[PD_MAX_HYPERS];
+    pd_step_io io = { .gradient = param->accumulator, .before = param->current->at[PD_F32], .hypers = hypers };
+    int rc;
+
+    if ((param->next = pd_snapshot_new(param->pool, param->elements)) == NULL) return PD_NO_MEMORY;
+    param->next->job = steps->number;
+    param->next->param = param->index;
+    param->next->version = param->saved.step + 1;
+    io.after = param->next->at[PD_F32];
+    if (param->group != NULL) pd_optim_set_count(param->optim, pd_step_group_count(param));
+    io.hypers_mask = pd_overrides_begin(steps->outbox, steps->name, param, hypers);       /* schedules follow the count */
+    rc = pd_param_begin_update(param, &io.update);
+    if (rc == PD_OK) rc = pd_optim_begin(param->optim, &io);
+    if (rc != PD_OK) {
+        pd_param_end_update(param);
+        pd_snapshot_unref(param->next);
+        param->next = NULL;
+        return rc;
+    }
+    param->stage = PD_STEPPING;
+    return PD_OK;
+}
+
+/* Begins the step of a parameter that is ready, or takes the mean for its first weights. Does nothing where a round closes without either. */
+static int prepare(pd_steps *steps, pd_param *param)
+{
+    if (param->stage != PD_READY) return PD_OK;
+    if (param->counted == NULL && pd_round_counted(&param->round, &param->counted) != PD_OK) return PD_NO_MEMORY;
+    if (param->current == NULL) return param->next == NULL ? pd_initial_mean_take(steps, param) : PD_OK;
+    return param->outcome == PD_STEPPED ? begin(steps, param) : PD_OK;
+}
+
+/* Moves parameters from steps->ready to steps->batch, as many as the budget holds and at least one; those that step have begun. A bound
+ * parameter begins and waits for the others of its atomic group. Returns how many are in the batch. */
+static size_t take_batch(pd_steps *steps, double budget_ns, pd_param **starved)
+{
+    double cost_ns = 0;
+    bool any = false;
+    size_t n = 0;
+
+    *starved = NULL;
+    for (; steps->ready != NULL && (!any || cost_ns < budget_ns); any = true) {
+        pd_param *param = steps->ready;
+        bool begins = param->stage == PD_READY && param->outcome == PD_STEPPED;
+        if (prepare(steps, param) != PD_OK) {
+            *starved = param;
+            break;
+        }
+        DL_DELETE2(steps->ready, param, prev_ready, next_ready);
+        if (begins && pd_param_is_bound(steps, param)) {
+            pd_param_begun(steps, param);
+            cost_ns += BEGIN_NS;
+            continue;
+        }
+        if (param->current == NULL) cost_ns += INITIAL_NS * (double)param->elements;
+        if (param->stage == PD_STEPPING) cost_ns += pd_optim_cost_ns(param->optim);
+        steps->batch[n++] = param;
+    }
+    return n;
+}
+
+static int run_steps(pd_steps *steps, size_t n)
+{
+    size_t k = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (steps->batch[i]->stage == PD_STEPPING) steps->optims[k++] = steps->batch[i]->optim;
+    return k > 0 ? pd_batch_run(steps->optims, k, steps->config->threads) : PD_OK;
+}
+
+/* Hands the tasks that a step has captured to the pool. PD_NO_MEMORY: some are left for later. */
+static int capture_tasks(pd_steps *steps, pd_param *param)
+{
+    struct pd_task *task;
+
+    param->uncaptured = false;
+    if (param->stage != PD_STEPPING || pd_optim_plan(param->optim)->n_tasks == 0) return PD_OK;
+    for (;;) {
+        pd_effect *effect = pd_effect_new(PD_EFF_TASK, (pd_ticket){ 0, 0 }, steps->number);
+        if (effect == NULL) {
+            param->uncaptured = true;
+            return PD_NO_MEMORY;
+        }
+        if ((task = pd_optim_capture(param->optim)) == NULL) {
+            pd_effect_free(effect);
+            return PD_OK;
+        }
+        effect->u.task.task = task;
+        effect->u.task.param = param->index;
+        steps->tasks_out++;
+        pd_effects_add(steps->outbox, effect);
+    }
+}
+
+/* Notes which steps were run to their end and refused there: the weights to come were not written. */
+static void note_refused(pd_param *const *params, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        pd_param *param = params[i];
+        if (param->stage != PD_STEPPING || pd_optim_refused(param->optim) == NULL) continue;
+        param->outcome = PD_REFUSED;
+        pd_snapshot_unref(param->next);
+        param->next = NULL;
+    }
+}
+
+/* Moves finished steps to the front of the batch and returns how many there are. The others wait for a task, or go on in the next batch. */
+static size_t keep_finished(pd_steps *steps, size_t n, bool ran)
+{
+    size_t done = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        pd_param *param = steps->batch[i];
+        if (param->stage == PD_READY || (ran && pd_optim_done(param->optim))) steps->batch[done++] = param;
+        else if (ran && !param->uncaptured && pd_optim_waits(param->optim)) param->stage = PD_PARKED;
+        else pd_steps_ready(steps, param, PD_STEPPING);
+    }
+    return done;
+}
+
+static void publish(pd_steps *steps, size_t n, pd_effect *effect, pd_closed *closed)
+{
+    for (size_t i = 0; i < n; i++) pd_round_close(steps, steps->batch[i], &closed[i]);
+    effect->u.closed.at = closed;
+    effect->u.closed.n = n;
+    if (n > 0) pd_effects_add(steps->outbox, effect);
+    else pd_effect_free(effect);
+}
+
+static void put_back(pd_steps *steps, size_t n)
+{
+    for (size_t i = 0; i < n; i++) pd_steps_ready(steps, steps->batch[i], steps->batch[i]->stage);
+}
+
+/* Runs the batch and publishes the finished steps. Returns the parameter for which memory was short, or NULL. Takes effect and closed. */
+static pd_param *run_batch(pd_steps *steps, size_t n, pd_effect *effect, pd_closed *closed)
+{
+    bool ran = run_steps(steps, n) == PD_OK;
+    pd_param *starved = ran ? NULL : steps->batch[0];
+    size_t done;
+
+    for (size_t i = 0; ran && i < n; i++) {
+        if (capture_tasks(steps, steps->batch[i]) != PD_OK) starved = steps->batch[i];
+        if (steps->batch[i]->stage == PD_STEPPING) pd_roots_watch(steps, steps->batch[i]);
+    }
+    done = keep_finished(steps, n, ran);
+    pd_step_groups_look(steps);
+    note_refused(steps->batch, done);
+    pd_params_convert(steps->batch, done, steps->config->threads);
+    for (size_t i = 0; i < done; i++) pd_param_end_update(steps->batch[i]);
+    publish(steps, done, effect, closed);
+    return starved;
+}
+
+void pd_steps_run(pd_steps *steps, double budget_ns, pd_param **out)
+{
+    pd_param *starved, *late;
+    size_t n = take_batch(steps, budget_ns, &starved);
+    pd_effect *effect = pd_effect_new(PD_EFF_CLOSED, (pd_ticket){ 0, 0 }, steps->number);
+    pd_closed *closed = malloc((n + 1) * sizeof *closed);
+
+    if (effect == NULL || closed == NULL) {
+        if (n > 0) starved = steps->batch[0];
+        put_back(steps, n);
+        free(closed);
+        pd_effect_free(effect);
+    } else if ((late = run_batch(steps, n, effect, closed)) != NULL) {
+        starved = late;
+    }
+    *out = starved;
+}

@@ -1,0 +1,230 @@
+/* step_group.c - lets parameters go on, or holds them. */
+#include "step_group.h"
+
+#include "global_clip.h"
+#include "stretch.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <utlist.h>
+
+/* ---- groups ---- */
+
+int pd_step_groups_make(pd_steps *steps)
+{
+    if ((steps->groups = calloc(steps->n_rules, sizeof *steps->groups)) == NULL) return PD_NO_MEMORY;
+    for (uint32_t i = steps->n_params; i-- > 0;) {
+        pd_param *param = &steps->params[i];
+        if (!param->rule->hypers.row->counts_by_group) continue;
+        param->group = &steps->groups[param->rule - steps->rules];
+        param->next_member = param->group->members;
+        param->group->members = param;
+        param->group->saved.base = param->saved.step;
+        param->group->saved.unknown = param->saved.step + 1;
+        param->group->behind++;
+    }
+    return PD_OK;
+}
+
+void pd_step_group_recount(pd_step_group *group)
+{
+    group->behind = 0;
+    for (const pd_param *member = group->members; member != NULL; member = member->next_member)
+        group->behind += member->saved.step == group->saved.base;
+}
+
+int64_t pd_step_group_count(const pd_param *param)
+{
+    assert(param->saved.step < param->group->saved.unknown);
+    return (int64_t)(param->saved.step - param->group->saved.missed) + param->group->saved.brought;
+}
+
+bool pd_step_group_is_even(const pd_step_group *group)
+{
+    for (const pd_param *member = group->members; member != NULL; member = member->next_member)
+        if (member->saved.step != group->saved.base) return false;
+    return true;
+}
+
+void pd_step_group_set_count(pd_step_group *group, int64_t count)
+{
+    assert(pd_step_group_is_even(group));
+    group->saved.brought = count - (int64_t)(group->saved.base - group->saved.missed);
+    for (pd_param *member = group->members; member != NULL; member = member->next_member) pd_optim_set_count(member->optim, count);
+}
+
+bool pd_steps_are_whole(const pd_steps *steps) { return steps->clip != NULL || steps->values.at[PD_JOB_KEY_NONFINITE_SCOPE] == PD_SCOPE_JOB; }
+
+bool pd_param_may_be_held(const pd_steps *steps, const pd_param *param) { return param->group != NULL || pd_steps_are_whole(steps); }
+
+/* ---- atomic groups ---- */
+
+bool pd_param_is_bound(const pd_steps *steps, const pd_param *param)
+{
+    return param->group != NULL && param->rule->hypers.row->refusal != NULL && pd_steps_are_whole(steps);
+}
+
+/* Members are bound in the order of the parameters. */
+static void bind_group(pd_steps *steps, pd_step_group *group)
+{
+    size_t n = 0;
+
+    for (pd_param *member = group->members; member != NULL; member = member->next_member)
+        if (member->stage == PD_BEGUN) steps->optims[n++] = member->optim;
+    assert(n == group->begun);
+    pd_optim_bind(steps->optims, n, &group->atomic);
+    for (pd_param *member = group->members; member != NULL; member = member->next_member)
+        if (member->stage == PD_BEGUN) pd_steps_ready(steps, member, PD_STEPPING);
+    group->to_begin = group->begun = 0;
+    group->bound = true;
+}
+
+void pd_param_begun(pd_steps *steps, pd_param *param)
+{
+    pd_step_group *group = param->group;
+
+    param->stage = PD_BEGUN;
+    if (++group->begun == group->to_begin) bind_group(steps, group);
+}
+
+void pd_step_group_look(pd_steps *steps, pd_step_group *group)
+{
+    if (group == NULL || !group->bound || group->atomic.arrived < group->atomic.steps) return;
+    group->bound = false;
+    for (pd_param *member = group->members; member != NULL; member = member->next_member)
+        if (member->stage == PD_PARKED) pd_steps_ready(steps, member, PD_STEPPING);
+}
+
+void pd_step_groups_look(pd_steps *steps)
+{
+    for (size_t r = 0; r < steps->n_rules; r++) pd_step_group_look(steps, &steps->groups[r]);
+}
+
+/* ---- going on ---- */
+
+/* How its round ends, by itself; PD_STEPPED: it takes a step. */
+static pd_outcome own_outcome(const pd_steps *steps, const pd_param *param)
+{
+    if (pd_round_given(&param->round) != PD_GIVEN_ALL) return PD_NO_GRADIENT;
+    if (param->round.weightless) return PD_SKIPPED;
+    if (!param->round.finite && steps->values.at[PD_JOB_KEY_NONFINITE] != PD_APPLY) return PD_SKIPPED;
+    return PD_STEPPED;
+}
+
+static void go_on(pd_steps *steps, pd_param *param)
+{
+    if (pd_param_may_be_held(steps, param)) DL_DELETE2(steps->waiting, param, prev_waiting, next_waiting);
+    if (param->group != NULL && param->outcome == PD_STEPPED && param->saved.step + 1 == param->group->saved.unknown) param->group->saved.unknown++;
+    if (param->outcome == PD_STEPPED && pd_param_is_bound(steps, param)) param->group->to_begin++;
+    pd_steps_ready(steps, param, PD_READY);
+}
+
+/* Those that wait no longer, and those that waited for these. */
+static void release(pd_steps *steps, pd_step_group *group)
+{
+    pd_param *param, *next;
+    bool any = true;
+
+    while (any) {
+        any = false;
+        DL_FOREACH_SAFE2(group->held, param, next, next_ready) {
+            if (param->saved.step >= group->saved.unknown) continue;
+            DL_DELETE2(group->held, param, prev_ready, next_ready);
+            go_on(steps, param);
+            any = true;
+        }
+    }
+}
+
+/* Its outcome is settled. */
+static void go_on_in_group(pd_steps *steps, pd_param *param)
+{
+    pd_step_group *group = param->group;
+
+    if (group != NULL && param->outcome == PD_STEPPED && param->saved.step >= group->saved.unknown) {
+        param->stage = PD_HELD;
+        DL_APPEND2(group->held, param, prev_ready, next_ready);
+        return;
+    }
+    go_on(steps, param);
+    if (group != NULL) release(steps, group);
+}
+
+/* ---- the job as a whole ---- */
+
+/* One whose own round is skipped, or NULL. */
+static const pd_param *find_skipped(const pd_steps *steps)
+{
+    for (uint32_t i = 0; i < steps->n_params; i++)
+        if (steps->params[i].outcome == PD_SKIPPED) return &steps->params[i];
+    return NULL;
+}
+
+static void skip_all(pd_steps *steps, const pd_param *why)
+{
+    if (pd_is_power_of_two(++steps->saved.skipped_whole))
+        pd_say(steps->outbox, PD_SAY_WARNING, "job %s: step %llu of all parameters is skipped (%s), %s of %s %s (%llu such steps so far)",
+               steps->name, (unsigned long long)why->saved.step + 1, steps->clip != NULL ? "gradients are clipped together" : "nonfinite_scope = job", why->round.weightless ? "all weights" : "the gradient", why->name,
+               why->round.weightless ? "are 0" : "is not finite", (unsigned long long)steps->saved.skipped_whole);
+    for (uint32_t i = 0; i < steps->n_params; i++)
+        if (steps->params[i].outcome == PD_STEPPED) steps->params[i].outcome = PD_SKIPPED;
+}
+
+static void join_the_job(pd_steps *steps, pd_param *param)
+{
+    const pd_param *skipped;
+
+    assert(param->stage == PD_COLLECTING);
+    param->stage = PD_HELD;
+    if (++steps->n_held < steps->n_params) return;
+    steps->n_held = 0;
+    if ((skipped = find_skipped(steps)) != NULL) skip_all(steps, skipped);
+    if (steps->clip != NULL) pd_global_clip_begin(steps);
+    else pd_step_groups_go_on(steps);
+}
+
+void pd_step_groups_go_on(pd_steps *steps)
+{
+    for (uint32_t i = 0; i < steps->n_params; i++) go_on_in_group(steps, &steps->params[i]);
+}
+
+/* ---- from outside ---- */
+
+void pd_param_collected(pd_steps *steps, pd_param *param)
+{
+    if (param->current == NULL) {                       /* initial weights wait for no other parameter's */
+        param->outcome = (pd_outcome)0;
+        if (pd_param_may_be_held(steps, param)) DL_DELETE2(steps->waiting, param, prev_waiting, next_waiting);
+        pd_steps_ready(steps, param, PD_READY);
+        return;
+    }
+    param->outcome = own_outcome(steps, param);
+    if (pd_steps_are_whole(steps)) join_the_job(steps, param);
+    else go_on_in_group(steps, param);
+}
+
+void pd_param_moved_on(pd_steps *steps, pd_param *param)
+{
+    pd_step_group *group = param->group;
+
+    if (group == NULL || param->saved.step != group->saved.base + 1 || --group->behind > 0) return;
+    group->saved.base++;
+    pd_step_group_recount(group);
+    if (group->saved.unknown == group->saved.base) {                /* all have closed it, and nobody stepped in it */
+        group->saved.unknown++;
+        group->saved.missed++;
+    }
+    release(steps, group);
+}
+
+const pd_param *pd_param_awaited(const pd_steps *steps, const pd_param *param)
+{
+    const pd_param *member = param->group != NULL ? param->group->members : NULL;
+
+    if (pd_steps_are_whole(steps)) {
+        for (uint32_t i = 0; i < steps->n_params; i++)
+            if (steps->params[i].stage != PD_HELD) return &steps->params[i];
+    }
+    while (member != NULL && member->saved.step > param->group->saved.base) member = member->next_member;
+    return member;
+}

@@ -1,0 +1,213 @@
+/* sums.c - sums of the contributions to chunks, element ranges at a time. */
+#include "sums.h"
+
+#include "grow.h"
+
+#include <stdlib.h>
+
+enum { RANGE = 1 << 16 };           /* elements of a unit: large enough to stream, small enough to share among cores */
+#define NS_PER_ELEMENT 0.25         /* of one core, for each addend read and the sum written */
+#define WORTH_SHARING_NS 20000      /* waking another thread takes about as long */
+
+void pd_sums_free(pd_sums *sums)
+{
+    free(sums->passes);
+    free(sums->sums);
+    free(sums->addends);
+}
+
+void pd_sums_clear(pd_sums *sums)
+{
+    sums->n_passes = sums->n_sums = sums->n_addends = 0;
+    sums->cost_ns = 0;
+}
+
+bool pd_slot_counts(const pd_slot *slot, pd_aggregation how)
+{
+    return slot->state == PD_SLOT_HELD && (how != PD_WEIGHTED_MEAN || slot->frame->u.data.weight > 0);
+}
+
+/* ---- who has part in the sum of some elements ---- */
+
+/* The contributions to a stretch that count, of ranks before a certain one. */
+typedef struct tally {
+    uint32_t given;
+    double   weight;                    /* sum of their weights */
+    float    scale;                     /* of the last: what its gradient is to be multiplied by */
+    bool     presummed;                 /* the last was a sum over examples */
+} tally;
+
+static void count_slot(tally *t, const pd_slot *slot, pd_aggregation how)
+{
+    bool held = slot->state == PD_SLOT_HELD;
+    double weight = held ? slot->frame->u.data.weight : slot->u.weight;
+
+    t->given++;
+    t->weight += weight;
+    t->presummed = held ? slot->frame->u.data.presummed : slot->presummed;
+    t->scale = how == PD_WEIGHTED_MEAN && !t->presummed ? (float)weight : 1.0f;        /* a mean over examples becomes their sum */
+}
+
+static bool has_part(const pd_slot *slot, pd_aggregation how)
+{
+    return pd_slot_counts(slot, how) || (slot->state == PD_SLOT_SUMMED && slot->counted);
+}
+
+static tally count_upto(const pd_sweep *sweep, const pd_chunk *chunk, uint32_t upto, pd_aggregation how)
+{
+    tally t = { .scale = 1.0f };
+
+    for (uint32_t i = 0; i < sweep->n && pd_sweep_rank(sweep, i) < upto; i++) {
+        const pd_slot *slot = &chunk->slots[pd_sweep_rank(sweep, i)];
+        if (has_part(slot, how)) count_slot(&t, slot, how);
+    }
+    return t;
+}
+
+/* The mean of one is what was given, not its product with the weight over the weight. */
+static float divisor_of(const tally *all, pd_aggregation how)
+{
+    if (how == PD_MEAN) return (float)all->given;
+    return how == PD_WEIGHTED_MEAN && (all->given > 1 || all->presummed) ? (float)all->weight : 1.0f;
+}
+
+/* ---- planning ---- */
+
+static int make_room(pd_sums *sums, size_t ranges, size_t k)
+{
+    if (pd_grow((void **)&sums->sums, &sums->sums_room, sums->n_sums + ranges, sizeof *sums->sums) != PD_OK ||
+        pd_grow((void **)&sums->addends, &sums->addends_room, sums->n_addends + ranges * k, sizeof *sums->addends) != PD_OK)
+        return PD_NO_MEMORY;
+    return PD_OK;
+}
+
+/* One pass over one chunk, as it is being planned. */
+typedef struct planning {
+    pd_sums       *sums;
+    pd_sweep       sweep;
+    pd_chunk      *chunk;
+    uint32_t       upto;
+    pd_aggregation how;
+    float        **accumulator;
+    pd_buffer_pool      *pool;
+} planning;
+
+/* Adds the ranks that are not summed yet (from `summed` on) to the stretch that begins at element `first`. */
+static void add_slots(const planning *p, int64_t first, bool scaled)
+{
+    for (uint32_t i = 0; i < p->sweep.n && pd_sweep_rank(&p->sweep, i) < p->upto; i++) {
+        uint32_t rank = pd_sweep_rank(&p->sweep, i);
+        const pd_slot *slot = &p->chunk->slots[rank];
+        tally own = { 0 };
+        int64_t skip;
+        if (rank < p->chunk->summed || !pd_slot_counts(slot, p->how)) continue;
+        count_slot(&own, slot, p->how);
+        skip = first - pd_round_run(p->sweep.round, p->chunk, rank).first;
+        p->sums->addends[p->sums->n_addends++] = (pd_addend){
+            (const char *)slot->u.at + (size_t)skip * pd_dtype_size((pd_dtype)slot->dtype), (pd_dtype)slot->dtype, scaled ? own.scale : 1.0f };
+    }
+}
+
+/* Elements [first, first + n) of a stretch. A first contribution stays as it was given until a second one comes: then it is scaled, as the
+ * first addend. Room is there. */
+static void plan_range(const planning *p, const tally *before, const tally *after, int64_t first, int64_t n)
+{
+    pd_sums *sums = p->sums;
+    pd_sum *sum = &sums->sums[sums->n_sums++];
+    bool again = before->given == 1 && after->given > 1 && before->scale != 1.0f;
+
+    *sum = (pd_sum){ .to = *p->accumulator + first, .n = n, .first_addend = sums->n_addends, .resume = before->given > 0 && !again, .divisor = 1.0f };
+    if (again) sums->addends[sums->n_addends++] = (pd_addend){ sum->to, PD_F32, before->scale };
+    add_slots(p, first, after->given > 1);
+    sum->n_addends = (int)(sums->n_addends - sum->first_addend);
+    if (pd_chunk_ends_at(p->sweep.round, p->upto) && after->given > 0) sum->divisor = divisor_of(after, p->how);
+}
+
+static int plan_stretch(const planning *p)
+{
+    tally before = count_upto(&p->sweep, p->chunk, p->chunk->summed, p->how), after = count_upto(&p->sweep, p->chunk, p->upto, p->how);
+    pd_run s = p->sweep.run;
+    size_t k = after.given - before.given;
+    bool divides = pd_chunk_ends_at(p->sweep.round, p->upto) && after.given > 0 && divisor_of(&after, p->how) != 1.0f;
+
+    if (k == 0 && !divides) return PD_OK;
+    if (make_room(p->sums, (size_t)((s.n + RANGE - 1) / RANGE), k + 1) != PD_OK) return PD_NO_MEMORY;
+    if (*p->accumulator == NULL && (*p->accumulator = pd_buffer_pool_take(p->pool)) == NULL) return PD_NO_MEMORY;
+    for (int64_t first = s.first, end = s.first + s.n; first < end; first += RANGE)
+        plan_range(p, &before, &after, first, end - first < RANGE ? end - first : RANGE);
+    p->sums->cost_ns += NS_PER_ELEMENT * (double)s.n * (double)(k + 1);
+    return PD_OK;
+}
+
+int pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto, pd_aggregation how, float **accumulator, pd_buffer_pool *pool)
+{
+    planning p = { sums, pd_sweep_begin(round, chunk->first, chunk->first + chunk->n), chunk, upto, how, accumulator, pool };
+    size_t first_sum = sums->n_sums, first_addend = sums->n_addends;
+    double cost_ns = sums->cost_ns;
+    int rc = pd_grow((void **)&sums->passes, &sums->passes_room, sums->n_passes + 1, sizeof *sums->passes);
+
+    while (rc == PD_OK && pd_sweep_next(&p.sweep)) rc = plan_stretch(&p);
+    if (rc != PD_OK) {
+        sums->n_sums = first_sum;
+        sums->n_addends = first_addend;
+        sums->cost_ns = cost_ns;
+        return rc;
+    }
+    sums->passes[sums->n_passes++] = (pd_pass){ round, chunk, upto, first_sum, sums->n_sums - first_sum };
+    return PD_OK;
+}
+
+/* ---- running ---- */
+
+void pd_sums_run(pd_sums *sums, int threads)
+{
+    size_t grab = sums->n_sums / 64 + 1;        /* many small sums: taken by the handful */
+    (void)threads, (void)grab;
+    #pragma omp parallel for schedule(dynamic, grab) num_threads(threads) if(sums->cost_ns > WORTH_SHARING_NS)
+    for (size_t i = 0; i < sums->n_sums; i++) {
+        pd_sum *sum = &sums->sums[i];
+        sum->finite = pd_accumulate(sum->to, sum->n, sum->resume, sums->addends + sum->first_addend, sum->n_addends, sum->divisor);
+    }
+}
+
+static bool all_finite(const pd_sums *sums, const pd_pass *pass)
+{
+    for (size_t i = 0; i < pass->n_sums; i++)
+        if (!sums->sums[pass->first_sum + i].finite) return false;
+    return true;
+}
+
+/* Some element has no contribution that counts. */
+static bool lacks_weight(pd_round *round, const pd_chunk *chunk, pd_aggregation how)
+{
+    pd_sweep sweep = pd_sweep_begin(round, chunk->first, chunk->first + chunk->n);
+
+    while (pd_sweep_next(&sweep))
+        if (count_upto(&sweep, chunk, pd_round_ranks(round), how).given == 0) return true;
+    return false;
+}
+
+static void note_slot(pd_slot *slot, pd_aggregation how)
+{
+    double weight;
+
+    if (slot->state != PD_SLOT_HELD) return;
+    weight = slot->frame->u.data.weight;
+    slot->counted = pd_slot_counts(slot, how);
+    slot->presummed = slot->frame->u.data.presummed;
+    slot->u.weight = weight;
+    slot->state = PD_SLOT_SUMMED;
+}
+
+void pd_sums_note(const pd_sums *sums, const pd_pass *pass, pd_aggregation how)
+{
+    pd_round *round = pass->round;
+    pd_chunk *chunk = pass->chunk;
+
+    for (uint32_t rank = chunk->summed; rank < pass->upto; rank++) note_slot(&chunk->slots[rank], how);
+    chunk->summed = pass->upto;
+    if (!all_finite(sums, pass)) round->finite = false;
+    if (!pd_chunk_ends_at(round, pass->upto)) return;
+    round->unsummed--;
+    if (lacks_weight(round, chunk, how)) round->weightless = true;
+}

@@ -1,0 +1,76 @@
+/* work.c - one batch of a job's rounds and steps: sums of chunks, collected aggregates, clipping, optimizer steps.
+ *
+ * When memory is short a batch stops where it is: contributions, sums and steps begun stand, those who wait are told once, and the batch
+ * goes on a second later. */
+#include "work.h"
+
+#include "chunk_queue.h"
+#include "collect.h"
+#include "global_clip.h"
+#include "plant.h"
+#include "step_batch.h"
+#include "step_group.h"
+
+#include <assert.h>
+
+#define RETRY_NS 1000000000ull
+
+/* Reports once that memory is short, and has the batch tried again later. */
+static void pause(pd_steps *steps, const pd_param *starved, uint64_t now_ns)
+{
+    pd_effect *notice = steps->notice;
+    char what[48];
+
+    steps->retry_ns = now_ns + RETRY_NS;
+    if (notice == NULL) return;
+    steps->notice = NULL;
+    notice->u.timed_out.step = starved->saved.step + 1;
+    pd_round_text(starved, what, sizeof what);
+    pd_fail(&notice->u.timed_out.error, PD_RESOURCE_EXHAUSTED, "the server is out of memory for %s of %.160s; contributions stand, and it is tried again every second: "
+            "%s again to go on waiting", what, starved->name, starved->current != NULL ? "push" : "pull");
+    pd_say(steps->outbox, PD_SAY_ERROR, "job %s: out of memory for %s of %s; trying again every second", steps->name, what, starved->name);
+    pd_effects_add(steps->outbox, notice);
+}
+
+static double clip(pd_steps *steps, double budget_ns)
+{
+    double cost_ns;
+
+    if (!pd_global_clip_runs(steps)) return 0;
+    if (pd_global_clip_run(steps, budget_ns, &cost_ns)) pd_step_groups_go_on(steps);
+    return cost_ns;
+}
+
+/* Does one kind of work after the other within the budget. A starved parameter pauses the job, but not the other kinds in this batch. */
+void pd_steps_work(pd_steps *steps, double budget_ns, uint64_t now_ns)
+{
+    pd_param *starved;
+
+    budget_ns -= pd_chunks_sum(steps, &starved);
+    if (starved != NULL) pause(steps, starved, now_ns);
+    budget_ns -= pd_collect_work(steps, budget_ns, &starved);
+    if (starved != NULL) pause(steps, starved, now_ns);
+    budget_ns -= clip(steps, budget_ns);
+    if (steps->ready != NULL) {
+        pd_steps_run(steps, budget_ns, &starved);
+        if (starved != NULL) pause(steps, starved, now_ns);
+    }
+    if (steps->retry_ns == 0 && steps->notice == NULL)
+        steps->notice = pd_effect_new(PD_EFF_TIMED_OUT, (pd_ticket){ 0, 0 }, steps->number);
+}
+
+bool pd_steps_have_work(const pd_steps *steps)
+{
+    return pd_global_clip_runs(steps) || pd_chunks_have_work(steps) || pd_collect_has_work(steps) || steps->ready != NULL;
+}
+
+void pd_steps_task(pd_steps *steps, pd_param *param, struct pd_task *task, bool gone)
+{
+    assert(steps->tasks_out > 0);
+    steps->tasks_out--;
+    steps->changes++;
+    pd_optim_deliver(param->optim, task);
+    if (gone) return;
+    if (param->stage == PD_PARKED && !pd_optim_waits(param->optim) && !PD_PLANTED(parked_forever)) pd_steps_ready(steps, param, PD_STEPPING);
+    pd_step_group_look(steps, param->group);
+}

@@ -1,0 +1,24 @@
+/* store_state.h - the whole training state, for store.c, its tests and the simulator. Step thread. */
+#ifndef PD_STORE_STATE_H
+#define PD_STORE_STATE_H
+
+#include "collect.h"
+#include "drain.h"
+#include "sums.h"
+
+struct pd_store {
+    pd_store_config  config;
+    pd_job_values    presets;
+    pd_effects       outbox;
+    pd_buffer_pools  pools;
+    pd_budget        budget;
+    pd_ingest        ingest;
+    pd_sums          sums;              /* scratch of the batch being worked on */
+    pd_collect_batch collecting;
+    pd_jobs          jobs;
+    pd_job          *due;               /* jobs with something to do, the one that was served longest ago first */
+    uint64_t         turns;             /* batches so far */
+    pd_drain         drain;
+};
+
+#endif
