@@ -34,6 +34,7 @@ typedef struct pd_turn {
     pd_store    *store;             /* borrowed */
     pd_mail     *first, *last;      /* requests that wait, oldest first */
     uint64_t     work_ns;           /* how long the last batch of work took */
+    uint64_t     effects;           /* sent to the loop thread so far: number of the last one */
 } pd_turn;
 
 /* Adds requests behind those that wait. Takes the chain; NULL: nothing. */
@@ -43,6 +44,10 @@ void     pd_turn_add(pd_turn *turn, pd_mail *mail);
 bool     pd_turn_run(pd_turn *turn);
 /* Applies every request that waits, however long that takes, and hands the effects on: for the end. */
 void     pd_turn_finish(pd_turn *turn);
+/* Forwards the effects of the store: root tasks to the pool, all others to the loop thread as one chain. Numbers the
+ * latter from 1, rising by one over the life of the process; the loop thread asserts this order. Every effect leaves
+ * the step thread here. So durability will hold effects back here until the state that they report is on disk. */
+void     pd_turn_forward(pd_turn *turn);
 /* Returns when pd_turn_run wants to be called although no mail has come (UINT64_MAX: never). */
 uint64_t pd_turn_next_tick(const pd_turn *turn);
 

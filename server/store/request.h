@@ -358,6 +358,7 @@ typedef enum pd_effect_kind {
 typedef struct pd_effect {
     pd_mail        mail;
     pd_effect_kind kind;
+    uint64_t       number;              /* in the order in which effects leave the step thread, from 1 (pd_turn_forward) */
     pd_ticket      ticket;
     uint32_t       job;
     union {
