@@ -114,7 +114,7 @@ static void fill_stepper_config(const process *p, pd_stepper_config *out)
         .store = { .max_jobs = (uint32_t)config->max_jobs, .max_params = (uint32_t)config->max_params, .max_total_bytes = config->max_total_bytes,
                    .ingest_bytes = config->ingest_bytes, .chunk_elements = config->chunk_bytes / sizeof(float), .frame_bytes = config->max_payload,
                    .threads = (int)config->step_threads, .pool_threads = (int)config->pool_threads, .batch_ns = BATCH_NS, .job_presets = config->job, .n_job_presets = config->n_job },
-        .pool_threads = (int)config->pool_threads, .effects = pd_daemon_effects(p->daemon),
+        .pool_threads = (int)config->pool_threads, .effects = pd_conversation_effects(p->daemon),
     };
     if (getrandom(out->store.hash_key, sizeof out->store.hash_key, 0) != sizeof out->store.hash_key)
         out->store.hash_key[0] = now_ms() * 0x9e3779b97f4a7c15u;

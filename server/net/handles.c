@@ -1,4 +1,5 @@
-#include "conn.h"
+/* handles.c - the parameters of one connection, as the connection numbers them. */
+#include "handles.h"
 
 #include <stdlib.h>
 #include <string.h>

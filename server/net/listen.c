@@ -1,6 +1,8 @@
 /* listen.c - listening sockets: opens them, accepts connections, hands them to the conversation. */
 #define _GNU_SOURCE       /* accept4 */
-#include "uvloop.h"
+#include "listen.h"
+
+#include "socket.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -18,7 +20,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
-enum { BACKLOG = 1024, ACCEPTS_A_TURN = 32, ENDING_EXTRA = 64 };
+enum { BACKLOG = 1024, ACCEPTS_A_TURN = 32 };
 
 /* ---- addresses ---- */
 
@@ -46,7 +48,7 @@ static void address_text(const struct sockaddr *address, socklen_t length, char 
 
 static int check_reach(const pd_uvloop *loop, const struct sockaddr *address, const char *text, pd_error *err)
 {
-    if (is_loopback(address) || pd_daemon_settings(loop->daemon)->insecure) return PD_OK;
+    if (is_loopback(address) || pd_conversation_settings(loop->daemon)->insecure) return PD_OK;
     return pd_fail(err, PD_PERMISSION_DENIED, "refusing to listen on %s: anybody who reaches it could read and change every job, as there are no "
                    "credentials yet. Listen on 127.0.0.1, or set server.insecure = yes if the network keeps strangers out", text);
 }
@@ -75,14 +77,14 @@ static void tell(pd_uvloop *loop, int fd, const char *path)
     char text[80];
 
     if (path[0] != '\0') {
-        pd_daemon_settings(loop->daemon)->log(LOG_NOTICE, "listening on unix:%s", path);
+        pd_conversation_settings(loop->daemon)->log(LOG_NOTICE, "listening on unix:%s", path);
         return;
     }
     if (getsockname(fd, (struct sockaddr *)&address, &length) != 0) return;
     address_text((struct sockaddr *)&address, length, text, sizeof text);
     if (loop->port == 0 && address.ss_family == AF_INET) loop->port = ntohs(((struct sockaddr_in *)&address)->sin_port);
     if (loop->port == 0 && address.ss_family == AF_INET6) loop->port = ntohs(((struct sockaddr_in6 *)&address)->sin6_port);
-    pd_daemon_settings(loop->daemon)->log(LOG_NOTICE, "listening on %s", text);
+    pd_conversation_settings(loop->daemon)->log(LOG_NOTICE, "listening on %s", text);
 }
 
 static int open_tcp(const struct addrinfo *info)
@@ -230,7 +232,7 @@ static int take_socket(pd_uvloop *loop, int fd, pd_error *err)
 
 int pd_listen(pd_uvloop *loop, pd_error *err)
 {
-    const pd_daemon_config *config = pd_daemon_settings(loop->daemon);
+    const pd_daemon_config *config = pd_conversation_settings(loop->daemon);
     int rc = PD_OK;
 
     loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -254,13 +256,23 @@ static void tune(int fd, int family, const pd_daemon_config *config)
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unsent, sizeof unsent);
 }
 
+int pd_listen_adopt(pd_uvloop *loop, int fd, const char *peer)
+{
+    pd_transport *transport = pd_socket_new(loop, fd);
+
+    if (transport == NULL) return PD_NO_MEMORY;
+    if (pd_conversation_accept(loop->daemon, transport, peer) == PD_OK) return PD_OK;
+    pd_socket_release(transport);
+    return PD_NO_MEMORY;
+}
+
 static void welcome(pd_uvloop *loop, int fd, const struct sockaddr *address, socklen_t length)
 {
     char text[80];
 
-    tune(fd, address->sa_family, pd_daemon_settings(loop->daemon));
+    tune(fd, address->sa_family, pd_conversation_settings(loop->daemon));
     address_text(address, length, text, sizeof text);
-    if (pd_uvloop_connect(loop, fd, text) != PD_OK) close(fd);
+    if (pd_listen_adopt(loop, fd, text) != PD_OK) close(fd);
 }
 
 /* No descriptor is left: the spare one accepts and closes, so that the peer knows and we are not asked without end. */
@@ -268,7 +280,7 @@ static void turn_away(pd_uvloop *loop, int fd)
 {
     int peer;
 
-    pd_daemon_settings(loop->daemon)->log(LOG_WARNING, "out of file descriptors: a connection was turned away (ulimit -n, LimitNOFILE)");
+    pd_conversation_settings(loop->daemon)->log(LOG_WARNING, "out of file descriptors: a connection was turned away (ulimit -n, LimitNOFILE)");
     if (loop->spare_fd >= 0) close(loop->spare_fd);
     peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
     if (peer >= 0) close(peer);

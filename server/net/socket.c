@@ -1,5 +1,5 @@
 /* socket.c - a transport over a non-blocking socket, watched by libuv. */
-#include "uvloop.h"
+#include "socket.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* loop.c - the server's loop thread as events: when it runs, and how much of its mail it takes, is drawn. */
 #include "server_state.h"
 
-#include "../../server/net/loop.h"
+#include "conn.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -113,9 +113,9 @@ static void loop_turn(sim *s, void *who, uint64_t what)
         any = poll_ends(server);
         if (mail) {
             server->mail_due = false;
-            pd_daemon_take_effects(server->daemon);
+            pd_conversation_take_effects(server->daemon);
         }
-        pd_daemon_finish_turn(server->daemon);
+        pd_conversation_finish_turn(server->daemon);
         if (any || server->mail_due) sim_server_wake_loop(server);
     }
     sim_enter(before);
@@ -141,8 +141,8 @@ static void loop_tick(sim *s, void *who, uint64_t what)
     if (server->stopped) return;
     before = sim_enter(SIM_SERVER);
     if (s->now_ns >= server->loop_not_before) {
-        pd_daemon_tick(server->daemon);
-        pd_daemon_finish_turn(server->daemon);
+        pd_conversation_tick(server->daemon);
+        pd_conversation_finish_turn(server->daemon);
     }
     sim_enter(before);
     sim_after(s, TICK_MS * SIM_MS, loop_tick, server, 0);
@@ -159,7 +159,7 @@ pd_transport *sim_server_connect(sim_server *server, sim_link **link)
     if (!server->listens || server->stopped || server->n_ends == SIM_ENDS) return NULL;
     *link = sim_link_new(server->s, &ours, &theirs);
     before = sim_enter(SIM_SERVER);
-    rc = pd_daemon_accept(server->daemon, ours, "sim");
+    rc = pd_conversation_accept(server->daemon, ours, "sim");
     sim_enter(before);
     if (rc != PD_OK) {
         ours->ops->close(ours);
@@ -182,7 +182,7 @@ void sim_server_interrupt(sim_server *server)
 
     sim_note(server->s, "server", 0, "is told to stop", 0, 0);
     server->stop_asked_ns = server->s->now_ns;
-    pd_daemon_interrupt(server->daemon, "SIGTERM");
+    pd_conversation_interrupt(server->daemon, "SIGTERM");
     sim_enter(before);
     sim_server_wake_loop(server);
 }
@@ -218,7 +218,7 @@ bool sim_loop_rests(const sim_server *server, uint64_t *bytes)
 
 bool sim_waits_for_memory(const sim_server *server, uint64_t number)
 {
-    const pd_conn *conn = pd_daemon_find(server->daemon, number);
+    const pd_conn *conn = pd_loop_find(server->daemon, number);
 
     return conn != NULL && pd_conn_live(conn) && pd_framer_stalled(conn->framer) && conn->incoming.request != NULL && !conn->incoming.asked;
 }
@@ -294,8 +294,8 @@ sim_server *sim_server_new(sim *s)
     server->s = s;
     server->listens = true;
     sim_step_make(server);
-    if (pd_daemon_make(&server->daemon, &daemon, &platform, &err) != PD_OK) sim_fail("harness", "the server cannot be made: %s", err.text);
-    pd_daemon_start(server->daemon, server->requests);
+    if (pd_conversation_make(&server->daemon, &daemon, &platform, &err) != PD_OK) sim_fail("harness", "the server cannot be made: %s", err.text);
+    pd_conversation_start(server->daemon, server->requests);
     sim_enter(before);
     sim_after(s, TICK_MS * SIM_MS, loop_tick, server, 0);
     return server;
@@ -307,9 +307,9 @@ void sim_server_free(sim_server *server)
 
     before = sim_enter(SIM_SERVER);
     sim_fail_allocations(0, 0);
-    pd_daemon_close_all(server->daemon);
+    pd_conversation_close_all(server->daemon);
     sim_step_end(server);
-    pd_daemon_dispose(server->daemon);
+    pd_conversation_dispose(server->daemon);
     sim_enter(before);
     if (sim_live_bytes(SIM_SERVER) != 0) sim_fail("accounting", "the server is gone and %lld bytes of its memory are left", (long long)sim_live_bytes(SIM_SERVER));
     free(server);

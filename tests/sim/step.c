@@ -26,7 +26,7 @@ static void on_effects(void *arg, pd_mail *first, pd_mail *last)
 
     for (pd_mail *mail = first; mail != NULL; mail = mail->next) sim_judge_effect(server->s, server->store, (const pd_effect *)(const void *)mail);
     sim_enter(before);
-    pd_mailbox_post(pd_daemon_effects(server->daemon), first, last);
+    pd_mailbox_post(pd_conversation_effects(server->daemon), first, last);
 }
 
 static void post_request(sim_server *server, pd_request *request)
@@ -230,7 +230,7 @@ void sim_step_make(sim_server *server)
 /* Published snapshots that the loop thread will not see any more go back to the store. */
 static void take_back(sim_server *server)
 {
-    pd_mail *mail = pd_mailbox_take(pd_daemon_effects(server->daemon)), *first = mail, *last = NULL;
+    pd_mail *mail = pd_mailbox_take(pd_conversation_effects(server->daemon)), *first = mail, *last = NULL;
 
     for (; mail != NULL; last = mail, mail = mail->next) {
         pd_effect *effect = (pd_effect *)(void *)mail;
@@ -243,7 +243,7 @@ static void take_back(sim_server *server)
             pd_store_apply(server->store, released, server->s->now_ns);
         }
     }
-    if (first != NULL) pd_mailbox_post(pd_daemon_effects(server->daemon), first, last);
+    if (first != NULL) pd_mailbox_post(pd_conversation_effects(server->daemon), first, last);
 }
 
 static void drop_jobs(sim_server *server)

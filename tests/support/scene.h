@@ -5,13 +5,14 @@
 #include "../../server/net/daemon.h"    /* tests have a daemon.h of their own */
 #include "message.h"
 #include "row.h"
-#include "store.h"
+#include "turn.h"
 
 enum { CHUNK = 1024, SCENE_HEARD = 80 * 1024 };
 
 typedef struct scene {
     pd_daemon  *daemon;
     pd_store   *store;
+    pd_turn     turn;                   /* of the store; forwards its effects */
     pd_mailbox *requests;
     uint64_t    now, last_id;
     char        said[4000];             /* the daemon's log */

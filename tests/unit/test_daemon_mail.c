@@ -10,14 +10,14 @@
 #include <cmocka.h>
 
 #include "effects.h"
-#include "platform.h"
+#include "conversation.h"
 
 enum { CHUNK = 1024, LATE_NS = 2000000 };       /* longer than the loop thread gives to the mail of a turn */
 
 typedef struct table {
     pd_daemon  *daemon;
     pd_mailbox *requests;
-    uint64_t    now_ns;
+    uint64_t    now_ns, posted;         /* posted: number of the last effect */
     bool        woken;                  /* as libuv has it: once or often is the same */
 } table;
 
@@ -50,8 +50,8 @@ static int set_up(void **state)
 
     assert_non_null(t);
     t->requests = pd_mailbox_new(NULL, NULL);
-    assert_int_equal(pd_daemon_make(&t->daemon, &config, &platform, NULL), PD_OK);
-    pd_daemon_start(t->daemon, t->requests);
+    assert_int_equal(pd_conversation_make(&t->daemon, &config, &platform, NULL), PD_OK);
+    pd_conversation_start(t->daemon, t->requests);
     lines = 0;
     *state = current = t;
     return 0;
@@ -61,8 +61,8 @@ static int tear_down(void **state)
 {
     table *t = *state;
 
-    pd_daemon_close_all(t->daemon);
-    pd_daemon_dispose(t->daemon);
+    pd_conversation_close_all(t->daemon);
+    pd_conversation_dispose(t->daemon);
     pd_mailbox_free(t->requests);
     free(t);
     return 0;
@@ -76,11 +76,12 @@ static void post(table *t, unsigned n)
     for (unsigned i = 0; i < n; i++) {
         pd_effect *effect = pd_effect_new(PD_EFF_LOG, (pd_ticket){ 0, 0 }, 0);
         assert_non_null(effect);
+        effect->number = ++t->posted;
         if (last != NULL) last->mail.next = &effect->mail;
         else first = effect;
         last = effect;
     }
-    assert_int_equal(pd_mailbox_post(pd_daemon_effects(t->daemon), &first->mail, &last->mail), PD_OK);
+    assert_int_equal(pd_mailbox_post(pd_conversation_effects(t->daemon), &first->mail, &last->mail), PD_OK);
 }
 
 /* What the event loop does: it calls after a wake-up, and wake-ups until then are one. */
@@ -89,7 +90,7 @@ static bool call(table *t)
     bool due = t->woken;
 
     t->woken = false;
-    if (due) pd_daemon_take_effects(t->daemon);
+    if (due) pd_conversation_take_effects(t->daemon);
     return due;
 }
 

@@ -9,11 +9,12 @@
 
 #include <cmocka.h>
 
-#include "platform.h"
+#include "conversation.h"
 
 static bool     woken;                  /* as libuv does, several wake-ups before the next turn are one */
 static uint64_t clock_now;
 static int      lines;
+static uint64_t posted;                 /* number of the last effect */
 
 static uint64_t now_ms(void *arg)   { (void)arg; return 1000; }
 static uint64_t clock_ns(void *arg) { (void)arg; return clock_now += 600000; }       /* two looks at it are all the time that a turn has */
@@ -35,7 +36,8 @@ static pd_daemon *make(void)
     pd_daemon *daemon;
     pd_error err;
 
-    if (pd_daemon_make(&daemon, &config, &platform, &err) != PD_OK) fail_msg("%s", err.text);
+    posted = 0;
+    if (pd_conversation_make(&daemon, &config, &platform, &err) != PD_OK) fail_msg("%s", err.text);
     return daemon;
 }
 
@@ -44,7 +46,8 @@ static void post_lines(pd_daemon *daemon, int n)
     for (int i = 0; i < n; i++) {
         pd_effect *effect = calloc(1, sizeof *effect);
         effect->kind = PD_EFF_LOG;
-        assert_int_equal(pd_mailbox_post(pd_daemon_effects(daemon), &effect->mail, &effect->mail), PD_OK);
+        effect->number = ++posted;
+        assert_int_equal(pd_mailbox_post(pd_conversation_effects(daemon), &effect->mail, &effect->mail), PD_OK);
     }
 }
 
@@ -53,7 +56,7 @@ static void turn_while_woken(pd_daemon *daemon)
 {
     while (woken) {
         woken = false;
-        pd_daemon_take_effects(daemon);
+        pd_conversation_take_effects(daemon);
     }
 }
 
@@ -67,12 +70,12 @@ static void effects_posted_while_older_ones_are_handled_are_not_forgotten(void *
             post_lines(daemon, first);
             for (int i = 0; i < turns && woken; i++) {
                 woken = false;
-                pd_daemon_take_effects(daemon);
+                pd_conversation_take_effects(daemon);
             }
             post_lines(daemon, 3);
             turn_while_woken(daemon);
             assert_int_equal(lines, first + 3);
-            pd_daemon_dispose(daemon);
+            pd_conversation_dispose(daemon);
         }
     }
 }

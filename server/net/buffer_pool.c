@@ -1,4 +1,4 @@
-#include "pool.h"
+#include "buffer_pool.h"
 
 #include <assert.h>
 #include <stddef.h>

@@ -1,4 +1,8 @@
-#include "loop.h"
+/* push_request.c - Initialise, Push and PushPull: checks their pieces, and turns them into requests to the store. */
+#include "push_request.h"
+
+#include "option_copy.h"
+#include "piece_wait.h"
 #include "plant.h"
 
 #include <assert.h>
@@ -66,7 +70,7 @@ static void post(pd_conn *conn)
 
     settle(&conn->incoming);
     conn->incoming.request = NULL;
-    pd_daemon_post(conn->daemon, request);
+    pd_loop_post(conn->daemon, request);
 }
 
 /* ---- Initialise ---- */
@@ -96,29 +100,6 @@ void pd_finish_init(pd_conn *conn)
     pd_pendings_add(&conn->pendings, conn->incoming.pending);
     conn->incoming.pending = NULL;
     post(conn);
-}
-
-/* ---- waiting for rounds ---- */
-
-static void fill_waiter(const pd_conn *conn, pd_waiter *waiter, uint32_t handle, uint64_t first, uint64_t count, bool pulls, uint64_t holds)
-{
-    waiter->param = conn->handles.params[handle];
-    waiter->dtype = conn->handles.decls[handle].pull_dtype;
-    waiter->pulls = pulls;
-    waiter->update = conn->handles.decls[handle].update_dtype;
-    waiter->holds = holds;
-    waiter->idle = conn->handles.facts[handle].start == conn->handles.facts[handle].end;
-    waiter->first = (int64_t)first;
-    waiter->count = (int64_t)count;
-}
-
-static int check_reply(const pd_conn *conn, const pd_pending *pending, pd_error *err)
-{
-    uint64_t bytes = pd_reply_payload_bytes(&pending->wait), most = conn->daemon->config.max_payload;
-
-    if (bytes <= most) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s: the answer would have a payload of %llu bytes, at most %llu are allowed: ask for less in one frame",
-                   pd_method_name(pending->method), (unsigned long long)bytes, (unsigned long long)most);
 }
 
 /* ---- Push and PushPull ---- */
@@ -212,9 +193,12 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
     pending->wait.all = push->last;
     for (size_t i = 0; i < push->n_pieces; i++) {
         const Paramd__Piece *piece = push->pieces[i];
-        fill_waiter(conn, &pending->wait.at[i], piece->handle, piece->first, piece->count, prefix->method == PD_PUSH_PULL && !piece->absent, piece->holds);
+        pd_piece_wait_fill(conn, &pending->wait.at[i], (pd_piece_wanted){
+            .handle = piece->handle, .first = piece->first, .count = piece->count, .holds = piece->holds,
+            .pulls = prefix->method == PD_PUSH_PULL && !piece->absent,
+        });
     }
-    if ((rc = check_reply(conn, pending, err)) != PD_OK) return rc;
+    if ((rc = pd_piece_wait_check(conn, pending, err)) != PD_OK) return rc;
     if (pd_board_would_answer(conn->daemon->board, conn->job, &pending->wait) && !PD_PLANTED(duplicate_counted)) return PD_OK;
     return fill_push(conn, prefix, push, err);
 }
@@ -233,71 +217,4 @@ void pd_finish_push(pd_conn *conn)
     assert(conn->incoming.request != NULL);
     pd_pendings_add(&conn->pendings, pending);
     post(conn);
-}
-
-/* ---- Pull ---- */
-
-static int check_want(const pd_conn *conn, const Paramd__Want *want, size_t i, pd_error *err)
-{
-    uint64_t chunk = conn->daemon->config.chunk_elements;
-    const pd_handle_facts *facts;
-    int64_t count;
-
-    if (want->handle >= conn->handles.n)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "want %zu: handle %u, but this connection has declared %zu parameters", i, want->handle, conn->handles.n);
-    facts = &conn->handles.facts[want->handle];
-    count = pd_range_piece(facts->start, facts->end, chunk, want->first);
-    if (count < 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "want %zu (%s): first element %llu, expected %lld, or a multiple of %llu between that and %lld", i,
-                       facts->name, (unsigned long long)want->first, (long long)facts->start, (unsigned long long)chunk, (long long)facts->end);
-    if (want->count != (uint64_t)count)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "want %zu (%s): %llu elements from %llu on, expected the whole chunk or what the range has of it, %lld", i,
-                       facts->name, (unsigned long long)want->count, (unsigned long long)want->first, (long long)count);
-    return PD_OK;
-}
-
-static int check_wants(const pd_conn *conn, const Paramd__PullRequest *pull, pd_error *err)
-{
-    int rc = PD_OK;
-
-    if (pull->n_wants == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "Pull without wants");
-    if (pull->n_wants > conn->daemon->config.max_pieces)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "Pull of %zu chunks: at most %u are allowed in a frame (limits.max_pieces)", pull->n_wants,
-                       conn->daemon->config.max_pieces);
-    for (size_t i = 0; i < pull->n_wants && rc == PD_OK; i++) rc = check_want(conn, pull->wants[i], i, err);
-    return rc == PD_OK ? pd_wants_check_distinct(pull->wants, pull->n_wants, conn->handles.facts, err) : rc;
-}
-
-/* Pulls wait for rounds, and a round may wait for what this connection sends behind them: so they are refused, where answers that are not read
- * only stop the reading. Twice all pieces of the connection's parameters always fit, as a step pulls each piece once. */
-static int check_waiting(const pd_conn *conn, const pd_wait *wait, pd_error *err)
-{
-    uint64_t waiting = conn->pendings.pulling + pd_pending_bytes(wait->n), most = PD_HIGH_WATER + 2 * conn->pieces * pd_pending_bytes(1);
-
-    if (waiting <= most || pd_board_would_answer(conn->daemon->board, conn->job, wait)) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "Pull: the pulls of this connection that wait for rounds already take %llu bytes of memory, at most %llu are "
-                   "allowed: wait for answers", (unsigned long long)conn->pendings.pulling, (unsigned long long)most);
-}
-
-int pd_run_pull(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
-{
-    const Paramd__PullRequest *pull = message;
-    pd_pending *pending;
-    int rc = check_wants(conn, pull, err);
-
-    if (rc != PD_OK) return rc;
-    pending = pd_pending_new(&conn->pendings, conn, prefix, pull->n_wants);
-    if (pending == NULL) return no_memory(prefix, err);
-    pending->wait.step = pull->min_step;
-    for (size_t i = 0; i < pull->n_wants; i++) {
-        const Paramd__Want *want = pull->wants[i];
-        fill_waiter(conn, &pending->wait.at[i], want->handle, want->first, want->count, true, want->holds);
-    }
-    if ((rc = check_reply(conn, pending, err)) != PD_OK || (rc = check_waiting(conn, &pending->wait, err)) != PD_OK) {
-        pd_pending_free(pending);
-        return rc;
-    }
-    if (pd_board_wait(conn->daemon->board, conn->job, &pending->wait)) pd_conn_data_reply(conn, pending);
-    else pd_pendings_add(&conn->pendings, pending);
-    return PD_OK;
 }

@@ -1,4 +1,5 @@
-#include "loop.h"
+/* info_reply.c - answers operators: fills the messages of lists, of the status, and of the result of Set. */
+#include "info_reply.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -247,8 +248,8 @@ static void fill_status(const pd_daemon *daemon, const pd_info *info, Paramd__St
     reply->server = "paramd " PD_VERSION;
     reply->protocol = PD_PROTOCOL_VERSION;
     reply->blas_core = (char *)daemon->config.blas_core;
-    reply->uptime_ms = pd_daemon_now_ms(daemon) - daemon->started_ms;
-    reply->draining = info->draining || daemon->drain.begun;
+    reply->uptime_ms = pd_loop_now_ms(daemon) - daemon->started_ms;
+    reply->draining = info->draining || daemon->shutdown.begun;
     reply->connections = (uint32_t)daemon->n_conns;
     reply->ingest_bytes = daemon->admission.budget;
     reply->ingest_used = daemon->admission.used;
@@ -279,7 +280,7 @@ static void status_reply(pd_conn *conn, pd_pending *pending, const pd_info *info
     pd_conn_answer(conn, pending, &reply.base);
 }
 
-void pd_info_reply(pd_conn *conn, pd_pending *pending, const pd_info *info)
+void pd_reply_info(pd_conn *conn, pd_pending *pending, const pd_info *info)
 {
     page *p = calloc(1, sizeof *p);
 
@@ -305,7 +306,7 @@ static void fill_change(Paramd__SetChange *to, const pd_set_change *from)
     to->from_most = from->from_most;
 }
 
-void pd_set_reply(pd_conn *conn, pd_pending *pending, const pd_set_result *result)
+void pd_reply_set(pd_conn *conn, pd_pending *pending, const pd_set_result *result)
 {
     Paramd__SetReply reply = PARAMD__SET_REPLY__INIT;
     Paramd__SetChange changes[PD_MAX_CHANGES], *list[PD_MAX_CHANGES];

@@ -1,15 +1,20 @@
-#include "loop.h"
+/* effect_handlers.c - handles the effects of the step thread: answers requests, publishes rounds, ends connections. */
+#include "effect_handlers.h"
+
+#include "conn_io.h"
+#include "declare_request.h"
+#include "hello_request.h"
+#include "info_reply.h"
 #include "plant.h"
-
 #include "printable.h"
+#include "shutdown.h"
 
-#include <string.h>
 #include <syslog.h>
 
 /* Finds whom an effect answers. NULL: the connection has gone, or its request has ended otherwise. */
 static pd_conn *addressee(pd_daemon *daemon, const pd_effect *effect, pd_pending **pending)
 {
-    pd_conn *conn = pd_daemon_find(daemon, effect->ticket.conn);
+    pd_conn *conn = pd_loop_find(daemon, effect->ticket.conn);
 
     *pending = conn != NULL ? pd_pendings_find_serial(&conn->pendings, effect->ticket.id) : NULL;
     return *pending != NULL ? conn : NULL;
@@ -18,11 +23,11 @@ static pd_conn *addressee(pd_daemon *daemon, const pd_effect *effect, pd_pending
 /* Its connection went while the store made room for it: now that the job's number is known the store hears. */
 static void welcome_nobody(pd_daemon *daemon, const pd_effect *effect)
 {
-    pd_request *farewell = pd_daemon_take_farewell(daemon, effect->ticket.conn);
+    pd_request *notice = pd_loop_take_notice(daemon, effect->ticket.conn);
 
-    if (farewell == NULL) return;
-    farewell->job = effect->job;
-    pd_daemon_post(daemon, farewell);
+    if (notice == NULL) return;
+    notice->job = effect->job;
+    pd_loop_post(daemon, notice);
 }
 
 static void on_hello(pd_daemon *daemon, const pd_effect *effect)
@@ -35,7 +40,7 @@ static void on_hello(pd_daemon *daemon, const pd_effect *effect)
         return;
     }
     daemon->config.log(LOG_DEBUG, "%s (%s) is rank %u of job %u", conn->peer, conn->label, conn->rank, effect->job);
-    pd_hello_reply(conn, pending, effect);
+    pd_reply_hello(conn, pending, effect);
 }
 
 /* A frame that was meant for the job is read away. */
@@ -50,7 +55,7 @@ static void left(pd_conn *conn, const pd_error *why)
     if (!PD_PLANTED(leave_incoming)) spoil_incoming(conn, why);
     conn->joined = false;
     conn->job = 0;
-    pd_undeclare(conn);
+    pd_conn_undeclare(conn);
 }
 
 static void on_ok(pd_daemon *daemon, const pd_effect *effect)
@@ -62,7 +67,7 @@ static void on_ok(pd_daemon *daemon, const pd_effect *effect)
     unsigned method;
 
     if (effect->ticket.conn == 0) {     /* our own drain */
-        pd_daemon_drained(daemon);
+        pd_shutdown_drained(daemon);
         return;
     }
     if (conn == NULL) return;
@@ -82,7 +87,7 @@ static void refuse_set(pd_conn *conn, const pd_error *err)
 
     while ((pending = pd_pendings_of_method(&conn->pendings, PD_DECLARE)) != NULL) pd_conn_fail(conn, pending, err);
     if (!pd_conn_live(conn)) return;
-    pd_undeclare(conn);
+    pd_conn_undeclare(conn);
     pd_conn_resume(conn);
 }
 
@@ -90,7 +95,7 @@ static void refuse_set(pd_conn *conn, const pd_error *err)
  * too. Else a worker could have one frame more in flight each time it connects. */
 static void inherit(pd_daemon *daemon, const pd_effect *effect)
 {
-    pd_conn *conn = pd_daemon_find(daemon, effect->ticket.conn);
+    pd_conn *conn = pd_loop_find(daemon, effect->ticket.conn);
 
     if (conn != NULL) conn->share.charged += effect->u.declared.held;
 }
@@ -107,7 +112,7 @@ static void on_declared(pd_daemon *daemon, const pd_effect *effect)
     if (conn == NULL) return;
     for (size_t i = 0; i < effect->u.declared.n; i++)
         if (effect->u.declared.params[i].note != NULL) pd_text_mend(effect->u.declared.params[i].note);
-    if (pd_admission_join(&daemon->admission, &conn->share, effect->u.declared.reserve, &err) == PD_OK) pd_declare_reply(conn, effect);
+    if (pd_admission_join(&daemon->admission, &conn->share, effect->u.declared.reserve, &err) == PD_OK) pd_reply_declare(conn, effect);
     else refuse_set(conn, &err);
 }
 
@@ -119,11 +124,11 @@ static void on_error(pd_daemon *daemon, const pd_effect *effect)
 
     if (effect->ticket.conn == 0) {     /* our own drain has run into its deadline */
         daemon->config.log(LOG_WARNING, "%s", effect->u.error.text);
-        pd_daemon_drained(daemon);
+        pd_shutdown_drained(daemon);
         return;
     }
     if (conn == NULL) {
-        pd_request_free(pd_daemon_take_farewell(daemon, effect->ticket.conn));      /* it was not to be welcome anyway */
+        pd_request_free(pd_loop_take_notice(daemon, effect->ticket.conn));      /* it was not to be welcome anyway */
         return;
     }
     asked = pd_pending_asked(pending);
@@ -138,7 +143,7 @@ static void on_error(pd_daemon *daemon, const pd_effect *effect)
 
 static void on_fenced(pd_daemon *daemon, const pd_effect *effect)
 {
-    pd_conn *conn = pd_daemon_find(daemon, effect->ticket.conn);
+    pd_conn *conn = pd_loop_find(daemon, effect->ticket.conn);
 
     if (conn == NULL) return;
     conn->joined = false;               /* the store has let it go */
@@ -181,7 +186,7 @@ static void on_info(pd_daemon *daemon, const pd_effect *effect)
     pd_pending *pending;
     pd_conn *conn = addressee(daemon, effect, &pending);
 
-    if (conn != NULL) pd_info_reply(conn, pending, effect->u.info);
+    if (conn != NULL) pd_reply_info(conn, pending, effect->u.info);
 }
 
 static void on_set(pd_daemon *daemon, const pd_effect *effect)
@@ -189,7 +194,7 @@ static void on_set(pd_daemon *daemon, const pd_effect *effect)
     pd_pending *pending;
     pd_conn *conn = addressee(daemon, effect, &pending);
 
-    if (conn != NULL) pd_set_reply(conn, pending, effect->u.set);
+    if (conn != NULL) pd_reply_set(conn, pending, effect->u.set);
 }
 
 /* As many parameters as time allows; backlog_at remembers where to go on. */
@@ -198,14 +203,14 @@ static bool on_closed(pd_daemon *daemon, const pd_effect *effect, uint64_t until
     while (daemon->backlog_at < effect->u.closed.n) {
         pd_closed *closed = &effect->u.closed.at[daemon->backlog_at++];
         pd_board_close(daemon->board, effect->job, closed);
-        if (daemon->backlog_at % 16 == 0 && pd_daemon_clock_ns(daemon) > until_ns) break;
+        if (daemon->backlog_at % 16 == 0 && pd_loop_clock_ns(daemon) > until_ns) break;
     }
     if (daemon->backlog_at < effect->u.closed.n) return false;
     daemon->backlog_at = 0;
     return true;
 }
 
-bool pd_handle_effect(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
+bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
 {
     switch (effect->kind) {
     case PD_EFF_HELLO:     on_hello(daemon, effect); break;
@@ -214,12 +219,12 @@ bool pd_handle_effect(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
     case PD_EFF_ERROR:     on_error(daemon, effect); break;
     case PD_EFF_CLOSED:    if (!on_closed(daemon, effect, until_ns)) return false; break;
     case PD_EFF_TIMED_OUT: on_timed_out(daemon, effect); break;
-    case PD_EFF_BUFFER:    pd_daemon_home(daemon, effect->u.buffer); break;
+    case PD_EFF_BUFFER:    pd_conn_return_buffer(daemon, effect->u.buffer); break;
     case PD_EFF_FENCED:    on_fenced(daemon, effect); break;
     case PD_EFF_JOB_GONE:  on_job_gone(daemon, effect); break;
     case PD_EFF_INFO:      on_info(daemon, effect); break;
     case PD_EFF_SET:       on_set(daemon, effect); break;
-    case PD_EFF_LOG:       pd_daemon_log(daemon, effect); break;
+    case PD_EFF_LOG:       pd_loop_log(daemon, effect); break;
     case PD_EFF_TASK:      break;       /* the stepper keeps these */
     }
     pd_effect_free(effect);

@@ -1,4 +1,6 @@
-#include "loop.h"
+/* import_request.c - Import: checks the frames of an import, and turns them into requests to the store. */
+#include "import_request.h"
+
 #include "plant.h"
 
 #include <limits.h>
@@ -79,5 +81,5 @@ void pd_finish_import(pd_conn *conn)
     request->u.import.buffer = conn->incoming.buffer;
     conn->incoming.buffer = NULL;
     conn->incoming.request = NULL;
-    pd_daemon_post(conn->daemon, request);
+    pd_loop_post(conn->daemon, request);
 }

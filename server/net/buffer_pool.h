@@ -2,8 +2,8 @@
  *
  * Loop thread. Buffers are recycled by size class: 64 MiB fresh from the kernel cost 30 ms, used again 4. Fresh memory of the larger
  * classes is made and touched on other threads, as the first touch of a huge page can take milliseconds: the frame waits for it. */
-#ifndef PD_POOL_H
-#define PD_POOL_H
+#ifndef PD_BUFFER_POOL_H
+#define PD_BUFFER_POOL_H
 
 #include "platform.h"
 #include "request.h"
