@@ -57,6 +57,16 @@ static void on_released(void *arg, pd_snapshot *snapshot)
 
 /* ---- a turn of the loop ---- */
 
+/* Returns the mail as an effect. Asserts that effects arrive in the order of their numbers, without a gap: pd_turn_forward
+ * gave them these numbers. */
+static pd_effect *next_effect(const pd_daemon *daemon, pd_mail *mail)
+{
+    pd_effect *effect = (pd_effect *)(void *)mail;
+
+    assert(effect->number == daemon->effects_handled + 1);
+    return effect;
+}
+
 /* Handles one effect. Returns false if the time is up or no effect is left. */
 static bool handle_next(pd_daemon *daemon, uint64_t until_ns)
 {
@@ -64,7 +74,8 @@ static bool handle_next(pd_daemon *daemon, uint64_t until_ns)
 
     if (daemon->backlog == NULL && (daemon->backlog = pd_mailbox_take(daemon->effects)) == NULL) return false;
     next = daemon->backlog->next;
-    if (!pd_effect_handle(daemon, (pd_effect *)(void *)daemon->backlog, until_ns)) return false;
+    if (!pd_effect_handle(daemon, next_effect(daemon, daemon->backlog), until_ns)) return false;
+    daemon->effects_handled++;
     daemon->backlog = next;
     return pd_loop_clock_ns(daemon) <= until_ns;
 }
@@ -222,9 +233,10 @@ void pd_conversation_close_all(pd_daemon *daemon)
 static void free_effects(pd_daemon *daemon, pd_mail *mail)
 {
     while (mail != NULL) {
-        pd_effect *effect = (pd_effect *)(void *)mail;
+        pd_effect *effect = next_effect(daemon, mail);
         mail = mail->next;
-            if (effect->kind == PD_EFF_BUFFER) pd_conn_return_buffer(daemon, effect->u.buffer);
+        daemon->effects_handled++;
+        if (effect->kind == PD_EFF_BUFFER) pd_conn_return_buffer(daemon, effect->u.buffer);
         if (effect->kind == PD_EFF_LOG) pd_loop_log(daemon, effect);
         pd_effect_free(effect);
     }

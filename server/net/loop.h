@@ -23,6 +23,7 @@ struct pd_daemon {
     pd_mailbox      *effects, *requests;
     pd_mail         *backlog;                   /* effects taken and not handled */
     size_t           backlog_at;                /* entries of the first one that are handled, where it has several */
+    uint64_t         effects_handled;           /* number of the last effect that was handled */
     pd_mail         *post_first, *post_last;    /* requests of this turn */
     pd_request      *notices;                   /* disconnect notices: of connections closed while being welcomed */
     pd_snapshot     *released;                  /* to go back to the store at the end of this turn */

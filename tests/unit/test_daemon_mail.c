@@ -1,11 +1,15 @@
 /* Mail from the step thread while the loop thread is short of time: the conversation on a platform where a line for
  * the log takes longer than a turn. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -127,6 +131,31 @@ static void without_mail_the_loop_is_not_woken_for_ever(void **state)
     assert_true(calls < 20);
 }
 
+/* Posts an effect in a process of its own, where the loop thread handles it. Returns whether that process aborted. */
+static bool aborts_after(table *t, uint64_t posted)
+{
+    pid_t child = fork();
+    int status;
+
+    assert_true(child >= 0);
+    if (child == 0) {
+        setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
+        close(STDERR_FILENO);
+        t->posted = posted;
+        post(t, 1);
+        call(t);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+}
+
+static void an_effect_that_is_missing_ends_the_process(void **state)
+{
+    assert_false(aborts_after(*state, 0));
+    assert_true(aborts_after(*state, 1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -134,6 +163,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(mail_that_came_while_there_was_no_time_is_read_after_the_backlog,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(without_mail_the_loop_is_not_woken_for_ever, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_effect_that_is_missing_ends_the_process, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
