@@ -1,3 +1,4 @@
+/* buffer_pool.c - the buffer pool: memory for payloads, recycled by size class. */
 #include "buffer_pool.h"
 
 #include <assert.h>
@@ -6,28 +7,28 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define LEAST     4096u                 /* smallest class; then 1.5, 2, 3, 4, 6, 8 ... times this */
+#define LEAST     4096u                 /* smallest class; the next are 1.5, 2, 3, 4, 6, 8 ... times this */
 #define CLASSES   96
 #define ALIGNMENT 64u
-#define MAPPED    (1024u * 1024u)       /* from this size on memory comes from mmap, so that freeing gives it back */
+#define MAPPED    (1024u * 1024u)       /* from this size on, mmap: freeing returns memory to the kernel */
 #define HUGE_PAGE (2u * 1024u * 1024u)
-#define PREPARED  (64u * 1024u)         /* from this size on it is made by a worker */
+#define PREPARED  (64u * 1024u)         /* from this size on, fresh memory is allocated on another thread */
 
 typedef struct slab {
     pd_buffer    buffer;                /* first: a pd_buffer of ours is a slab */
     struct slab *next;
     unsigned     class;
     struct pd_pool *pool;
-    pd_background work;                 /* that makes it */
+    pd_background work;                 /* allocates and touches its memory */
 } slab;
 
 struct pd_pool {
     uint64_t   limit, used, kept;
     slab      *unused[CLASSES];
-    unsigned   coming[CLASSES];         /* being made */
-    uint64_t   making;                  /* their bytes */
-    bool       failed;                  /* one could not be made, and nobody has been told yet */
-    pd_platform platform;               /* without `background`: everything is made at once */
+    unsigned   coming[CLASSES];         /* slabs being allocated on another thread */
+    uint64_t   making;                  /* bytes of these */
+    bool       failed;                  /* an allocation has failed, and no frame has been refused for it yet */
+    pd_platform platform;               /* without `background`: memory is allocated at once */
     void     (*ready)(void *arg);
     void      *arg;
 };
@@ -45,7 +46,7 @@ static unsigned class_of(size_t size)
     return class;
 }
 
-/* Whole huge pages begin at 2 MiB: the kernel can only back what is aligned so. */
+/* Maps memory that begins at a multiple of 2 MiB, so that the kernel can back it with huge pages. */
 static uint8_t *map(size_t size)
 {
     size_t whole = size >= HUGE_PAGE ? size + HUGE_PAGE : size, before;
@@ -60,7 +61,7 @@ static uint8_t *map(size_t size)
     return at + before;
 }
 
-/* Any thread. Memory for a slab; NULL: none. */
+/* Allocates memory for a slab. Any thread. NULL: out of memory. */
 static uint8_t *make(size_t size)
 {
     return size >= MAPPED ? map(size) : aligned_alloc(ALIGNMENT, size);
@@ -95,7 +96,7 @@ static slab *take_unused(pd_pool *pool, unsigned class)
     return s;
 }
 
-/* Unused buffers of other classes make room, the largest first. */
+/* Frees unused buffers until `size` bytes fit into the limit, the largest first. */
 static void make_room(pd_pool *pool, size_t size)
 {
     for (unsigned class = CLASSES; class-- > 0 && pool->kept > 0;) {
@@ -118,7 +119,7 @@ static slab *slab_of(pd_background *work)
     return (slab *)(void *)((char *)work - offsetof(slab, work));
 }
 
-/* Another thread: the kernel finds and clears the pages now. */
+/* Allocates the memory and touches every page, on another thread. */
 static void prepare(pd_background *work)
 {
     slab *s = slab_of(work);
@@ -128,7 +129,7 @@ static void prepare(pd_background *work)
     for (size_t at = 0; s->buffer.at != NULL && at < size; at += page) *(volatile uint8_t *)(s->buffer.at + at) = 0;
 }
 
-/* Without memory the next one who asks is told. */
+/* Files the new slab. If its memory could not be allocated, the next frame that asks is refused. */
 static void prepared(pd_background *work)
 {
     slab *s = slab_of(work);
@@ -158,7 +159,8 @@ static int order(pd_pool *pool, unsigned class)
     return PD_UNAVAILABLE;
 }
 
-/* A frame that asks again found what it waited for gone to another, whose own is on its way, or given back for the sake of another size. */
+/* Orders memory for a frame, or lets it wait for memory that is coming. A frame that asks again does not find its slab
+ * if another frame took it, whose own slab is still coming, or if the slab was freed to make room for another size. */
 static int wait_for(pd_pool *pool, unsigned class, bool asked)
 {
     if (!asked) return order(pool, class);
@@ -217,7 +219,8 @@ int pd_pool_get(pd_pool *pool, size_t size, uint64_t conn, bool asked, pd_buffer
 
     if (class == CLASSES) return PD_NO_MEMORY;
     s = take_unused(pool, class);
-    if (s == NULL && pool->platform.background != NULL && class_bytes(class) >= PREPARED) return wait_for(pool, class, asked);
+    if (s == NULL && pool->platform.background != NULL && class_bytes(class) >= PREPARED)
+        return wait_for(pool, class, asked);
     if (s == NULL) s = make_now(pool, class);
     if (s == NULL) return PD_NO_MEMORY;
     *out = lend(pool, s, size, conn);

@@ -197,7 +197,8 @@ void pd_conn_close(pd_conn *conn, const char *reason)
 
     if (conn->state == PD_CLOSED) return;
     if (conn->joined && conn->notice != NULL)
-        daemon->config.log(LOG_DEBUG, "%s (%s, rank %u): connection closed: %s", conn->peer, conn->label, conn->rank, reason);
+        daemon->config.log(LOG_DEBUG, "%s (%s, rank %u): connection closed: %s", conn->peer, conn->label, conn->rank,
+                           reason);
     let_go(conn, reason);
     drop_output(conn);
     conn->state = PD_CLOSED;
@@ -214,7 +215,8 @@ void pd_conn_end(pd_conn *conn, const pd_prefix *asked, const pd_error *err)
     static const pd_prefix nothing;
 
     if (!pd_conn_live(conn)) return;
-    conn->daemon->config.log(LOG_WARNING, "%s%s%s: connection ended: %s", conn->peer, conn->label[0] != '\0' ? " " : "", conn->label, err->text);
+    conn->daemon->config.log(LOG_WARNING, "%s%s%s: connection ended: %s", conn->peer, conn->label[0] != '\0' ? " "
+                             : "", conn->label, err->text);
     let_go(conn, err->text);
     pd_conn_refuse(conn, asked != NULL ? asked : &nothing, err);
     if (conn->state == PD_CLOSED) return;
@@ -242,7 +244,8 @@ void pd_conn_refuse(pd_conn *conn, const pd_prefix *asked, const pd_error *err)
     if (!pd_conn_live(conn)) return;
     conn->daemon->frames_refused++;
     if (pd_method_pushes(asked->method) || asked->method == PD_INIT) mark = conn->daemon->mark;
-    rc = pd_frame_pack_error(&at, &bytes, asked->method, asked->flags & PD_FLAG_CHECKSUM, asked->request, err->code, err->text, mark);
+    rc = pd_frame_pack_error(&at, &bytes, asked->method, asked->flags & PD_FLAG_CHECKSUM, asked->request, err->code,
+                             err->text, mark);
     queue_frame(conn, rc, at, bytes);
 }
 
@@ -254,12 +257,14 @@ void pd_conn_reply(pd_conn *conn, const pd_prefix *asked, const ProtobufCMessage
     pd_error err;
 
     if (!pd_conn_live(conn)) return;
-    rc = pd_frame_pack(&at, &bytes, asked->method, PD_FLAG_REPLY | (asked->flags & PD_FLAG_CHECKSUM), asked->request, message, NULL, 0, 0);
+    rc = pd_frame_pack(&at, &bytes, asked->method, PD_FLAG_REPLY | (asked->flags & PD_FLAG_CHECKSUM), asked->request,
+                       message, NULL, 0, 0);
     if (rc != PD_OUT_OF_RANGE) {
         queue_frame(conn, rc, at, bytes);
         return;
     }
-    pd_fail(&err, PD_RESOURCE_EXHAUSTED, "the answer to %s does not fit the %d bytes of a frame's header", pd_method_name(asked->method), PD_MAX_HEADER_BYTES);
+    pd_fail(&err, PD_RESOURCE_EXHAUSTED, "the answer to %s does not fit the %d bytes of a frame's header",
+            pd_method_name(asked->method), PD_MAX_HEADER_BYTES);
     pd_conn_refuse(conn, asked, &err);
 }
 
@@ -269,7 +274,8 @@ void pd_conn_data_reply(pd_conn *conn, pd_pending *pending)
     pd_conn_touch(conn);
 }
 
-/* A frame of the connection may have been held back because there were too many requests like this one. */
+/* Ends an open request. A frame may be held back until the connection has fewer requests for the store: it is offered
+ * again. */
 static void remove_pending(pd_conn *conn, pd_pending *pending)
 {
     if (pending->kind == PD_AWAITS_STORE && pd_framer_stalled(conn->framer)) pd_conn_wake(conn);

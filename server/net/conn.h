@@ -1,9 +1,9 @@
 /* conn.h - one connection: its transport, its declarations, its open requests, and the answers it still has to send.
  *
- * Loop thread. A connection is GREETING until its Hello has come, WELCOMING until the store has answered the Hello, then
- * OPEN. It ends as CLOSED at once, or as ENDING: a last ERROR frame goes out and the peer gets a moment to read it. A
- * connection is never freed inside a callback of its own framer: closing only marks it, and the end of the loop's turn
- * frees it. */
+ * Loop thread. A connection is GREETING until its Hello has come, WELCOMING until the store has answered the Hello,
+ * then OPEN. It ends as CLOSED at once, or as ENDING: a last ERROR frame goes out and the peer gets a moment to read
+ * it. A connection is never freed inside a callback of its own framer: closing only marks it, and the end of the loop's
+ * turn frees it. */
 #ifndef PD_CONN_H
 #define PD_CONN_H
 
@@ -116,7 +116,8 @@ bool     pd_conn_wants_to_read(const pd_conn *conn);
 
 /* Forgets the frame that is being read. */
 void     pd_conn_drop_incoming(pd_conn *conn);
-/* Returns whether the peer sent the frame that is being read before it had read of the deadline that the frame missed. */
+/* Returns whether the peer sent the frame that is being read before it had read of the deadline that the frame
+ * missed. */
 bool     pd_conn_is_late(const pd_conn *conn);
 /* Takes a payload's buffer back into the pool. The rank that it is charged to may send more. */
 void     pd_conn_return_buffer(pd_daemon *daemon, pd_buffer *buffer);

@@ -22,7 +22,7 @@ static void sent(pd_conn *conn, size_t n)
     pd_pending_free(done);
 }
 
-/* Sends once. PD_UNAVAILABLE: the transport takes no more now. PD_CANCELLED: it is broken. */
+/* Sends once. PD_UNAVAILABLE: the transport takes no more bytes now. PD_CANCELLED: the transport is broken. */
 static int write_some(pd_conn *conn, size_t most, size_t *n)
 {
     struct iovec iov[WRITE_SPANS];
@@ -40,15 +40,16 @@ static int write_some(pd_conn *conn, size_t most, size_t *n)
     return PD_OK;
 }
 
-/* ENDING: the last frame is out; the peer sees the end of the stream and we read away what it still sends. */
+/* Shuts our side of an ENDING connection, whose last frame is sent. Bytes that the peer still sends are read away. */
 static void shut(pd_conn *conn)
 {
     conn->shut = true;
     conn->transport->ops->shut(conn->transport);
 }
 
-/* The peer has ended its side. The store is told as soon as it knows the connection, so that a process that was killed is known as lost at once:
- * what its requests have done stands. False: everything is answered, and the connection is closed. */
+/* Settles a connection whose peer has ended its side. The store gets the disconnect notice as soon as it knows the
+ * connection, so that a process that was killed counts as lost at once. The effects of its requests stand. False: every
+ * request was answered, and the connection is closed. */
 static bool settle_up(pd_conn *conn)
 {
     if (conn->state == PD_OPEN && conn->notice != NULL && !conn->declaring) {
@@ -92,7 +93,8 @@ static ssize_t read_slice(pd_conn *conn, size_t slice, size_t *offered, pd_error
     return conn->transport->ops->receive(conn->transport, iov, spans, err);
 }
 
-/* A worker whose share is used hears no answers to its heartbeats, which are not read: it is told that we live. */
+/* Sends a heartbeat of our own. A worker whose share is used gets no answers to its heartbeats, since they are not
+ * read. */
 static void beat(pd_conn *conn, uint64_t now)
 {
     static const pd_prefix nobody = { .method = PD_HEARTBEAT };
@@ -102,7 +104,7 @@ static void beat(pd_conn *conn, uint64_t now)
     pd_conn_reply(conn, &nobody, &ok.base);
 }
 
-/* What the framer's callbacks found is said in conn->why; what the framer itself found, by the framer. */
+/* Ends a connection whose stream is broken. The error is in conn->why if a callback of the framer found it. */
 static void stream_broke(pd_conn *conn)
 {
     pd_error why = conn->why.code != PD_OK ? conn->why : *pd_framer_error(conn->framer);
@@ -115,14 +117,15 @@ static void after_fed(pd_conn *conn, int rc)
     pd_conn_watch(conn);
 }
 
-/* A worker that does not read is told that we live; a process that has ended answers so that the transport breaks. */
+/* Sends a heartbeat to find out whether the peer still lives: if its process has ended, the transport breaks. */
 static void probe(pd_conn *conn)
 {
     if (conn->state == PD_OPEN && conn->joined && pd_output_empty(&conn->output)) beat(conn, now_ms(conn));
     pd_conn_touch(conn);
 }
 
-/* The peer sends no more, but reads on: what it has asked for is answered, for as long as a peer may take to read an answer. */
+/* Notes that the peer has ended its side. Its requests are still answered, as long as a peer may take to read an
+ * answer. */
 static void peer_ended(pd_conn *conn)
 {
     if (!pd_framer_idle(conn->framer)) {
@@ -169,7 +172,8 @@ static void read_away(pd_conn *conn)
     if (n < 0) pd_conn_close(conn, "ended");
 }
 
-/* Nothing is read from the connection now. What the peer sent before it ended its side is read later, and answered. */
+/* Notes that the peer is gone while the connection is not read from. Frames that the peer sent before are read later,
+ * and answered. */
 static void gone(pd_conn *conn)
 {
     if (!pd_conn_live(conn)) {
@@ -215,7 +219,7 @@ void pd_conn_resume(pd_conn *conn)
 
 /* ---- deadlines ---- */
 
-/* The peer is told before the connection ends. */
+/* Ends the connection with an error that names the deadline. */
 static void too_slow(pd_conn *conn, int code, const char *what, uint64_t ms)
 {
     pd_error err;
@@ -240,6 +244,7 @@ void pd_conn_tick(pd_conn *conn, uint64_t now)
         too_slow(conn, PD_DEADLINE_EXCEEDED, "a frame was not complete", config->read_ms);
     else if (!pd_output_empty(&conn->output) && now - conn->write_ms > config->write_ms)
         pd_conn_close(conn, "it did not read an answer in time");
-    else if (pd_framer_stalled(conn->framer) && pd_output_empty(&conn->output) && now - conn->beat_ms >= config->heartbeat_ms)
+    else if (pd_framer_stalled(conn->framer) && pd_output_empty(&conn->output)
+             && now - conn->beat_ms >= config->heartbeat_ms)
         beat(conn, now);
 }

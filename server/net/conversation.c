@@ -57,8 +57,8 @@ static void on_released(void *arg, pd_snapshot *snapshot)
 
 /* ---- a turn of the loop ---- */
 
-/* Returns the mail as an effect. Asserts that effects arrive in the order of their numbers, without a gap: pd_turn_forward
- * gave them these numbers. */
+/* Returns the mail as an effect. Asserts that effects arrive in the order of their numbers, without a gap:
+ * pd_turn_forward gave them these numbers. */
 static pd_effect *next_effect(const pd_daemon *daemon, pd_mail *mail)
 {
     pd_effect *effect = (pd_effect *)(void *)mail;
@@ -80,8 +80,8 @@ static bool handle_next(pd_daemon *daemon, uint64_t until_ns)
     return pd_loop_clock_ns(daemon) <= until_ns;
 }
 
-/* The mailbox wakes the loop only for mail that finds it empty. So the loop wakes itself, unless it has seen the mailbox
- * empty after the last effect. */
+/* The mailbox wakes the loop only for mail that finds it empty. So the loop wakes itself, unless it has seen the
+ * mailbox empty after the last effect. */
 void pd_conversation_take_effects(pd_daemon *daemon)
 {
     uint64_t until_ns = pd_loop_clock_ns(daemon) + EFFECTS_NS;
@@ -179,7 +179,8 @@ int pd_conversation_make(pd_daemon **out, const pd_daemon_config *config, const 
 {
     pd_daemon *daemon = calloc(1, sizeof *daemon);
 
-    assert(config->ingest_bytes >= config->max_payload && config->max_payload >= config->chunk_elements * sizeof(float));
+    assert(config->ingest_bytes >= config->max_payload
+           && config->max_payload >= config->chunk_elements * sizeof(float));
     if (daemon == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     pd_methods_check();
     daemon->config = *config;

@@ -28,7 +28,7 @@ static uint64_t secret(void *arg)
     return key;
 }
 
-typedef struct errand {                 /* background work on its way through libuv's threads */
+typedef struct errand {                 /* background work in libuv's threads */
     uv_work_t      uv;
     pd_background *work;
 } errand;
@@ -73,13 +73,16 @@ static void on_timer(uv_timer_t *handle)
     if (loop->paused) pd_listen_begin(loop);
 }
 
-static void on_signal(void *arg, int number) { pd_conversation_interrupt(((pd_uvloop *)arg)->daemon, strsignal(number)); }
+static void on_signal(void *arg, int number)
+{
+    pd_conversation_interrupt(((pd_uvloop *)arg)->daemon, strsignal(number));
+}
 
 /* ---- life ---- */
 
 static pd_uvloop *loop_of(const pd_daemon *daemon) { return pd_conversation_platform(daemon)->arg; }
 
-/* NULL: out of memory. */
+/* Makes the loop and its handles. NULL: out of memory. */
 static pd_uvloop *make_loop(void)
 {
     pd_uvloop *loop = calloc(1, sizeof *loop);
@@ -104,15 +107,15 @@ static void free_loop(pd_uvloop *loop)
     uv_close((uv_handle_t *)&loop->prepare, NULL);
     uv_close((uv_handle_t *)&loop->timer, NULL);
     pd_signals_end(&loop->signals);
-    uv_run(&loop->uv, UV_RUN_DEFAULT);          /* background work ends, handles close */
+    uv_run(&loop->uv, UV_RUN_DEFAULT);          /* background work ends, and handles close */
     uv_loop_close(&loop->uv);
 }
 
 int pd_daemon_new(pd_daemon **out, const pd_daemon_config *config, pd_error *err)
 {
     pd_uvloop *loop = make_loop();
-    pd_platform platform = { .arg = loop, .now_ms = now_ms, .clock_ns = clock_ns, .random = secret, .wake = wake, .stop = stop,
-                             .end_listening = end_listening, .background = background };
+    pd_platform platform = { .arg = loop, .now_ms = now_ms, .clock_ns = clock_ns, .random = secret, .wake = wake,
+                             .stop = stop, .end_listening = end_listening, .background = background };
     int rc;
 
     if (loop == NULL) return pd_fail(err, PD_NO_MEMORY, "the event loop cannot be made");
@@ -121,7 +124,8 @@ int pd_daemon_new(pd_daemon **out, const pd_daemon_config *config, pd_error *err
         free(loop);
         return rc;
     }
-    if ((config->signals && (rc = pd_signals_open(&loop->signals, &loop->uv, on_signal, loop, err)) != PD_OK) || (rc = pd_listen(loop, err)) != PD_OK) {
+    if ((config->signals && (rc = pd_signals_open(&loop->signals, &loop->uv, on_signal, loop, err)) != PD_OK)
+        || (rc = pd_listen(loop, err)) != PD_OK) {
         pd_daemon_free(loop->daemon);
         return rc;
     }

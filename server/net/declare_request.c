@@ -1,4 +1,4 @@
-/* declare_request.c - Declare: collects the declarations of a connection, and answers when the store has taken the set. */
+/* declare_request.c - Declare: collects the declarations of a connection, and sends the whole set to the store. */
 #include "declare_request.h"
 
 #include "conn_io.h"
@@ -7,18 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NOTE_FORM = 4 };                /* bytes around a note in an answer, at most: tag and length, and one more of the length of what it is in */
+enum { NOTE_FORM = 4 };                /* bytes that a note adds to its text: tag, length, a longer length around it */
 
-/* The elements of a parameter that travel here. */
+/* Reads which elements of the parameter travel on this connection. */
 static int read_range(pd_param_decl *decl, const Paramd__Parameter *parameter, int64_t elements, pd_error *err)
 {
     if (!parameter->ranged && (parameter->range_start | parameter->range_end) != 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: range_start %llu and range_end %llu count only with `ranged`", parameter->name,
-                       (unsigned long long)parameter->range_start, (unsigned long long)parameter->range_end);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: range_start %llu and range_end %llu count only with "
+                       "`ranged`", parameter->name, (unsigned long long)parameter->range_start,
+                       (unsigned long long)parameter->range_end);
     if (!parameter->ranged) return PD_OK;
     if (parameter->range_start > parameter->range_end || parameter->range_end > (uint64_t)elements)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: range of elements %llu to %llu: expected start <= end <= %lld, the elements it has",
-                       parameter->name, (unsigned long long)parameter->range_start, (unsigned long long)parameter->range_end, (long long)elements);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: range of elements %llu to %llu: expected start <= end "
+                       "<= %lld, the elements it has", parameter->name, (unsigned long long)parameter->range_start,
+                       (unsigned long long)parameter->range_end, (long long)elements);
     decl->ranged = true;
     decl->start = (int64_t)parameter->range_start;
     decl->end = (int64_t)parameter->range_end;
@@ -31,11 +33,14 @@ static int read_shape(pd_param_decl *decl, const Paramd__Parameter *parameter, i
     pd_error why;
 
     if (parameter->n_shape > PD_MAX_RANK)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s has %zu dimensions: at most %d", parameter->name, parameter->n_shape, PD_MAX_RANK);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s has %zu dimensions: at most %d", parameter->name,
+                       parameter->n_shape, PD_MAX_RANK);
     shape->rank = (int)parameter->n_shape;
-    for (int i = 0; i < shape->rank; i++) shape->dim[i] = parameter->shape[i] <= INT64_MAX ? (int64_t)parameter->shape[i] : -1;
+    for (int i = 0; i < shape->rank; i++)
+        shape->dim[i] = parameter->shape[i] <= INT64_MAX ? (int64_t)parameter->shape[i] : -1;
     if (pd_shape_elements(shape, elements) != PD_OK)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: its shape's elements cannot be counted in 63 bits", parameter->name);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: its shape's elements cannot be counted in 63 bits",
+                       parameter->name);
     if (pd_axes_check(parameter->axes, shape->rank, &why) != PD_OK)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: axes: %.300s", parameter->name, why.text);
     return PD_OK;
@@ -46,24 +51,26 @@ static int read_types(pd_param_decl *decl, const Paramd__Parameter *parameter, p
     decl->pull_dtype = parameter->pull_dtype == 0 ? PD_F32 : (pd_dtype)parameter->pull_dtype;
     decl->update_dtype = (pd_dtype)parameter->update_dtype;
     if (pd_dtype_size(decl->pull_dtype) == 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: element type %u is not known: 1 float32, 2 float16, 3 bfloat16", parameter->name,
-                       parameter->pull_dtype);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: element type %u is not known: 1 float32, 2 float16, 3 "
+                       "bfloat16", parameter->name, parameter->pull_dtype);
     if (parameter->update_dtype != 0 && (pd_dtype_size(decl->update_dtype) == 0 || decl->pull_dtype != PD_F32))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: updates of element type %u beside weights of type %u: 1 float32, 2 float16, 3 bfloat16, and "
-                       "weights beside updates are float32", parameter->name, parameter->update_dtype, parameter->pull_dtype);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: updates of element type %u beside weights of type %u: "
+                       "1 float32, 2 float16, 3 bfloat16, and weights beside updates are float32", parameter->name,
+                       parameter->update_dtype, parameter->pull_dtype);
     return PD_OK;
 }
 
 static int declare_one(pd_conn *conn, const Paramd__Parameter *parameter, pd_error *err)
 {
-    pd_param_decl decl = { .name = parameter->name, .axes = parameter->axes[0] != '\0' ? parameter->axes : NULL, .model_state = parameter->model_state };
+    pd_param_decl decl = { .name = parameter->name, .axes = parameter->axes[0] != '\0' ? parameter->axes : NULL,
+                           .model_state = parameter->model_state };
     int64_t elements;
     int rc = pd_name_check("parameter", parameter->name, err);
 
     if (rc != PD_OK) return rc;
     if (conn->handles.n >= conn->daemon->config.max_params)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "parameter %s: a job may have %u parameters (limits.max_params)", parameter->name,
-                       conn->daemon->config.max_params);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "parameter %s: a job may have %u parameters (limits.max_params)",
+                       parameter->name, conn->daemon->config.max_params);
     if ((rc = read_shape(&decl, parameter, &elements, err)) != PD_OK) return rc;
     if ((rc = read_types(&decl, parameter, err)) != PD_OK) return rc;
     if ((rc = read_range(&decl, parameter, elements, err)) != PD_OK) return rc;
@@ -92,7 +99,7 @@ fail:
     return NULL;
 }
 
-/* The last Declare: the whole set goes to the store. */
+/* Sends the whole set to the store, with the last Declare. */
 static int declare_all(pd_conn *conn, const pd_pending *pending, pd_error *err)
 {
     pd_daemon *daemon = conn->daemon;
@@ -114,7 +121,8 @@ static int declare_some(pd_conn *conn, const pd_pending *pending, const Paramd__
     size_t before = conn->handles.n;
     int rc = PD_OK;
 
-    for (size_t i = 0; i < declare->n_parameters && rc == PD_OK; i++) rc = declare_one(conn, declare->parameters[i], err);
+    for (size_t i = 0; i < declare->n_parameters && rc == PD_OK; i++)
+        rc = declare_one(conn, declare->parameters[i], err);
     if (rc == PD_OK && declare->last) rc = declare_all(conn, pending, err);
     if (rc != PD_OK) pd_handles_cut(&conn->handles, before);
     return rc;
@@ -127,10 +135,11 @@ int pd_run_declare(pd_conn *conn, const pd_prefix *prefix, void *message, pd_err
     pd_pending *pending;
     int rc;
 
-    if (conn->declared) return pd_fail(err, PD_FAILED_PRECONDITION, "the parameters of this connection are declared already");
+    if (conn->declared)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "the parameters of this connection are declared already");
     if (declare->n_parameters > PD_MAX_DECLARE)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "Declare of %zu parameters: at most %d in one, the others in further ones", declare->n_parameters,
-                       PD_MAX_DECLARE);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "Declare of %zu parameters: at most %d in one, the others in "
+                       "further ones", declare->n_parameters, PD_MAX_DECLARE);
     if ((pending = pd_pending_new(&conn->pendings, conn, prefix, 0)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "Declare: out of memory, try again later");
     if ((rc = declare_some(conn, pending, declare, err)) != PD_OK) {
@@ -145,7 +154,7 @@ int pd_run_declare(pd_conn *conn, const pd_prefix *prefix, void *message, pd_err
 
 /* ---- the answer ---- */
 
-/* Notes as far as the header has room beside all that must stand in it. */
+/* Adds notes, as many as fit into the header. */
 static void add_notes(Paramd__DeclareReply *reply, const pd_declared *declared)
 {
     size_t bytes = protobuf_c_message_get_packed_size(&reply->base);
@@ -158,7 +167,7 @@ static void add_notes(Paramd__DeclareReply *reply, const pd_declared *declared)
     }
 }
 
-/* One of the set's Declare requests is told of its own parameters. */
+/* Answers one Declare of the set with its own parameters. */
 static void reply_declared(pd_conn *conn, pd_pending *pending, const pd_effect *effect, Paramd__Declared **list)
 {
     Paramd__DeclareReply reply = PARAMD__DECLARE_REPLY__INIT;
@@ -181,10 +190,11 @@ static void reply_all(pd_conn *conn, const pd_effect *effect, Paramd__Declared *
         declared[i].initialised = effect->u.declared.params[i].initialised;
         list[i] = &declared[i];
     }
-    while ((pending = pd_pendings_of_method(&conn->pendings, PD_DECLARE)) != NULL) reply_declared(conn, pending, effect, list);
+    while ((pending = pd_pendings_of_method(&conn->pendings, PD_DECLARE)) != NULL)
+        reply_declared(conn, pending, effect, list);
 }
 
-/* Pieces that all parameters of the connection travel in. */
+/* Counts the pieces in which the parameters of the connection travel. */
 static uint64_t count_pieces(const pd_conn *conn)
 {
     uint64_t chunk = conn->daemon->config.chunk_elements, n = 0;

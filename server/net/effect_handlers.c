@@ -11,7 +11,8 @@
 
 #include <syslog.h>
 
-/* Finds whom an effect answers. NULL: the connection has gone, or its request has ended otherwise. */
+/* Finds the connection and the request that an effect answers. NULL: the connection has gone, or its request has
+ * ended. */
 static pd_conn *addressee(pd_daemon *daemon, const pd_effect *effect, pd_pending **pending)
 {
     pd_conn *conn = pd_loop_find(daemon, effect->ticket.conn);
@@ -20,7 +21,8 @@ static pd_conn *addressee(pd_daemon *daemon, const pd_effect *effect, pd_pending
     return *pending != NULL ? conn : NULL;
 }
 
-/* Its connection went while the store made room for it: now that the job's number is known the store hears. */
+/* Posts the disconnect notice of a connection that went while its welcome was under way: the job's number is known
+ * now. */
 static void welcome_nobody(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_request *notice = pd_loop_take_notice(daemon, effect->ticket.conn);
@@ -43,13 +45,13 @@ static void on_hello(pd_daemon *daemon, const pd_effect *effect)
     pd_reply_hello(conn, pending, effect);
 }
 
-/* A frame that was meant for the job is read away. */
+/* Refuses the frame that is being read: it was meant for the job. */
 static void spoil_incoming(pd_conn *conn, const pd_error *err)
 {
     if (conn->incoming.begun && conn->incoming.refusal.code == PD_OK) conn->incoming.refusal = *err;
 }
 
-/* The worker has left: its connection is nobody's any more and the store need not hear when it closes. */
+/* Takes a connection out of its job. The store needs no disconnect notice any more. */
 static void left(pd_conn *conn, const pd_error *why)
 {
     if (!PD_PLANTED(leave_incoming)) spoil_incoming(conn, why);
@@ -80,7 +82,7 @@ static void on_ok(pd_daemon *daemon, const pd_effect *effect)
     left(conn, &why);
 }
 
-/* The set is refused as a whole: the worker may declare anew. */
+/* Refuses a whole set of declarations. The worker may declare again. */
 static void refuse_set(pd_conn *conn, const pd_error *err)
 {
     pd_pending *pending;
@@ -91,8 +93,8 @@ static void refuse_set(pd_conn *conn, const pd_error *err)
     pd_conn_resume(conn);
 }
 
-/* Charges this connection with the bytes that the rank's earlier connections still have in flight; they are given back to it,
- * too. Else a worker could have one frame more in flight each time it connects. */
+/* Charges this connection with the bytes that the rank's earlier connections still have in flight. They also come home
+ * to it. Otherwise a worker could have one frame more in flight each time it connects. */
 static void inherit(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_conn *conn = pd_loop_find(daemon, effect->ticket.conn);
@@ -100,8 +102,8 @@ static void inherit(pd_daemon *daemon, const pd_effect *effect)
     if (conn != NULL) conn->share.charged += effect->u.declared.held;
 }
 
-/* From now on it may send frames of up to its reserve, which the store has found room for in the same budget. Not so while a connection that was
- * fenced at this rank is not yet closed. */
+/* Answers a Declare: from now on the connection may send frames of up to its reserve. The store has reserved these
+ * bytes in the same budget. They are refused if an older connection of this rank was fenced and is not closed yet. */
 static void on_declared(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_pending *pending;
@@ -112,7 +114,8 @@ static void on_declared(pd_daemon *daemon, const pd_effect *effect)
     if (conn == NULL) return;
     for (size_t i = 0; i < effect->u.declared.n; i++)
         if (effect->u.declared.params[i].note != NULL) pd_text_mend(effect->u.declared.params[i].note);
-    if (pd_admission_join(&daemon->admission, &conn->share, effect->u.declared.reserve, &err) == PD_OK) pd_reply_declare(conn, effect);
+    if (pd_admission_join(&daemon->admission, &conn->share, effect->u.declared.reserve, &err) == PD_OK)
+        pd_reply_declare(conn, effect);
     else refuse_set(conn, &err);
 }
 
@@ -122,17 +125,17 @@ static void on_error(pd_daemon *daemon, const pd_effect *effect)
     pd_conn *conn = addressee(daemon, effect, &pending);
     pd_prefix asked;
 
-    if (effect->ticket.conn == 0) {     /* our own drain has run into its deadline */
+    if (effect->ticket.conn == 0) {     /* our own drain has missed its deadline */
         daemon->config.log(LOG_WARNING, "%s", effect->u.error.text);
         pd_shutdown_drained(daemon);
         return;
     }
     if (conn == NULL) {
-        pd_request_free(pd_loop_take_notice(daemon, effect->ticket.conn));      /* it was not to be welcome anyway */
+        pd_request_free(pd_loop_take_notice(daemon, effect->ticket.conn));      /* the store does not know it */
         return;
     }
     asked = pd_pending_asked(pending);
-    if (asked.method == PD_HELLO) {     /* not welcome: the store knows nothing of this connection */
+    if (asked.method == PD_HELLO) {     /* the store does not know this connection */
         conn->joined = false;
         pd_conn_end(conn, &asked, &effect->u.error);
         return;
@@ -146,7 +149,7 @@ static void on_fenced(pd_daemon *daemon, const pd_effect *effect)
     pd_conn *conn = pd_loop_find(daemon, effect->ticket.conn);
 
     if (conn == NULL) return;
-    conn->joined = false;               /* the store has let it go */
+    conn->joined = false;               /* the store needs no disconnect notice */
     pd_conn_fail_all(conn, &effect->u.error);
     pd_conn_end(conn, NULL, &effect->u.error);
 }
@@ -163,21 +166,24 @@ static void on_job_gone(pd_daemon *daemon, const pd_effect *effect)
     }
 }
 
-/* Ends the frame that waits for memory, which is not on the board. Those behind it end as they are read: pd_conn_is_late. */
+/* Ends the frame that waits for memory, which is not on the board. Frames behind it end when they are read
+ * (pd_conn_is_late). */
 static void time_out_stalled(pd_conn *conn, const pd_effect *effect)
 {
-    conn->overdue = (pd_overdue){ .since = conn->daemon->mark, .step = effect->u.timed_out.step, .error = effect->u.timed_out.error };
+    conn->overdue = (pd_overdue){ .since = conn->daemon->mark, .step = effect->u.timed_out.step,
+                                  .error = effect->u.timed_out.error };
     if (pd_conn_is_late(conn)) pd_conn_resume(conn);
 }
 
-/* Sends the deadline's error to everybody who waits for an overdue round. */
+/* Fails all requests that wait for an overdue round. */
 static void on_timed_out(pd_daemon *daemon, const pd_effect *effect)
 {
     daemon->mark++;
     pd_board_time_out(daemon->board, effect->job, effect->u.timed_out.step, &effect->u.timed_out.error);
     for (size_t i = 0; i < daemon->capacity; i++) {
         pd_conn *conn = daemon->conns[i];
-        if (conn != NULL && conn->job == effect->job && pd_conn_live(conn) && pd_framer_stalled(conn->framer)) time_out_stalled(conn, effect);
+        if (conn != NULL && conn->job == effect->job && pd_conn_live(conn) && pd_framer_stalled(conn->framer))
+            time_out_stalled(conn, effect);
     }
 }
 
@@ -197,7 +203,7 @@ static void on_set(pd_daemon *daemon, const pd_effect *effect)
     if (conn != NULL) pd_reply_set(conn, pending, effect->u.set);
 }
 
-/* As many parameters as time allows; backlog_at remembers where to go on. */
+/* Enters closed rounds on the board, as many as time allows; backlog_at counts them. False: some are left. */
 static bool on_closed(pd_daemon *daemon, const pd_effect *effect, uint64_t until_ns)
 {
     while (daemon->backlog_at < effect->u.closed.n) {
@@ -225,7 +231,7 @@ bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
     case PD_EFF_INFO:      on_info(daemon, effect); break;
     case PD_EFF_SET:       on_set(daemon, effect); break;
     case PD_EFF_LOG:       pd_loop_log(daemon, effect); break;
-    case PD_EFF_TASK:      break;       /* the stepper keeps these */
+    case PD_EFF_TASK:      break;       /* never reaches the loop thread */
     }
     pd_effect_free(effect);
     return true;

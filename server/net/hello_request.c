@@ -12,13 +12,16 @@
 static int check_hello(const pd_conn *conn, const Paramd__HelloRequest *hello, pd_error *err)
 {
     if (conn->state != PD_GREETING) return pd_fail(err, PD_FAILED_PRECONDITION, "a second Hello on one connection");
-    if (hello->protocol == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "Hello of protocol 0: this server speaks 1 to %d", PD_PROTOCOL_VERSION);
+    if (hello->protocol == 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "Hello of protocol 0: this server speaks 1 to %d",
+                       PD_PROTOCOL_VERSION);
     if (hello->job[0] == '\0') return PD_OK;
     if (hello->world_size == 0 || hello->rank >= hello->world_size)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "rank %u of a world of %u: ranks go from 0 to world_size - 1", hello->rank, hello->world_size);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "rank %u of a world of %u: ranks go from 0 to world_size - 1",
+                       hello->rank, hello->world_size);
     if (hello->n_options > PD_MAX_OPTIONS || hello->n_rules > PD_MAX_OPTIONS)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "Hello with %zu options and %zu rules: at most %d of each", hello->n_options, hello->n_rules,
-                       PD_MAX_OPTIONS);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "Hello with %zu options and %zu rules: at most %d of each",
+                       hello->n_options, hello->n_rules, PD_MAX_OPTIONS);
     return pd_name_check("job", hello->job, err);
 }
 
@@ -44,8 +47,8 @@ static pd_request *hello_request(const pd_conn *conn, const pd_pending *pending,
     request->u.hello.job_name = strdup(hello->job);
     request->u.hello.label = strdup(conn->label);
     if (request->u.hello.job_name != NULL && request->u.hello.label != NULL
-        && pd_options_copy(&request->u.hello.options, &request->u.hello.n_options, hello->options, hello->n_options) == PD_OK
-        && copy_rules(request, hello->rules, hello->n_rules) == PD_OK) return request;
+        && pd_options_copy(&request->u.hello.options, &request->u.hello.n_options, hello->options, hello->n_options)
+           == PD_OK && copy_rules(request, hello->rules, hello->n_rules) == PD_OK) return request;
     pd_request_free(request);
     return NULL;
 }

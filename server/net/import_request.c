@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Most payload of a frame. An operator has no share of the ingest budget: its piece waits until the budget has room. */
+/* Returns the most payload of a frame. An operator has no share of the ingest budget: its piece waits until the budget
+ * has room. */
 static uint64_t most_bytes(const pd_conn *conn)
 {
     const uint64_t most = 1 << 20;
@@ -19,23 +20,31 @@ static int check_piece(const pd_conn *conn, const Paramd__ImportRequest *import,
     uint64_t each = import->wide ? sizeof(double) : sizeof(float), most = most_bytes(conn);
 
     if (import->first > INT64_MAX || import->count > most / each || import->count * each != prefix->payload_bytes)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "Import: a piece of %llu elements of %llu bytes has a payload of %llu bytes; a piece may have %llu bytes",
-                       (unsigned long long)import->count, (unsigned long long)each, (unsigned long long)prefix->payload_bytes, (unsigned long long)most);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "Import: a piece of %llu elements of %llu bytes has a payload of %llu "
+                       "bytes; a piece may have %llu bytes", (unsigned long long)import->count,
+                       (unsigned long long)each, (unsigned long long)prefix->payload_bytes, (unsigned long long)most);
     if (import->n_shape > PD_MAX_RANK)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "Import: a shape of %zu dimensions, at most %d are possible", import->n_shape, PD_MAX_RANK);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "Import: a shape of %zu dimensions, at most %d are possible",
+                       import->n_shape, PD_MAX_RANK);
     for (size_t i = 0; i < import->n_shape; i++)
-        if (import->shape[i] > INT64_MAX) return pd_fail(err, PD_INVALID_ARGUMENT, "Import: dimension %zu is %llu", i, (unsigned long long)import->shape[i]);
+        if (import->shape[i] > INT64_MAX)
+            return pd_fail(err, PD_INVALID_ARGUMENT, "Import: dimension %zu is %llu", i,
+                           (unsigned long long)import->shape[i]);
     return PD_OK;
 }
 
-static int check_import(const pd_conn *conn, const Paramd__ImportRequest *import, const pd_prefix *prefix, pd_error *err)
+static int check_import(const pd_conn *conn, const Paramd__ImportRequest *import, const pd_prefix *prefix,
+                        pd_error *err)
 {
     if (import->act < PD_IMPORT_BEGIN || import->act > PD_IMPORT_COMMIT)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "Import: act %u; 1 is begin, 2 a piece, 3 a counter, 4 commit", import->act);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "Import: act %u; 1 is begin, 2 a piece, 3 a counter, 4 commit",
+                       import->act);
     if (import->act == PD_IMPORT_PIECE) return check_piece(conn, import, prefix, err);
     if (prefix->payload_bytes > 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "Import: only a piece has a payload, this one has %llu bytes", (unsigned long long)prefix->payload_bytes);
-    if (import->value > INT64_MAX) return pd_fail(err, PD_INVALID_ARGUMENT, "Import: a counter of %llu", (unsigned long long)import->value);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "Import: only a piece has a payload, this one has %llu bytes",
+                       (unsigned long long)prefix->payload_bytes);
+    if (import->value > INT64_MAX)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "Import: a counter of %llu", (unsigned long long)import->value);
     return PD_OK;
 }
 
@@ -67,7 +76,8 @@ int pd_prepare_import(pd_conn *conn, const pd_prefix *prefix, void *message, pd_
     if (rc != PD_OK) return rc;
     if ((conn->incoming.pending = pd_pending_new(&conn->pendings, conn, prefix, 0)) != NULL)
         conn->incoming.pending->kind = PD_AWAITS_STORE;
-    if (conn->incoming.pending != NULL) conn->incoming.request = pd_request_new(PD_REQ_IMPORT, pd_conn_ticket(conn, conn->incoming.pending));
+    if (conn->incoming.pending != NULL)
+        conn->incoming.request = pd_request_new(PD_REQ_IMPORT, pd_conn_ticket(conn, conn->incoming.pending));
     if (conn->incoming.request != NULL && fill(conn->incoming.request, import)) return PD_OK;
     return pd_fail(err, PD_NO_MEMORY, "Import: out of memory, try again later");
 }

@@ -7,7 +7,8 @@
 
 /* ---- checks before the method sees a frame ---- */
 
-/* Does not end with an answer: the stream makes no sense, or the peer is nobody yet. */
+/* Checks that the connection may go on. An error ends the connection: the stream makes no sense, or the peer has sent
+ * no Hello. */
 static int check_stream(pd_conn *conn, const pd_prefix *prefix)
 {
     const pd_daemon_config *config = &conn->daemon->config;
@@ -15,27 +16,32 @@ static int check_stream(pd_conn *conn, const pd_prefix *prefix)
     if ((prefix->flags & (PD_FLAG_REPLY | PD_FLAG_ERROR)) != 0)
         return pd_fail(&conn->why, PD_INVALID_ARGUMENT, "expected a request, got a frame that is marked as an answer");
     if (prefix->request == 0 && !PD_PLANTED(request_zero))
-        return pd_fail(&conn->why, PD_INVALID_ARGUMENT, "a request with id 0, which stands for no request: ids begin with 1");
+        return pd_fail(&conn->why, PD_INVALID_ARGUMENT, "a request with id 0, which stands for no request: ids begin "
+                       "with 1");
     if (conn->state == PD_GREETING && prefix->method != PD_HELLO)
-        return pd_fail(&conn->why, PD_FAILED_PRECONDITION, "expected Hello as the first request, got %s", pd_method_name(prefix->method));
+        return pd_fail(&conn->why, PD_FAILED_PRECONDITION, "expected Hello as the first request, got %s",
+                       pd_method_name(prefix->method));
     if (conn->state == PD_GREETING && (prefix->header_bytes > config->hello_bytes || prefix->payload_bytes > 0))
-        return pd_fail(&conn->why, PD_RESOURCE_EXHAUSTED, "Hello has a header of %u bytes and a payload of %llu: at most %u bytes of "
-                       "header (limits.hello_bytes) and no payload are allowed. The job's rules and options travel in the header: "
-                       "shorten them, or raise limits.hello_bytes in the server's configuration",
-                       prefix->header_bytes, (unsigned long long)prefix->payload_bytes, config->hello_bytes);
+        return pd_fail(&conn->why, PD_RESOURCE_EXHAUSTED, "Hello has a header of %u bytes and a payload of %llu: at "
+                       "most %u bytes of header (limits.hello_bytes) and no payload are allowed. The job's rules and "
+                       "options travel in the header: shorten them, or raise limits.hello_bytes in the server's "
+                       "configuration", prefix->header_bytes, (unsigned long long)prefix->payload_bytes,
+                       config->hello_bytes);
     if (pd_pendings_find(&conn->pendings, prefix->request) != NULL)
-        return pd_fail(&conn->why, PD_INVALID_ARGUMENT, "request id %llu is still under way: an id may be used again when it is answered",
-                       (unsigned long long)prefix->request);
+        return pd_fail(&conn->why, PD_INVALID_ARGUMENT, "request id %llu is still under way: an id may be used again "
+                       "when it is answered", (unsigned long long)prefix->request);
     return PD_OK;
 }
 
 static int check_needs(const pd_conn *conn, unsigned needs, const char *name, pd_error *err)
 {
     if ((needs & PD_NEEDS_WORKER) != 0 && conn->job == 0)
-        return pd_fail(err, PD_FAILED_PRECONDITION, conn->operates ? "%s is for workers: this connection's Hello named no job"
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       conn->operates ? "%s is for workers: this connection's Hello named no job"
                        : conn->has_left ? "%s: this worker has left the job: connect anew to join it again"
                        : "%s: the job has ended: connect anew to begin another", name);
-    if ((needs & PD_NEEDS_DECLARED) != 0 && !conn->declared) return pd_fail(err, PD_FAILED_PRECONDITION, "%s before the parameters are declared", name);
+    if ((needs & PD_NEEDS_DECLARED) != 0 && !conn->declared)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "%s before the parameters are declared", name);
     if ((needs & PD_NEEDS_OPERATOR) != 0 && !conn->operates)
         return pd_fail(err, PD_PERMISSION_DENIED, "%s is for operators: connect without naming a job", name);
     return PD_OK;
@@ -47,26 +53,32 @@ static int check_frame(const pd_conn *conn, const pd_prefix *prefix, pd_error *e
     const pd_method_entry *m = pd_methods + (prefix->method < PD_METHODS ? prefix->method : 0);
     int rc;
 
-    if (prefix->method >= PD_METHODS) return pd_fail(err, PD_UNIMPLEMENTED, "method %u: only 0 to %d are known", prefix->method, PD_METHODS - 1);
+    if (prefix->method >= PD_METHODS)
+        return pd_fail(err, PD_UNIMPLEMENTED, "method %u: only 0 to %d are known", prefix->method, PD_METHODS - 1);
     if ((rc = check_needs(conn, m->needs, m->name, err)) != PD_OK) return rc;
     if (prefix->header_bytes > config->max_header)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s: a header of %u bytes, at most %u are allowed (limits.max_header)", m->name,
-                       prefix->header_bytes, config->max_header);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s: a header of %u bytes, at most %u are allowed "
+                       "(limits.max_header)", m->name, prefix->header_bytes, config->max_header);
     if (m->run != NULL && prefix->payload_bytes > 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%s has no payload, this one has %llu bytes", m->name, (unsigned long long)prefix->payload_bytes);
-    if (conn->pendings.n >= PD_MAX_PENDING + 2 * conn->pieces || conn->pendings.pieces >= PD_MAX_WAITING + 2 * conn->pieces)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s: %zu requests with %zu pieces are under way on this connection: wait for answers", m->name,
-                       conn->pendings.n, conn->pendings.pieces);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s has no payload, this one has %llu bytes", m->name,
+                       (unsigned long long)prefix->payload_bytes);
+    if (conn->pendings.n >= PD_MAX_PENDING + 2 * conn->pieces
+        || conn->pendings.pieces >= PD_MAX_WAITING + 2 * conn->pieces)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s: %zu requests with %zu pieces are under way on this connection: "
+                       "wait for answers", m->name, conn->pendings.n, conn->pendings.pieces);
     if (m->kind == PD_AWAITS_OTHERS && conn->pendings.of_kind[PD_AWAITS_OTHERS] >= PD_MAX_CONTROL)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s: %d requests of this connection wait for other connections: wait for answers", m->name, PD_MAX_CONTROL);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s: %d requests of this connection wait for other connections: "
+                       "wait for answers", m->name, PD_MAX_CONTROL);
     return PD_OK;
 }
 
-/* The connection is read on when the step thread has answered one of its requests, which it does without anybody else. A request that waits
- * for other connections never stops the reading: the answer may depend on what this connection sends next. */
+/* Returns whether the frame must wait until the step thread has answered another request of the connection. The step
+ * thread does so without other connections. A request that waits for other connections never stops the reading: its
+ * answer may depend on the frames that this connection sends next. */
 static bool must_wait(const pd_conn *conn, const pd_prefix *prefix)
 {
-    return prefix->method < PD_METHODS && pd_methods[prefix->method].kind == PD_AWAITS_STORE && conn->pendings.of_kind[PD_AWAITS_STORE] >= PD_MAX_CONTROL;
+    return prefix->method < PD_METHODS && pd_methods[prefix->method].kind == PD_AWAITS_STORE
+           && conn->pendings.of_kind[PD_AWAITS_STORE] >= PD_MAX_CONTROL;
 }
 
 /* ---- the framer's callbacks ---- */
@@ -81,12 +93,13 @@ static void begin(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
     err->code = PD_OK;
     if (check_frame(conn, prefix, err) != PD_OK || pd_methods[prefix->method].prepare == NULL) return;
     pd_arena_reset(conn->daemon->arena);
-    if (pd_request_unpack(conn->daemon->arena, prefix->method, header, prefix->header_bytes, &message, err) != PD_OK) return;
+    if (pd_request_unpack(conn->daemon->arena, prefix->method, header, prefix->header_bytes, &message, err) != PD_OK)
+        return;
     pd_methods[prefix->method].prepare(conn, prefix, message, err);
 }
 
-/* Tells the step thread that this connection waits for ingest memory, so that it sums early what the rank holds. Where
- * there is no memory for the message itself, the next tick looks at the frame again and tells it then. */
+/* Reports to the step thread that this connection waits for ingest memory, so that the store sums the rank's
+ * contributions early. Without memory for the report, the next tick offers the frame again. */
 static void report_stalled(pd_conn *conn, bool budget)
 {
     pd_daemon *daemon = conn->daemon;
@@ -105,7 +118,8 @@ static void report_stalled(pd_conn *conn, bool budget)
     pd_loop_post(daemon, request);
 }
 
-/* Memory for the payload, once the rank's share allows. PD_UNAVAILABLE: it does not yet, or the memory is still being made. */
+/* Gets memory for the payload, if the rank's share allows it. PD_UNAVAILABLE: the share does not allow it yet, or the
+ * memory is still being allocated. */
 static int land(pd_conn *conn, uint64_t bytes)
 {
     pd_incoming *incoming = &conn->incoming;
@@ -130,11 +144,12 @@ static int land(pd_conn *conn, uint64_t bytes)
     pd_admission_give(&daemon->admission, &conn->share, bytes);
     incoming->asked = true;
     if (rc == PD_UNAVAILABLE) return rc;
-    pd_fail(&incoming->refusal, rc, "no memory for a payload of %llu bytes: try again later", (unsigned long long)bytes);
+    pd_fail(&incoming->refusal, rc, "no memory for a payload of %llu bytes: try again later",
+            (unsigned long long)bytes);
     return PD_OK;
 }
 
-/* Before any memory for the header is asked for. */
+/* Checks the prefix of a frame, before memory for its header is allocated. */
 static int on_prefix(void *arg, const pd_prefix *prefix)
 {
     pd_conn *conn = arg;
@@ -160,8 +175,8 @@ static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, 
     return PD_OK;
 }
 
-/* Answers a request with an error. A Hello that is refused ends the connection as well. The error comes by value: the end of the connection clears
- * the incoming frame, which may hold it. */
+/* Answers a request with an error. A refused Hello also ends the connection. The error is passed by value, since the
+ * end of the connection clears the incoming frame, which may own it. */
 static void refuse(pd_conn *conn, const pd_prefix *prefix, pd_error err)
 {
     if (prefix->method == PD_HELLO) pd_conn_end(conn, prefix, &err);
@@ -186,8 +201,9 @@ static void run(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
     if (rc != PD_OK) refuse(conn, prefix, err);
 }
 
-/* A push that is refused here is unknown to the store, where a push behind it may end the step and count its gradients as absent. Memory is
- * short for a moment: the connection is closed, and the worker sends both again. Else it ends no step before the worker has read of it. */
+/* Refuses a frame. The store does not know of a push that is refused here, so a later push of the connection must not
+ * end the step and count its gradients as absent. If memory was short, the connection is closed, and the worker sends
+ * both again. Otherwise no push ends a step until the worker has read the error. */
 static void refuse_incoming(pd_conn *conn, const pd_prefix *prefix)
 {
     const pd_error *err = &conn->incoming.refusal;

@@ -40,7 +40,7 @@ static void fill_job(Paramd__JobInfo *to, const pd_job_info *from)
     to->clipped_steps = from->clipped_steps;
 }
 
-/* `at`: memory for its dimensions. */
+/* Copies the dimensions to `at`. */
 static uint64_t *fill_shape(uint64_t *at, size_t *n, const pd_shape *from)
 {
     for (int i = 0; i < from->rank; i++) at[i] = (uint64_t)from->dim[i];
@@ -195,7 +195,8 @@ static void list_reply(pd_conn *conn, pd_pending *pending, const pd_info *info, 
     Paramd__ListReply reply = PARAMD__LIST_REPLY__INIT;
     uint64_t next;
 
-    fill_page(p, info, info->n_jobs + info->n_params + info->n_workers + info->n_roots + info->n_settings + info->n_state);     /* one of them */
+    fill_page(p, info, info->n_jobs + info->n_params + info->n_workers + info->n_roots + info->n_settings
+              + info->n_state);         /* only one of these lists has entries */
     next = info->start + p->n;
     if (info->jobs != NULL) {
         reply.jobs = (Paramd__JobInfo **)p->list;
@@ -234,7 +235,7 @@ static uint64_t resident_bytes(const pd_daemon *daemon)
     return space != NULL ? strtoull(space, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
-/* The kernel notes the peak at intervals, so what is resident now may be more. */
+/* Returns the peak of resident memory. The kernel samples the peak, so the memory resident now may be more. */
 static uint64_t peak_resident_bytes(uint64_t resident)
 {
     struct rusage usage;

@@ -10,10 +10,10 @@
 uint64_t pd_loop_now_ms(const pd_daemon *daemon)   { return daemon->platform.now_ms(daemon->platform.arg); }
 uint64_t pd_loop_clock_ns(const pd_daemon *daemon) { return daemon->platform.clock_ns(daemon->platform.arg); }
 
-/* Lines of the store pass through here: each bears the site that the log's limit of repetitions counts. */
 void pd_loop_log(const pd_daemon *daemon, const pd_effect *effect)
 {
-    if (daemon->config.log_text != NULL) daemon->config.log_text(effect->u.log.level, effect->u.log.site, effect->u.log.text);
+    if (daemon->config.log_text != NULL)
+        daemon->config.log_text(effect->u.log.level, effect->u.log.site, effect->u.log.text);
     else daemon->config.log(effect->u.log.level, "%s", effect->u.log.text);
 }
 
@@ -72,7 +72,8 @@ pd_request *pd_loop_take_notice(pd_daemon *daemon, uint64_t number)
 {
     pd_request *before = NULL, *notice = daemon->notices, *next;
 
-    for (; notice != NULL && notice->ticket.conn != number; notice = (pd_request *)(void *)notice->mail.next) before = notice;
+    for (; notice != NULL && notice->ticket.conn != number; notice = (pd_request *)(void *)notice->mail.next)
+        before = notice;
     if (notice == NULL) return NULL;
     next = (pd_request *)(void *)notice->mail.next;
     if (before == NULL) daemon->notices = next;
@@ -92,7 +93,7 @@ static void post_released(pd_daemon *daemon)
     pd_loop_post(daemon, request);
 }
 
-/* One post for all requests of a turn: one wake-up of the step thread. */
+/* All requests of a turn are one post, so the step thread is woken once. */
 void pd_loop_flush(pd_daemon *daemon)
 {
     int rc;
@@ -100,7 +101,7 @@ void pd_loop_flush(pd_daemon *daemon)
     post_released(daemon);
     if (daemon->post_first == NULL) return;
     rc = pd_mailbox_post(daemon->requests, daemon->post_first, daemon->post_last);
-    assert(rc == PD_OK);                /* closed only after this thread has ended */
+    assert(rc == PD_OK);                /* the mailbox is closed only after this thread has ended */
     (void)rc;
     daemon->post_first = daemon->post_last = NULL;
 }

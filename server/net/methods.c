@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Makes the record of a request without pieces. NULL: out of memory. */
+/* Makes an open request without pieces. NULL: out of memory. */
 static pd_pending *new_pending(pd_conn *conn, const pd_prefix *prefix)
 {
     pd_pending *pending = pd_pending_new(&conn->pendings, conn, prefix, 0);
@@ -23,7 +23,8 @@ static pd_pending *new_pending(pd_conn *conn, const pd_prefix *prefix)
     return pending;
 }
 
-/* A request of its own kind for the store, answered through the pending table. NULL: out of memory, *err says so. */
+/* Posts a request of that kind to the store, and opens it on the connection. The caller fills in the rest before the
+ * turn ends. NULL: out of memory. */
 static pd_request *ask(pd_conn *conn, pd_request_kind kind, const pd_prefix *prefix, pd_error *err)
 {
     pd_pending *pending = new_pending(conn, prefix);
@@ -98,7 +99,8 @@ static int run_list(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
     const Paramd__ListRequest *list = message;
 
     if (list->what < PD_INFO_JOBS || list->what > PD_INFO_STATE)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "List of %u: 1 is jobs, 2 parameters, 3 workers, 4 roots, 5 settings, 6 state", list->what);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "List of %u: 1 is jobs, 2 parameters, 3 workers, 4 roots, 5 settings, "
+                       "6 state", list->what);
     return ask_info(conn, prefix, list, err);
 }
 
@@ -144,7 +146,7 @@ static int run_drain(pd_conn *conn, const pd_prefix *prefix, void *message, pd_e
     return PD_OK;
 }
 
-/* Answered when the daemon is about to end. */
+/* Opens the request, which is answered when the store has drained. */
 static int run_shutdown(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
     pd_pending *pending = new_pending(conn, prefix);
@@ -162,7 +164,8 @@ static int copy_set(pd_request *request, const pd_conn *conn, const Paramd__SetR
     request->u.set.pattern = strdup(set->pattern);
     request->u.set.by = strdup(conn->label);
     request->u.set.from_step = set->from_step;
-    if (request->u.set.job_name == NULL || request->u.set.pattern == NULL || request->u.set.by == NULL) return PD_NO_MEMORY;
+    if (request->u.set.job_name == NULL || request->u.set.pattern == NULL || request->u.set.by == NULL)
+        return PD_NO_MEMORY;
     return pd_options_copy(&request->u.set.options, &request->u.set.n, set->options, set->n_options);
 }
 
@@ -187,10 +190,13 @@ static int run_set(pd_conn *conn, const pd_prefix *prefix, void *message, pd_err
 const pd_method_entry pd_methods[PD_METHODS] = {
     [PD_HELLO]      = { "Hello",      0,                 .run = pd_run_hello },
     [PD_DECLARE]    = { "Declare",    PD_NEEDS_WORKER,            .run = pd_run_declare },
-    [PD_INIT]       = { "Initialise", PD_NEEDS_WORKER | PD_NEEDS_DECLARED, .prepare = pd_prepare_init, .finish = pd_finish_init },
-    [PD_PUSH]       = { "Push",       PD_NEEDS_WORKER | PD_NEEDS_DECLARED, .prepare = pd_prepare_push, .finish = pd_finish_push },
+    [PD_INIT]       = { "Initialise", PD_NEEDS_WORKER | PD_NEEDS_DECLARED, .prepare = pd_prepare_init,
+                        .finish = pd_finish_init },
+    [PD_PUSH]       = { "Push",       PD_NEEDS_WORKER | PD_NEEDS_DECLARED, .prepare = pd_prepare_push,
+                        .finish = pd_finish_push },
     [PD_PULL]       = { "Pull",       PD_NEEDS_WORKER | PD_NEEDS_DECLARED, .run = pd_run_pull },
-    [PD_PUSH_PULL]  = { "PushPull",   PD_NEEDS_WORKER | PD_NEEDS_DECLARED, .prepare = pd_prepare_push, .finish = pd_finish_push },
+    [PD_PUSH_PULL]  = { "PushPull",   PD_NEEDS_WORKER | PD_NEEDS_DECLARED, .prepare = pd_prepare_push,
+                        .finish = pd_finish_push },
     [PD_BARRIER]    = { "Barrier",    PD_NEEDS_WORKER,            PD_AWAITS_OTHERS, .run = run_barrier },
     [PD_HEARTBEAT]  = { "Heartbeat",  0,                 .run = run_heartbeat },
     [PD_LEAVE]      = { "Leave",      PD_NEEDS_WORKER,            PD_AWAITS_STORE, .run = run_leave },
@@ -201,7 +207,8 @@ const pd_method_entry pd_methods[PD_METHODS] = {
     [PD_DRAIN]      = { "Drain",      PD_NEEDS_OPERATOR,          PD_AWAITS_OTHERS, .run = run_drain },
     [PD_SHUTDOWN]   = { "Shutdown",   PD_NEEDS_OPERATOR,          PD_AWAITS_OTHERS, .run = run_shutdown },
     [PD_SET]        = { "Set",        PD_NEEDS_OPERATOR,          PD_AWAITS_STORE, .run = run_set },
-    [PD_IMPORT]     = { "Import",     PD_NEEDS_OPERATOR,          PD_AWAITS_STORE, .prepare = pd_prepare_import, .finish = pd_finish_import },
+    [PD_IMPORT]     = { "Import",     PD_NEEDS_OPERATOR,          PD_AWAITS_STORE, .prepare = pd_prepare_import,
+                        .finish = pd_finish_import },
 };
 
 void pd_methods_check(void)

@@ -13,6 +13,7 @@ int pd_options_copy(pd_option **out, size_t *n_out, Paramd__Option *const *from,
     *out = to;
     *n_out = n;
     for (size_t i = 0; i < n; i++)
-        if ((to[i].name = strdup(from[i]->name)) == NULL || (to[i].value = strdup(from[i]->value)) == NULL) return PD_NO_MEMORY;
+        if ((to[i].name = strdup(from[i]->name)) == NULL || (to[i].value = strdup(from[i]->value)) == NULL)
+            return PD_NO_MEMORY;
     return PD_OK;
 }

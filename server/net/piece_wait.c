@@ -21,5 +21,6 @@ int pd_piece_wait_check(const pd_conn *conn, const pd_pending *pending, pd_error
 
     if (bytes <= most) return PD_OK;
     return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s: the answer would have a payload of %llu bytes, at most %llu are "
-                   "allowed: ask for less in one frame", pd_method_name(pending->method), (unsigned long long)bytes, (unsigned long long)most);
+                   "allowed: ask for less in one frame", pd_method_name(pending->method), (unsigned long long)bytes,
+                   (unsigned long long)most);
 }

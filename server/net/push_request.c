@@ -12,15 +12,18 @@
 
 /* ---- from the wire's pieces to the store's ---- */
 
-static int check_pieces(const pd_conn *conn, const pd_prefix *prefix, Paramd__Piece *const *pieces, size_t n, bool may_be_none, pd_error *err)
+static int check_pieces(const pd_conn *conn, const pd_prefix *prefix, Paramd__Piece *const *pieces, size_t n,
+                        bool may_be_none, pd_error *err)
 {
     const pd_daemon_config *config = &conn->daemon->config;
 
-    if (n == 0 && !may_be_none) return pd_fail(err, PD_INVALID_ARGUMENT, "%s without pieces", pd_method_name(prefix->method));
+    if (n == 0 && !may_be_none)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s without pieces", pd_method_name(prefix->method));
     if (n > config->max_pieces)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s of %zu pieces: at most %u are allowed in a frame (limits.max_pieces)",
-                       pd_method_name(prefix->method), n, config->max_pieces);
-    return pd_pieces_check(pieces, n, conn->handles.facts, conn->handles.n, config->chunk_elements, prefix->payload_bytes, err);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s of %zu pieces: at most %u are allowed in a frame "
+                       "(limits.max_pieces)", pd_method_name(prefix->method), n, config->max_pieces);
+    return pd_pieces_check(pieces, n, conn->handles.facts, conn->handles.n, config->chunk_elements,
+                           prefix->payload_bytes, err);
 }
 
 static int no_memory(const pd_prefix *prefix, pd_error *err)
@@ -28,8 +31,9 @@ static int no_memory(const pd_prefix *prefix, pd_error *err)
     return pd_fail(err, PD_NO_MEMORY, "%s: out of memory, try again later", pd_method_name(prefix->method));
 }
 
-/* Where their data will be is known when the payload is there: until then `at` is the offset in it. */
-static int fill_request(pd_conn *conn, const pd_prefix *prefix, pd_request_kind kind, Paramd__Piece *const *pieces, size_t n, pd_error *err)
+/* Makes the request to the store. Until the payload is there, `at` of a piece is its offset in the payload. */
+static int fill_request(pd_conn *conn, const pd_prefix *prefix, pd_request_kind kind, Paramd__Piece *const *pieces,
+                        size_t n, pd_error *err)
 {
     pd_request *request = pd_request_new(kind, pd_conn_ticket(conn, conn->incoming.pending));
 
@@ -50,7 +54,7 @@ static int fill_request(pd_conn *conn, const pd_prefix *prefix, pd_request_kind 
     return PD_OK;
 }
 
-/* The payload has landed: offsets become addresses. */
+/* Turns offsets into addresses, when the payload is complete. */
 static void settle(pd_incoming *incoming)
 {
     pd_request *request = incoming->request;
@@ -78,7 +82,9 @@ static void post(pd_conn *conn)
 static int check_init(Paramd__Piece *const *pieces, size_t n, pd_error *err)
 {
     for (size_t i = 0; i < n; i++)
-        if (pieces[i]->absent) return pd_fail(err, PD_INVALID_ARGUMENT, "Initialise: piece %zu is absent: initial weights must be there", i);
+        if (pieces[i]->absent)
+            return pd_fail(err, PD_INVALID_ARGUMENT, "Initialise: piece %zu is absent: initial weights must be there",
+                           i);
     return PD_OK;
 }
 
@@ -108,35 +114,43 @@ static int check_push(const Paramd__PushRequest *push, pd_error *err)
 {
     if (push->step == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "push for step 0: the first step is 1");
     if (!isfinite(push->weight) || push->weight < 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "push with weight %g: expected a finite number of examples, 0 or more", push->weight);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "push with weight %g: expected a finite number of examples, 0 or "
+                       "more", push->weight);
     if (push->zero_weight && push->weight != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "push with weight %g and zero_weight: give one of them", push->weight);
     if (push->n_hypers > PD_MAX_OPTIONS)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "push with %zu hyperparameters: at most %d", push->n_hypers, PD_MAX_OPTIONS);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "push with %zu hyperparameters: at most %d", push->n_hypers,
+                       PD_MAX_OPTIONS);
     return PD_OK;
 }
 
-/* They belong to a round that waits for this rank. The pieces are good. */
+/* Checks scalars: they belong to the round of the first piece's parameter, which must wait for this rank. The pieces
+ * were checked. */
 static int check_scalars(const pd_conn *conn, const Paramd__PushRequest *push, pd_error *err)
 {
     const pd_handle_facts *facts;
 
     if (push->n_scalars == 0) return PD_OK;
-    if (push->n_pieces == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "push with scalars and without pieces: they belong to the parameter of the first piece");
+    if (push->n_pieces == 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "push with scalars and without pieces: they belong to the parameter "
+                       "of the first piece");
     facts = &conn->handles.facts[push->pieces[0]->handle];
     if (facts->start == facts->end)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "push with scalars for the round of %.160s, of which this rank has no elements: the round does not wait for it; begin the push "
-                       "with a parameter of which it has some", facts->name);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "push with scalars for the round of %.160s, of which this rank has no "
+                       "elements: the round does not wait for it; begin the push with a parameter of which it has "
+                       "some", facts->name);
     return pd_scalars_check(push->scalars, push->n_scalars, err);
 }
 
-_Static_assert((int)PD_PUSH_SCALARS == PD_MAX_SCALARS && (int)PD_PUSH_SCALAR_NAME == PD_SCALAR_NAME_MAX, "the wire and the store bound scalars alike");
+_Static_assert((int)PD_PUSH_SCALARS == PD_MAX_SCALARS && (int)PD_PUSH_SCALAR_NAME == PD_SCALAR_NAME_MAX,
+               "the wire and the store bound scalars alike");
 
-/* Checked ones. PD_NO_MEMORY. */
+/* Copies scalars that were checked. PD_NO_MEMORY. */
 static int copy_scalars(pd_request *request, const Paramd__PushRequest *push)
 {
     if (push->n_scalars == 0) return PD_OK;
-    if ((request->u.data.scalars = calloc(push->n_scalars, sizeof *request->u.data.scalars)) == NULL) return PD_NO_MEMORY;
+    if ((request->u.data.scalars = calloc(push->n_scalars, sizeof *request->u.data.scalars)) == NULL)
+        return PD_NO_MEMORY;
     request->u.data.n_scalars = push->n_scalars;
     for (size_t i = 0; i < push->n_scalars; i++) {
         memcpy(request->u.data.scalars[i].name, push->scalars[i]->name, strlen(push->scalars[i]->name));
@@ -161,8 +175,8 @@ static int fill_push(pd_conn *conn, const pd_prefix *prefix, const Paramd__PushR
     return rc == PD_OK ? PD_OK : no_memory(prefix, err);
 }
 
-/* Refuses to end a step while the worker has not yet read that one of its pushes was refused: that push's gradients would
- * count as absent without the worker's knowledge. */
+/* Refuses to end a step while the worker has not yet read that one of its pushes was refused. Otherwise the gradients
+ * of that push would count as absent without the worker's knowledge. */
 static int check_last(const pd_conn *conn, const Paramd__PushRequest *push, pd_error *err)
 {
     if (!push->last || push->mark >= conn->refused) return PD_OK;
@@ -170,11 +184,11 @@ static int check_last(const pd_conn *conn, const Paramd__PushRequest *push, pd_e
         *err = conn->overdue.error;
         return err->code;
     }
-    return pd_fail(err, PD_FAILED_PRECONDITION, "step %llu cannot be ended: a push of this connection was refused, and its gradients would count as absent. Read the "
-                   "error, push it again, and end the step behind it", (unsigned long long)push->step);
+    return pd_fail(err, PD_FAILED_PRECONDITION, "step %llu cannot be ended: a push of this connection was refused, and "
+                   "its gradients would count as absent. Read the error, push it again, and end the step behind it",
+                   (unsigned long long)push->step);
 }
 
-/* A push for rounds that are closed already is a retry: its payload is read away and it is answered at once. */
 int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
     const Paramd__PushRequest *push = message;
@@ -199,11 +213,12 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
         });
     }
     if ((rc = pd_piece_wait_check(conn, pending, err)) != PD_OK) return rc;
-    if (pd_board_would_answer(conn->daemon->board, conn->job, &pending->wait) && !PD_PLANTED(duplicate_counted)) return PD_OK;
+    if (pd_board_would_answer(conn->daemon->board, conn->job, &pending->wait) && !PD_PLANTED(duplicate_counted))
+        return PD_OK;
     return fill_push(conn, prefix, push, err);
 }
 
-/* The pieces wait before the contribution goes on its way, so that no closing is missed. */
+/* Puts the pieces on the board before the contribution is posted, so that no closing round is missed. */
 void pd_finish_push(pd_conn *conn)
 {
     pd_pending *pending = conn->incoming.pending;
