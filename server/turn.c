@@ -74,7 +74,7 @@ bool pd_turn_run(pd_turn *turn)
     turn->work_ns = now - before;
     if (now >= pd_store_next_tick(turn->store)) pd_store_tick(turn->store, now);
     pd_turn_forward(turn);
-    return pd_store_has_work(turn->store) || turn->first != NULL;           /* a tick may have made some */
+    return pd_store_has_work(turn->store) || turn->first != NULL;           /* a tick may have made work */
 }
 
 void pd_turn_finish(pd_turn *turn)
