@@ -3,7 +3,7 @@
  * the connection, then what the operation needs; frames are well formed but for the oddities that choices ask for. Whatever is sent, the daemon
  * answers with well-formed frames, and in the end every buffer and snapshot has come home. Started with PARAMD_SEEDS it also proves that the
  * seeds reach every handler. */
-#include "../../server/net/daemon.h"      /* tests have a daemon.h of their own */
+#include "daemon.h"
 #include "message.h"
 #include "turn.h"
 

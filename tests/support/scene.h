@@ -2,7 +2,7 @@
 #ifndef SCENE_H
 #define SCENE_H
 
-#include "../../server/net/daemon.h"    /* tests have a daemon.h of their own */
+#include "daemon.h"
 #include "message.h"
 #include "row.h"
 #include "turn.h"

@@ -1,4 +1,4 @@
-/* daemon.h - the real daemon for a test: started on a port of its own, watched through its log, and ended. */
+/* daemon_process.h - the real daemon for a test: started on a port of its own, watched through its log, and ended. */
 #ifndef DAEMON_FOR_TESTS_H
 #define DAEMON_FOR_TESTS_H
 

@@ -1,4 +1,4 @@
-/* main.c - pd_sim: runs seeds, reports the first violated invariant of each, prints a trace, shrinks a plan. README.md tells how to read it. */
+/* pd_sim.c - pd_sim: runs seeds, reports the first violated invariant of each, prints a trace, shrinks a plan. README.md tells how to read it. */
 #include "blascore.h"
 #include "sim.h"
 

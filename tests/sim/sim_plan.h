@@ -1,4 +1,4 @@
-/* plan.h - what one seed means: the jobs, their workers, the server's limits and the faults of a run.
+/* sim_plan.h - what one seed means: the jobs, their workers, the server's limits and the faults of a run.
  *
  * A plan is drawn whole before the run begins, so that --shrink can take parts of it away and run the rest again. */
 #ifndef SIM_PLAN_H

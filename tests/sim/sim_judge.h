@@ -1,4 +1,4 @@
-/* judge.h - what the server publishes and what workers are told: are the weights right, whole, and in order? */
+/* sim_judge.h - what the server publishes and what workers are told: are the weights right, whole, and in order? */
 #ifndef SIM_JUDGE_H
 #define SIM_JUDGE_H
 

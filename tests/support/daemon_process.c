@@ -1,4 +1,4 @@
-#include "daemon.h"
+#include "daemon_process.h"
 
 #include <setjmp.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
-/* step.c - the server's step thread and root pool as events: when they run, how much mail is taken and when a root is done, is drawn. */
+/* sim_step.c - the server's step thread and root pool as events: when they run, how much mail is taken and when a root is done, is drawn. */
 #include "server_state.h"
 
-#include "judge.h"
+#include "sim_judge.h"
 #include "optim.h"
 #include "training.h"
 

@@ -1,5 +1,5 @@
-/* judge.c - keeps what was published, compares what workers get with it, and at the end with what it should have been. */
-#include "judge.h"
+/* sim_judge.c - keeps what was published, compares what workers get with it, and at the end with what it should have been. */
+#include "sim_judge.h"
 
 #include "../support/rig.h"
 #include "optim.h"

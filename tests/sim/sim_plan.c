@@ -1,5 +1,5 @@
-/* plan.c - draws a plan from a seed. */
-#include "plan.h"
+/* sim_plan.c - draws a plan from a seed. */
+#include "sim_plan.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* memory.c - counts what each side of the simulation holds, and lets allocations of the server fail.
+/* sim_memory.c - counts what each side of the simulation holds, and lets allocations of the server fail.
  *
  * The linker sends every call of malloc and its like from our own code here (--wrap). A block is allocated and freed by code of the same side. */
 #include "sim.h"

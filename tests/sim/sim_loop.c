@@ -1,4 +1,4 @@
-/* loop.c - the server's loop thread as events: when it runs, and how much of its mail it takes, is drawn. */
+/* sim_loop.c - the server's loop thread as events: when it runs, and how much of its mail it takes, is drawn. */
 #include "server_state.h"
 
 #include "conn.h"
