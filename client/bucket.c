@@ -1,3 +1,4 @@
+/* bucket.c - cuts the tensors of a call into frames. */
 #include "bucket.h"
 
 #include <string.h>
@@ -19,9 +20,9 @@ void pd_bucket_init(pd_bucket *bucket, pd_core *core, pd_op *op, unsigned method
 
 void pd_bucket_drop(pd_bucket *bucket)
 {
-    for (pd_parcel *parcel = bucket->first, *next; parcel != NULL; parcel = next) {
-        next = parcel->next;
-        pd_parcel_free(parcel);
+    for (pd_outgoing_frame *frame = bucket->first, *next; frame != NULL; frame = next) {
+        next = frame->next;
+        pd_outgoing_frame_free(frame);
     }
     bucket->first = bucket->last = NULL;
     bucket->n = 0;
@@ -49,21 +50,21 @@ static int seal(pd_bucket *bucket)
 {
     pd_bench *bench = bucket->core->bench;
     uint64_t id = ++bucket->core->last_id;
-    pd_parcel *parcel;
+    pd_outgoing_frame *frame;
     uint8_t *head;
     size_t bytes;
     int rc;
 
     if (bucket->n == 0) return PD_OK;
     if ((rc = pack(bucket, id, &head, &bytes)) != PD_OK) return rc;
-    if ((parcel = pd_parcel_new(head, bytes, bench->part, bucket->n, bench->iov, bucket->n_iov)) == NULL) return PD_NO_MEMORY;
-    parcel->id = id;
-    parcel->method = bucket->method;
-    parcel->op = bucket->op;
-    parcel->reply_bytes = bucket->reply;
-    if (bucket->last != NULL) bucket->last->next = parcel;
-    else bucket->first = parcel;
-    bucket->last = parcel;
+    if ((frame = pd_outgoing_frame_new(head, bytes, bench->part, bucket->n, bench->iov, bucket->n_iov)) == NULL) return PD_NO_MEMORY;
+    frame->id = id;
+    frame->method = bucket->method;
+    frame->op = bucket->op;
+    frame->reply_bytes = bucket->reply;
+    if (bucket->last != NULL) bucket->last->next = frame;
+    else bucket->first = frame;
+    bucket->last = frame;
     bucket->n = bucket->n_iov = 0;
     bucket->payload = bucket->reply = 0;
     bucket->push.n_scalars = 0;
@@ -222,9 +223,9 @@ int pd_bucket_item(pd_bucket *bucket, size_t i)
 
 void pd_bucket_unpost(pd_core *core, pd_op *op)
 {
-    for (pd_parcel *parcel = core->out.lane[PD_LANE_LASTING].first, *next; parcel != NULL; parcel = next) {
-        next = parcel->next;
-        if (parcel->op == op) pd_outgoing_remove(&core->out, parcel);
+    for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].first, *next; frame != NULL; frame = next) {
+        next = frame->next;
+        if (frame->op == op) pd_outgoing_remove(&core->out, frame);
     }
     op->waits = 0;
 }
@@ -235,11 +236,11 @@ int pd_bucket_post(pd_bucket *bucket)
 
     if (rc != PD_OK) pd_bucket_drop(bucket);
     while (bucket->first != NULL) {
-        pd_parcel *parcel = bucket->first;
+        pd_outgoing_frame *frame = bucket->first;
 
-        bucket->first = parcel->next;
-        if (!pd_outgoing_add(&bucket->core->out, parcel, PD_LANE_LASTING)) {
-            pd_parcel_free(parcel);
+        bucket->first = frame->next;
+        if (!pd_outgoing_add(&bucket->core->out, frame, PD_LANE_LASTING)) {
+            pd_outgoing_frame_free(frame);
             pd_bucket_drop(bucket);
             pd_bucket_unpost(bucket->core, bucket->op);
             return PD_NO_MEMORY;

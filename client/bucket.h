@@ -14,7 +14,7 @@ typedef struct pd_bucket {
     Paramd__PullRequest pull;
     size_t    n, n_iov;                 /* pieces (wants) and payload entries of the frame being filled */
     uint64_t  payload, reply;           /* its bytes so far, and its answer's */
-    pd_parcel *first, *last;            /* frames that are full, linked by next */
+    pd_outgoing_frame *first, *last;            /* frames that are full, linked by next */
 } pd_bucket;
 
 void pd_bucket_init(pd_bucket *bucket, pd_core *core, pd_op *op, unsigned method);

@@ -3,9 +3,12 @@
 
 #include <stdlib.h>
 
+#include "call.h"
+#include "declared_params.h"
 #include "io.h"
 #include "operator.h"
 #include "options.h"
+#include "restart.h"
 
 struct pd_client {
     pd_io        io;

@@ -1,4 +1,12 @@
-#include "core_state.h"
+/* core.c - the connection of a handle: when to connect, when to send heartbeats, and when it has gone silent. */
+#include "core.h"
+
+#include "core_end.h"
+#include "declared_params.h"
+#include "op.h"
+#include "post.h"
+#include "refusal.h"
+#include "restart.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,14 +14,11 @@
 
 #define MS 1000000ull
 
-/* Before the server's welcome says otherwise. */
-#define FIRST_TIMEOUT_NS (10000 * MS)
+#define FIRST_TIMEOUT_NS (10000 * MS)   /* before the server's welcome gives other values */
 #define FIRST_HEARTBEAT_NS (2500 * MS)
 #define BACKOFF_LEAST_NS (50 * MS)
 #define BACKOFF_MOST_NS  (2000 * MS)
-/* An operation waits so long for its other answers after its first error. */
-#define REST_NS          (1000 * MS)
-enum { ARENA_BYTES = PD_ARENA_BUDGET };
+#define REST_NS          (1000 * MS)    /* an operation waits so long for its other answers after its first error */
 
 /* ---- life ---- */
 
@@ -63,7 +68,7 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
     core->options = copy_texts(config->options);
     core->rules = copy_texts(config->rules != NULL ? config->rules : plain);
     core->bench = malloc(sizeof *core->bench);
-    core->arena = pd_arena_new(ARENA_BYTES);
+    core->arena = pd_arena_new(PD_ARENA_BUDGET);
     core->rank = config->rank;
     core->world_size = config->world_size;
     core->nonce = core->random = config->nonce;
@@ -102,57 +107,6 @@ void pd_core_free(pd_core *core)
 
 /* ---- operations ---- */
 
-#undef uthash_nonfatal_oom
-#define uthash_nonfatal_oom(op) ((op)->hh.tbl = NULL)
-
-pd_op *pd_op_new(pd_core *core, unsigned method)
-{
-    pd_op *op = calloc(1, sizeof *op);
-
-    if (op == NULL) return NULL;
-    op->id = ++core->last_id;
-    op->method = method;
-    HASH_ADD(hh, core->ops, id, sizeof op->id, op);
-    if (op->hh.tbl != NULL) return op;
-    free(op);
-    return NULL;
-}
-
-pd_op *pd_op_find(const pd_core *core, pd_ticket_id ticket)
-{
-    pd_op *op;
-    HASH_FIND(hh, core->ops, &ticket, sizeof ticket, op);
-    return op;
-}
-
-void pd_op_free(pd_core *core, pd_op *op)
-{
-    HASH_DELETE(hh, core->ops, op);
-    if (op->owned) free(op->items);
-    free(op->reply);
-    free(op);
-}
-
-void pd_op_fail(pd_op *op, const pd_error *error)
-{
-    if (op->error.code == PD_OK) op->error = *error;
-}
-
-static void done(pd_core *core, pd_op *op)
-{
-    op->done = true;
-    if (op->closes > 0) core->closing = 0;
-    if (op->method == PD_INIT && op->error.code == PD_OK)
-        for (size_t i = 0; i < op->n; i++) core->params[op->items[i].param].initialised |= core->params[op->items[i].param].given;
-    if (!pd_method_pushes(op->method)) return;
-    for (size_t i = 0; i < op->n; i++) core->params[op->items[i].param].pushing = false;
-}
-
-void pd_op_answered(pd_core *core, pd_op *op)
-{
-    if (--op->waits == 0) done(core, op);
-}
-
 bool pd_core_done(const pd_core *core, pd_ticket_id ticket)
 {
     const pd_op *op = pd_op_find(core, ticket);
@@ -174,75 +128,6 @@ int pd_core_finish(pd_core *core, pd_ticket_id ticket, uint8_t **reply, size_t *
     op->reply = NULL;
     pd_op_free(core, op);
     return rc;
-}
-
-/* Each operation waits for those of its frames that are lent, and for no answer. */
-static void count_lent(pd_core *core)
-{
-    for (pd_op *op = core->ops; op != NULL; op = op->hh.next) op->waits = 0;
-    for (pd_lane lane = 0; lane < PD_LANES; lane++)
-        for (pd_parcel *parcel = core->out.lane[lane].first; parcel != NULL; parcel = parcel->next)
-            if (parcel->op != NULL) parcel->op->waits++;
-}
-
-void pd_core_end(pd_core *core, const pd_error *error)
-{
-    pd_op *op, *next;
-
-    if (core->ended.code != PD_OK) return;
-    core->ended = *error;
-    core->stage = core->stage == STAGE_DOWN ? STAGE_DOWN : STAGE_DROP;
-    pd_outgoing_retire_all(&core->out);
-    count_lent(core);
-    HASH_ITER(hh, core->ops, op, next) {
-        if (op->done) continue;
-        pd_op_fail(op, error);
-        if (op->waits == 0) done(core, op);
-    }
-}
-
-/* A frame in one piece of memory, its payload with it. */
-static int pack(const pd_core *core, uint8_t **out, size_t *bytes, unsigned method, uint64_t id, const ProtobufCMessage *message, const struct iovec *payload)
-{
-    size_t more = payload->iov_len;
-    uint8_t *whole;
-    int rc = pd_frame_pack(out, bytes, method, core->flags, id, message, payload, more > 0, more);
-
-    if (rc != PD_OK || more == 0) return rc;
-    if ((whole = realloc(*out, *bytes + more)) == NULL) {
-        free(*out);
-        return PD_NO_MEMORY;
-    }
-    memcpy(whole + *bytes, payload->iov_base, more);
-    *out = whole;
-    *bytes += more;
-    return PD_OK;
-}
-
-int pd_core_post(pd_core *core, unsigned method, const ProtobufCMessage *message, pd_lane lane, pd_op *op)
-{
-    return pd_core_post_with(core, method, message, &(struct iovec){ NULL, 0 }, lane, op);
-}
-
-int pd_core_post_with(pd_core *core, unsigned method, const ProtobufCMessage *message, const struct iovec *payload, pd_lane lane, pd_op *op)
-{
-    uint8_t *head;
-    size_t bytes;
-    pd_parcel *parcel;
-    uint64_t id = ++core->last_id;
-    int rc = pack(core, &head, &bytes, method, id, message, payload);
-
-    if (rc != PD_OK) return rc;
-    if ((parcel = pd_parcel_new(head, bytes, NULL, 0, NULL, 0)) == NULL) return PD_NO_MEMORY;
-    parcel->id = id;
-    parcel->method = method;
-    parcel->op = op;
-    if (!pd_outgoing_add(&core->out, parcel, lane)) {
-        pd_parcel_free(parcel);
-        return PD_NO_MEMORY;
-    }
-    if (op != NULL) op->waits++;
-    return PD_OK;
 }
 
 /* ---- making connections ---- */
@@ -275,13 +160,6 @@ pd_link pd_core_link(const pd_core *core, uint64_t now_ns)
 size_t pd_core_url(const pd_core *core)
 {
     return core->url;
-}
-
-void pd_core_drop(pd_core *core, const char *reason)
-{
-    if (core->stage == STAGE_DOWN) return;
-    core->stage = STAGE_DROP;
-    snprintf(core->reason, sizeof core->reason, "%s", reason);
 }
 
 static int split_options(char *const *texts, Paramd__Option **out, size_t *n)
@@ -360,9 +238,9 @@ void pd_core_up(pd_core *core, uint64_t now_ns)
     }
 }
 
-static void left_at_last(void *arg, pd_parcel *parcel)
+static void left_at_last(void *arg, pd_outgoing_frame *frame)
 {
-    pd_op_answered(arg, parcel->op);
+    pd_op_answered(arg, frame->op);
 }
 
 /* Does not wait for a better time. */

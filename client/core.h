@@ -48,39 +48,18 @@ uint64_t pd_core_next(const pd_core *core);         /* when tick and link want t
 int      pd_core_output(pd_core *core, struct iovec *iov, int max, size_t bytes);
 void     pd_core_sent(pd_core *core, size_t n, uint64_t now_ns);
 bool     pd_core_has_output(const pd_core *core);
-/* n bytes have come. They go through a pd_framer whose user these two are (arg: the core). */
+/* n bytes have come. They go through a pd_framer whose user is pd_core_header (landing.h) and pd_core_frame (answer.h). */
 void     pd_core_heard(pd_core *core, size_t n, uint64_t now_ns);
-int      pd_core_header(void *core, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n);
-int      pd_core_frame(void *core, const pd_prefix *prefix, const uint8_t *header);
 
-/* ---- the user's calls: each begins an operation, with a ticket ---- */
+/* ---- tickets ---- */
 
-/* The server's first welcome. There from the start. */
+/* Returns the ticket of the server's first welcome, which is there from the start. */
 pd_ticket_id pd_core_welcome_ticket(const pd_core *core);
-int pd_core_declare(pd_core *core, const pd_client_param *params, size_t n, pd_ticket_id *ticket, pd_error *err);
-/* Sends the initial weights of what is not initialised. */
-int pd_core_init(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_error *err);
-/* All weights as they are. */
-int pd_core_fetch(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_error *err);
-/* method: PD_PUSH or PD_PUSH_PULL. */
-int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const pd_push_options *options, pd_ticket_id *ticket, pd_error *err);
-int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_error *err);
-int pd_core_pull(pd_core *core, pd_item *items, size_t n, uint64_t min_step, pd_ticket_id *ticket, pd_error *err);
-int pd_core_barrier(pd_core *core, pd_ticket_id *ticket, pd_error *err);
-int pd_core_leave(pd_core *core, pd_ticket_id *ticket, pd_error *err);
-/* After pd_core_lost: starts the job anew with the parameters that were declared. Rank 0 creates it, with the lowest step of its parameters as
- * start_step; the others wait until it is there. The ticket is done when the parameters are declared. PD_FAILED_PRECONDITION: the job is not lost. */
-int pd_core_restart(pd_core *core, pd_ticket_id *ticket, pd_error *err);
-/* `payload`: copied; of length 0: none. */
-int pd_core_call(pd_core *core, unsigned method, const ProtobufCMessage *request, const struct iovec *payload, pd_ticket_id *ticket, pd_error *err);
-
 /* True also for a ticket that does not exist. */
 bool pd_core_done(const pd_core *core, pd_ticket_id ticket);
 /* Ends a ticket that is done: its result. For one of pd_core_call, *reply (free() it) and *bytes are its answer's header; else NULL, 0.
  * PD_NOT_FOUND: no such ticket. */
 int  pd_core_finish(pd_core *core, pd_ticket_id ticket, uint8_t **reply, size_t *bytes, pd_error *err);
-/* Gives up a pd_core_call that is not done. */
-void pd_core_give_up(pd_core *core, pd_ticket_id ticket);
 
 /* ---- facts ---- */
 

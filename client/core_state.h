@@ -1,13 +1,19 @@
-/* core_state.h - what the core knows; shared by core.c (connection), call.c (what is asked) and answer.c (what is answered). */
+/* core_state.h - the state of the core: its operations, parameters and connection. Data alone; core.h tells what it does. */
 #ifndef PD_CORE_STATE_H
 #define PD_CORE_STATE_H
 
-#include "core.h"
+#include "message.h"
 #include "outgoing.h"
+#include "paramd/client.h"
 
 /* A frame's header must stay under PD_MAX_HEADER_BYTES, and its answer's too: no piece, want or outcome packs to more than PIECE_BOUND
  * bytes, and what else stands in a header is bounded by FORM_BOUND. */
 enum { PIECE_BOUND = 64, FORM_BOUND = 8 * 1024, MAX_PIECES = (PD_MAX_HEADER_BYTES - FORM_BOUND) / PIECE_BOUND };
+/* Names of the public calls, for texts of errors. */
+#define PD_DECLARE_CALL "pd_client_declare"
+#define PD_RESTART_CALL "pd_client_restart"
+#define PD_WAIT_CALL    "pd_client_wait"
+
 enum { MAX_TICKETS = 16384 };
 enum { PD_OUTCOME_REFUSED = 4 };        /* of Outcome.outcome: the optimizer has refused the step */
 
@@ -63,7 +69,7 @@ typedef struct pd_bench {
     struct iovec  landing[2 * MAX_PIECES + 1];  /* where the payload of the answer that is just coming goes */
 } pd_bench;
 
-struct pd_core {
+typedef struct pd_core {
     char    *job, *label;
     char   **options, **rules;          /* NULL at the end */
     uint32_t rank, world_size;
@@ -109,31 +115,6 @@ struct pd_core {
     uint8_t  *updates;                  /* where those of that answer land; kept from answer to answer */
     size_t    updates_room;
     pd_client_stats stats;
-};
-
-/* core.c */
-pd_op *pd_op_new(pd_core *core, unsigned method);                   /* NULL: out of memory */
-pd_op *pd_op_find(const pd_core *core, pd_ticket_id ticket);
-void   pd_op_free(pd_core *core, pd_op *op);
-void   pd_op_fail(pd_op *op, const pd_error *error);                /* keeps the first */
-void   pd_op_answered(pd_core *core, pd_op *op);                    /* one frame less is waited for */
-/* Packs a message as a frame of one's own and queues it. `op` may be NULL. PD_OUT_OF_RANGE: too long. PD_NO_MEMORY. */
-int    pd_core_post(pd_core *core, unsigned method, const ProtobufCMessage *message, pd_lane lane, pd_op *op);
-/* The same with a payload, copied. */
-int    pd_core_post_with(pd_core *core, unsigned method, const ProtobufCMessage *message, const struct iovec *payload, pd_lane lane, pd_op *op);
-/* Ends the handle: every operation ends with this error. One whose bytes are being sent ends when the sender gives them back. */
-void   pd_core_end(pd_core *core, const pd_error *error);
-/* The connection is of no use any more. */
-void   pd_core_drop(pd_core *core, const char *reason);
-/* restart.c: the server has had weights of this process's job: a server without them has lost them. */
-bool   pd_core_has_begun(const pd_core *core);
-/* The server no longer has the job: the handle ends, and may be restarted. */
-void   pd_core_lose_job(pd_core *core);
-/* answer.c: ends an operation that has an error, and does not wait for the rest of its answers. Items without an answer end with that error. What the
- * server has of them stands, so a further push of them is answered at once. */
-void   pd_core_abandon(pd_core *core, pd_op *op);
-/* call.c: sends what has been declared. */
-int    pd_core_send_declare(pd_core *core);
-void   pd_core_forget_params(pd_core *core);
+} pd_core;
 
 #endif

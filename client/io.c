@@ -1,3 +1,4 @@
+/* io.c - the handle's own thread: runs the pump over sockets. */
 #include "io.h"
 
 #include <errno.h>
@@ -123,7 +124,7 @@ static void make(pd_io *io)
     }
 }
 
-/* Without a connection. The user's calls may want one sooner than the core did (pd_core_restart). */
+/* Sleeps without a connection. A call of the user, such as a restart, may ask for a connection sooner than the core did. */
 static void rest(pd_io *io)
 {
     struct pollfd wait[2] = { { .fd = io->stop_fd, .events = POLLIN }, { .fd = io->wake_fd, .events = POLLIN } };

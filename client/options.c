@@ -1,3 +1,4 @@
+/* options.c - the settings of a handle, from its options, the environment and defaults. */
 #include "options.h"
 
 #include <stdio.h>

@@ -26,8 +26,8 @@ typedef struct pd_part {
 typedef enum pd_lane { PD_LANE_CONNECTION, PD_LANE_LASTING, PD_LANES } pd_lane;
 
 /* One frame. */
-typedef struct pd_parcel {
-    struct pd_parcel *prev, *next;      /* in its lane, oldest first */
+typedef struct pd_outgoing_frame {
+    struct pd_outgoing_frame *prev, *next;      /* in its lane, oldest first */
     uint64_t       id;                  /* request id */
     unsigned       method;
     pd_lane        lane;
@@ -43,11 +43,11 @@ typedef struct pd_parcel {
     size_t         n_parts, n_iov;
     pd_part       *parts;
     struct iovec  *iov;                 /* the payload, borrowed from the caller */
-} pd_parcel;
+} pd_outgoing_frame;
 
 typedef struct pd_outgoing {
-    struct { pd_parcel *first, *last, *next; } lane[PD_LANES];      /* next: the first that is not sent */
-    pd_parcel *by_id;
+    struct { pd_outgoing_frame *first, *last, *next; } lane[PD_LANES];      /* next: the first that is not sent */
+    pd_outgoing_frame *by_id;
     pd_lane    current;                 /* lane that was gathered from last */
     size_t     gone;                    /* bytes already sent of lane[current].next */
     size_t     lent;                    /* frames that were gathered last, from lane[current].next on; 0 after pd_outgoing_sent */
@@ -55,12 +55,12 @@ typedef struct pd_outgoing {
 } pd_outgoing;
 
 /* With room for that many parts and iov entries, copied. Takes `head` (also when it fails). NULL: out of memory. */
-pd_parcel *pd_parcel_new(uint8_t *head, size_t head_bytes, const pd_part *parts, size_t n_parts, const struct iovec *iov, size_t n_iov);
-void       pd_parcel_free(pd_parcel *parcel);                               /* accepts NULL; must be in no queue */
+pd_outgoing_frame *pd_outgoing_frame_new(uint8_t *head, size_t head_bytes, const pd_part *parts, size_t n_parts, const struct iovec *iov, size_t n_iov);
+void       pd_outgoing_frame_free(pd_outgoing_frame *frame);                               /* accepts NULL; must be in no queue */
 
-/* Takes the parcel, which has its id. False: out of memory, it is still the caller's. */
-bool       pd_outgoing_add(pd_outgoing *out, pd_parcel *parcel, pd_lane lane);
-pd_parcel *pd_outgoing_find(const pd_outgoing *out, uint64_t id);               /* NULL: not asked, or answered */
+/* Takes the frame, which has its id. False: out of memory, it is still the caller's. */
+bool       pd_outgoing_add(pd_outgoing *out, pd_outgoing_frame *frame, pd_lane lane);
+pd_outgoing_frame *pd_outgoing_find(const pd_outgoing *out, uint64_t id);               /* NULL: not asked, or answered */
 
 /* ---- a frame's end ----
  *
@@ -69,13 +69,13 @@ pd_parcel *pd_outgoing_find(const pd_outgoing *out, uint64_t id);               
  * part has gone. A frame that is retired then is freed later. Its operation, if it still has one, is passed to
  * `done` then: its payload is the caller's again from that moment on, not before. */
 
-typedef void pd_parcel_done(void *arg, pd_parcel *parcel);
+typedef void pd_outgoing_done(void *arg, pd_outgoing_frame *frame);
 
 /* Takes the frame out and frees it, for it was answered or needs no answer. False: its bytes are lent or half
  * sent; `done` of pd_outgoing_sent or pd_outgoing_rewind is called for it later. */
-bool pd_outgoing_retire(pd_outgoing *out, pd_parcel *parcel);
+bool pd_outgoing_retire(pd_outgoing *out, pd_outgoing_frame *frame);
 /* The same for a frame whose operation nobody waits for: `done` is not called. */
-void pd_outgoing_remove(pd_outgoing *out, pd_parcel *parcel);
+void pd_outgoing_remove(pd_outgoing *out, pd_outgoing_frame *frame);
 /* Removes all frames. Those that are lent keep their operation: retired. */
 void pd_outgoing_retire_all(pd_outgoing *out);
 
@@ -84,11 +84,11 @@ void pd_outgoing_retire_all(pd_outgoing *out);
 int  pd_outgoing_gather(pd_outgoing *out, struct iovec *iov, int max, size_t bytes);
 /* Takes the lent bytes back; the first n of them have gone. Calls done() for frames that were retired in the
  * meantime. */
-void pd_outgoing_sent(pd_outgoing *out, size_t n, pd_parcel_done *done, void *arg);
+void pd_outgoing_sent(pd_outgoing *out, size_t n, pd_outgoing_done *done, void *arg);
 bool pd_outgoing_pending(const pd_outgoing *out);                               /* there is something to gather */
 /* The connection is gone, nobody uses lent bytes any more: its own frames are freed, the lasting ones stand to be
  * sent anew. Returns how many of those had been sent. Calls done() as pd_outgoing_sent does. */
-size_t pd_outgoing_rewind(pd_outgoing *out, pd_parcel_done *done, void *arg);
+size_t pd_outgoing_rewind(pd_outgoing *out, pd_outgoing_done *done, void *arg);
 void pd_outgoing_clear(pd_outgoing *out);                                       /* frees all frames; call it when no bytes are lent */
 
 #endif

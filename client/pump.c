@@ -1,4 +1,8 @@
+/* pump.c - carries bytes between a core and a transport. */
 #include "pump.h"
+
+#include "answer.h"
+#include "landing.h"
 
 /* Payload is read in slices that stay in the cache on their way; a turn of the loop reads and sends no more than
  * so many, so that neither direction waits for the other. */

@@ -1,5 +1,8 @@
-/* A server that no longer has the job, and the job's new start from the weights that the workers hold. */
-#include "core_state.h"
+/* restart.c - a server that no longer has the job, and the job's new start from the weights that the workers hold. */
+#include "restart.h"
+
+#include "core_end.h"
+#include "op.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,7 +31,7 @@ void pd_core_lose_job(pd_core *core)
 
     if (core->ended.code != PD_OK) return;
     pd_fail(&error, PD_DATA_LOSS, "the server no longer has job %.160s: it was restarted, or the job ended while this "
-            "worker was away. Its weights and optimizer state are gone there; pd_client_restart goes on from the weights "
+            "worker was away. Its weights and optimizer state are gone there; " PD_RESTART_CALL " goes on from the weights "
             "that the workers hold (this one: after step %" PRIu64 ")", core->job, lowest_step(core));
     pd_core_end(core, &error);
     core->lost = true;

@@ -1,4 +1,8 @@
+/* peer.c - a server that a test plays by hand, for the client's core. */
 #include "peer.h"
+
+#include "answer.h"
+#include "landing.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

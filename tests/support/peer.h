@@ -3,7 +3,10 @@
 #ifndef PEER_H
 #define PEER_H
 
+#include "call.h"
 #include "core.h"
+#include "declared_params.h"
+#include "restart.h"
 
 #define SECOND UINT64_C(1000000000)
 enum { CHUNK = 64, WIRE_BYTES = 1 << 20 };

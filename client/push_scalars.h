@@ -1,6 +1,6 @@
-/* scalars.h - numbers that ride with a push to a round, and come back as means over its ranks. Part of the core: no thread, no socket. */
-#ifndef PD_CLIENT_SCALARS_H
-#define PD_CLIENT_SCALARS_H
+/* push_scalars.h - numbers that ride with a push to a round, and come back as means over its ranks. Part of the core: no thread, no socket. */
+#ifndef PD_PUSH_SCALARS_H
+#define PD_PUSH_SCALARS_H
 
 #include "core_state.h"
 

@@ -1,5 +1,5 @@
 /* Scalars of a push: read from the caller, borne by one frame, and filled in when that round has closed. */
-#include "scalars.h"
+#include "push_scalars.h"
 
 #include <math.h>
 #include <string.h>
