@@ -1,4 +1,4 @@
-/* answer.c - takes the server's answers: outcomes and weights of the user's operations, errors, and the end of a job. */
+/* answer.c - takes the server's answers: outcomes and weights for the operations of the user, and errors. */
 #include "answer.h"
 
 #include "convert.h"
@@ -14,17 +14,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The round is closed without a step: the ticket tells, once all of it is answered. */
+/* Notes that a round was closed without a step. The ticket reports it when the whole operation is answered. */
 static void note_refused_step(pd_op *op, const pd_known *known, const Paramd__Outcome *outcome)
 {
     pd_error error;
 
     if (outcome->why[0] != '\0') pd_fail(&error, PD_FAILED_PRECONDITION, "%s", outcome->why);
-    else pd_fail(&error, PD_FAILED_PRECONDITION, "parameter %.160s: its optimizer has refused step %" PRIu64, known->name, outcome->step);
+    else pd_fail(&error, PD_FAILED_PRECONDITION, "parameter %.160s: its optimizer has refused step %" PRIu64,
+                 known->name, outcome->step);
     pd_op_fail(op, &error);
 }
 
-/* Adds an update to the weights that it builds on, rounded once, as the server did. */
+/* Adds an update to the weights that it builds on, with one rounding, as the server does. */
 static void add_update(float *weights, const uint8_t *update, pd_dtype dtype, size_t n)
 {
     float some[1024];
@@ -36,7 +37,7 @@ static void add_update(float *weights, const uint8_t *update, pd_dtype dtype, si
     }
 }
 
-/* Which version the caller's buffer has of the part's chunk from now on. Without memory nobody knows: weights come whole. */
+/* Notes which version of the part's chunk the caller's buffer has now. Without memory for it, weights come whole. */
 static void note_held(pd_core *core, pd_known *known, const pd_part *part, const void *buffer, uint64_t version)
 {
     uint64_t chunk = core->welcome.chunk_elements;
@@ -62,7 +63,7 @@ static void take_weights(pd_core *core, const pd_outgoing_frame *frame)
     }
 }
 
-/* Outcomes go to the items. A pull beside a push (for an item without gradient) tells no outcome of its own. */
+/* Copies outcomes to the items. A pull beside a push (for an item without gradient) has no outcome of its own. */
 static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
 {
     pd_item *items = frame->op->items;
@@ -78,19 +79,20 @@ static void note_outcomes(pd_core *core, const pd_outgoing_frame *frame)
         item->version = outcome->version;
         if (outcome->step > known->step) known->step = outcome->step;
         known->initialised = true;
-        if (frame->parts[i].item == frame->op->bearer && outcome->step == known->pushed) pd_scalars_note(frame->op, outcome);
+        if (frame->parts[i].item == frame->op->bearer && outcome->step == known->pushed)
+            pd_scalars_note(frame->op, outcome);
         core->stats.payload_in += pd_landing_bytes(core, frame, i);
     }
 }
 
-/* This rank's step has ended and its rounds are closed, those of parameters too of which it has sent nothing. */
+/* Notes that all rounds of a step are closed, also those of parameters that this rank did not push. */
 static void note_closed(pd_core *core, uint64_t step)
 {
     for (size_t i = 0; i < core->n_params; i++)
         if (core->params[i].step < step) core->params[i].step = step;
 }
 
-/* The server has some initial weights of this rank. Chunks of the same parameters may still be refused. */
+/* Notes that the server has some initial weights of this rank. Other chunks of the same parameters may be refused. */
 static void note_given(pd_core *core, const pd_outgoing_frame *frame)
 {
     for (size_t i = 0; i < frame->n_parts; i++) pd_landing_known(core, frame, i)->given = true;
@@ -117,14 +119,15 @@ static void left(pd_core *core)
     pd_core_end(core, &error);
 }
 
-/* A server that drains takes no new step: the request is kept, and goes to the one that comes after. */
+/* Keeps a request that a draining server did not take: the next server gets it. */
 static int later(pd_core *core, const pd_error *error)
 {
     snprintf(core->reason, sizeof core->reason, "%s", error->text);
     return PD_OK;
 }
 
-static int answered(pd_core *core, pd_outgoing_frame *frame, const pd_prefix *prefix, const uint8_t *header, const pd_error *error)
+static int answered(pd_core *core, pd_outgoing_frame *frame, const pd_prefix *prefix, const uint8_t *header,
+                    const pd_error *error)
 {
     pd_op *op = frame->op;
     unsigned method = frame->method;
@@ -145,7 +148,7 @@ static int answered(pd_core *core, pd_outgoing_frame *frame, const pd_prefix *pr
     return PD_OK;
 }
 
-/* An error that answers no request: about the connection. */
+/* Handles an error that answers no request: it concerns the connection. */
 static int about_connection(pd_core *core, const pd_error *error)
 {
     bool passing = error->code == PD_UNAVAILABLE || error->code == PD_DATA_LOSS || error->code == PD_DEADLINE_EXCEEDED
@@ -169,13 +172,16 @@ int pd_core_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
         pd_message_marked_error(core->arena, header, prefix->header_bytes, &error, &core->mark);
         refusal = &error;
     }
-    if (frame != NULL && frame->answered) return PD_OK;       /* a second answer, or one that nobody waits for */
-    if (frame == NULL) return refusal != NULL && prefix->request == 0 ? about_connection(core, refusal) : PD_OK;    /* or a sign of life */
+    if (frame != NULL && frame->answered) return PD_OK;         /* a second answer, or no operation waits for it */
+    if (frame == NULL)                                          /* an error of the connection, or a heartbeat */
+        return refusal != NULL && prefix->request == 0 ? about_connection(core, refusal) : PD_OK;
     if (frame->lane == PD_LANE_LASTING) return answered(core, frame, prefix, header, refusal);
     first = frame->first;
     count = frame->count;
     pd_outgoing_remove(&core->out, frame);
-    if (method == PD_HELLO) return refusal != NULL ? pd_welcome_refused(core, refusal) : pd_welcome_taken(core, prefix, header);
-    if (method == PD_DECLARE) return refusal != NULL ? pd_declare_refused(core, refusal) : pd_declare_taken(core, first, count, prefix, header);
-    return PD_OK;
+    if (method == PD_HELLO)
+        return refusal != NULL ? pd_welcome_refused(core, refusal) : pd_welcome_taken(core, prefix, header);
+    if (method != PD_DECLARE) return PD_OK;
+    if (refusal != NULL) return pd_declare_refused(core, refusal);
+    return pd_declare_taken(core, first, count, prefix, header);
 }

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* Small tensors fill a frame up to here. More would delay the first step that the server can take; less costs frames. */
+/* Small tensors fill a frame up to this size. Larger frames would delay the first step of the server; smaller ones mean
+ * more frames. */
 #define BUCKET_BYTES (1024 * 1024)
 
 static const uint8_t zeros[PD_PAYLOAD_ALIGN];
@@ -42,10 +43,11 @@ static int pack(pd_bucket *bucket, uint64_t id, uint8_t **head, size_t *bytes)
     bucket->push.mark = init.mark = bucket->core->mark;
     if (bucket->method == PD_INIT) message = &init.base;
     if (bucket->method == PD_PULL) message = &bucket->pull.base;
-    return pd_frame_pack(head, bytes, bucket->method, bucket->core->flags, id, message, bench->iov, bucket->n_iov, bucket->payload);
+    return pd_frame_pack(head, bytes, bucket->method, bucket->core->flags, id, message, bench->iov, bucket->n_iov,
+                         bucket->payload);
 }
 
-/* Ends the frame being filled, if it holds anything. */
+/* Ends the frame being filled, unless it is empty. */
 static int seal(pd_bucket *bucket)
 {
     pd_bench *bench = bucket->core->bench;
@@ -57,7 +59,8 @@ static int seal(pd_bucket *bucket)
 
     if (bucket->n == 0) return PD_OK;
     if ((rc = pack(bucket, id, &head, &bytes)) != PD_OK) return rc;
-    if ((frame = pd_outgoing_frame_new(head, bytes, bench->part, bucket->n, bench->iov, bucket->n_iov)) == NULL) return PD_NO_MEMORY;
+    if ((frame = pd_outgoing_frame_new(head, bytes, bench->part, bucket->n, bench->iov, bucket->n_iov)) == NULL)
+        return PD_NO_MEMORY;
     frame->id = id;
     frame->method = bucket->method;
     frame->op = bucket->op;
@@ -71,7 +74,7 @@ static int seal(pd_bucket *bucket)
     return PD_OK;
 }
 
-/* Neighbours in memory that are neighbours in the payload are one entry. */
+/* Adds bytes to the payload. Bytes that continue the last entry in memory extend it. */
 static void append(pd_bucket *bucket, const void *at, size_t bytes)
 {
     struct iovec *iov = bucket->core->bench->iov;
@@ -101,7 +104,8 @@ typedef struct pd_cut {                 /* one chunk of one item */
 static bool fits(const pd_bucket *bucket, const pd_cut *cut)
 {
     uint64_t most = bucket->core->welcome.max_payload;
-    uint64_t payload = pd_piece_end(bucket->payload, 0) + cut->bytes, reply = pd_piece_end(bucket->reply, 0) + cut->reply;
+    uint64_t payload = pd_piece_end(bucket->payload, 0) + cut->bytes;
+    uint64_t reply = pd_piece_end(bucket->reply, 0) + cut->reply;
 
     if (bucket->n == 0) return true;
     if (cut->alone || bucket->n >= bucket->core->max_pieces) return false;
@@ -160,7 +164,8 @@ static int put_chunk(pd_bucket *bucket, size_t index, int64_t first, int64_t cou
     const pd_known *known = &bucket->core->params[item->param];
     size_t in = pd_dtype_size(bucket->method == PD_INIT ? known->pull : known->push), out = pd_dtype_size(known->pull);
     pd_cut cut = {
-        .item = index, .handle = (uint32_t)item->param, .first = first, .count = count, .alone = count < known->end - known->start,
+        .item = index, .handle = (uint32_t)item->param, .first = first, .count = count,
+        .alone = count < known->end - known->start,
         .dtype = bucket->method == PD_INIT ? known->pull : known->push,
     };
 
@@ -190,7 +195,7 @@ static int put_chunks(pd_bucket *bucket, size_t index)
     return PD_OK;
 }
 
-/* Frames say one step (of a push) or least step (of a pull) for all they hold. */
+/* Sets the step of a push, or the least step of a pull. A frame has one for all its pieces, so a new step ends it. */
 static int set_step(pd_bucket *bucket, uint64_t step)
 {
     uint64_t *own = bucket->method == PD_PULL ? &bucket->pull.min_step : &bucket->push.step;

@@ -18,17 +18,20 @@ static int give_back(pd_core *core, pd_op *op, int rc, pd_error *err)
 {
     pd_op_free(core, op);
     if (rc == PD_NO_MEMORY) return no_memory(err);
-    return pd_fail(err, PD_INVALID_ARGUMENT, "%s: too long, a frame's header holds at most %d bytes", pd_code_text(rc), PD_MAX_HEADER_BYTES);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%s: too long, a frame's header holds at most %d bytes", pd_code_text(rc),
+                   PD_MAX_HEADER_BYTES);
 }
 
-/* An operation of one frame without payload. */
-static int ask_with(pd_core *core, unsigned method, const ProtobufCMessage *request, const struct iovec *payload, pd_ticket_id *ticket, pd_error *err)
+/* Begins an operation of one frame. */
+static int ask_with(pd_core *core, unsigned method, const ProtobufCMessage *request, const struct iovec *payload,
+                    pd_ticket_id *ticket, pd_error *err)
 {
     pd_op *op;
     int rc = pd_op_begin(core, method, &op, err);
 
     if (rc != PD_OK) return rc;
-    if ((rc = pd_core_post_with(core, method, request, payload, PD_LANE_LASTING, op)) != PD_OK) return give_back(core, op, rc, err);
+    if ((rc = pd_core_post_with(core, method, request, payload, PD_LANE_LASTING, op)) != PD_OK)
+        return give_back(core, op, rc, err);
     *ticket = op->id;
     return PD_OK;
 }
@@ -44,27 +47,32 @@ static int64_t elements_of(const pd_known *known) { return known->end - known->s
 
 static int check_items(const pd_core *core, unsigned method, const pd_item *items, size_t n, pd_error *err)
 {
-    if (!core->declared) return pd_fail(err, PD_FAILED_PRECONDITION, "no parameters are declared yet (" PD_DECLARE_CALL ")");
+    if (!core->declared)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "no parameters are declared yet (" PD_DECLARE_CALL ")");
     if (n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "no items");
     for (size_t i = 0; i < n; i++) {
         if (items[i].param >= core->n_params)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu: parameter %zu of %zu that are declared", i, items[i].param, core->n_params);
+            return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu: parameter %zu of %zu that are declared", i,
+                           items[i].param, core->n_params);
         if (method != PD_PUSH && items[i].weights == NULL && elements_of(&core->params[items[i].param]) > 0)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu (%s): no place for its weights", i, core->params[items[i].param].name);
+            return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu (%s): no place for its weights", i,
+                           core->params[items[i].param].name);
     }
     return PD_OK;
 }
 
 static int may_push(const pd_core *core, const pd_known *known, pd_error *err)
 {
-    if (known->pushing) return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s has a push under way: wait for its ticket first", known->name);
+    if (known->pushing)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s has a push under way: wait for its ticket first",
+                       known->name);
     if (core->closing > known->step && known->pushed <= known->step)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s has no gradient in step %llu, which is being closed: wait for that ticket first", known->name,
-                       (unsigned long long)core->closing);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s has no gradient in step %llu, which is being closed: "
+                       "wait for that ticket first", known->name, (unsigned long long)core->closing);
     return PD_OK;
 }
 
-/* Each parameter is pushed once at a time: marks them, or none. */
+/* Marks the parameters as being pushed, all or none: each is pushed by one operation at a time. */
 static int mark_pushing(pd_core *core, const pd_item *items, size_t n, pd_error *err)
 {
     for (size_t i = 0; i < n; i++) {
@@ -106,7 +114,7 @@ static int begin_items(pd_core *core, unsigned method, pd_item *items, size_t n,
     return PD_OK;
 }
 
-/* "lr=0.05" and so on as options, for one push. */
+/* Hyperparameters of one push, such as "lr=0.05", as options. */
 typedef struct pd_values {
     Paramd__Option option[64], *options[64];
     size_t         n;
@@ -122,8 +130,10 @@ static int read_hypers(pd_values *values, const char *const *hypers, pd_error *e
         size_t size = strlen(hyper) + 1;
         Paramd__Option *option = &values->option[values->n];
 
-        if (equals == NULL || equals == hyper) return pd_fail(err, PD_INVALID_ARGUMENT, "hyperparameter \"%s\": expected name=value", hyper);
-        if (values->n == 63 || used + size > sizeof values->text) return pd_fail(err, PD_INVALID_ARGUMENT, "too many hyperparameters in one push");
+        if (equals == NULL || equals == hyper)
+            return pd_fail(err, PD_INVALID_ARGUMENT, "hyperparameter \"%s\": expected name=value", hyper);
+        if (values->n == 63 || used + size > sizeof values->text)
+            return pd_fail(err, PD_INVALID_ARGUMENT, "too many hyperparameters in one push");
         paramd__option__init(option);
         option->name = memcpy(values->text + used, hyper, size);
         option->name[equals - hyper] = '\0';
@@ -141,8 +151,10 @@ static int refuse_sparse(const pd_core *core, const pd_item *items, size_t n, pd
     return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: " PD_SPARSE_ADVICE, name);
 }
 
-/* The item that bears scalars goes first: they belong to its frame's first piece. */
-static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_options *options, const pd_values *values, const pd_scalar_load *load)
+/* Cuts the items into frames. The item that bears scalars goes first, since they belong to the first piece of a
+ * frame. */
+static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_options *options,
+                     const pd_values *values, const pd_scalar_load *load)
 {
     pd_bucket bucket;
     int rc = PD_OK;
@@ -163,7 +175,7 @@ static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_op
     return rc == PD_OK ? pd_bucket_post(&bucket) : rc;
 }
 
-/* A push that carries no gradient brings no weights back: they are pulled once that round is closed. */
+/* Pulls the weights of items without a gradient, whose push brings none back, when that round is closed. */
 static int pull_absent(pd_core *core, pd_op *op)
 {
     pd_bucket bucket;
@@ -175,7 +187,8 @@ static int pull_absent(pd_core *core, pd_op *op)
     return rc == PD_OK ? pd_bucket_post(&bucket) : rc;
 }
 
-int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const pd_push_options *options, pd_ticket_id *ticket, pd_error *err)
+int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const pd_push_options *options,
+                 pd_ticket_id *ticket, pd_error *err)
 {
     pd_values values;
     pd_scalar_load load;
@@ -201,32 +214,36 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
         pd_known *known = &core->params[items[i].param];
         known->pushed = known->step + 1;
         known->refused = 0;
-        if (items[i].gradient != NULL) core->stats.payload_out += (uint64_t)elements_of(known) * pd_dtype_size(known->push);
+        if (items[i].gradient != NULL)
+            core->stats.payload_out += (uint64_t)elements_of(known) * pd_dtype_size(known->push);
     }
     *ticket = op->id;
     return PD_OK;
 }
 
-/* Refuses to close a step of which a gradient was refused and not pushed again: it would count as absent. */
+/* Refuses to close a step for which a gradient was refused and not pushed again: it would count as absent. */
 static int check_refused(const pd_core *core, uint64_t step, pd_error *err)
 {
     for (size_t i = 0; i < core->n_params; i++)
         if (core->params[i].refused == step && core->params[i].step < step)
-            return pd_fail(err, PD_FAILED_PRECONDITION, "step %llu cannot be closed: the push of parameter %.160s ended with an error; push it again first, or push it without a "
-                           "gradient", (unsigned long long)step, core->params[i].name);
+            return pd_fail(err, PD_FAILED_PRECONDITION, "step %llu cannot be closed: the push of parameter %.160s "
+                           "ended with an error; push it again first, or push it without a gradient",
+                           (unsigned long long)step, core->params[i].name);
     return PD_OK;
 }
 
-/* A push without pieces. It goes after those that are queued, also when they are sent again. */
+/* Queues a push without pieces, behind the pushes that are queued. The order stays when they are sent again. */
 int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_error *err)
 {
     Paramd__PushRequest request = PARAMD__PUSH_REQUEST__INIT;
     int rc;
 
-    if (!core->declared) return pd_fail(err, PD_FAILED_PRECONDITION, "no parameters are declared yet (" PD_DECLARE_CALL ")");
+    if (!core->declared)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "no parameters are declared yet (" PD_DECLARE_CALL ")");
     if (step == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "there is no step 0 to close: the first step is 1");
     if (core->closing > 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "step %llu is being closed: wait for that ticket first", (unsigned long long)core->closing);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "step %llu is being closed: wait for that ticket first",
+                       (unsigned long long)core->closing);
     if ((rc = check_refused(core, step, err)) != PD_OK) return rc;
     request.step = step;
     request.last = true;
@@ -258,14 +275,15 @@ int pd_core_pull(pd_core *core, pd_item *items, size_t n, uint64_t min_step, pd_
     return PD_OK;
 }
 
-/* Items for the whole model, which belong to the operation. */
+/* Begins an operation with items for the whole model, which it owns. */
 static int begin_model(pd_core *core, unsigned method, void *const *weights, pd_op **op, pd_error *err)
 {
     pd_item *items = calloc(core->n_params > 0 ? core->n_params : 1, sizeof *items);
     int rc;
 
     if (items == NULL) return no_memory(err);
-    for (size_t i = 0; i < core->n_params; i++) items[i] = (pd_item){ .param = i, .gradient = weights[i], .weights = weights[i] };
+    for (size_t i = 0; i < core->n_params; i++)
+        items[i] = (pd_item){ .param = i, .gradient = weights[i], .weights = weights[i] };
     if ((rc = begin_items(core, method, items, core->n_params, op, err)) != PD_OK) free(items);
     else (*op)->owned = true;
     return rc;
@@ -282,7 +300,7 @@ int pd_core_fetch(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_
     return PD_OK;
 }
 
-/* This rank sends initial weights of the parameter. */
+/* Returns whether this rank sends initial weights of the parameter. */
 static bool is_asked(const pd_core *core, const pd_known *known)
 {
     return !known->initialised && (known->ranged ? elements_of(known) > 0 : core->rank == 0 || core->averages_init);
@@ -324,7 +342,8 @@ int pd_core_leave(pd_core *core, pd_ticket_id *ticket, pd_error *err)
     return ask(core, PD_LEAVE, &request.base, ticket, err);
 }
 
-int pd_core_call(pd_core *core, unsigned method, const ProtobufCMessage *request, const struct iovec *payload, pd_ticket_id *ticket, pd_error *err)
+int pd_core_call(pd_core *core, unsigned method, const ProtobufCMessage *request, const struct iovec *payload,
+                 pd_ticket_id *ticket, pd_error *err)
 {
     Paramd__Empty empty = PARAMD__EMPTY__INIT;
     return ask_with(core, method, request != NULL ? request : &empty.base, payload, ticket, err);

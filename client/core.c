@@ -77,8 +77,8 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
     core->impatient = config->impatient;
     core->give_up_ns = UINT64_MAX;
     op = pd_op_new(core, PD_HELLO);
-    if (core->job == NULL || core->label == NULL || core->options == NULL || core->rules == NULL || core->bench == NULL || core->arena == NULL
-        || op == NULL) {
+    if (core->job == NULL || core->label == NULL || core->options == NULL || core->rules == NULL || core->bench == NULL
+        || core->arena == NULL || op == NULL) {
         pd_core_free(core);
         return pd_fail(err, PD_NO_MEMORY, "out of memory");
     }
@@ -120,7 +120,9 @@ int pd_core_finish(pd_core *core, pd_ticket_id ticket, uint8_t **reply, size_t *
 
     *reply = NULL;
     *bytes = 0;
-    if (op == NULL) return pd_fail(err, PD_NOT_FOUND, "ticket %llu: never given out, or waited for already", (unsigned long long)ticket);
+    if (op == NULL)
+        return pd_fail(err, PD_NOT_FOUND, "ticket %llu: never given out, or waited for already",
+                       (unsigned long long)ticket);
     rc = op->error.code;
     if (rc != PD_OK && err != NULL) *err = op->error;
     *reply = op->reply;
@@ -132,7 +134,7 @@ int pd_core_finish(pd_core *core, pd_ticket_id ticket, uint8_t **reply, size_t *
 
 /* ---- making connections ---- */
 
-/* splitmix64: jitter needs to differ between processes, no more. */
+/* splitmix64. The jitter only has to differ between processes. */
 static uint64_t draw(pd_core *core)
 {
     uint64_t z = core->random += 0x9e3779b97f4a7c15u;
@@ -141,7 +143,7 @@ static uint64_t draw(pd_core *core)
     return z ^ (z >> 31);
 }
 
-/* 50 ms doubling to 2 s, of which the second half is left to chance. */
+/* Returns 50 ms, doubling to 2 s; the second half of it is random. */
 static uint64_t backoff_ns(pd_core *core)
 {
     uint64_t most = core->attempts < 6 ? BACKOFF_LEAST_NS << core->attempts : BACKOFF_MOST_NS;
@@ -225,13 +227,14 @@ void pd_core_up(pd_core *core, uint64_t now_ns)
     core->mark = 0;
     core->timeout_ns = FIRST_TIMEOUT_NS;
     core->heartbeat_ns = FIRST_HEARTBEAT_NS;
-    core->heard_ns = core->sent_ns = now_ns;
+    core->received_ns = core->sent_ns = now_ns;
     core->stats.connects++;
     rc = post_hello(core);
     if (rc == PD_OK) return;
     if (rc == PD_OUT_OF_RANGE) {
         pd_error error;
-        pd_fail(&error, PD_INVALID_ARGUMENT, "options and rules are too long: at most %d bytes together", PD_MAX_HEADER_BYTES);
+        pd_fail(&error, PD_INVALID_ARGUMENT, "options and rules are too long: at most %d bytes together",
+                PD_MAX_HEADER_BYTES);
         pd_core_end(core, &error);
     } else {
         pd_core_drop(core, pd_code_text(rc));
@@ -243,7 +246,7 @@ static void left_at_last(void *arg, pd_outgoing_frame *frame)
     pd_op_answered(arg, frame->op);
 }
 
-/* Does not wait for a better time. */
+/* Ends the handle instead of connecting again. */
 static void give_up(pd_core *core)
 {
     pd_error error;
@@ -268,24 +271,26 @@ void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason)
 
 /* ---- time ---- */
 
-/* Something was asked on this connection and is not answered, or not sent: a server that takes in nothing sends signs of life. */
+/* Returns whether a request of this connection is not answered, or not sent. A server that reads nothing still sends
+ * heartbeats. */
 static bool owed(const pd_core *core)
 {
     return pd_outgoing_pending(&core->out) || core->out.lane[PD_LANE_CONNECTION].first != NULL
            || (core->out.open && core->out.lane[PD_LANE_LASTING].first != core->out.lane[PD_LANE_LASTING].next);
 }
 
-/* While there is more to send, bytes that go are a sign of life too: a server that takes in a large model may be silent for long. */
+/* Returns when the server counts as silent. While there is more to send, sent bytes count as a sign of life: a server
+ * that reads a large model may be silent for long. */
 static uint64_t dead_ns(const pd_core *core)
 {
-    uint64_t quiet_since = core->heard_ns;
+    uint64_t quiet_since = core->received_ns;
 
     if (pd_outgoing_pending(&core->out) && core->sent_ns > quiet_since) quiet_since = core->sent_ns;
     return quiet_since + core->timeout_ns;
 }
 
-/* An operation of which a frame was refused does not wait for the others for long. Their rounds may wait for what was refused, or for another rank whose
- * own ticket waits likewise: none of them could push again. */
+/* Ends operations with a refused frame that have waited REST_NS for their other answers. The rounds of these may wait
+ * for the refused gradient, or for another rank whose ticket waits in the same way: neither could push again. */
 static void end_hopeless(pd_core *core, uint64_t now_ns)
 {
     pd_op *op, *next;
@@ -321,7 +326,8 @@ void pd_core_tick(pd_core *core, uint64_t now_ns)
     if (owed(core) && now_ns >= dead_ns(core)) {
         pd_core_drop(core, "the server has gone silent");
     } else if (core->welcomed && !pd_outgoing_pending(&core->out) && now_ns >= core->sent_ns + core->heartbeat_ns) {
-        if (pd_core_post(core, PD_HEARTBEAT, &empty.base, PD_LANE_CONNECTION, NULL) != PD_OK) core->sent_ns = now_ns;   /* no memory: next time */
+        if (pd_core_post(core, PD_HEARTBEAT, &empty.base, PD_LANE_CONNECTION, NULL) != PD_OK)
+            core->sent_ns = now_ns;     /* no memory: the next heartbeat will be sent */
     }
 }
 
@@ -345,9 +351,9 @@ void pd_core_sent(pd_core *core, size_t n, uint64_t now_ns)
     pd_outgoing_sent(&core->out, n, left_at_last, core);
 }
 
-void pd_core_heard(pd_core *core, size_t n, uint64_t now_ns)
+void pd_core_received(pd_core *core, size_t n, uint64_t now_ns)
 {
-    core->heard_ns = now_ns;
+    core->received_ns = now_ns;
     core->stats.bytes_in += n;
 }
 
@@ -355,7 +361,10 @@ void pd_core_heard(pd_core *core, size_t n, uint64_t now_ns)
 
 const pd_welcome *pd_core_welcome(const pd_core *core) { return &core->welcome; }
 pd_ticket_id pd_core_welcome_ticket(const pd_core *core) { return core->welcome_ticket; }
-uint64_t pd_core_step(const pd_core *core, size_t param) { return param < core->n_params ? core->params[param].step : 0; }
+uint64_t pd_core_step(const pd_core *core, size_t param)
+{
+    return param < core->n_params ? core->params[param].step : 0;
+}
 const char *pd_core_note(const pd_core *core, size_t param)
 {
     return param < core->n_params && core->params[param].note != NULL ? core->params[param].note : "";

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* Each operation waits for those of its frames that are lent, and for no answer. */
+/* Sets the waits of each operation to the number of its frames that are lent. */
 static void count_lent(pd_core *core)
 {
     for (pd_op *op = core->ops; op != NULL; op = op->hh.next) op->waits = 0;

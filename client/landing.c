@@ -16,7 +16,7 @@ bool pd_landing_has_outcomes(unsigned method)
     return has_weights(method) || method == PD_PUSH;
 }
 
-/* Nobody waits for it: read and thrown away. */
+/* Lets the payload be read and thrown away: no operation waits for it. */
 static int discard(pd_core *core, const pd_prefix *prefix, struct iovec **spans, size_t *n)
 {
     core->bench->landing[0] = (struct iovec){ NULL, prefix->payload_bytes };
@@ -30,7 +30,6 @@ pd_known *pd_landing_known(const pd_core *core, const pd_outgoing_frame *frame, 
     return &core->params[frame->op->items[frame->parts[part].item].param];
 }
 
-/* What the server sends of a part: weights, or an update of them. */
 size_t pd_landing_bytes(const pd_core *core, const pd_outgoing_frame *frame, size_t part)
 {
     size_t bytes = frame->parts[part].bytes;
@@ -39,7 +38,7 @@ size_t pd_landing_bytes(const pd_core *core, const pd_outgoing_frame *frame, siz
     return bytes / sizeof(float) * pd_dtype_size(pd_landing_known(core, frame, part)->update);
 }
 
-/* Room for the answer's updates; whether they were asked for. */
+/* Checks that the answer's updates were asked for, and makes room for them. *payload: bytes expected. */
 static int take_updates(pd_core *core, const pd_prefix *prefix, const pd_outgoing_frame *frame, uint64_t *payload)
 {
     uint64_t room = 0;
@@ -47,8 +46,10 @@ static int take_updates(pd_core *core, const pd_prefix *prefix, const pd_outgoin
     *payload = 0;
     for (size_t i = 0; i < frame->n_parts; i++) {
         bool update = core->reply->outcomes[i]->update;
-        if (update && (frame->parts[i].bytes == 0 || pd_landing_known(core, frame, i)->update == 0)) return pd_reply_broken(core, prefix, "an update that was not asked for");
-        if (pd_landing_bytes(core, frame, i) > 0) *payload = pd_piece_end(*payload, 0) + pd_landing_bytes(core, frame, i);
+        if (update && (frame->parts[i].bytes == 0 || pd_landing_known(core, frame, i)->update == 0))
+            return pd_reply_broken(core, prefix, "an update that was not asked for");
+        if (pd_landing_bytes(core, frame, i) > 0)
+            *payload = pd_piece_end(*payload, 0) + pd_landing_bytes(core, frame, i);
         if (update) room += pd_landing_bytes(core, frame, i);
     }
     if (room > core->updates_room) {
@@ -63,7 +64,8 @@ static int take_updates(pd_core *core, const pd_prefix *prefix, const pd_outgoin
     return PD_OK;
 }
 
-/* Weights and updates, each at the next multiple of 64; what lies between, and after the last one, is of no use. */
+/* Fills the places of weights and updates, each at the next multiple of 64 in the payload. The padding between them and
+ * after the last one is thrown away. Returns the number of places. */
 static size_t land(pd_core *core, const pd_outgoing_frame *frame, uint64_t payload_bytes)
 {
     struct iovec *iov = core->bench->landing;
@@ -101,15 +103,18 @@ int pd_core_header(void *arg, const pd_prefix *prefix, const uint8_t *header, st
 
     core->reply = NULL;
     if (core->ended.code != PD_OK) return core->ended.code;
-    if (core->stage == STAGE_DROP) return PD_CANCELLED;         /* what comes now may be about a job that was started anew meanwhile */
-    if ((prefix->flags & PD_FLAG_REPLY) == 0 && (prefix->flags & PD_FLAG_ERROR) == 0) return pd_reply_broken(core, prefix, "not marked as an answer");
-    if (frame == NULL || frame->answered || (prefix->flags & PD_FLAG_ERROR) != 0) return discard(core, prefix, spans, n);
+    if (core->stage == STAGE_DROP) return PD_CANCELLED;         /* the answer may belong to a job that is gone */
+    if ((prefix->flags & PD_FLAG_REPLY) == 0 && (prefix->flags & PD_FLAG_ERROR) == 0)
+        return pd_reply_broken(core, prefix, "not marked as an answer");
+    if (frame == NULL || frame->answered || (prefix->flags & PD_FLAG_ERROR) != 0)
+        return discard(core, prefix, spans, n);
     if (frame->method != prefix->method) return pd_reply_broken(core, prefix, "another method than was asked");
     if (!pd_landing_has_outcomes(frame->method)) return has_length(core, prefix, frame->reply_bytes);
     if (frame->op == NULL) return discard(core, prefix, spans, n);
     if ((rc = pd_reply_take(core, prefix, header, &reply)) != PD_OK) return rc;
     core->reply = reply;
-    if (core->reply->n_outcomes != frame->n_parts) return pd_reply_broken(core, prefix, "not one outcome for each piece");
+    if (core->reply->n_outcomes != frame->n_parts)
+        return pd_reply_broken(core, prefix, "not one outcome for each piece");
     if ((rc = take_updates(core, prefix, frame, &payload)) != PD_OK) return rc;
     if ((rc = has_length(core, prefix, payload)) != PD_OK) return rc;
     *spans = core->bench->landing;

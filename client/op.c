@@ -19,7 +19,6 @@ pd_op *pd_op_new(pd_core *core, unsigned method)
     return NULL;
 }
 
-/* A new operation, unless the handle is at its end or holds too many. */
 int pd_op_begin(pd_core *core, unsigned method, pd_op **op, pd_error *err)
 {
     if (core->ended.code != PD_OK) {
@@ -27,7 +26,8 @@ int pd_op_begin(pd_core *core, unsigned method, pd_op **op, pd_error *err)
         return core->ended.code;
     }
     if (HASH_COUNT(core->ops) >= MAX_TICKETS)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%d tickets are under way: wait for some of them (" PD_WAIT_CALL ")", MAX_TICKETS);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%d tickets are under way: wait for some of them "
+                       "(" PD_WAIT_CALL ")", MAX_TICKETS);
     if ((*op = pd_op_new(core, method)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     return PD_OK;
 }
@@ -57,7 +57,8 @@ void pd_op_done(pd_core *core, pd_op *op)
     op->done = true;
     if (op->closes > 0) core->closing = 0;
     if (op->method == PD_INIT && op->error.code == PD_OK)
-        for (size_t i = 0; i < op->n; i++) core->params[op->items[i].param].initialised |= core->params[op->items[i].param].given;
+        for (size_t i = 0; i < op->n; i++)
+            core->params[op->items[i].param].initialised |= core->params[op->items[i].param].given;
     if (!pd_method_pushes(op->method)) return;
     for (size_t i = 0; i < op->n; i++) core->params[op->items[i].param].pushing = false;
 }
@@ -67,7 +68,6 @@ void pd_op_answered(pd_core *core, pd_op *op)
     if (--op->waits == 0) pd_op_done(core, op);
 }
 
-/* The frame needs no answer any more. Its operation waits until its bytes have left: they are the caller's memory. */
 void pd_op_retire(pd_core *core, pd_outgoing_frame *frame)
 {
     pd_op *op = frame->op;

@@ -18,8 +18,8 @@ void   pd_op_fail(pd_op *op, const pd_error *error);
 void   pd_op_done(pd_core *core, pd_op *op);
 /* Counts one answer; the last one ends the operation. */
 void   pd_op_answered(pd_core *core, pd_op *op);
-/* Ends a frame that needs no answer any more. Its operation waits until its bytes have left, since they are the caller's
- * memory. */
+/* Ends a frame that needs no answer any more. Its operation waits until its bytes have left, since they are the
+ * caller's memory. */
 void   pd_op_retire(pd_core *core, pd_outgoing_frame *frame);
 
 #endif

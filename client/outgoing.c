@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-pd_outgoing_frame *pd_outgoing_frame_new(uint8_t *head, size_t head_bytes, const pd_part *parts, size_t n_parts, const struct iovec *iov, size_t n_iov)
+pd_outgoing_frame *pd_outgoing_frame_new(uint8_t *head, size_t head_bytes, const pd_part *parts, size_t n_parts,
+                                         const struct iovec *iov, size_t n_iov)
 {
     pd_outgoing_frame *frame = calloc(1, sizeof *frame + n_parts * sizeof *parts + n_iov * sizeof *iov);
 
@@ -32,7 +33,7 @@ void pd_outgoing_frame_free(pd_outgoing_frame *frame)
     free(frame);
 }
 
-/* Out of memory shows as an entry that is in no table. */
+/* Without memory the new entry is in no table. */
 #undef uthash_nonfatal_oom
 #define uthash_nonfatal_oom(frame) ((frame)->hh.tbl = NULL)
 
@@ -57,7 +58,7 @@ pd_outgoing_frame *pd_outgoing_find(const pd_outgoing *out, uint64_t id)
     return frame;
 }
 
-/* Some of its bytes have gone, not all. */
+/* Returns whether some bytes of the frame are sent, but not all. */
 static bool half_sent(const pd_outgoing *out, const pd_outgoing_frame *frame)
 {
     return out->gone > 0 && out->lane[out->current].next == frame;
@@ -96,7 +97,7 @@ void pd_outgoing_retire_all(pd_outgoing *out)
     for (pd_lane lane = 0; lane < PD_LANES; lane++) {
         for (pd_outgoing_frame *frame = out->lane[lane].first, *next; frame != NULL; frame = next) {
             next = frame->next;
-            if (!frame->lent && half_sent(out, frame)) out->gone = 0;         /* the rest of it will not go either */
+            if (!frame->lent && half_sent(out, frame)) out->gone = 0;       /* its other bytes will not be sent */
             pd_outgoing_retire(out, frame);
         }
     }
@@ -104,7 +105,7 @@ void pd_outgoing_retire_all(pd_outgoing *out)
 
 /* ---- sending ---- */
 
-/* A frame once begun is finished; else the connection's own go first. */
+/* Chooses the next frame: the one that is half sent, then those of the connection. */
 static pd_outgoing_frame *choose(pd_outgoing *out, pd_lane *lane)
 {
     if (out->gone > 0) *lane = out->current;
@@ -113,7 +114,7 @@ static pd_outgoing_frame *choose(pd_outgoing *out, pd_lane *lane)
     return *lane == PD_LANE_CONNECTION || out->open ? out->lane[*lane].next : NULL;
 }
 
-/* What is left of a frame after `skip` bytes. */
+/* Gathers the bytes of a frame behind the first `skip`. */
 static int gather_one(const pd_outgoing_frame *frame, size_t skip, struct iovec *iov, int max, size_t *bytes)
 {
     int n = 0;
@@ -149,14 +150,14 @@ int pd_outgoing_gather(pd_outgoing *out, struct iovec *iov, int max, size_t byte
     return n;
 }
 
-/* A frame that was retired before its bytes had left. */
+/* Frees a frame that was retired before its bytes had left. */
 static void leave(pd_outgoing *out, pd_outgoing_frame *frame, pd_outgoing_done *done, void *arg)
 {
     if (frame->op != NULL) done(arg, frame);
     take_out(out, frame);
 }
 
-/* Counts n bytes of the lent frames as gone. */
+/* Counts n bytes of the lent frames as sent. */
 static void advance(pd_outgoing *out, size_t n, pd_outgoing_done *done, void *arg)
 {
     while (n > 0) {
@@ -194,14 +195,16 @@ void pd_outgoing_sent(pd_outgoing *out, size_t n, pd_outgoing_done *done, void *
 
 bool pd_outgoing_pending(const pd_outgoing *out)
 {
-    return out->gone > 0 || out->lane[PD_LANE_CONNECTION].next != NULL || (out->open && out->lane[PD_LANE_LASTING].next != NULL);
+    return out->gone > 0 || out->lane[PD_LANE_CONNECTION].next != NULL
+           || (out->open && out->lane[PD_LANE_LASTING].next != NULL);
 }
 
 /* ---- the connection's end ---- */
 
 static void take_back(pd_outgoing *out)
 {
-    for (pd_outgoing_frame *frame = out->lane[out->current].next; out->lent > 0; out->lent--, frame = frame->next) frame->lent = false;
+    for (pd_outgoing_frame *frame = out->lane[out->current].next; out->lent > 0; out->lent--, frame = frame->next)
+        frame->lent = false;
     out->gone = 0;
 }
 

@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A frame in one piece of memory, its payload with it. */
-static int pack(const pd_core *core, uint8_t **out, size_t *bytes, unsigned method, uint64_t id, const ProtobufCMessage *message, const struct iovec *payload)
+/* Packs a frame with its payload into one piece of memory. */
+static int pack(const pd_core *core, uint8_t **out, size_t *bytes, unsigned method, uint64_t id,
+                const ProtobufCMessage *message, const struct iovec *payload)
 {
     size_t more = payload->iov_len;
     uint8_t *whole;
@@ -27,7 +28,8 @@ int pd_core_post(pd_core *core, unsigned method, const ProtobufCMessage *message
     return pd_core_post_with(core, method, message, &(struct iovec){ NULL, 0 }, lane, op);
 }
 
-int pd_core_post_with(pd_core *core, unsigned method, const ProtobufCMessage *message, const struct iovec *payload, pd_lane lane, pd_op *op)
+int pd_core_post_with(pd_core *core, unsigned method, const ProtobufCMessage *message, const struct iovec *payload,
+                      pd_lane lane, pd_op *op)
 {
     uint8_t *head;
     size_t bytes;

@@ -1,4 +1,4 @@
-/* Scalars of a push: read from the caller, borne by one frame, and filled in when that round has closed. */
+/* push_scalars.c - scalars of a push: read, borne by one frame, and filled in when that round has closed. */
 #include "push_scalars.h"
 
 #include <math.h>
@@ -10,7 +10,8 @@ int pd_scalars_read(pd_scalar_load *load, const pd_push_options *options, pd_err
 {
     load->n = options != NULL ? options->n_scalars : 0;
     if (load->n == 0) return PD_OK;
-    if (options->scalars == NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "%zu scalars, and no place where they are", load->n);
+    if (options->scalars == NULL)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%zu scalars, and no place where they are", load->n);
     for (size_t i = 0; i < load->n && i < PD_PUSH_SCALARS; i++) {
         paramd__scalar__init(&load->scalar[i]);
         load->list[i] = &load->scalar[i];
@@ -40,8 +41,9 @@ int pd_scalars_begin(const pd_core *core, pd_op *op, const pd_push_options *opti
     const pd_known *known = &core->params[op->items[bearer].param];
 
     if (known->start == known->end)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "scalars ride with parameter %.160s, of which this rank's range has no elements: its rounds do not wait for this rank. Give "
-                       "them with a call whose first parameter by name this rank has some of", known->name);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "scalars ride with parameter %.160s, of which this rank's range has "
+                       "no elements: its rounds do not wait for this rank. Give them with a call whose first parameter "
+                       "by name this rank has some of", known->name);
     op->scalars = options->scalars;
     op->n_scalars = options->n_scalars;
     op->bearer = bearer;

@@ -1,4 +1,4 @@
-/* refusal.c - operations of which a frame was refused: what becomes of their other frames, and of a step being closed. */
+/* refusal.c - operations of which a frame was refused: what becomes of their other frames. */
 #include "refusal.h"
 
 #include "landing.h"
@@ -17,20 +17,20 @@ void pd_refusal_note(pd_core *core, pd_outgoing_frame *frame, const pd_error *er
 }
 
 /* Returns whether a gradient of the step that is being closed was refused: it would count as absent. */
-static bool closes_unheard(const pd_core *core)
+static bool closes_refused(const pd_core *core)
 {
     for (size_t i = 0; core->closing > 0 && i < core->n_params; i++)
         if (core->params[i].refused == core->closing) return true;
     return false;
 }
 
-/* Withdraws the request that closes a step, where a push of that step was refused. Sent again on a new connection, where the
- * server has no record of the refusal, it would make the refused gradient count as absent. */
+/* Withdraws the request that closes a step, if a push of that step was refused. Sent again on a new connection, where
+ * the server has no record of the refusal, it would make the refused gradient count as absent. */
 static void withdraw_closing(pd_core *core, const pd_error *error)
 {
     pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].last;
 
-    if (!closes_unheard(core)) return;
+    if (!closes_refused(core)) return;
     while (frame != NULL && (frame->op == NULL || frame->answered || frame->op->closes == 0)) frame = frame->prev;
     if (frame == NULL) return;
     pd_op_fail(frame->op, error);
@@ -44,8 +44,8 @@ static bool all_refused(const pd_outgoing_frame *frame)
     return frame->n_parts > 0;
 }
 
-/* Frames that only concern refused items need no answer: the rest of a tensor one of whose chunks was refused would
- * wait for a round that cannot close before it is pushed again. */
+/* Ends the frames of an operation that have only refused items. The other chunks of a tensor of which one was refused
+ * would wait for a round that cannot close before the tensor is pushed again. */
 static void abandon_refused(pd_core *core, pd_op *op)
 {
     for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].first, *next; frame != NULL; frame = next) {

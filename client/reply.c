@@ -5,17 +5,16 @@
 
 #include <inttypes.h>
 
-/* The server breaks the protocol: there is no use in asking it again. */
 int pd_reply_broken(pd_core *core, const pd_prefix *prefix, const char *what)
 {
     pd_error error;
 
-    pd_fail(&error, PD_INTERNAL, "the server's answer to %s (request %" PRIu64 "): %s", pd_method_name(prefix->method), prefix->request, what);
+    pd_fail(&error, PD_INTERNAL, "the server's answer to %s (request %" PRIu64 "): %s", pd_method_name(prefix->method),
+            prefix->request, what);
     pd_core_end(core, &error);
     return PD_INTERNAL;
 }
 
-/* Unpacks a reply into the arena. Without memory the connection ends, and what it owes is asked again. */
 int pd_reply_take(pd_core *core, const pd_prefix *prefix, const uint8_t *header, void **reply)
 {
     pd_error error;

@@ -14,11 +14,13 @@
 
 /* ---- Hello ---- */
 
-/* Once a welcome was had, a server that is full or going away is waited for; before, only one that is going away. */
+/* Returns whether to connect again after a refused Hello: after a first welcome to a server that is full or stops,
+ * before only to one that stops. */
 static bool worth_waiting(const pd_core *core, int code)
 {
     if (code == PD_UNAVAILABLE) return true;
-    return core->greeted && (code == PD_RESOURCE_EXHAUSTED || code == PD_INTERNAL || code == PD_UNKNOWN || code == PD_DEADLINE_EXCEEDED);
+    return core->greeted && (code == PD_RESOURCE_EXHAUSTED || code == PD_INTERNAL || code == PD_UNKNOWN
+                             || code == PD_DEADLINE_EXCEEDED);
 }
 
 /* Handles "no such job". A process that restarts the job tries again: rank 0 may not have created it yet. */
@@ -26,7 +28,8 @@ static void no_job(pd_core *core)
 {
     char reason[PD_ERROR_TEXT];
 
-    snprintf(reason, sizeof reason, "the server has no job %.200s yet: rank 0 starts it anew with " PD_RESTART_CALL, core->job);
+    snprintf(reason, sizeof reason, "the server has no job %.200s yet: rank 0 starts it anew with " PD_RESTART_CALL,
+             core->job);
     if (core->restarting) pd_core_drop(core, reason);
     else pd_core_lose_job(core);
 }
@@ -66,21 +69,24 @@ static void note_welcome(pd_core *core, const Paramd__HelloReply *reply)
     core->greeted = true;
 }
 
-/* Frames that are kept were cut to the chunks of the first welcome. */
+/* Checks a welcome. Kept frames were split with the first server's chunk size, so a server with another chunk size is
+ * refused. */
 static int check_welcome(pd_core *core, const pd_prefix *prefix, const Paramd__HelloReply *reply)
 {
     pd_error error;
 
     if (reply->protocol != PD_PROTOCOL_VERSION) {
-        pd_fail(&error, PD_FAILED_PRECONDITION, "the server speaks protocol version %u, this library %d", reply->protocol, PD_PROTOCOL_VERSION);
+        pd_fail(&error, PD_FAILED_PRECONDITION, "the server speaks protocol version %u, this library %d",
+                reply->protocol, PD_PROTOCOL_VERSION);
         pd_core_end(core, &error);
         return PD_FAILED_PRECONDITION;
     }
-    if (core->job[0] != '\0' && (reply->chunk_elements == 0 || reply->chunk_elements > INT64_MAX / 8 || reply->max_pieces == 0))
+    if (core->job[0] != '\0' && (reply->chunk_elements == 0 || reply->chunk_elements > INT64_MAX / 8
+                                 || reply->max_pieces == 0))
         return pd_reply_broken(core, prefix, "it gives no chunk size");
     if (!core->greeted || core->restarting || reply->chunk_elements == core->welcome.chunk_elements) return PD_OK;
-    pd_fail(&error, PD_FAILED_PRECONDITION, "the server came back with chunks of %" PRIu64 " elements, before they had %" PRIu64,
-            reply->chunk_elements, core->welcome.chunk_elements);
+    pd_fail(&error, PD_FAILED_PRECONDITION, "the server came back with chunks of %" PRIu64 " elements, before they had "
+            "%" PRIu64, reply->chunk_elements, core->welcome.chunk_elements);
     pd_core_end(core, &error);
     return PD_FAILED_PRECONDITION;
 }
@@ -122,7 +128,8 @@ int pd_welcome_taken(pd_core *core, const pd_prefix *prefix, const uint8_t *head
 
 /* ---- Declare ---- */
 
-/* The first time the user is told, and may declare anew on a fresh connection; after a reconnect the handle is at its end. */
+/* The first refusal ends the call of the user, who may declare again on a new connection. A refusal after a reconnect
+ * ends the handle. */
 int pd_declare_refused(pd_core *core, const pd_error *error)
 {
     if (core->declared) return pd_welcome_refused(core, error);
@@ -143,7 +150,8 @@ static bool all_initialised(const pd_core *core, const pd_outgoing_frame *frame)
     return true;
 }
 
-/* Initial weights whose answer was lost with the last connection have arrived: the server would refuse them now. */
+/* Retires frames with initial weights that the server has, since it would refuse them now. Their answers were lost with
+ * the last connection. */
 static void retire_initialised(pd_core *core)
 {
     for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].first, *next; frame != NULL; frame = next) {
@@ -155,7 +163,7 @@ static void retire_initialised(pd_core *core)
     }
 }
 
-/* Each once: whoever reads a note may keep it. */
+/* Keeps the first note of each parameter, as the user may keep a pointer to it. */
 static int keep_notes(const pd_core *core, size_t first, const Paramd__DeclareReply *reply)
 {
     for (size_t i = 0; i < reply->n_parameters; i++) {
@@ -186,17 +194,17 @@ static int all_declared(pd_core *core)
     return settle(core, core->declare_ticket, NULL);
 }
 
-/* The server knows less of a parameter than this process: it is not the job that it was. */
+/* Returns whether the server has fewer steps of a parameter than this process has seen: then it is not the same job. */
 static bool is_behind(const pd_core *core, size_t first, const Paramd__DeclareReply *reply)
 {
     for (size_t i = 0; i < reply->n_parameters; i++) {
         const pd_known *known = &core->params[first + i];
-        if (known->initialised && (!reply->parameters[i]->initialised || reply->parameters[i]->step < known->step)) return true;
+        if (known->initialised && (!reply->parameters[i]->initialised || reply->parameters[i]->step < known->step))
+            return true;
     }
     return false;
 }
 
-/* Of `count` parameters from `first` on. */
 int pd_declare_taken(pd_core *core, size_t first, size_t count, const pd_prefix *prefix, const uint8_t *header)
 {
     Paramd__DeclareReply *reply;

@@ -19,8 +19,8 @@ typedef struct entry {
     pd_waiter   *waiters;
 } entry;
 
-_Static_assert(sizeof(entry) + 2 * sizeof(entry *) + 16 <= PD_LOOP_PARAM_BYTES, "what the board keeps of a parameter "
-               "is counted at Declare");
+_Static_assert(sizeof(entry) + 2 * sizeof(entry *) + 16 <= PD_LOOP_PARAM_BYTES,
+               "what the board keeps of a parameter is counted at Declare");
 
 typedef struct job {
     uint32_t       number;          /* chosen by the store, not by a peer: an unkeyed hash is safe */
@@ -195,7 +195,7 @@ static void answer(const entry *e, pd_waiter *waiter)
         waiter->snapshot = e->snapshot;
         waiter->snapshot->board_refs++;
         waiter->updates = waiter->update != 0 && waiter->holds != 0 && waiter->snapshot->builds_on == waiter->holds
-            && waiter->snapshot->update_dtype == waiter->update;
+                          && waiter->snapshot->update_dtype == waiter->update;
     }
     waiter->wait->open--;
 }

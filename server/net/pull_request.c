@@ -42,8 +42,8 @@ static int check_wants(const pd_conn *conn, const Paramd__PullRequest *pull, pd_
  * always fit, since a step pulls each piece once. */
 static int check_waiting(const pd_conn *conn, const pd_wait *wait, pd_error *err)
 {
-    uint64_t waiting = conn->pendings.pulling + pd_pending_bytes(wait->n),
-        most = PD_HIGH_WATER + 2 * conn->pieces * pd_pending_bytes(1);
+    uint64_t waiting = conn->pendings.pulling + pd_pending_bytes(wait->n);
+    uint64_t most = PD_HIGH_WATER + 2 * conn->pieces * pd_pending_bytes(1);
 
     if (waiting <= most || pd_board_would_answer(conn->daemon->board, conn->job, wait)) return PD_OK;
     return pd_fail(err, PD_RESOURCE_EXHAUSTED, "Pull: the pulls of this connection that wait for rounds already take "

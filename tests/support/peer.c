@@ -135,7 +135,7 @@ int peer_feed(peer *p, const uint8_t *at, size_t n)
             n -= part;
             used += part;
         }
-        pd_core_heard(p->core, used, p->now);
+        pd_core_received(p->core, used, p->now);
         rc = pd_framer_fed(p->framer, used);
     }
     return rc;
