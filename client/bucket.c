@@ -1,6 +1,8 @@
 /* bucket.c - cuts the tensors of a call into frames. */
 #include "bucket.h"
 
+#include "pieces.h"
+
 #include <string.h>
 
 /* Small tensors fill a frame up to this size. Larger frames would delay the first step of the server; smaller ones mean

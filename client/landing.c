@@ -2,6 +2,7 @@
 #include "landing.h"
 
 #include "core_end.h"
+#include "pieces.h"
 #include "reply.h"
 
 #include <stdlib.h>

@@ -3,6 +3,7 @@
 #define PD_PUSH_SCALARS_H
 
 #include "core_state.h"
+#include "scalar_check.h"
 
 /* Scalars as fields of a frame; names are the caller's. */
 typedef struct pd_scalar_load {

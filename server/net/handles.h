@@ -2,7 +2,7 @@
 #ifndef PD_HANDLES_H
 #define PD_HANDLES_H
 
-#include "message.h"
+#include "pieces.h"
 #include "request.h"
 
 typedef struct pd_handles {

@@ -4,6 +4,7 @@
 #include "option_copy.h"
 #include "piece_wait.h"
 #include "plant.h"
+#include "scalar_check.h"
 
 #include <assert.h>
 #include <math.h>

@@ -5,6 +5,7 @@
  * seeds reach every handler. */
 #include "daemon.h"
 #include "message.h"
+#include "pieces.h"
 #include "turn.h"
 
 #include "seed.h"

@@ -7,6 +7,8 @@
 
 #include "incoming.h"
 #include "message.h"
+#include "pieces.h"
+#include "scalar_check.h"
 #include "paramd/tensor.h"
 #include "request.h"
 
