@@ -35,24 +35,24 @@ void pd_bucket_drop(pd_bucket *bucket)
 
 static int pack(pd_bucket *bucket, uint64_t id, uint8_t **head, size_t *bytes)
 {
-    pd_bench *bench = bucket->core->bench;
+    pd_frame_scratch *scratch = bucket->core->scratch;
     Paramd__InitRequest init = PARAMD__INIT_REQUEST__INIT;
     const ProtobufCMessage *message = &bucket->push.base;
 
-    bucket->push.pieces = init.pieces = bench->pieces;
+    bucket->push.pieces = init.pieces = scratch->pieces;
     bucket->push.n_pieces = init.n_pieces = bucket->pull.n_wants = bucket->n;
-    bucket->pull.wants = bench->wants;
+    bucket->pull.wants = scratch->wants;
     bucket->push.mark = init.mark = bucket->core->mark;
     if (bucket->method == PD_INIT) message = &init.base;
     if (bucket->method == PD_PULL) message = &bucket->pull.base;
-    return pd_frame_pack(head, bytes, bucket->method, bucket->core->flags, id, message, bench->iov, bucket->n_iov,
+    return pd_frame_pack(head, bytes, bucket->method, bucket->core->flags, id, message, scratch->iov, bucket->n_iov,
                          bucket->payload);
 }
 
 /* Ends the frame being filled, unless it is empty. */
 static int seal(pd_bucket *bucket)
 {
-    pd_bench *bench = bucket->core->bench;
+    pd_frame_scratch *scratch = bucket->core->scratch;
     uint64_t id = ++bucket->core->last_id;
     pd_outgoing_frame *frame;
     uint8_t *head;
@@ -61,7 +61,7 @@ static int seal(pd_bucket *bucket)
 
     if (bucket->n == 0) return PD_OK;
     if ((rc = pack(bucket, id, &head, &bytes)) != PD_OK) return rc;
-    if ((frame = pd_outgoing_frame_new(head, bytes, bench->part, bucket->n, bench->iov, bucket->n_iov)) == NULL)
+    if ((frame = pd_outgoing_frame_new(head, bytes, scratch->part, bucket->n, scratch->iov, bucket->n_iov)) == NULL)
         return PD_NO_MEMORY;
     frame->id = id;
     frame->method = bucket->method;
@@ -79,7 +79,7 @@ static int seal(pd_bucket *bucket)
 /* Adds bytes to the payload. Bytes that continue the last entry in memory extend it. */
 static void append(pd_bucket *bucket, const void *at, size_t bytes)
 {
-    struct iovec *iov = bucket->core->bench->iov;
+    struct iovec *iov = bucket->core->scratch->iov;
     struct iovec *last = bucket->n_iov > 0 ? &iov[bucket->n_iov - 1] : NULL;
 
     if (bytes == 0) return;
@@ -117,11 +117,11 @@ static bool fits(const pd_bucket *bucket, const pd_cut *cut)
 
 static void put_piece(pd_bucket *bucket, const pd_cut *cut)
 {
-    pd_bench *bench = bucket->core->bench;
-    Paramd__Piece *piece = &bench->piece[bucket->n];
+    pd_frame_scratch *scratch = bucket->core->scratch;
+    Paramd__Piece *piece = &scratch->piece[bucket->n];
 
     paramd__piece__init(piece);
-    bench->pieces[bucket->n] = piece;
+    scratch->pieces[bucket->n] = piece;
     piece->handle = cut->handle;
     piece->dtype = cut->dtype;
     piece->absent = cut->absent;
@@ -136,11 +136,11 @@ static void put_piece(pd_bucket *bucket, const pd_cut *cut)
 
 static void put_want(pd_bucket *bucket, const pd_cut *cut)
 {
-    pd_bench *bench = bucket->core->bench;
-    Paramd__Want *want = &bench->want[bucket->n];
+    pd_frame_scratch *scratch = bucket->core->scratch;
+    Paramd__Want *want = &scratch->want[bucket->n];
 
     paramd__want__init(want);
-    bench->wants[bucket->n] = want;
+    scratch->wants[bucket->n] = want;
     want->handle = cut->handle;
     want->first = (uint64_t)cut->first;
     want->count = (uint64_t)cut->count;
@@ -156,7 +156,7 @@ static int put(pd_bucket *bucket, const pd_cut *cut)
     if (bucket->method == PD_PULL) put_want(bucket, cut);
     else put_piece(bucket, cut);
     if (cut->reply > 0) bucket->reply = pd_piece_end(bucket->reply, 0) + cut->reply;
-    bucket->core->bench->part[bucket->n++] = (pd_part){ cut->item, cut->land, cut->reply };
+    bucket->core->scratch->part[bucket->n++] = (pd_part){ cut->item, cut->land, cut->reply };
     return cut->alone ? seal(bucket) : PD_OK;
 }
 

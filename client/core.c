@@ -67,7 +67,7 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
     core->label = strdup(config->label);
     core->options = copy_texts(config->options);
     core->rules = copy_texts(config->rules != NULL ? config->rules : plain);
-    core->bench = malloc(sizeof *core->bench);
+    core->scratch = malloc(sizeof *core->scratch);
     core->arena = pd_arena_new(PD_ARENA_BUDGET);
     core->rank = config->rank;
     core->world_size = config->world_size;
@@ -77,8 +77,8 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
     core->impatient = config->impatient;
     core->give_up_ns = UINT64_MAX;
     op = pd_op_new(core, PD_HELLO);
-    if (core->job == NULL || core->label == NULL || core->options == NULL || core->rules == NULL || core->bench == NULL
-        || core->arena == NULL || op == NULL) {
+    if (core->job == NULL || core->label == NULL || core->options == NULL || core->rules == NULL
+        || core->scratch == NULL || core->arena == NULL || op == NULL) {
         pd_core_free(core);
         return pd_fail(err, PD_NO_MEMORY, "out of memory");
     }
@@ -98,7 +98,7 @@ void pd_core_free(pd_core *core)
     free_texts(core->options);
     free_texts(core->rules);
     pd_arena_free(core->arena);
-    free(core->bench);
+    free(core->scratch);
     free(core->updates);
     free(core->job);
     free(core->label);

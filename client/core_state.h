@@ -62,13 +62,13 @@ typedef enum pd_stage {
 } pd_stage;
 
 /* Memory for building a frame; made once. */
-typedef struct pd_bench {
+typedef struct pd_frame_scratch {
     Paramd__Piece piece[MAX_PIECES], *pieces[MAX_PIECES];
     Paramd__Want  want[MAX_PIECES], *wants[MAX_PIECES];
     pd_part       part[MAX_PIECES];
     struct iovec  iov[2 * MAX_PIECES];
     struct iovec  landing[2 * MAX_PIECES + 1];  /* places of the payload that is landing */
-} pd_bench;
+} pd_frame_scratch;
 
 typedef struct pd_core {
     char    *job, *label;
@@ -111,7 +111,7 @@ typedef struct pd_core {
     uint64_t  give_up_ns;               /* when the next hopeless operation ends; 0: the next tick sets it; UINT64_MAX:
                                          * none is hopeless */
     uint64_t  mark;                     /* of the last error read on this connection: pushes repeat it */
-    pd_bench *bench;
+    pd_frame_scratch *scratch;
     pd_arena *arena;                    /* of the answer that is landing */
     Paramd__DataReply *reply;
     uint8_t  *updates;                  /* place of the updates of that answer; kept for the next one */

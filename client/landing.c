@@ -20,8 +20,8 @@ bool pd_landing_has_outcomes(unsigned method)
 /* Lets the payload be read and thrown away: no operation waits for it. */
 static int discard(pd_core *core, const pd_prefix *prefix, struct iovec **spans, size_t *n)
 {
-    core->bench->landing[0] = (struct iovec){ NULL, prefix->payload_bytes };
-    *spans = core->bench->landing;
+    core->scratch->landing[0] = (struct iovec){ NULL, prefix->payload_bytes };
+    *spans = core->scratch->landing;
     *n = prefix->payload_bytes > 0 ? 1 : 0;
     return PD_OK;
 }
@@ -69,7 +69,7 @@ static int take_updates(pd_core *core, const pd_prefix *prefix, const pd_outgoin
  * after the last one is thrown away. Returns the number of places. */
 static size_t land(pd_core *core, const pd_outgoing_frame *frame, uint64_t payload_bytes)
 {
-    struct iovec *iov = core->bench->landing;
+    struct iovec *iov = core->scratch->landing;
     uint64_t offset = 0;
     size_t n = 0, used = 0;
 
@@ -118,7 +118,7 @@ int pd_core_header(void *arg, const pd_prefix *prefix, const uint8_t *header, st
         return pd_reply_broken(core, prefix, "not one outcome for each piece");
     if ((rc = take_updates(core, prefix, frame, &payload)) != PD_OK) return rc;
     if ((rc = has_length(core, prefix, payload)) != PD_OK) return rc;
-    *spans = core->bench->landing;
+    *spans = core->scratch->landing;
     *n = land(core, frame, prefix->payload_bytes);
     return PD_OK;
 }

@@ -215,8 +215,8 @@ void pd_conn_end(pd_conn *conn, const pd_prefix *asked, const pd_error *err)
     static const pd_prefix nothing;
 
     if (!pd_conn_live(conn)) return;
-    conn->daemon->config.log(LOG_WARNING, "%s%s%s: connection ended: %s", conn->peer, conn->label[0] != '\0' ? " "
-                             : "", conn->label, err->text);
+    conn->daemon->config.log(LOG_WARNING, "%s%s%s: connection ended: %s", conn->peer,
+                             conn->label[0] != '\0' ? " " : "", conn->label, err->text);
     let_go(conn, err->text);
     pd_conn_refuse(conn, asked != NULL ? asked : &nothing, err);
     if (conn->state == PD_CLOSED) return;
@@ -266,6 +266,11 @@ void pd_conn_reply(pd_conn *conn, const pd_prefix *asked, const ProtobufCMessage
     pd_fail(&err, PD_RESOURCE_EXHAUSTED, "the answer to %s does not fit the %d bytes of a frame's header",
             pd_method_name(asked->method), PD_MAX_HEADER_BYTES);
     pd_conn_refuse(conn, asked, &err);
+}
+
+int pd_conn_no_memory(const pd_prefix *asked, pd_error *err)
+{
+    return pd_fail(err, PD_NO_MEMORY, "%s: out of memory, try again later", pd_method_name(asked->method));
 }
 
 void pd_conn_data_reply(pd_conn *conn, pd_pending *pending)

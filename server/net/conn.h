@@ -98,6 +98,8 @@ void     pd_conn_undeclare(pd_conn *conn);
  * end of the loop's turn. Without memory the connection is closed. */
 void     pd_conn_reply(pd_conn *conn, const pd_prefix *asked, const ProtobufCMessage *message);
 void     pd_conn_refuse(pd_conn *conn, const pd_prefix *asked, const pd_error *err);
+/* Fills in the error of a request for which there is no memory. Returns PD_NO_MEMORY. */
+int      pd_conn_no_memory(const pd_prefix *asked, pd_error *err);
 /* Answer an open request, which ends it. */
 void     pd_conn_answer(pd_conn *conn, pd_pending *pending, const ProtobufCMessage *message);
 void     pd_conn_fail(pd_conn *conn, pd_pending *pending, const pd_error *err);

@@ -141,7 +141,7 @@ int pd_run_declare(pd_conn *conn, const pd_prefix *prefix, void *message, pd_err
         return pd_fail(err, PD_RESOURCE_EXHAUSTED, "Declare of %zu parameters: at most %d in one, the others in "
                        "further ones", declare->n_parameters, PD_MAX_DECLARE);
     if ((pending = pd_pending_new(&conn->pendings, conn, prefix, 0)) == NULL)
-        return pd_fail(err, PD_NO_MEMORY, "Declare: out of memory, try again later");
+        return pd_conn_no_memory(prefix, err);
     if ((rc = declare_some(conn, pending, declare, err)) != PD_OK) {
         pd_pending_free(pending);
         return rc;

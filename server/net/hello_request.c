@@ -60,7 +60,7 @@ static int join(pd_conn *conn, const pd_prefix *prefix, const Paramd__HelloReque
 
     if (request == NULL) {
         pd_pending_free(pending);
-        return pd_fail(err, PD_NO_MEMORY, "Hello: out of memory, try again later");
+        return pd_conn_no_memory(prefix, err);
     }
     conn->rank = hello->rank;
     conn->state = PD_WELCOMING;

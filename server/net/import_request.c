@@ -79,7 +79,7 @@ int pd_prepare_import(pd_conn *conn, const pd_prefix *prefix, void *message, pd_
     if (conn->incoming.pending != NULL)
         conn->incoming.request = pd_request_new(PD_REQ_IMPORT, pd_conn_ticket(conn, conn->incoming.pending));
     if (conn->incoming.request != NULL && fill(conn->incoming.request, import)) return PD_OK;
-    return pd_fail(err, PD_NO_MEMORY, "Import: out of memory, try again later");
+    return pd_conn_no_memory(prefix, err);
 }
 
 void pd_finish_import(pd_conn *conn)

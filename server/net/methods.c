@@ -32,7 +32,7 @@ static pd_request *ask(pd_conn *conn, pd_request_kind kind, const pd_prefix *pre
 
     if (request == NULL) {
         pd_pending_free(pending);
-        pd_fail(err, PD_NO_MEMORY, "%s: out of memory, try again later", pd_method_name(prefix->method));
+        pd_conn_no_memory(prefix, err);
         return NULL;
     }
     request->job = conn->job;
@@ -178,7 +178,7 @@ static int run_set(pd_conn *conn, const pd_prefix *prefix, void *message, pd_err
     if (request == NULL || copy_set(request, conn, set) != PD_OK) {
         pd_request_free(request);
         pd_pending_free(pending);
-        return pd_fail(err, PD_NO_MEMORY, "%s: out of memory, try again later", pd_method_name(prefix->method));
+        return pd_conn_no_memory(prefix, err);
     }
     pd_pendings_add(&conn->pendings, pending);
     pd_loop_post(conn->daemon, request);

@@ -59,8 +59,7 @@ int pd_run_pull(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error 
 
     if (rc != PD_OK) return rc;
     pending = pd_pending_new(&conn->pendings, conn, prefix, pull->n_wants);
-    if (pending == NULL)
-        return pd_fail(err, PD_NO_MEMORY, "%s: out of memory, try again later", pd_method_name(prefix->method));
+    if (pending == NULL) return pd_conn_no_memory(prefix, err);
     pending->wait.step = pull->min_step;
     for (size_t i = 0; i < pull->n_wants; i++) {
         const Paramd__Want *want = pull->wants[i];

@@ -27,23 +27,18 @@ static int check_pieces(const pd_conn *conn, const pd_prefix *prefix, Paramd__Pi
                            prefix->payload_bytes, err);
 }
 
-static int no_memory(const pd_prefix *prefix, pd_error *err)
-{
-    return pd_fail(err, PD_NO_MEMORY, "%s: out of memory, try again later", pd_method_name(prefix->method));
-}
-
 /* Makes the request to the store. Until the payload is there, `at` of a piece is its offset in the payload. */
 static int fill_request(pd_conn *conn, const pd_prefix *prefix, pd_request_kind kind, Paramd__Piece *const *pieces,
                         size_t n, pd_error *err)
 {
     pd_request *request = pd_request_new(kind, pd_conn_ticket(conn, conn->incoming.pending));
 
-    if (request == NULL) return no_memory(prefix, err);
+    if (request == NULL) return pd_conn_no_memory(prefix, err);
     conn->incoming.request = request;
     request->job = conn->job;
     request->rank = conn->rank;
     request->u.data.pieces = calloc(n + 1, sizeof *request->u.data.pieces);
-    if (request->u.data.pieces == NULL) return no_memory(prefix, err);
+    if (request->u.data.pieces == NULL) return pd_conn_no_memory(prefix, err);
     request->u.data.n = n;
     for (size_t i = 0; i < n; i++) {
         const Paramd__Piece *from = pieces[i];
@@ -98,7 +93,7 @@ int pd_prepare_init(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
     if (rc != PD_OK) return rc;
     conn->incoming.mark = init->mark;
     conn->incoming.pending = pd_pending_new(&conn->pendings, conn, prefix, 0);
-    if (conn->incoming.pending == NULL) return no_memory(prefix, err);
+    if (conn->incoming.pending == NULL) return pd_conn_no_memory(prefix, err);
     return fill_request(conn, prefix, PD_REQ_INIT, init->pieces, init->n_pieces, err);
 }
 
@@ -173,7 +168,7 @@ static int fill_push(pd_conn *conn, const pd_prefix *prefix, const Paramd__PushR
     request->u.data.last = push->last;
     rc = pd_options_copy(&request->u.data.hypers, &request->u.data.n_hypers, push->hypers, push->n_hypers);
     if (rc == PD_OK) rc = copy_scalars(request, push);
-    return rc == PD_OK ? PD_OK : no_memory(prefix, err);
+    return rc == PD_OK ? PD_OK : pd_conn_no_memory(prefix, err);
 }
 
 /* Refuses to end a step while the worker has not yet read that one of its pushes was refused. Otherwise the gradients
@@ -202,7 +197,7 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
     if (rc != PD_OK) return rc;
     conn->incoming.mark = push->mark;
     pending = conn->incoming.pending = pd_pending_new(&conn->pendings, conn, prefix, push->n_pieces);
-    if (pending == NULL) return no_memory(prefix, err);
+    if (pending == NULL) return pd_conn_no_memory(prefix, err);
     pending->wait.step = push->step;
     pending->wait.pushes = true;
     pending->wait.all = push->last;
