@@ -1,4 +1,4 @@
-/* pd_sim.c - pd_sim: runs seeds, reports the first violated invariant of each, prints a trace, shrinks a plan. README.md tells how to read it. */
+/* pd_sim.c - runs seeds, reports the first violated invariant of each, prints a trace, shrinks a plan: see README.md. */
 #include "blascore.h"
 #include "sim.h"
 
@@ -69,9 +69,11 @@ static int in_process(void (*body)(const void *arg, const settings *set), const 
         _exit(0);
     }
     if (child < 0 || waitpid(child, &status, 0) < 0) return -1;
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) snprintf(shared->text, sizeof shared->text, "spins: the run takes more than %d s", SEED_SECONDS);
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
+        snprintf(shared->text, sizeof shared->text, "spins: the run takes more than %d s", SEED_SECONDS);
     else if (WIFSIGNALED(status)) snprintf(shared->text, sizeof shared->text, "crash: %s", strsignal(WTERMSIG(status)));
-    else if (WEXITSTATUS(status) != 0 && shared->text[0] == '\0') snprintf(shared->text, sizeof shared->text, "crash: exit status %d", WEXITSTATUS(status));
+    else if (WEXITSTATUS(status) != 0 && shared->text[0] == '\0')
+        snprintf(shared->text, sizeof shared->text, "crash: exit status %d", WEXITSTATUS(status));
     return status;
 }
 
@@ -192,7 +194,8 @@ static int run_all(const settings *set)
         if (!set->keep_going) break;
     }
     done = (failed > 0 && !set->keep_going ? shared->seed : set->last) - set->first + 1;
-    printf("%llu seeds, %llu failed, %.1f a second\n", (unsigned long long)done, (unsigned long long)failed, (double)done / (now_s() - begun));
+    printf("%llu seeds, %llu failed, %.1f a second\n", (unsigned long long)done, (unsigned long long)failed,
+           (double)done / (now_s() - begun));
     return failed > 0;
 }
 
@@ -201,7 +204,8 @@ static int run_all(const settings *set)
 static const struct argp_option options[] = {
     { "seeds", 's', "A..B", 0, "Run the seeds from A to B (default 1..1000)", 0 },
     { "trace", 't', 0, 0, "Print the plan and every event of a seed", 0 },
-    { "shrink", 'x', 0, 0, "Take faults, jobs, parameters and steps away as long as the same invariant is violated", 0 },
+    { "shrink", 'x', 0, 0, "Take faults, jobs, parameters and steps away as long as the same invariant is violated",
+      0 },
     { "plant", 'p', "NAME", 0, "Switch a planted bug on", 0 },
     { "list-plants", OPT_LIST, 0, 0, "List the planted bugs", 0 },
     { "twice", OPT_TWICE, 0, 0, "Run each seed twice and compare the traces", 0 },
@@ -236,7 +240,8 @@ static error_t parse(int key, char *value, struct argp_state *state)
 
 int main(int argc, char **argv)
 {
-    static const struct argp argp = { options, parse, NULL, "Simulates paramd: server, workers, network and faults, all drawn from a seed.", NULL, NULL, NULL };
+    static const struct argp argp = { options, parse, NULL, "Simulates paramd: server, workers, network and faults, "
+                                      "all drawn from a seed.", NULL, NULL, NULL };
     settings set = { .first = 1, .last = 1000 };
     static sim_plan plan;
 

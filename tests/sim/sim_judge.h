@@ -8,7 +8,8 @@
 /* An effect leaves the store. */
 void sim_judge_effect(sim *s, pd_store *store, const pd_effect *effect);
 /* A worker got elements [first, first + n) of a parameter at this version: they are those of one publication. */
-void sim_judge_weights(sim *s, const sim_job *job, uint32_t param, uint64_t version, const float *weights, int64_t first, int64_t n);
+void sim_judge_weights(sim *s, const sim_job *job, uint32_t param, uint64_t version, const float *weights,
+                       int64_t first, int64_t n);
 /* At the end of a run: all that was published follows from the contributions, each counted once. */
 void sim_judge_all(sim *s);
 void sim_judge_free(sim *s);

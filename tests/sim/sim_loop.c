@@ -10,8 +10,8 @@
 #include <syslog.h>
 
 enum { TICK_MS = 250, HANDSHAKE_MS = 2000, SILENCE_MS = 3000, HEARTBEAT_MS = 1000, DRAIN_MS = 2000 };
-/* What the server may hold at rest beside what jobs have committed: in all, for each connection, and for each parameter of the plan. These are tables, and memory
- * that one batch of work leaves to the next. */
+/* What the server may hold at rest beside what jobs have committed: in all, for each connection, and for each parameter
+ * of the plan. These are tables, and memory that one batch of work leaves to the next. */
 enum { LOOP_BYTES = 128 * 1024, CONN_BYTES = 8 * 1024, PARAM_BYTES = 1024 };
 
 /* ---- the platform of the loop thread ---- */
@@ -206,7 +206,8 @@ bool sim_loop_rests(const sim_server *server, uint64_t *bytes)
     const pd_daemon *daemon = server->daemon;
 
     *bytes = LOOP_BYTES + pd_pool_kept(daemon->pool);
-    for (uint32_t j = 0; j < server->s->plan->n_jobs; j++) *bytes += server->s->plan->jobs[j].n_params * (uint64_t)PARAM_BYTES;
+    for (uint32_t j = 0; j < server->s->plan->n_jobs; j++)
+        *bytes += server->s->plan->jobs[j].n_params * (uint64_t)PARAM_BYTES;
     if (server->loop_due || server->mail_due || daemon->admission.used > 0) return false;
     for (size_t i = 0; i < daemon->capacity; i++) {
         if (daemon->conns[i] == NULL) continue;
@@ -220,7 +221,8 @@ bool sim_waits_for_memory(const sim_server *server, uint64_t number)
 {
     const pd_conn *conn = pd_loop_find(server->daemon, number);
 
-    return conn != NULL && pd_conn_live(conn) && pd_framer_stalled(conn->framer) && conn->incoming.request != NULL && !conn->incoming.asked;
+    return conn != NULL && pd_conn_live(conn) && pd_framer_stalled(conn->framer) && conn->incoming.request != NULL
+           && !conn->incoming.asked;
 }
 
 void sim_server_describe(sim_server *server)
@@ -228,18 +230,21 @@ void sim_server_describe(sim_server *server)
     const pd_daemon *daemon = server->daemon;
 
     sim_step_describe(server);
-    printf("the loop at the end: %llu of %llu bytes in flight, %llu reserved by %u ranks\n", (unsigned long long)daemon->admission.used,
-           (unsigned long long)daemon->admission.budget, (unsigned long long)daemon->admission.reserved, daemon->admission.ranks);
+    printf("the loop at the end: %llu of %llu bytes in flight, %llu reserved by %u ranks\n",
+           (unsigned long long)daemon->admission.used, (unsigned long long)daemon->admission.budget,
+           (unsigned long long)daemon->admission.reserved, daemon->admission.ranks);
     for (size_t i = 0; i < daemon->capacity; i++) {
         const pd_conn *conn = daemon->conns[i];
         if (conn == NULL) continue;
-        printf("  connection %llu: state %d, job %u rank %u, %s, %llu of its %llu bytes in flight, %zu requests under way\n", (unsigned long long)conn->number,
-               (int)conn->state, conn->job, conn->rank, pd_framer_stalled(conn->framer) ? "stalled" : "reads", (unsigned long long)conn->share.charged,
+        printf("  connection %llu: state %d, job %u rank %u, %s, %llu of its %llu bytes in flight, %zu requests under "
+               "way\n", (unsigned long long)conn->number, (int)conn->state, conn->job, conn->rank,
+               pd_framer_stalled(conn->framer) ? "stalled" : "reads", (unsigned long long)conn->share.charged,
                (unsigned long long)conn->share.reserve, conn->pendings.n);
     }
 }
 
-/* A rank that has nothing in flight may always send a frame, also where ranks that came before it have used the whole budget. */
+/* A rank that has nothing in flight may always send a frame, also where ranks that came before it have used the whole
+ * budget. */
 static uint64_t most_ranks(const sim_plan *plan)
 {
     uint64_t ranks = plan->n_faults;
@@ -254,11 +259,14 @@ void sim_server_check(sim_server *server)
     uint64_t deadline = server->stop_asked_ns + (DRAIN_MS + 4000) * SIM_MS;
 
     if (admission->used > admission->budget + server->s->plan->payload * most_ranks(server->s->plan))
-        sim_fail("accounting", "%llu bytes are in flight, the budget is %llu", (unsigned long long)admission->used, (unsigned long long)admission->budget);
+        sim_fail("accounting", "%llu bytes are in flight, the budget is %llu", (unsigned long long)admission->used,
+                 (unsigned long long)admission->budget);
     sim_step_check(server);
     sim_pressure_check(server);
-    if (server->stop_asked_ns != 0 && !server->stopped && server->s->now_ns > deadline && server->s->now_ns > server->loop_not_before + 6 * SIM_S)
-        sim_fail("liveness", "the server was told to stop %.1f s ago and still runs", (double)(server->s->now_ns - server->stop_asked_ns) / 1e9);
+    if (server->stop_asked_ns != 0 && !server->stopped && server->s->now_ns > deadline
+        && server->s->now_ns > server->loop_not_before + 6 * SIM_S)
+        sim_fail("liveness", "the server was told to stop %.1f s ago and still runs",
+                 (double)(server->s->now_ns - server->stop_asked_ns) / 1e9);
 }
 
 void sim_server_check_rest(sim_server *server)
@@ -275,9 +283,12 @@ void sim_server_check_rest(sim_server *server)
 static pd_daemon_config daemon_config(const sim_plan *plan)
 {
     return (pd_daemon_config){
-        .listen = "", .unix_socket = "", .max_connections = 256, .handshake_ms = HANDSHAKE_MS, .heartbeat_ms = HEARTBEAT_MS, .silence_ms = SILENCE_MS,
-        .read_ms = SILENCE_MS, .write_ms = SILENCE_MS, .drain_ms = DRAIN_MS, .ingest_bytes = plan->ingest, .chunk_elements = plan->chunk,
-        .max_payload = plan->payload, .max_pieces = (uint32_t)plan->pieces, .max_params = 64, .max_header = 65536, .hello_bytes = 4096, .blas_core = "none",
+        .listen = "", .unix_socket = "", .max_connections = 256, .handshake_ms = HANDSHAKE_MS,
+        .heartbeat_ms = HEARTBEAT_MS, .silence_ms = SILENCE_MS,
+        .read_ms = SILENCE_MS, .write_ms = SILENCE_MS, .drain_ms = DRAIN_MS, .ingest_bytes = plan->ingest,
+        .chunk_elements = plan->chunk,
+        .max_payload = plan->payload, .max_pieces = (uint32_t)plan->pieces, .max_params = 64, .max_header = 65536,
+        .hello_bytes = 4096, .blas_core = "none",
         .log = log_line,
     };
 }
@@ -285,8 +296,8 @@ static pd_daemon_config daemon_config(const sim_plan *plan)
 sim_server *sim_server_new(sim *s)
 {
     sim_server *server = sim_must(calloc(1, sizeof *server));
-    pd_platform platform = { .arg = server, .now_ms = now_ms, .clock_ns = clock_ns, .random = secret, .wake = wake, .stop = stop,
-                             .end_listening = end_listening, .background = background };
+    pd_platform platform = { .arg = server, .now_ms = now_ms, .clock_ns = clock_ns, .random = secret, .wake = wake,
+                             .stop = stop, .end_listening = end_listening, .background = background };
     pd_daemon_config daemon = daemon_config(s->plan);
     sim_side before = sim_enter(SIM_SERVER);
     pd_error err;
@@ -294,7 +305,8 @@ sim_server *sim_server_new(sim *s)
     server->s = s;
     server->listens = true;
     sim_step_make(server);
-    if (pd_conversation_make(&server->daemon, &daemon, &platform, &err) != PD_OK) sim_fail("harness", "the server cannot be made: %s", err.text);
+    if (pd_conversation_make(&server->daemon, &daemon, &platform, &err) != PD_OK)
+        sim_fail("harness", "the server cannot be made: %s", err.text);
     pd_conversation_start(server->daemon, server->requests);
     sim_enter(before);
     sim_after(s, TICK_MS * SIM_MS, loop_tick, server, 0);
@@ -311,6 +323,8 @@ void sim_server_free(sim_server *server)
     sim_step_end(server);
     pd_conversation_dispose(server->daemon);
     sim_enter(before);
-    if (sim_live_bytes(SIM_SERVER) != 0) sim_fail("accounting", "the server is gone and %lld bytes of its memory are left", (long long)sim_live_bytes(SIM_SERVER));
+    if (sim_live_bytes(SIM_SERVER) != 0)
+        sim_fail("accounting", "the server is gone and %lld bytes of its memory are left",
+                 (long long)sim_live_bytes(SIM_SERVER));
     free(server);
 }

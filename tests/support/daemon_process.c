@@ -1,3 +1,4 @@
+/* daemon_process.c - the real daemon for a test, as a process of its own. */
 #include "daemon_process.h"
 
 #include <setjmp.h>
@@ -163,7 +164,8 @@ test_daemon *daemon_start(const char *const *flags)
         fail_msg("the daemon did not start");
     }
     sleep_for(0.01);                    /* the line is whole */
-    if ((daemon->port = daemon_port_of(daemon, "listening on 127.0.0.1:")) == 0) daemon->port = daemon_port_of(daemon, "listening on [::1]:");
+    if ((daemon->port = daemon_port_of(daemon, "listening on 127.0.0.1:")) == 0)
+        daemon->port = daemon_port_of(daemon, "listening on [::1]:");
     snprintf(daemon->url, sizeof daemon->url, "tcp://127.0.0.1:%d", daemon->port);
     return daemon;
 }

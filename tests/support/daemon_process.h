@@ -12,10 +12,11 @@ typedef struct test_daemon {
     char  log[64];              /* file with its output; removed by daemon_stop */
 } test_daemon;
 
-/* Runs $PARAMD_BIN/paramd with these flags (NULL at the end; or NULL) beside --listen 127.0.0.1:0, unless a flag begins with "--listen",
- * and waits until it listens. Fails the test if it does not. */
+/* Runs $PARAMD_BIN/paramd with these flags (NULL at the end; or NULL) beside --listen 127.0.0.1:0, unless a flag begins
+ * with "--listen", and waits until it listens. Fails the test if it does not. */
 test_daemon *daemon_start(const char *const *flags);
-/* SIGTERM, then waits at most `seconds` (killed after that: the result is -1). Returns its exit status, 128 + signal; frees. */
+/* Sends SIGTERM and waits at most `seconds`, then kills it. Returns its exit status, 128 + signal, or -1: it was killed.
+ * Frees. */
 int  daemon_stop(test_daemon *daemon, double seconds);
 /* kill -9, waits, frees. */
 void daemon_kill(test_daemon *daemon);

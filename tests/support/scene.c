@@ -47,11 +47,15 @@ static scene *make(uint32_t max_params, const pd_row *const *rows, uint64_t chun
 {
     uint64_t frame = chunk * sizeof(float) > PAGE ? chunk * sizeof(float) : PAGE;
     pd_daemon_config config = {
-        .listen = "", .unix_socket = "", .max_connections = 8, .handshake_ms = 60000, .heartbeat_ms = 5000, .silence_ms = 60000, .read_ms = 60000,
-        .write_ms = 60000, .drain_ms = 1000, .ingest_bytes = 4 * frame, .chunk_elements = chunk, .max_payload = chunk * sizeof(float),
-        .max_pieces = 16, .max_params = max_params, .max_header = max_params > 16 ? 65536 : 4096, .hello_bytes = 1024, .blas_core = "none", .log = keep_log,
+        .listen = "", .unix_socket = "", .max_connections = 8, .handshake_ms = 60000, .heartbeat_ms = 5000,
+        .silence_ms = 60000, .read_ms = 60000,
+        .write_ms = 60000, .drain_ms = 1000, .ingest_bytes = 4 * frame, .chunk_elements = chunk,
+        .max_payload = chunk * sizeof(float),
+        .max_pieces = 16, .max_params = max_params, .max_header = max_params > 16 ? 65536 : 4096, .hello_bytes = 1024,
+        .blas_core = "none", .log = keep_log,
     };
-    pd_store_config store = { .max_jobs = 2, .max_params = max_params, .max_total_bytes = max_total_bytes, .rows = rows, .ingest_bytes = config.ingest_bytes, .chunk_elements = chunk,
+    pd_store_config store = { .max_jobs = 2, .max_params = max_params, .max_total_bytes = max_total_bytes,
+                              .rows = rows, .ingest_bytes = config.ingest_bytes, .chunk_elements = chunk,
                               .frame_bytes = config.max_payload, .threads = 1, .batch_ns = 5e7 };
     scene *s = listening = calloc(1, sizeof *s);
 

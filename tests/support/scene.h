@@ -1,4 +1,4 @@
-/* scene.h - the loop thread's code on socket pairs with a store in line, for tests that need an exact order of events. */
+/* scene.h - the loop thread's code on socket pairs with a store in line, for tests of an exact order of events. */
 #ifndef SCENE_H
 #define SCENE_H
 
