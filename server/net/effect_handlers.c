@@ -23,7 +23,7 @@ static pd_conn *addressee(pd_daemon *daemon, const pd_effect *effect, pd_pending
 
 /* Posts the disconnect notice of a connection that went while its welcome was under way: the job's number is known
  * now. */
-static void welcome_nobody(pd_daemon *daemon, const pd_effect *effect)
+static void post_notice(pd_daemon *daemon, const pd_effect *effect)
 {
     pd_request *notice = pd_loop_take_notice(daemon, effect->ticket.conn);
 
@@ -38,7 +38,7 @@ static void on_hello(pd_daemon *daemon, const pd_effect *effect)
     pd_conn *conn = addressee(daemon, effect, &pending);
 
     if (conn == NULL) {
-        welcome_nobody(daemon, effect);
+        post_notice(daemon, effect);
         return;
     }
     daemon->config.log(LOG_DEBUG, "%s (%s) is rank %u of job %u", conn->peer, conn->label, conn->rank, effect->job);
@@ -46,7 +46,7 @@ static void on_hello(pd_daemon *daemon, const pd_effect *effect)
 }
 
 /* Refuses the frame that is being read: it was meant for the job. */
-static void spoil_incoming(pd_conn *conn, const pd_error *err)
+static void cancel_incoming(pd_conn *conn, const pd_error *err)
 {
     if (conn->incoming.begun && conn->incoming.refusal.code == PD_OK) conn->incoming.refusal = *err;
 }
@@ -54,7 +54,7 @@ static void spoil_incoming(pd_conn *conn, const pd_error *err)
 /* Takes a connection out of its job. The store needs no disconnect notice any more. */
 static void left(pd_conn *conn, const pd_error *why)
 {
-    if (!PD_PLANTED(leave_incoming)) spoil_incoming(conn, why);
+    if (!PD_PLANTED(leave_incoming)) cancel_incoming(conn, why);
     conn->joined = false;
     conn->job = 0;
     pd_conn_undeclare(conn);

@@ -173,7 +173,7 @@ static int fill_push(pd_conn *conn, const pd_prefix *prefix, const Paramd__PushR
 
 /* Refuses to end a step while the worker has not yet read that one of its pushes was refused. Otherwise the gradients
  * of that push would count as absent without the worker's knowledge. */
-static int check_last(const pd_conn *conn, const Paramd__PushRequest *push, pd_error *err)
+static int check_close_step(const pd_conn *conn, const Paramd__PushRequest *push, pd_error *err)
 {
     if (!push->last || push->mark >= conn->refused) return PD_OK;
     if (push->step <= conn->overdue.step) {
@@ -185,6 +185,13 @@ static int check_last(const pd_conn *conn, const Paramd__PushRequest *push, pd_e
                    (unsigned long long)push->step);
 }
 
+/* Returns whether the push is a retry: the rounds of all its pieces are closed. The board answers it, and its payload
+ * is read away. */
+static bool is_retry(const pd_conn *conn, const pd_wait *wait)
+{
+    return pd_board_would_answer(conn->daemon->board, conn->job, wait) && !PD_PLANTED(duplicate_counted);
+}
+
 int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
     const Paramd__PushRequest *push = message;
@@ -193,7 +200,7 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
 
     if (rc == PD_OK) rc = check_push(push, err);
     if (rc == PD_OK) rc = check_scalars(conn, push, err);
-    if (rc == PD_OK) rc = check_last(conn, push, err);
+    if (rc == PD_OK) rc = check_close_step(conn, push, err);
     if (rc != PD_OK) return rc;
     conn->incoming.mark = push->mark;
     pending = conn->incoming.pending = pd_pending_new(&conn->pendings, conn, prefix, push->n_pieces);
@@ -209,9 +216,7 @@ int pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_er
         });
     }
     if ((rc = pd_piece_wait_check(conn, pending, err)) != PD_OK) return rc;
-    if (pd_board_would_answer(conn->daemon->board, conn->job, &pending->wait) && !PD_PLANTED(duplicate_counted))
-        return PD_OK;
-    return fill_push(conn, prefix, push, err);
+    return is_retry(conn, &pending->wait) ? PD_OK : fill_push(conn, prefix, push, err);
 }
 
 /* Puts the pieces on the board before the contribution is posted, so that no closing round is missed. */

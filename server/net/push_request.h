@@ -6,8 +6,7 @@
 
 int  pd_prepare_init(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
 void pd_finish_init(pd_conn *conn);
-/* Prepares a Push or PushPull. A push for rounds that are closed already is a retry: its payload is read away, and the
- * push is answered from the board. */
+/* Prepares a Push or PushPull. A retry, whose rounds are closed already, is answered from the board. */
 int  pd_prepare_push(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err);
 void pd_finish_push(pd_conn *conn);
 

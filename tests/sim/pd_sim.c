@@ -1,4 +1,4 @@
-/* pd_sim.c - runs seeds, reports the first violated invariant of each, prints a trace, shrinks a plan: see README.md. */
+/* pd_sim.c - runs seeds, reports violated invariants, prints traces and shrinks plans: see README.md. */
 #include "blascore.h"
 #include "sim.h"
 

@@ -15,7 +15,7 @@ typedef struct test_daemon {
 /* Runs $PARAMD_BIN/paramd with these flags (NULL at the end; or NULL) beside --listen 127.0.0.1:0, unless a flag begins
  * with "--listen", and waits until it listens. Fails the test if it does not. */
 test_daemon *daemon_start(const char *const *flags);
-/* Sends SIGTERM and waits at most `seconds`, then kills it. Returns its exit status, 128 + signal, or -1: it was killed.
+/* Sends SIGTERM and waits at most `seconds`, then kills it. Returns its exit status, 128 + signal, or -1: killed.
  * Frees. */
 int  daemon_stop(test_daemon *daemon, double seconds);
 /* kill -9, waits, frees. */

@@ -17,7 +17,8 @@ static int      lines;
 static uint64_t posted;                 /* number of the last effect */
 
 static uint64_t now_ms(void *arg)   { (void)arg; return 1000; }
-static uint64_t clock_ns(void *arg) { (void)arg; return clock_now += 600000; }       /* two looks at it are all the time that a turn has */
+/* A turn has time for two looks at this clock. */
+static uint64_t clock_ns(void *arg) { (void)arg; return clock_now += 600000; }
 static uint64_t number(void *arg)   { (void)arg; return 12345; }
 static void     wake(void *arg)     { (void)arg; woken = true; }
 static void     nothing(void *arg)  { (void)arg; }
@@ -30,9 +31,11 @@ static void count_line(int level, const char *format, ...)
 
 static pd_daemon *make(void)
 {
-    pd_daemon_config config = { .max_connections = 1, .ingest_bytes = 1 << 16, .chunk_elements = 1024, .max_payload = 4096, .max_pieces = 1, .max_params = 1,
-                                .max_header = 4096, .hello_bytes = 1024, .blas_core = "none", .log = count_line };
-    pd_platform platform = { .now_ms = now_ms, .clock_ns = clock_ns, .random = number, .wake = wake, .stop = nothing, .end_listening = nothing };
+    pd_daemon_config config = { .max_connections = 1, .ingest_bytes = 1 << 16, .chunk_elements = 1024,
+                                .max_payload = 4096, .max_pieces = 1, .max_params = 1, .max_header = 4096,
+                                .hello_bytes = 1024, .blas_core = "none", .log = count_line };
+    pd_platform platform = { .now_ms = now_ms, .clock_ns = clock_ns, .random = number, .wake = wake, .stop = nothing,
+                             .end_listening = nothing };
     pd_daemon *daemon;
     pd_error err;
 
