@@ -226,7 +226,7 @@ static int measure(const pd_forecast *f, pd_kind *kind)
 {
     static const bool pulled[4] = { [PD_F32] = true };
 
-    if (pd_plan_thread_bytes(&kind->plan, &kind->thread_bytes) != PD_OK || pd_need_of(&kind->need, &f->job, kind->how, &kind->plan, false, pulled) != PD_OK)
+    if (pd_plan_thread_bytes(&kind->plan, &kind->thread_bytes) != PD_OK || pd_footprint_of(&kind->need, &f->job, kind->how, &kind->plan, false, pulled) != PD_OK)
         return PD_NO_MEMORY;
     kind->state_bytes = pd_plan_state_bytes(&kind->plan);
     kind->step_bytes = pd_plan_step_bytes(&kind->plan);
@@ -249,7 +249,7 @@ static void add_kind(pd_forecast_sum *sum, const pd_kind *kind)
     sum->blocks = plus(sum->blocks, times(n, (int64_t)kind->plan.n_blocks));
     sum->tasks = plus(sum->tasks, times(n, (int64_t)kind->plan.n_tasks));
     if (kind->thread_bytes > sum->thread_bytes) sum->thread_bytes = kind->thread_bytes;
-    pd_need_add(&sum->need, &kind->need, (uint64_t)n);
+    pd_footprint_add(&sum->need, &kind->need, (uint64_t)n);
     sum->flops += (double)n * kind->plan.flops;
     sum->task_flops += (double)n * kind->task_flops;
     if (interval > 0) sum->task_flops_per_step += (double)n * kind->task_flops / (double)interval;
@@ -258,10 +258,10 @@ static void add_kind(pd_forecast_sum *sum, const pd_kind *kind)
 /* Adds the bytes of one parameter's name: parameters of one kind share all figures but that. */
 static void add_name(pd_forecast *f, const pd_kind *kind, const pd_shape_entry *entry)
 {
-    const pd_need name = { .records = pd_need_name(&f->job, entry->name, entry->axes) };
+    const pd_footprint name = { .records = pd_footprint_name(&f->job, entry->name, entry->axes) };
 
-    pd_need_add(&f->of_rule[kind->rule - f->rules].need, &name, 1);
-    pd_need_add(&f->all.need, &name, 1);
+    pd_footprint_add(&f->of_rule[kind->rule - f->rules].need, &name, 1);
+    pd_footprint_add(&f->all.need, &name, 1);
 }
 
 static int64_t bytes_of(const pd_kind *kind)
@@ -312,7 +312,7 @@ int pd_forecast_make(pd_forecast *out, const pd_sizing *job, const pd_shapes *sh
     if (rc == PD_OK) rc = find_digests(out, rule, digest, err);
     if (rc == PD_OK) rc = find_kinds(out, rule, digest, err);
     if (rc == PD_OK) rc = make_plans(out, err);
-    if (rc == PD_OK) pd_need_complete(&out->all.need, job, out->rules, out->n_rules);
+    if (rc == PD_OK) pd_footprint_complete(&out->all.need, job, out->rules, out->n_rules);
     pd_name_maps_free(out->maps);
     out->maps = NULL;
     free(rule);

@@ -6,7 +6,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "need.h"
+#include "footprint.h"
 #include "optim.h"
 #include "rule.h"
 #include "shapes_file.h"
@@ -21,7 +21,7 @@ typedef struct pd_kind {
     int64_t        elements, params;
     pd_plan        plan;
     pd_aggregation how;                 /* what contributions to one of them become */
-    pd_need        need;                /* of one of them, as everything below */
+    pd_footprint        need;                /* of one of them, as everything below */
     int64_t        state_bytes;
     int64_t        step_bytes;          /* temporary slots and float32 forms while a step is under way; beside the state */
     int64_t        thread_bytes;        /* what each thread that works at a step needs beside */
@@ -36,7 +36,7 @@ typedef struct pd_kind {
 typedef struct pd_forecast_sum {
     int64_t params, elements, weight_bytes, state_bytes, step_bytes, task_bytes, blocks, tasks;
     int64_t thread_bytes;               /* the largest of the kinds */
-    pd_need need;                       /* what the daemon counts against its limits.max_total_bytes; of all together */
+    pd_footprint need;                       /* what the daemon counts against its limits.max_total_bytes; of all together */
     double  flops;                      /* of one step: products of matrices, beyond passes over memory */
     double  task_flops;                 /* of one capture of everything */
     double  task_flops_per_step;        /* the same spread over the steps from one capture to the next, of the first three */

@@ -448,7 +448,7 @@ static void print_tasks(const pd_forecast_sum *sum, FILE *out)
 /* What the daemon will count, by purpose. */
 static void print_memory(const pd_forecast *f, FILE *out)
 {
-    const pd_need *need = &f->all.need;
+    const pd_footprint *need = &f->all.need;
     const struct { uint64_t bytes; const char *purpose; } parts[] = {
         { need->weights, "weights, published and to come" }, { need->sums, "sums of gradients" },
         { need->gathered, "contributions of all workers at once" }, { need->state, "optimizer state" },
@@ -457,7 +457,7 @@ static void print_memory(const pd_forecast *f, FILE *out)
     };
     char text[PD_CELL];
 
-    fprintf(out, "memory       %s in the daemon: ", pd_bytes_text(text, pd_need_sum(need)));
+    fprintf(out, "memory       %s in the daemon: ", pd_bytes_text(text, pd_footprint_sum(need)));
     fprintf(out, "%u worker%s, aggregate = %s\n", f->job.world, f->job.world > 1 ? "s" : "",
             pd_job_values_text(&f->job.values, PD_JOB_KEY_AGGREGATE, text, sizeof text));
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)

@@ -88,11 +88,11 @@ static json_t *param_json(const pd_forecast *f, size_t i)
 }
 
 /* What the daemon counts, by purpose. */
-static json_t *need_json(const pd_need *need)
+static json_t *need_json(const pd_footprint *need)
 {
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "weights", bytes_json(need->weights), "sums", bytes_json(need->sums),
                      "gathered", bytes_json(need->gathered), "state", bytes_json(need->state), "roots", bytes_json(need->roots),
-                     "temporaries", bytes_json(need->step), "records", bytes_json(need->records), "job", bytes_json(need->job), "all", bytes_json(pd_need_sum(need)));
+                     "temporaries", bytes_json(need->step), "records", bytes_json(need->records), "job", bytes_json(need->job), "all", bytes_json(pd_footprint_sum(need)));
 }
 
 static json_t *sum_json(const pd_forecast_sum *sum)

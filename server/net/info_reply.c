@@ -102,7 +102,7 @@ static void fill_worker(Paramd__WorkerInfo *to, const pd_worker_info *from)
     to->held_bytes = from->held_bytes;
 }
 
-static void fill_setting(Paramd__SettingInfo *to, const pd_setting_info *from)
+static void fill_setting(Paramd__SettingInfo *to, const pd_override_info *from)
 {
     paramd__setting_info__init(to);
     to->param = (char *)from->param;

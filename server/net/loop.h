@@ -4,7 +4,7 @@
 
 #include "admission.h"
 #include "board.h"
-#include "buffer_pool.h"
+#include "payload_pool.h"
 #include "daemon_config.h"
 #include "lag.h"
 #include "mailbox.h"

@@ -165,7 +165,7 @@ static int fill_push(pd_conn *conn, const pd_prefix *prefix, const Paramd__PushR
     request->u.data.step = push->step;
     request->u.data.weight = push->weight != 0 || push->zero_weight ? push->weight : 1;
     request->u.data.presummed = push->presummed;
-    request->u.data.last = push->last;
+    request->u.data.close_step = push->last;
     rc = pd_options_copy(&request->u.data.hypers, &request->u.data.n_hypers, push->hypers, push->n_hypers);
     if (rc == PD_OK) rc = copy_scalars(request, push);
     return rc == PD_OK ? PD_OK : pd_conn_no_memory(prefix, err);

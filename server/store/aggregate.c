@@ -1,4 +1,4 @@
-#include "aggregate.h"
+#include "sums.h"
 
 #include "grow.h"
 
@@ -88,7 +88,7 @@ typedef struct planning {
     uint32_t       upto;
     pd_aggregation how;
     float        **accumulator;
-    pd_shelf      *shelf;
+    pd_buffer_pool      *shelf;
 } planning;
 
 /* Adds the ranks that are not summed yet (from `summed` on) to the stretch that begins at element `first`. */
@@ -131,14 +131,14 @@ static int plan_stretch(const planning *p)
 
     if (k == 0 && !divides) return PD_OK;
     if (make_room(p->sums, (size_t)((s.n + RANGE - 1) / RANGE), k + 1) != PD_OK) return PD_NO_MEMORY;
-    if (*p->accumulator == NULL && (*p->accumulator = pd_shelf_take(p->shelf)) == NULL) return PD_NO_MEMORY;
+    if (*p->accumulator == NULL && (*p->accumulator = pd_buffer_pool_take(p->pool)) == NULL) return PD_NO_MEMORY;
     for (int64_t first = s.first, end = s.first + s.n; first < end; first += RANGE)
         plan_range(p, &before, &after, first, end - first < RANGE ? end - first : RANGE);
     p->sums->cost_ns += NS_PER_ELEMENT * (double)s.n * (double)(k + 1);
     return PD_OK;
 }
 
-int pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto, pd_aggregation how, float **accumulator, pd_shelf *shelf)
+int pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto, pd_aggregation how, float **accumulator, pd_buffer_pool *shelf)
 {
     planning p = { sums, pd_sweep_begin(round, chunk->first, chunk->first + chunk->n), chunk, upto, how, accumulator, shelf };
     size_t first_sum = sums->n_sums, first_addend = sums->n_addends;

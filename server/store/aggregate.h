@@ -44,7 +44,7 @@ void pd_sums_clear(pd_sums *sums);
  * taken from `shelf` when there is a first gradient and it is NULL), and to divide when `upto` is the world. The chunk itself does
  * not change yet. PD_NO_MEMORY: nothing was planned. */
 int  pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto, pd_aggregation how, float **accumulator,
-                  pd_shelf *shelf);
+                  pd_buffer_pool *shelf);
 /* Runs what is planned. */
 void pd_sums_run(pd_sums *sums, int threads);
 /* After the run, once a pass: the slots become SUMMED, and the round's findings move on. The caller lets go of the frames. */

@@ -1,7 +1,7 @@
 /* declare.c - the set of parameters: the first rank's is planned (planning.c), the others must declare the same. */
 #include "training.h"
 
-#include "need.h"
+#include "footprint.h"
 #include "plan.h"
 
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static uint64_t bytes_of_ranges(const pd_job *job)
     uint64_t bytes = 0;
 
     for (uint32_t i = 0; i < job->n_params; i++)
-        if (job->params[i].ranged) bytes = pd_need_plus(bytes, pd_gather_bytes(job, &job->params[i]));
+        if (job->params[i].ranged) bytes = pd_footprint_plus(bytes, pd_collect_bytes(job, &job->params[i]));
     return bytes;
 }
 
@@ -94,7 +94,7 @@ void pd_job_forget_set(pd_job *job)
     free(job->batch);
     free(job->optims);
     free(job->groups);
-    free(job->norm);
+    free(job->clip);
     job->params = NULL;
     job->chunks = NULL;
     job->slots = NULL;
@@ -102,7 +102,7 @@ void pd_job_forget_set(pd_job *job)
     job->batch = NULL;
     job->optims = NULL;
     job->groups = NULL;
-    job->norm = NULL;
+    job->clip = NULL;
     job->n_params = job->n_begun = 0;
     job->init_ns = 0;
     job->committed = job->gathered = 0;
@@ -168,7 +168,7 @@ static int declare_again(pd_job *job, const pd_request *request, pd_error *err)
 
 static uint64_t type_bytes(const pd_param *param, pd_dtype dtype)
 {
-    return param->shelf[dtype] != NULL ? 0 : 2 * (uint64_t)param->elements * pd_dtype_size(dtype);      /* weights, and those to come */
+    return param->pool[dtype] != NULL ? 0 : 2 * (uint64_t)param->elements * pd_dtype_size(dtype);      /* weights, and those to come */
 }
 
 /* Bytes that the element types new with this request add. */
@@ -192,9 +192,9 @@ static int publish_types(pd_job *job, const pd_request *request, pd_closed *clos
         pd_param *param = pd_declared_param(job, request, i);
         pd_snapshot *again;
         uint64_t bytes = type_bytes(param, decl->pull_dtype) + (decl->update_dtype != 0 ? pd_param_update_bytes(param, decl->update_dtype) : 0);
-        if (decl->update_dtype != 0 && pd_param_pull_updates(param, &job->store->shelves, decl->update_dtype) != PD_OK)
+        if (decl->update_dtype != 0 && pd_param_pull_updates(param, &job->store->pools, decl->update_dtype) != PD_OK)
             return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for its updates", decl->name);
-        if (pd_param_pull(param, &job->store->shelves, decl->pull_dtype, &again) != PD_OK)
+        if (pd_param_pull(param, &job->store->pools, decl->pull_dtype, &again) != PD_OK)
             return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for its weights in %s", decl->name,
                            pd_dtype_name(decl->pull_dtype));
         pd_job_commit(job, bytes);

@@ -1,8 +1,8 @@
 /* drain.c - before a server stops: rounds under way are finished, no new ones begin. */
 #include "training.h"
 
-#include "norm.h"
-#include "together.h"
+#include "global_clip.h"
+#include "step_group.h"
 
 /* ---- what is waited for ---- */
 
@@ -16,7 +16,7 @@ static const pd_param *find_open(const pd_job *job)
     bool somebody = job->linger_ns == 0;
 
     if (job->n_open == 0) return NULL;
-    if (job->waiting != NULL && (somebody || pd_norm_runs(job))) return job->waiting;
+    if (job->waiting != NULL && (somebody || pd_global_clip_runs(job))) return job->waiting;
     for (uint32_t i = 0; i < job->n_params; i++)
         if (closes_by_itself(&job->params[i])) return &job->params[i];
     return NULL;

@@ -2,7 +2,7 @@
 #include "import.h"
 #include "training.h"
 
-#include "together.h"
+#include "step_group.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -248,7 +248,7 @@ static void release_slots(pd_job *job)
             if (slot->frame != NULL) pd_job_let_go(job, slot->frame);
             slot->frame = NULL;
         }
-        pd_gather_release(&job->params[i]);
+        pd_collect_release(&job->params[i]);
     }
 }
 
@@ -276,7 +276,7 @@ void pd_job_release(pd_job *job, const pd_error *err)
     job->waiting = job->ready = job->merging = NULL;
     job->n_open = 0;
     pd_reserve_forget(job);
-    job->farewell->u.error = *err;
-    pd_effects_add(&job->store->outbox, job->farewell);
-    job->farewell = NULL;
+    job->gone_notice->u.error = *err;
+    pd_effects_add(&job->store->outbox, job->gone_notice);
+    job->gone_notice = NULL;
 }

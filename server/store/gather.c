@@ -1,10 +1,10 @@
-#include "gather.h"
+#include "collect.h"
 
 #include "convert.h"
 #include "grow.h"
 #include "kernels.h"
 #include "robust.h"
-#include "together.h"
+#include "step_group.h"
 #include "training.h"
 
 #include <math.h>
@@ -29,7 +29,7 @@ static bool wants_power_of_two(const pd_job_values *values)
     return values->at[PD_JOB_KEY_AGGREGATE] == PD_ADASUM && values->at[PD_JOB_KEY_ADASUM_FOLD] == 0;
 }
 
-int pd_gather_check(const pd_job_values *values, uint32_t world, pd_error *err)
+int pd_aggregate_fits(const pd_job_values *values, uint32_t world, pd_error *err)
 {
     uint64_t trim = values->at[PD_JOB_KEY_TRIM];
 
@@ -39,14 +39,14 @@ int pd_gather_check(const pd_job_values *values, uint32_t world, pd_error *err)
     return PD_OK;
 }
 
-int pd_gather_check_whole(const pd_job_values *values, uint32_t world, pd_aggregation how, const char *name, pd_error *err)
+int pd_aggregate_fits_whole(const pd_job_values *values, uint32_t world, pd_aggregation how, const char *name, pd_error *err)
 {
     if (how != PD_ADASUM || !wants_power_of_two(values) || pd_is_power_of_two(world)) return PD_OK;
     return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: aggregate = adasum merges workers in pairs and wants a power of two of them, not %u: set adasum_fold = yes "
                    "(the surplus is merged into the first ones before), take aggregate = adasum_vdot (any number), or another number of workers", name, world);
 }
 
-int pd_gather_check_ranges(const pd_job *job, const pd_param *param, pd_error *err)
+int pd_aggregate_fits_ranges(const pd_job *job, const pd_param *param, pd_error *err)
 {
     const pd_round *round = &param->round;
 
@@ -64,18 +64,18 @@ int pd_gather_check_ranges(const pd_job *job, const pd_param *param, pd_error *e
 
 static pd_adasum_form form_of(pd_aggregation how) { return how == PD_ADASUM ? PD_ADASUM_TREE : PD_ADASUM_VDOT; }
 
-pd_crowd pd_crowd_whole(int64_t elements, uint64_t chunk_elements, uint32_t world)
+pd_contributors pd_contributors_whole(int64_t elements, uint64_t chunk_elements, uint32_t world)
 {
     uint64_t slots;
 
-    return (pd_crowd){ __builtin_mul_overflow(pd_count_chunks(elements, chunk_elements), world, &slots) ? UINT64_MAX : slots, world };
+    return (pd_contributors){ __builtin_mul_overflow(pd_count_chunks(elements, chunk_elements), world, &slots) ? UINT64_MAX : slots, world };
 }
 
-static pd_crowd crowd_of(const pd_job *job, const pd_param *param)
+static pd_contributors crowd_of(const pd_job *job, const pd_param *param)
 {
-    pd_crowd all = { 0, 0 };
+    pd_contributors all = { 0, 0 };
 
-    if (!param->ranged) return pd_crowd_whole(param->elements, job->store->config.chunk_elements, job->world);
+    if (!param->ranged) return pd_contributors_whole(param->elements, job->store->config.chunk_elements, job->world);
     for (uint32_t c = 0; c < param->round.n_chunks; c++) {
         uint32_t ranks = pd_round_count_ranks(&param->round, &param->round.chunks[c]);
         all.slots += ranks;
@@ -84,19 +84,19 @@ static pd_crowd crowd_of(const pd_job *job, const pd_param *param)
     return all;
 }
 
-uint64_t pd_crowd_bytes(pd_crowd crowd, pd_aggregation how, int64_t elements, uint64_t chunk_elements)
+uint64_t pd_contributors_bytes(pd_contributors crowd, pd_aggregation how, int64_t elements, uint64_t chunk_elements)
 {
     uint64_t n = (uint64_t)elements, chunk = n < chunk_elements ? n : chunk_elements, bytes, more = 0;
 
-    if (!pd_gathers(how)) return 0;
-    if (pd_is_adasum(how) && crowd.most > 0) more = pd_merge_bytes(form_of(how), elements, crowd.slots, crowd.most);
+    if (!pd_is_collected(how)) return 0;
+    if (pd_is_adasum(how) && crowd.most > 0) more = pd_adasum_tree_bytes(form_of(how), elements, crowd.slots, crowd.most);
     if (__builtin_mul_overflow(chunk * sizeof(float), crowd.slots, &bytes) || __builtin_add_overflow(bytes, more, &bytes)) return UINT64_MAX;
     return bytes;
 }
 
-uint64_t pd_gather_bytes(const pd_job *job, const pd_param *param)
+uint64_t pd_collect_bytes(const pd_job *job, const pd_param *param)
 {
-    return pd_gathers(param->how) ? pd_crowd_bytes(crowd_of(job, param), param->how, param->elements, job->store->config.chunk_elements) : 0;
+    return pd_is_collected(param->how) ? pd_contributors_bytes(crowd_of(job, param), param->how, param->elements, job->store->config.chunk_elements) : 0;
 }
 
 /* ---- lists ---- */
@@ -129,7 +129,7 @@ static void list_merge(pd_job *job, pd_param *param)
     DL_APPEND2(job->merging, param, prev_ready, next_ready);
 }
 
-void pd_gather_file(pd_job *job, pd_chunk *chunk)
+void pd_collect_file(pd_job *job, pd_chunk *chunk)
 {
     pd_param *param = chunk->param;
 
@@ -144,13 +144,13 @@ void pd_gather_file(pd_job *job, pd_chunk *chunk)
     if (pd_is_adasum(param->how) && param->round.missing == 0) list_merge(job, param);
 }
 
-static bool may_spill(const pd_job *job) { return job->look_loose && job->loose != NULL && pd_job_is_pressed(job); }
+static bool may_spill(const pd_job *job) { return job->look_loose && job->loose != NULL && pd_job_is_over_quota(job); }
 
-bool pd_gather_has_work(const pd_job *job) { return job->full != NULL || job->merging != NULL || may_spill(job); }
+bool pd_collect_has_work(const pd_job *job) { return job->full != NULL || job->merging != NULL || may_spill(job); }
 
 /* ---- planning ---- */
 
-void pd_gather_batch_free(pd_gather_batch *batch)
+void pd_collect_batch_free(pd_collect_batch *batch)
 {
     free(batch->passes);
     free(batch->units);
@@ -158,17 +158,17 @@ void pd_gather_batch_free(pd_gather_batch *batch)
     free(batch->scratch);
 }
 
-static void clear(pd_gather_batch *batch)
+static void clear(pd_collect_batch *batch)
 {
     batch->n_passes = batch->n_units = batch->n_sources = batch->scratch_each = 0;
     batch->cost_ns = 0;
 }
 
 /* At least something is planned, whatever the budget. */
-static bool is_full(const pd_gather_batch *batch, double budget_ns) { return batch->cost_ns > 0 && batch->cost_ns >= budget_ns; }
+static bool is_full(const pd_collect_batch *batch, double budget_ns) { return batch->cost_ns > 0 && batch->cost_ns >= budget_ns; }
 
 /* For one pass more, with one unit more of k sources on each of these threads. */
-static int make_room(pd_gather_batch *batch, int k, int threads)
+static int make_room(pd_collect_batch *batch, int k, int threads)
 {
     size_t scratch = k > 1 ? (pd_trimmed_mean_scratch(k) + 63) / 64 * 64 : 0;
 
@@ -189,29 +189,29 @@ static pd_source source_from(const pd_slot *slot, int64_t skip)
 
 /* ---- spilling ---- */
 
-static int plan_spill(pd_job *job, pd_gather_batch *batch, pd_chunk *chunk, uint32_t rank)
+static int plan_spill(pd_job *job, pd_collect_batch *batch, pd_chunk *chunk, uint32_t rank)
 {
     pd_param *param = chunk->param;
     int64_t n = pd_round_run(&param->round, chunk, rank).n;
     float *spill;
 
-    if (make_room(batch, 1, job->store->config.threads) != PD_OK || (spill = pd_shelf_take(param->spills)) == NULL) return PD_NO_MEMORY;
-    batch->passes[batch->n_passes++] = (pd_gather_pass){ .chunk = chunk, .spill = spill, .rank = rank };
-    batch->units[batch->n_units++] = (pd_gather_unit){ .to = spill, .n = n, .first_source = batch->n_sources, .k = 1 };
+    if (make_room(batch, 1, job->store->config.threads) != PD_OK || (spill = pd_buffer_pool_take(param->spills)) == NULL) return PD_NO_MEMORY;
+    batch->passes[batch->n_passes++] = (pd_collect_pass){ .chunk = chunk, .spill = spill, .rank = rank };
+    batch->units[batch->n_units++] = (pd_collect_unit){ .to = spill, .n = n, .first_source = batch->n_sources, .k = 1 };
     batch->sources[batch->n_sources++] = source_from(&chunk->slots[rank], 0);
     batch->cost_ns += NS_PER_COPY * (double)n;
     return PD_OK;
 }
 
 /* What pressed ranks hold of chunks that miss somebody. */
-static pd_param *plan_spills(pd_job *job, pd_gather_batch *batch, double budget_ns)
+static pd_param *plan_spills(pd_job *job, pd_collect_batch *batch, double budget_ns)
 {
     pd_chunk *chunk;
 
     if (!may_spill(job)) return NULL;
     DL_FOREACH(job->loose, chunk)
         for (uint32_t rank = 0; rank < job->world; rank++) {
-            if (chunk->slots[rank].state != PD_SLOT_HELD || !pd_rank_is_pressed(job, &job->ranks[rank])) continue;
+            if (chunk->slots[rank].state != PD_SLOT_HELD || !pd_rank_is_over_quota(job, &job->ranks[rank])) continue;
             if (is_full(batch, budget_ns)) return NULL;
             if (plan_spill(job, batch, chunk, rank) != PD_OK) return chunk->param;
         }
@@ -219,7 +219,7 @@ static pd_param *plan_spills(pd_job *job, pd_gather_batch *batch, double budget_
     return NULL;
 }
 
-static void note_spill(pd_job *job, const pd_gather_pass *pass)
+static void note_spill(pd_job *job, const pd_collect_pass *pass)
 {
     pd_chunk *chunk = pass->chunk;
     pd_slot *slot = &chunk->slots[pass->rank];
@@ -253,7 +253,7 @@ static int count_there(const pd_round *round, const pd_chunk *chunk, pd_run run)
 }
 
 /* Elements that the same ranks contribute. */
-static int plan_robust(pd_job *job, pd_gather_batch *batch, pd_chunk *chunk, pd_run run)
+static int plan_robust(pd_job *job, pd_collect_batch *batch, pd_chunk *chunk, pd_run run)
 {
     pd_param *param = chunk->param;
     pd_round *round = &param->round;
@@ -262,8 +262,8 @@ static int plan_robust(pd_job *job, pd_gather_batch *batch, pd_chunk *chunk, pd_
 
     if (k == 0) return PD_OK;
     if (make_room(batch, k, job->store->config.threads) != PD_OK) return PD_NO_MEMORY;
-    if (param->accumulator == NULL && (param->accumulator = pd_shelf_take(param->shelf[PD_F32])) == NULL) return PD_NO_MEMORY;
-    batch->units[batch->n_units++] = (pd_gather_unit){ .to = param->accumulator + run.first, .n = run.n, .first_source = batch->n_sources, .k = k,
+    if (param->accumulator == NULL && (param->accumulator = pd_buffer_pool_take(param->pool[PD_F32])) == NULL) return PD_NO_MEMORY;
+    batch->units[batch->n_units++] = (pd_collect_unit){ .to = param->accumulator + run.first, .n = run.n, .first_source = batch->n_sources, .k = k,
                                                        .trim = trim_of(job, param, k) };
     for (uint32_t rank = 0; rank < round->world; rank++)
         if (is_there(&chunk->slots[rank]) && pd_round_covers(round, rank, run))
@@ -280,9 +280,9 @@ static int64_t range_of(uint32_t world)
 }
 
 /* As much of the chunk as the budget allows. */
-static int plan_chunk(pd_job *job, pd_gather_batch *batch, pd_chunk *chunk, double budget_ns)
+static int plan_chunk(pd_job *job, pd_collect_batch *batch, pd_chunk *chunk, double budget_ns)
 {
-    pd_gather_pass pass = { .chunk = chunk, .gathered = chunk->gathered, .first_unit = batch->n_units };
+    pd_collect_pass pass = { .chunk = chunk, .gathered = chunk->gathered, .first_unit = batch->n_units };
     int64_t most = range_of(job->world);
     int rc = make_room(batch, 0, job->store->config.threads);
 
@@ -297,7 +297,7 @@ static int plan_chunk(pd_job *job, pd_gather_batch *batch, pd_chunk *chunk, doub
     return rc;
 }
 
-static pd_param *plan_full(pd_job *job, pd_gather_batch *batch, double budget_ns)
+static pd_param *plan_full(pd_job *job, pd_collect_batch *batch, double budget_ns)
 {
     pd_chunk *chunk;
 
@@ -315,7 +315,7 @@ static void let_go(pd_job *job, pd_chunk *chunk)
         pd_slot *slot = &chunk->slots[rank];
         if (!is_there(slot)) continue;
         if (slot->state == PD_SLOT_HELD) pd_job_let_go(job, slot->frame);
-        else pd_shelf_give(chunk->param->spills, slot->u.spill);
+        else pd_buffer_pool_give(chunk->param->spills, slot->u.spill);
         slot->frame = NULL;
         slot->u.weight = 0;
         slot->state = PD_SLOT_SUMMED;
@@ -324,7 +324,7 @@ static void let_go(pd_job *job, pd_chunk *chunk)
     chunk->param->round.unsummed--;
 }
 
-static void note_chunk(pd_job *job, const pd_gather_batch *batch, const pd_gather_pass *pass)
+static void note_chunk(pd_job *job, const pd_collect_batch *batch, const pd_collect_pass *pass)
 {
     pd_chunk *chunk = pass->chunk;
     pd_round *round = &chunk->param->round;
@@ -340,23 +340,23 @@ static void note_chunk(pd_job *job, const pd_gather_batch *batch, const pd_gathe
 
 /* ---- Adasum ---- */
 
-static int plan_merge(pd_job *job, pd_gather_batch *batch, pd_param *param, double budget_ns)
+static int plan_merge(pd_job *job, pd_collect_batch *batch, pd_param *param, double budget_ns)
 {
-    pd_gather_unit unit = { 0 };
+    pd_collect_unit unit = { 0 };
     int rc = PD_OK;
 
-    if (param->merge == NULL) rc = pd_merge_begin(&param->merge, &param->round, form_of(param->how), &param->accumulator, param->shelf[PD_F32]);
+    if (param->tree == NULL) rc = pd_adasum_tree_begin(&param->tree, &param->round, form_of(param->how), &param->accumulator, param->pool[PD_F32]);
     if (rc != PD_OK) return rc;
     while (!is_full(batch, budget_ns)) {
         if (make_room(batch, 0, job->store->config.threads) != PD_OK) return PD_NO_MEMORY;
-        if (!pd_merge_next(param->merge, &unit.adasum, &unit.i)) return PD_OK;
+        if (!pd_adasum_tree_next(param->tree, &unit.adasum, &unit.i)) return PD_OK;
         batch->units[batch->n_units++] = unit;
         batch->cost_ns += pd_adasum_unit_ns(unit.adasum);
     }
     return PD_OK;
 }
 
-static pd_param *plan_merges(pd_job *job, pd_gather_batch *batch, double budget_ns)
+static pd_param *plan_merges(pd_job *job, pd_collect_batch *batch, double budget_ns)
 {
     pd_param *param;
 
@@ -372,10 +372,10 @@ static void note_merges(pd_job *job)
     pd_param *param, *next;
 
     DL_FOREACH_SAFE2(job->merging, param, next, next_ready) {
-        if (param->merge == NULL || !pd_merge_turn(param->merge)) continue;
-        if (!pd_merge_finite(param->merge)) param->round.finite = false;
-        pd_merge_end(param->merge, param->shelf[PD_F32]);
-        param->merge = NULL;
+        if (param->tree == NULL || !pd_adasum_tree_turn(param->tree)) continue;
+        if (!pd_adasum_tree_finite(param->tree)) param->round.finite = false;
+        pd_adasum_tree_end(param->tree, param->pool[PD_F32]);
+        param->tree = NULL;
         for (uint32_t c = 0; c < param->round.n_chunks; c++) let_go(job, &param->round.chunks[c]);
         DL_DELETE2(job->merging, param, prev_ready, next_ready);
         pd_param_gathered(job, param);
@@ -384,7 +384,7 @@ static void note_merges(pd_job *job)
 
 /* ---- running ---- */
 
-static void run_unit(const pd_gather_batch *batch, pd_gather_unit *unit, int thread)
+static void run_unit(const pd_collect_batch *batch, pd_collect_unit *unit, int thread)
 {
     const pd_source *x = unit->adasum == NULL ? batch->sources + unit->first_source : NULL;      /* there may be no array yet */
 
@@ -398,7 +398,7 @@ static void run_unit(const pd_gather_batch *batch, pd_gather_unit *unit, int thr
     }
 }
 
-static void run(const pd_gather_batch *batch, int threads)
+static void run(const pd_collect_batch *batch, int threads)
 {
     size_t grab = batch->n_units / 64 + 1;      /* many small units: taken by the handful */
     (void)threads, (void)grab;
@@ -406,7 +406,7 @@ static void run(const pd_gather_batch *batch, int threads)
     for (size_t i = 0; i < batch->n_units; i++) run_unit(batch, &batch->units[i], omp_get_thread_num());
 }
 
-static pd_param *plan(pd_job *job, pd_gather_batch *batch, double budget_ns)
+static pd_param *plan(pd_job *job, pd_collect_batch *batch, double budget_ns)
 {
     pd_param *starved = plan_spills(job, batch, budget_ns);
 
@@ -414,13 +414,13 @@ static pd_param *plan(pd_job *job, pd_gather_batch *batch, double budget_ns)
     return starved != NULL ? starved : plan_merges(job, batch, budget_ns);
 }
 
-double pd_gather_work(pd_job *job, double budget_ns, pd_param **starved)
+double pd_collect_work(pd_job *job, double budget_ns, pd_param **starved)
 {
-    pd_gather_batch *batch = &job->store->gathering;
+    pd_collect_batch *batch = &job->store->gathering;
     double cost_ns = 0;
 
     *starved = NULL;
-    while (*starved == NULL && pd_gather_has_work(job) && (cost_ns == 0 || cost_ns < budget_ns)) {
+    while (*starved == NULL && pd_collect_has_work(job) && (cost_ns == 0 || cost_ns < budget_ns)) {
         clear(batch);
         *starved = plan(job, batch, budget_ns - cost_ns);
         run(batch, job->store->config.threads);
@@ -436,14 +436,14 @@ double pd_gather_work(pd_job *job, double budget_ns, pd_param **starved)
 
 /* ---- the end ---- */
 
-void pd_gather_release(pd_param *param)
+void pd_collect_release(pd_param *param)
 {
-    if (param->merge != NULL) pd_merge_end(param->merge, param->shelf[PD_F32]);
-    param->merge = NULL;
+    if (param->tree != NULL) pd_adasum_tree_end(param->tree, param->pool[PD_F32]);
+    param->tree = NULL;
     for (uint32_t s = 0; s < param->round.n_chunks * param->round.world; s++) {
         pd_slot *slot = &param->round.chunks[0].slots[s];
         if (slot->state != PD_SLOT_SPILLED) continue;
-        pd_shelf_give(param->spills, slot->u.spill);
+        pd_buffer_pool_give(param->spills, slot->u.spill);
         *slot = (pd_slot){ .state = PD_SLOT_EMPTY };
     }
 }

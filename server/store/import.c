@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "pages.h"
-#include "together.h"
+#include "step_group.h"
 #include "training.h"
 
 static const uint64_t SILENCE_NS = 60 * 1000000000ull, RETRY_NS = 1000000000ull;
@@ -266,7 +266,7 @@ static int check_counts(const pd_job *job, pd_error *err)
         const pd_counted *counted = &job->import->counts[i];
         const pd_param *param = &job->params[counted->param];
         if (counted->count < pd_optim_count(param->optim)) return goes_back(param, counted->count, err);
-        if (param->group != NULL && !pd_group_is_even(param->group))
+        if (param->group != NULL && !pd_step_group_is_even(param->group))
             return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: the parameters that count their steps with %.160s are at different steps: import before the first "
                            "step, or try again", job->name, param->name);
     }
@@ -294,7 +294,7 @@ static void set_counts(pd_job *job)
         const pd_counted *counted = &job->import->counts[i];
         pd_param *param = &job->params[counted->param];
         if (counted->count < pd_optim_count(param->optim)) continue;
-        if (param->group != NULL) pd_group_set_count(param->group, counted->count);
+        if (param->group != NULL) pd_step_group_set_count(param->group, counted->count);
         else pd_optim_set_count(param->optim, counted->count);
     }
 }

@@ -1,8 +1,8 @@
 /* info.c - what operators ask for: status, jobs, parameters, workers, roots, settings; a page of each. */
 #include "listing.h"
-#include "norm.h"
+#include "global_clip.h"
 #include "printable.h"
-#include "scalars.h"
+#include "round_scalars.h"
 #include "training.h"
 
 #include <stdio.h>
@@ -46,8 +46,8 @@ static void fill_job(pd_job_info *info, pd_job *job)
     info->refused_steps = job->refused_steps;
     info->refused = job->refused;
     info->duplicates = job->duplicates;
-    info->gradient_norm = pd_norm_last(job);
-    info->clipped_steps = pd_norm_clipped(job);
+    info->gradient_norm = pd_global_clip_last(job);
+    info->clipped_steps = pd_global_clip_clipped(job);
 }
 
 static void fill_param(pd_param_info *info, const pd_job *job, const pd_param *param)
@@ -69,7 +69,7 @@ static void fill_param(pd_param_info *info, const pd_job *job, const pd_param *p
     pd_roots_of_param(info, param);
     pd_scalars_of_param(info, param);
     pd_aggregation_text(param->how, info->aggregate, sizeof info->aggregate);
-    info->gather_bytes = pd_gather_bytes(job, param);
+    info->gather_bytes = pd_collect_bytes(job, param);
 }
 
 static void fill_worker(pd_worker_info *info, const pd_job *job, uint32_t r)
@@ -142,16 +142,16 @@ static int list_roots(pd_info *info, pd_job *job, const char *pattern)
     return pd_listing_page(info, job, &kind, pattern);
 }
 
-static void fill_setting(pd_setting_info *info, const pd_param *param, const pd_hold *hold, int h)
+static void fill_setting(pd_override_info *info, const pd_param *param, const pd_override_entry *hold, int h)
 {
-    const pd_setting *setting = hold->setting;
+    const pd_override *setting = hold->setting;
     size_t count;
 
     snprintf(info->param, sizeof info->param, "%s", param->name);
     snprintf(info->pattern, sizeof info->pattern, "%s", setting->pattern);
     snprintf(info->name, sizeof info->name, "%s", pd_row_hypers(setting->hypers.row, &count)[h].name);
     snprintf(info->by, sizeof info->by, "%s", setting->by);
-    if ((setting->withdrawn >> h & 1) == 0) pd_settings_text(&setting->hypers, h, info->value, sizeof info->value);
+    if ((setting->withdrawn >> h & 1) == 0) pd_overrides_text(&setting->hypers, h, info->value, sizeof info->value);
     info->from = hold->from;
     info->in_force = hold->from <= param->step + 1;
 }
@@ -160,7 +160,7 @@ static uint64_t count_settings(const pd_param *param)
 {
     uint64_t n = 0;
 
-    for (uint32_t k = 0; k < param->n_holds; k++) n += (uint64_t)__builtin_popcountll(param->holds[k].mask);
+    for (uint32_t k = 0; k < param->n_overrides; k++) n += (uint64_t)__builtin_popcountll(param->overrides[k].mask);
     return n;
 }
 
@@ -168,10 +168,10 @@ static void fill_settings(pd_info *info, const pd_param *param, uint64_t first)
 {
     uint64_t at = 0;
 
-    for (uint32_t k = 0; k < param->n_holds; k++)
+    for (uint32_t k = 0; k < param->n_overrides; k++)
         for (int h = 0; h < PD_MAX_HYPERS; h++)
-            if ((param->holds[k].mask >> h & 1) != 0 && at++ >= first && info->n_settings < PD_INFO_PAGE)
-                fill_setting(&info->settings[info->n_settings++], param, &param->holds[k], h);
+            if ((param->overrides[k].mask >> h & 1) != 0 && at++ >= first && info->n_settings < PD_INFO_PAGE)
+                fill_setting(&info->settings[info->n_settings++], param, &param->overrides[k], h);
 }
 
 static int list_settings(pd_info *info, pd_job *job, const char *pattern)

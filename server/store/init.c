@@ -119,7 +119,7 @@ static int make_weights(pd_job *job, const pd_request *frame, pd_error *err)
     for (size_t i = 0; i < frame->u.data.n; i++) {
         pd_param *param = &job->params[frame->u.data.pieces[i].param];
         if (is_repeated(param) || param->next != NULL) continue;
-        if ((param->next = pd_snapshot_new(param->shelf, param->elements)) == NULL)
+        if ((param->next = pd_snapshot_new(param->pool, param->elements)) == NULL)
             return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for its weights", param->name);
         param->next->job = job->number;
         param->next->param = param->index;
@@ -284,7 +284,7 @@ int pd_job_take_mean(const pd_job *job, pd_param *param)
 {
     void *mean = param->accumulator;
 
-    if ((param->next = pd_snapshot_new(param->shelf, param->elements)) == NULL) return PD_NO_MEMORY;
+    if ((param->next = pd_snapshot_new(param->pool, param->elements)) == NULL) return PD_NO_MEMORY;
     param->next->job = job->number;
     param->next->param = param->index;
     param->next->version = param->step;

@@ -37,12 +37,12 @@ int pd_job_new(pd_job **out, pd_store *store, const pd_request *hello, pd_error 
     job->creator = hello->u.hello.nonce;
     job->drain_step = UINT64_MAX;
     if ((rc = read_values(&job->values, &store->presets, hello, err)) != PD_OK) goto fail;
-    if ((rc = pd_gather_check(&job->values, job->world, err)) != PD_OK) goto fail;
+    if ((rc = pd_aggregate_fits(&job->values, job->world, err)) != PD_OK) goto fail;
     if ((rc = pd_rules_of_job(&job->rules, &job->n_rules, hello->u.hello.rules, hello->u.hello.n_rules, store->config.rows,
                               err)) != PD_OK) goto fail;
     if ((job->name = strdup(hello->u.hello.job_name)) == NULL ||
         (job->ranks = calloc(job->world, sizeof *job->ranks)) == NULL ||
-        (job->farewell = pd_effect_new(PD_EFF_JOB_GONE, nobody, job->number)) == NULL ||
+        (job->gone_notice = pd_effect_new(PD_EFF_JOB_GONE, nobody, job->number)) == NULL ||
         (job->notice = pd_effect_new(PD_EFF_TIMED_OUT, nobody, job->number)) == NULL) goto no_memory;
     *out = job;
     return PD_OK;
@@ -62,7 +62,7 @@ void pd_job_free(pd_job *job)
     free(job->ranks);
     pd_rules_free(job->rules, job->n_rules);
     free(job->name);
-    pd_effect_free(job->farewell);
+    pd_effect_free(job->gone_notice);
     pd_effect_free(job->notice);
     free(job);
 }

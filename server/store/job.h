@@ -77,8 +77,8 @@ typedef struct pd_job {
     pd_chunk   *full, *loose;           /* of parameters that gather: every rank has been heard of; somebody is missed, frames are held */
     pd_param   *merging;                /* parameters of which all contributions to their Adasum are there; linked as job->ready */
     pd_param   *waiting, *ready;        /* see pd_param */
-    struct pd_group *groups;            /* by rule; together.h */
-    struct pd_norm *norm;               /* its parameters are clipped together; NULL: they are not. norm.h */
+    struct pd_step_group *groups;            /* by rule; together.h */
+    struct pd_global_clip *norm;               /* its parameters are clipped together; NULL: they are not. norm.h */
     uint32_t    n_held;                 /* parameters that wait for the others, where the job steps as a whole */
     bool        look, look_loose;       /* something was filed since partial, resp. loose chunks were last looked at */
     uint32_t    n_open;                 /* rounds open */
@@ -146,9 +146,9 @@ int  pd_push_check_step(const pd_job *job, const pd_param *param, uint64_t step,
 bool pd_push_file_absent(pd_job *job, pd_param *param, uint32_t rank, uint64_t now_ns);
 /* last.c: a push that ends its rank's step. Of frame `number`, whose own pieces are marked. Then what they left out is filed; or remembers of
  * a push that is refused what came in vain. */
-int  pd_last_check(const pd_job *job, const pd_request *frame, uint64_t number, pd_error *err);
-void pd_last_file(pd_job *job, const pd_request *frame, uint64_t now_ns);
-void pd_last_note_refusal(pd_job *job, const pd_request *frame);
+int  pd_close_step_check(const pd_job *job, const pd_request *frame, uint64_t number, pd_error *err);
+void pd_close_step_file(pd_job *job, const pd_request *frame, uint64_t now_ns);
+void pd_close_step_note_refusal(pd_job *job, const pd_request *frame);
 /* The frames in the inbox: scanned or copied, then taken or refused. */
 void pd_job_take_inbox(pd_job *job, uint64_t now_ns);
 /* Files a rank's contribution into an empty slot of its chunk: what it is part of may be summed then. */
@@ -167,8 +167,8 @@ void pd_job_let_go(pd_job *job, pd_request *frame);
 void pd_job_ready(pd_job *job, pd_param *param, pd_stage stage);
 void pd_job_work(pd_job *job, uint64_t now_ns);
 /* The rank's share of ingest memory is nearly used: what it holds is to be let go of as early as may be. So it is of some rank. */
-bool pd_rank_is_pressed(const pd_job *job, const pd_rank *rank);
-bool pd_job_is_pressed(const pd_job *job);
+bool pd_rank_is_over_quota(const pd_job *job, const pd_rank *rank);
+bool pd_job_is_over_quota(const pd_job *job);
 bool pd_job_has_work(const pd_job *job, uint64_t now_ns);
 /* A root task is back. */
 void pd_job_task(pd_job *job, pd_request *request, uint64_t now_ns);

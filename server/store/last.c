@@ -22,7 +22,7 @@ static int check_one(const pd_job *job, const pd_param *param, const pd_request 
                    "absent", param->name, frame->rank, (unsigned long long)frame->u.data.step);
 }
 
-int pd_last_check(const pd_job *job, const pd_request *frame, uint64_t number, pd_error *err)
+int pd_close_step_check(const pd_job *job, const pd_request *frame, uint64_t number, pd_error *err)
 {
     for (uint32_t i = 0; i < job->n_params; i++) {
         int rc = check_one(job, &job->params[i], frame, number, err);
@@ -31,13 +31,13 @@ int pd_last_check(const pd_job *job, const pd_request *frame, uint64_t number, p
     return PD_OK;
 }
 
-void pd_last_file(pd_job *job, const pd_request *frame, uint64_t now_ns)
+void pd_close_step_file(pd_job *job, const pd_request *frame, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < job->n_params; i++)
         if (is_left_out(&job->params[i], frame)) pd_push_file_absent(job, &job->params[i], frame->rank, now_ns);
 }
 
-void pd_last_note_refusal(pd_job *job, const pd_request *frame)
+void pd_close_step_note_refusal(pd_job *job, const pd_request *frame)
 {
     for (size_t i = 0; i < frame->u.data.n; i++) {
         const pd_piece *piece = &frame->u.data.pieces[i];

@@ -1,4 +1,4 @@
-#include "merge.h"
+#include "adasum_tree.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ typedef struct section {
     int64_t    given;           /* units of the pass under way */
 } section;
 
-struct pd_merge {
+struct pd_adasum_tree {
     pd_adasum_form form;
     section *sections;          /* those that somebody has a gradient of */
     size_t   n, next;           /* sections; the first that may have units to give */
@@ -46,7 +46,7 @@ static int count_given(const pd_round *round, pd_run run, int *all)
 }
 
 /* Where the tree has a place for it: with several gradients every rank has one, also those without. */
-static bool has_place(const pd_merge *merge, const pd_round *round, uint32_t rank, pd_run run, int given)
+static bool has_place(const pd_adasum_tree *merge, const pd_round *round, uint32_t rank, pd_run run, int given)
 {
     return pd_round_covers(round, rank, run) && (has_gradient(round, rank, run) || (merge->form == PD_ADASUM_TREE && given > 1));
 }
@@ -63,7 +63,7 @@ static pd_source source_of(const pd_round *round, const pd_chunk *chunk, uint32_
     return (pd_source){ (const char *)slot->u.at + (size_t)skip * pd_dtype_size((pd_dtype)slot->dtype), (pd_dtype)slot->dtype };
 }
 
-static void fill_sources(const pd_merge *merge, section *s, const pd_round *round, int given)
+static void fill_sources(const pd_adasum_tree *merge, section *s, const pd_round *round, int given)
 {
     int64_t end = s->run.first + s->run.n, chunk_end;
     size_t at = 0;
@@ -78,7 +78,7 @@ static void fill_sources(const pd_merge *merge, section *s, const pd_round *roun
     assert(at == s->vectors.n_runs * (size_t)s->vectors.k);
 }
 
-static int make_section(pd_merge *merge, const pd_round *round, pd_run run)
+static int make_section(pd_adasum_tree *merge, const pd_round *round, pd_run run)
 {
     section *s = &merge->sections[merge->n];
     int all, given = count_given(round, run, &all);
@@ -105,7 +105,7 @@ static size_t count_sections(const pd_round *round)
     return n;
 }
 
-static int make_sections(pd_merge *merge, const pd_round *round)
+static int make_sections(pd_adasum_tree *merge, const pd_round *round)
 {
     int rc = PD_OK;
 
@@ -120,7 +120,7 @@ static int make_sections(pd_merge *merge, const pd_round *round)
 /* ---- life ---- */
 
 /* Whole parameters, as many as the section with most ranks wants. */
-static int take_scratch(pd_merge *merge, pd_shelf *shelf)
+static int take_scratch(pd_adasum_tree *merge, pd_buffer_pool *shelf)
 {
     size_t most = 0;
 
@@ -130,11 +130,11 @@ static int take_scratch(pd_merge *merge, pd_shelf *shelf)
     }
     if ((merge->scratch = calloc(most + 1, sizeof *merge->scratch)) == NULL) return PD_NO_MEMORY;
     for (; merge->n_scratch < most; merge->n_scratch++)
-        if ((merge->scratch[merge->n_scratch] = pd_shelf_take(shelf)) == NULL) return PD_NO_MEMORY;
+        if ((merge->scratch[merge->n_scratch] = pd_buffer_pool_take(shelf)) == NULL) return PD_NO_MEMORY;
     return PD_OK;
 }
 
-static int begin_sections(pd_merge *merge, float *to)
+static int begin_sections(pd_adasum_tree *merge, float *to)
 {
     float **scratch = malloc((merge->n_scratch + 1) * sizeof *scratch);
     int rc = scratch == NULL ? PD_NO_MEMORY : PD_OK;
@@ -148,9 +148,9 @@ static int begin_sections(pd_merge *merge, float *to)
     return rc;
 }
 
-int pd_merge_begin(pd_merge **out, const pd_round *round, pd_adasum_form form, float **accumulator, pd_shelf *shelf)
+int pd_adasum_tree_begin(pd_adasum_tree **out, const pd_round *round, pd_adasum_form form, float **accumulator, pd_buffer_pool *shelf)
 {
-    pd_merge *merge = calloc(1, sizeof *merge);
+    pd_adasum_tree *merge = calloc(1, sizeof *merge);
     float *taken = NULL;
     int rc = PD_NO_MEMORY;
 
@@ -158,19 +158,19 @@ int pd_merge_begin(pd_merge **out, const pd_round *round, pd_adasum_form form, f
     merge->form = form;
     merge->finite = true;
     if (make_sections(merge, round) != PD_OK || take_scratch(merge, shelf) != PD_OK) goto fail;
-    if (merge->n > 0 && *accumulator == NULL && (*accumulator = taken = pd_shelf_take(shelf)) == NULL) goto fail;
+    if (merge->n > 0 && *accumulator == NULL && (*accumulator = taken = pd_buffer_pool_take(shelf)) == NULL) goto fail;
     if ((rc = begin_sections(merge, *accumulator)) != PD_OK) goto fail;
     *out = merge;
     return PD_OK;
 
 fail:
     if (taken != NULL) *accumulator = NULL;
-    pd_shelf_give(shelf, taken);
-    pd_merge_end(merge, shelf);
+    pd_buffer_pool_give(shelf, taken);
+    pd_adasum_tree_end(merge, shelf);
     return rc;
 }
 
-void pd_merge_end(pd_merge *merge, pd_shelf *shelf)
+void pd_adasum_tree_end(pd_adasum_tree *merge, pd_buffer_pool *shelf)
 {
     if (merge == NULL) return;
     for (size_t i = 0; i < merge->n; i++) {
@@ -178,7 +178,7 @@ void pd_merge_end(pd_merge *merge, pd_shelf *shelf)
         free(merge->sections[i].ends);
         free(merge->sections[i].at);
     }
-    for (size_t k = 0; k < merge->n_scratch; k++) pd_shelf_give(shelf, merge->scratch[k]);
+    for (size_t k = 0; k < merge->n_scratch; k++) pd_buffer_pool_give(shelf, merge->scratch[k]);
     free(merge->scratch);
     free(merge->sections);
     free(merge);
@@ -186,7 +186,7 @@ void pd_merge_end(pd_merge *merge, pd_shelf *shelf)
 
 /* ---- passes ---- */
 
-bool pd_merge_next(pd_merge *merge, pd_adasum **adasum, int64_t *unit)
+bool pd_adasum_tree_next(pd_adasum_tree *merge, pd_adasum **adasum, int64_t *unit)
 {
     for (; merge->next < merge->n; merge->next++) {
         section *s = &merge->sections[merge->next];
@@ -198,7 +198,7 @@ bool pd_merge_next(pd_merge *merge, pd_adasum **adasum, int64_t *unit)
     return false;
 }
 
-bool pd_merge_turn(pd_merge *merge)
+bool pd_adasum_tree_turn(pd_adasum_tree *merge)
 {
     bool done = true;
 
@@ -217,9 +217,9 @@ bool pd_merge_turn(pd_merge *merge)
     return done;
 }
 
-bool pd_merge_finite(const pd_merge *merge) { return merge->finite; }
+bool pd_adasum_tree_finite(const pd_adasum_tree *merge) { return merge->finite; }
 
-uint64_t pd_merge_bytes(pd_adasum_form form, int64_t elements, uint64_t slots, uint32_t most)
+uint64_t pd_adasum_tree_bytes(pd_adasum_form form, int64_t elements, uint64_t slots, uint32_t most)
 {
     uint64_t vectors = (uint64_t)pd_adasum_scratch_vectors(form, (int)most), bytes, sources;
 

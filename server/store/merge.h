@@ -11,22 +11,22 @@
 #include "round.h"
 #include "snapshot.h"
 
-typedef struct pd_merge pd_merge;
+typedef struct pd_adasum_tree pd_adasum_tree;
 
 /* Plans the Adasum of a round of which every contribution is there (HELD or SPILLED), and stays where it is until the end. The result goes to
  * *accumulator (the whole parameter's, taken from `shelf` when somebody has a gradient and it is NULL); what is merged in between, where more than eight
  * ranks contribute, to others from there. PD_NO_MEMORY: nothing has changed. */
-int  pd_merge_begin(pd_merge **out, const pd_round *round, pd_adasum_form form, float **accumulator, pd_shelf *shelf);
-void pd_merge_end(pd_merge *merge, pd_shelf *shelf);       /* accepts NULL */
+int  pd_adasum_tree_begin(pd_adasum_tree **out, const pd_round *round, pd_adasum_form form, float **accumulator, pd_buffer_pool *shelf);
+void pd_adasum_tree_end(pd_adasum_tree *merge, pd_buffer_pool *shelf);       /* accepts NULL */
 
-/* Gives a unit that may run now, beside all others given since the last turn. False: there are no more until pd_merge_turn. */
-bool pd_merge_next(pd_merge *merge, pd_adasum **adasum, int64_t *unit);
+/* Gives a unit that may run now, beside all others given since the last turn. False: there are no more until pd_adasum_tree_turn. */
+bool pd_adasum_tree_next(pd_adasum_tree *merge, pd_adasum **adasum, int64_t *unit);
 /* After all units given have run: what has had all of its pass goes on to the next. True: *accumulator is finished. */
-bool pd_merge_turn(pd_merge *merge);
+bool pd_adasum_tree_turn(pd_adasum_tree *merge);
 /* Then: all of it is finite. */
-bool pd_merge_finite(const pd_merge *merge);
+bool pd_adasum_tree_finite(const pd_adasum_tree *merge);
 
 /* Bytes that a merge of a parameter takes beside contributions, of which there are `slots` to all chunks and at most `most` to one, and *accumulator. UINT64_MAX: more. */
-uint64_t pd_merge_bytes(pd_adasum_form form, int64_t elements, uint64_t slots, uint32_t most);
+uint64_t pd_adasum_tree_bytes(pd_adasum_form form, int64_t elements, uint64_t slots, uint32_t most);
 
 #endif

@@ -1,7 +1,7 @@
-#include "need.h"
+#include "footprint.h"
 
-#include "gather.h"
-#include "norm.h"
+#include "collect.h"
+#include "global_clip.h"
 #include "job.h"
 #include "plant.h"
 
@@ -20,12 +20,12 @@ int pd_sizing_check(const pd_sizing *job, pd_error *err)
 {
     if (job->world == 0 || job->world > PD_MAX_WORLD)
         return pd_fail(err, PD_INVALID_ARGUMENT, "a job has 1 to %d workers, not %u", PD_MAX_WORLD, job->world);
-    return pd_gather_check(&job->values, job->world, err);
+    return pd_aggregate_fits(&job->values, job->world, err);
 }
 
 int pd_sizing_check_param(const pd_sizing *job, pd_aggregation how, const char *name, pd_error *err)
 {
-    return pd_gather_check_whole(&job->values, job->world, how, name, err);
+    return pd_aggregate_fits_whole(&job->values, job->world, how, name, err);
 }
 
 /* Values are averaged whatever becomes of gradients. */
@@ -41,7 +41,7 @@ static uint64_t root_bytes(const pd_plan *plan)
 {
     uint64_t once = known(pd_plan_task_bytes(plan));
 
-    return plan->root_delay != 0 ? pd_need_plus(once, once) : once;
+    return plan->root_delay != 0 ? pd_footprint_plus(once, once) : once;
 }
 
 /* Records of one parameter on both threads, whatever its optimizer is: its own, with hyperparameters that pushes may bring; snapshots and the ends of their
@@ -58,10 +58,10 @@ static uint64_t record_bytes(const pd_sizing *job, int64_t elements, bool ranged
     uint64_t chunks = times(pd_count_chunks(elements, job->chunk_elements), sizeof(pd_chunk) + job->world * sizeof(pd_slot));
 
     if (PD_PLANTED(records_uncounted)) return 0;
-    return pd_need_plus(chunks, (ranged ? job->world * sizeof(pd_range) : 0) + param_bytes(job));
+    return pd_footprint_plus(chunks, (ranged ? job->world * sizeof(pd_range) : 0) + param_bytes(job));
 }
 
-uint64_t pd_need_name(const pd_sizing *job, const char *name, const char *axes)
+uint64_t pd_footprint_name(const pd_sizing *job, const char *name, const char *axes)
 {
     uint64_t bytes = (uint64_t)pd_block_bytes((int64_t)strlen(name) + 1) + (axes != NULL ? (uint64_t)pd_block_bytes((int64_t)strlen(axes) + 1) : 0);
 
@@ -70,41 +70,41 @@ uint64_t pd_need_name(const pd_sizing *job, const char *name, const char *axes)
 
 static uint64_t gather_bytes(const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged)
 {
-    return ranged ? 0 : pd_crowd_bytes(pd_crowd_whole(elements, job->chunk_elements, job->world), how, elements, job->chunk_elements);
+    return ranged ? 0 : pd_contributors_bytes(pd_contributors_whole(elements, job->chunk_elements, job->world), how, elements, job->chunk_elements);
 }
 
-void pd_need_least(pd_need *out, const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged, const bool pulled[4])
+void pd_footprint_least(pd_footprint *out, const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged, const bool pulled[4])
 {
-    *out = (pd_need){ .weights = pd_weight_bytes(elements, pulled), .sums = times((uint64_t)elements, sizeof(float)),
+    *out = (pd_footprint){ .weights = pd_weight_bytes(elements, pulled), .sums = times((uint64_t)elements, sizeof(float)),
                       .gathered = gather_bytes(job, how, elements, ranged), .records = record_bytes(job, elements, ranged) };
 }
 
-int pd_need_of(pd_need *out, const pd_sizing *job, pd_aggregation how, const pd_plan *plan, bool ranged, const bool pulled[4])
+int pd_footprint_of(pd_footprint *out, const pd_sizing *job, pd_aggregation how, const pd_plan *plan, bool ranged, const bool pulled[4])
 {
     int64_t thread;
     int rc = pd_plan_thread_bytes(plan, &thread);
 
     if (rc != PD_OK) return rc;
-    pd_need_least(out, job, how, plan->elements, ranged, pulled);
+    pd_footprint_least(out, job, how, plan->elements, ranged, pulled);
     out->state = known(pd_plan_state_bytes(plan));
     out->roots = root_bytes(plan);
     out->step = known(pd_plan_step_bytes(plan));
-    out->records = pd_need_plus(out->records, (uint64_t)pd_plan_own_bytes(plan));
+    out->records = pd_footprint_plus(out->records, (uint64_t)pd_plan_own_bytes(plan));
     out->thread = known(thread);
     out->pool = known(pd_plan_task_scratch(plan, INFINITY));
     out->light = known(pd_plan_task_scratch(plan, PD_TASK_LIGHT));
     return PD_OK;
 }
 
-void pd_need_add(pd_need *all, const pd_need *one, uint64_t n)
+void pd_footprint_add(pd_footprint *all, const pd_footprint *one, uint64_t n)
 {
-    all->weights = pd_need_plus(all->weights, times(one->weights, n));
-    all->sums = pd_need_plus(all->sums, times(one->sums, n));
-    all->gathered = pd_need_plus(all->gathered, times(one->gathered, n));
-    all->state = pd_need_plus(all->state, times(one->state, n));
-    all->roots = pd_need_plus(all->roots, times(one->roots, n));
-    all->step = pd_need_plus(all->step, times(one->step, n));
-    all->records = pd_need_plus(all->records, times(one->records, n));
+    all->weights = pd_footprint_plus(all->weights, times(one->weights, n));
+    all->sums = pd_footprint_plus(all->sums, times(one->sums, n));
+    all->gathered = pd_footprint_plus(all->gathered, times(one->gathered, n));
+    all->state = pd_footprint_plus(all->state, times(one->state, n));
+    all->roots = pd_footprint_plus(all->roots, times(one->roots, n));
+    all->step = pd_footprint_plus(all->step, times(one->step, n));
+    all->records = pd_footprint_plus(all->records, times(one->records, n));
     if (one->thread > all->thread) all->thread = one->thread;
     if (one->pool > all->pool) all->pool = one->pool;
     if (one->light > all->light) all->light = one->light;
@@ -120,18 +120,18 @@ static uint64_t own_bytes(const pd_sizing *job, const pd_rule *rules, size_t n_r
     return bytes + job->world * (sizeof(pd_rank) + (uint64_t)PD_LOOP_RANK_BYTES);
 }
 
-void pd_need_complete(pd_need *all, const pd_sizing *job, const pd_rule *rules, size_t n_rules)
+void pd_footprint_complete(pd_footprint *all, const pd_sizing *job, const pd_rule *rules, size_t n_rules)
 {
-    uint64_t pool = pd_need_plus(times(all->pool, (uint64_t)job->pool_threads), all->light);
-    uint64_t threads = pd_need_plus(times(all->thread, (uint64_t)job->threads), pool);
+    uint64_t pool = pd_footprint_plus(times(all->pool, (uint64_t)job->pool_threads), all->light);
+    uint64_t threads = pd_footprint_plus(times(all->thread, (uint64_t)job->threads), pool);
 
-    all->job = pd_need_plus(threads, pd_norm_bytes(&job->values, rules, n_rules));
-    all->records = pd_need_plus(all->records, own_bytes(job, rules, n_rules));
+    all->job = pd_footprint_plus(threads, pd_global_clip_bytes(&job->values, rules, n_rules));
+    all->records = pd_footprint_plus(all->records, own_bytes(job, rules, n_rules));
 }
 
-uint64_t pd_need_sum(const pd_need *n)
+uint64_t pd_footprint_sum(const pd_footprint *n)
 {
-    uint64_t rounds = pd_need_plus(pd_need_plus(n->weights, n->sums), pd_need_plus(n->gathered, n->records)), steps = pd_need_plus(pd_need_plus(n->state, n->roots), pd_need_plus(n->step, n->job));
+    uint64_t rounds = pd_footprint_plus(pd_footprint_plus(n->weights, n->sums), pd_footprint_plus(n->gathered, n->records)), steps = pd_footprint_plus(pd_footprint_plus(n->state, n->roots), pd_footprint_plus(n->step, n->job));
 
-    return pd_need_plus(rounds, steps);
+    return pd_footprint_plus(rounds, steps);
 }

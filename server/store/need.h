@@ -16,7 +16,7 @@ typedef struct pd_sizing {
 } pd_sizing;
 
 /* Bytes of one parameter, or of several. UINT64_MAX: what does not fit. */
-typedef struct pd_need {
+typedef struct pd_footprint {
     uint64_t weights;                   /* published and to come, in each element type that is pulled */
     uint64_t sums;                      /* of gradients: the accumulator */
     uint64_t gathered;                  /* contributions of all workers, where the aggregate needs them all at once: gather.h. Of ranges nothing: they count when they are known */
@@ -27,11 +27,11 @@ typedef struct pd_need {
     uint64_t thread;                    /* of each thread of a batch: the largest of the parameters' counts */
     uint64_t pool;                      /* of each thread that runs root tasks, likewise */
     uint64_t light;                     /* of the pool's thread for light tasks, likewise */
-    uint64_t job;                       /* all threads', and what the job itself needs: pd_need_complete */
-} pd_need;
+    uint64_t job;                       /* all threads', and what the job itself needs: pd_footprint_complete */
+} pd_footprint;
 
 /* A sum of bytes that stays at what does not fit. */
-static inline uint64_t pd_need_plus(uint64_t bytes, uint64_t more) { return __builtin_add_overflow(bytes, more, &bytes) ? UINT64_MAX : bytes; }
+static inline uint64_t pd_footprint_plus(uint64_t bytes, uint64_t more) { return __builtin_add_overflow(bytes, more, &bytes) ? UINT64_MAX : bytes; }
 
 /* The number of workers is possible and suits the aggregate. PD_INVALID_ARGUMENT, as a worker is told. */
 int pd_sizing_check(const pd_sizing *job, pd_error *err);
@@ -42,16 +42,16 @@ int pd_sizing_check_param(const pd_sizing *job, pd_aggregation how, const char *
 pd_aggregation pd_aggregation_of(const pd_job_values *values, const pd_row *row);
 
 /* Bytes of a parameter of which only its size is known, before there is a plan: what does not depend on the optimizer. */
-void pd_need_least(pd_need *out, const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged, const bool pulled[4]);
+void pd_footprint_least(pd_footprint *out, const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged, const bool pulled[4]);
 /* Of a parameter with this plan. `pulled`: by pd_dtype; float32 always counts. PD_NO_MEMORY. */
-int pd_need_of(pd_need *out, const pd_sizing *job, pd_aggregation how, const pd_plan *plan, bool ranged, const bool pulled[4]);
+int pd_footprint_of(pd_footprint *out, const pd_sizing *job, pd_aggregation how, const pd_plan *plan, bool ranged, const bool pulled[4]);
 /* Bytes of a parameter's name and the names of its dimensions (NULL: none), of all who keep them: they count among the records. */
-uint64_t pd_need_name(const pd_sizing *job, const char *name, const char *axes);
+uint64_t pd_footprint_name(const pd_sizing *job, const char *name, const char *axes);
 /* `n` more like that. */
-void pd_need_add(pd_need *all, const pd_need *one, uint64_t n);
+void pd_footprint_add(pd_footprint *all, const pd_footprint *one, uint64_t n);
 /* Of all of a job's parameters, with these rules: also what they need together. */
-void pd_need_complete(pd_need *all, const pd_sizing *job, const pd_rule *rules, size_t n_rules);
+void pd_footprint_complete(pd_footprint *all, const pd_sizing *job, const pd_rule *rules, size_t n_rules);
 /* What counts. */
-uint64_t pd_need_sum(const pd_need *need);
+uint64_t pd_footprint_sum(const pd_footprint *need);
 
 #endif

@@ -1,11 +1,11 @@
-#include "norm.h"
+#include "global_clip.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "clip.h"
-#include "together.h"
+#include "step_group.h"
 #include "training.h"
 
 enum { PIECES = 1024 };                 /* of one pass: 256 MiB of gradients */
@@ -13,7 +13,7 @@ enum { PIECES = 1024 };                 /* of one pass: 256 MiB of gradients */
 #define SCALE_NS 0.6
 #define PIECE_NS 30.0
 
-struct pd_norm {
+struct pd_global_clip {
     bool     runs, scaling;             /* scaling: the norm of this scope is known */
     size_t   scope;                     /* 0: the job; 1 + r: rule r */
     uint32_t param;                     /* where the next piece begins */
@@ -54,27 +54,27 @@ static bool has_part(const pd_job *job, size_t scope, const pd_param *param)
 
 /* ---- life ---- */
 
-bool pd_job_clips(const pd_job *job) { return next_scope(job, 0) <= job->n_rules; }
+bool pd_global_clip_wanted(const pd_job *job) { return next_scope(job, 0) <= job->n_rules; }
 
-int pd_norm_make(pd_job *job)
+int pd_global_clip_make(pd_job *job)
 {
-    if (pd_job_clips(job) && (job->norm = calloc(1, sizeof *job->norm)) == NULL) return PD_NO_MEMORY;
+    if (pd_global_clip_wanted(job) && (job->clip = calloc(1, sizeof *job->clip)) == NULL) return PD_NO_MEMORY;
     return PD_OK;
 }
 
-uint64_t pd_norm_bytes(const pd_job_values *values, const pd_rule *rules, size_t n_rules)
+uint64_t pd_global_clip_bytes(const pd_job_values *values, const pd_rule *rules, size_t n_rules)
 {
-    return find_scope(values, rules, n_rules, 0) <= n_rules ? sizeof(pd_norm) : 0;
+    return find_scope(values, rules, n_rules, 0) <= n_rules ? sizeof(pd_global_clip) : 0;
 }
 
-bool pd_norm_runs(const pd_job *job) { return job->norm != NULL && job->norm->runs; }
+bool pd_global_clip_runs(const pd_job *job) { return job->clip != NULL && job->clip->runs; }
 
-double   pd_norm_last(const pd_job *job)    { return job->norm != NULL ? job->norm->last : 0; }
-uint64_t pd_norm_clipped(const pd_job *job) { return job->norm != NULL ? job->norm->clipped : 0; }
+double   pd_global_clip_last(const pd_job *job)    { return job->clip != NULL ? job->clip->last : 0; }
+uint64_t pd_global_clip_clipped(const pd_job *job) { return job->clip != NULL ? job->clip->clipped : 0; }
 
 /* ---- passes ---- */
 
-static void rewind_pass(pd_norm *norm)
+static void rewind_pass(pd_global_clip *norm)
 {
     norm->param = 0;
     norm->first = 0;
@@ -82,7 +82,7 @@ static void rewind_pass(pd_norm *norm)
 
 static void enter_scope(const pd_job *job, size_t scope)
 {
-    pd_norm *norm = job->norm;
+    pd_global_clip *norm = job->clip;
 
     norm->scope = next_scope(job, scope);
     norm->scaling = false;
@@ -91,18 +91,18 @@ static void enter_scope(const pd_job *job, size_t scope)
     rewind_pass(norm);
 }
 
-void pd_norm_begin(pd_job *job)
+void pd_global_clip_begin(pd_job *job)
 {
-    assert(!job->norm->runs);
-    job->norm->runs = true;
-    job->norm->known = job->norm->exceeded = false;
+    assert(!job->clip->runs);
+    job->clip->runs = true;
+    job->clip->known = job->clip->exceeded = false;
     enter_scope(job, 0);
 }
 
 /* The next piece of the pass. False: there is none. */
 static bool next_piece(const pd_job *job, pd_clip_piece *piece)
 {
-    pd_norm *norm = job->norm;
+    pd_global_clip *norm = job->clip;
     const pd_param *param;
 
     while (norm->param < job->n_params && (norm->first == job->params[norm->param].elements || !has_part(job, norm->scope, &job->params[norm->param]))) {
@@ -121,7 +121,7 @@ static bool next_piece(const pd_job *job, pd_clip_piece *piece)
 /* Pieces of the pass that the budget holds, at least one where there is one. */
 static size_t gather(const pd_job *job, double budget_ns, double *cost_ns)
 {
-    pd_norm *norm = job->norm;
+    pd_global_clip *norm = job->clip;
     size_t n = 0;
 
     while (n < PIECES && (n == 0 || *cost_ns < budget_ns) && next_piece(job, &norm->pieces[n]))
@@ -132,7 +132,7 @@ static size_t gather(const pd_job *job, double budget_ns, double *cost_ns)
 /* The squares of the scope are summed up. */
 static void end_sum(const pd_job *job)
 {
-    pd_norm *norm = job->norm;
+    pd_global_clip *norm = job->clip;
     double limit = limit_of(&job->values, job->rules, norm->scope);
 
     if (norm->seen && !norm->known) norm->last = sqrt(norm->squares);
@@ -146,20 +146,20 @@ static void end_sum(const pd_job *job)
 
 static void end_pass(const pd_job *job)
 {
-    if (job->norm->scaling) enter_scope(job, job->norm->scope + 1);
+    if (job->clip->scaling) enter_scope(job, job->clip->scope + 1);
     else end_sum(job);
 }
 
 static void end(pd_job *job)
 {
-    job->norm->runs = false;
-    job->norm->clipped += job->norm->exceeded;
+    job->clip->runs = false;
+    job->clip->clipped += job->clip->exceeded;
     pd_params_go_on(job);
 }
 
-double pd_norm_run(pd_job *job, double budget_ns)
+double pd_global_clip_run(pd_job *job, double budget_ns)
 {
-    pd_norm *norm = job->norm;
+    pd_global_clip *norm = job->clip;
     int threads = job->store->config.threads;
     double cost_ns = 0;
 

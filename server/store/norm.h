@@ -11,24 +11,24 @@
 
 #include "job.h"
 
-typedef struct pd_norm pd_norm;
+typedef struct pd_global_clip pd_global_clip;
 
 /* It has a limit of its own, or one of its rules has: its parameters step together. */
-bool     pd_job_clips(const pd_job *job);
-/* Memory for a job that clips: job->norm. PD_NO_MEMORY. pd_job_forget_set frees it. */
-int      pd_norm_make(pd_job *job);
+bool     pd_global_clip_wanted(const pd_job *job);
+/* Memory for a job that clips: job->clip. PD_NO_MEMORY. pd_job_forget_set frees it. */
+int      pd_global_clip_make(pd_job *job);
 /* What that takes of a job with these values and rules. */
-uint64_t pd_norm_bytes(const pd_job_values *values, const pd_rule *rules, size_t n_rules);
+uint64_t pd_global_clip_bytes(const pd_job_values *values, const pd_rule *rules, size_t n_rules);
 
 /* All rounds are gathered: outcomes are known. */
-void     pd_norm_begin(pd_job *job);
-bool     pd_norm_runs(const pd_job *job);
+void     pd_global_clip_begin(pd_job *job);
+bool     pd_global_clip_runs(const pd_job *job);
 /* Works on it for about so long, in ns of one core, and at least a little. Gives what it took. When it is over the parameters go on. */
-double   pd_norm_run(pd_job *job, double budget_ns);
+double   pd_global_clip_run(pd_job *job, double budget_ns);
 
 /* Of the gradients that were looked at last, as they came: of all of the job's, or where it has no limit of the first rule's that has. 0: none yet. */
-double   pd_norm_last(const pd_job *job);
+double   pd_global_clip_last(const pd_job *job);
 /* Steps in which some limit was exceeded. */
-uint64_t pd_norm_clipped(const pd_job *job);
+uint64_t pd_global_clip_clipped(const pd_job *job);
 
 #endif

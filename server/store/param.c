@@ -1,5 +1,5 @@
-#include "scalars.h"
-#include "setting.h"
+#include "round_scalars.h"
+#include "override.h"
 
 #include "convert.h"
 
@@ -13,15 +13,15 @@ enum { CONVERT_RANGE = 1 << 16 };
 void pd_param_clear(pd_param *param)
 {
     pd_param_end_update(param);
-    if (param->shelf[PD_F32] != NULL) pd_shelf_give(param->shelf[PD_F32], param->accumulator);
+    if (param->pool[PD_F32] != NULL) pd_buffer_pool_give(param->pool[PD_F32], param->accumulator);
     pd_snapshot_unref(param->next);
     pd_snapshot_unref(param->current);
     pd_optim_free(param->optim);
-    for (int t = 0; t < 4; t++) pd_shelf_leave(param->shelf[t]);
-    pd_shelf_leave(param->spills);
+    for (int t = 0; t < 4; t++) pd_buffer_pool_leave(param->pool[t]);
+    pd_buffer_pool_leave(param->spills);
     free(param->pushed);
     pd_scalars_free(param->scalars);
-    pd_holds_clear(param);
+    pd_overrides_clear(param);
     free(param->said);
     free(param->axes);
     free(param->name);
@@ -52,7 +52,7 @@ static void convert_range(const pd_snapshot *snapshot, const float *added, int64
 /* A copy with all the types that the parameter has. NULL: out of memory. */
 static pd_snapshot *copy_current(const pd_param *param)
 {
-    pd_snapshot *old = param->current, *copy = pd_snapshot_new(param->shelf, param->elements);
+    pd_snapshot *old = param->current, *copy = pd_snapshot_new(param->pool, param->elements);
 
     if (copy == NULL) return NULL;
     copy->job = old->job;
@@ -63,21 +63,21 @@ static pd_snapshot *copy_current(const pd_param *param)
     return copy;
 }
 
-int pd_param_pull(pd_param *param, pd_shelves *all, pd_dtype dtype, pd_snapshot **again)
+int pd_param_pull(pd_param *param, pd_buffer_pools *all, pd_dtype dtype, pd_snapshot **again)
 {
     *again = NULL;
-    if (param->shelf[dtype] != NULL) return PD_OK;
-    param->shelf[dtype] = pd_shelf_join(all, (size_t)param->elements * pd_dtype_size(dtype));
-    if (param->shelf[dtype] == NULL) return PD_NO_MEMORY;
+    if (param->pool[dtype] != NULL) return PD_OK;
+    param->pool[dtype] = pd_buffer_pool_join(all, (size_t)param->elements * pd_dtype_size(dtype));
+    if (param->pool[dtype] == NULL) return PD_NO_MEMORY;
     if (param->current != NULL && (*again = copy_current(param)) == NULL) goto fail;
-    if (param->next != NULL && pd_snapshot_widen(param->next, dtype, param->shelf[dtype]) != PD_OK) goto fail;
+    if (param->next != NULL && pd_snapshot_widen(param->next, dtype, param->pool[dtype]) != PD_OK) goto fail;
     return PD_OK;
 
 fail:
     pd_snapshot_unref(*again);
     *again = NULL;
-    pd_shelf_leave(param->shelf[dtype]);
-    param->shelf[dtype] = NULL;
+    pd_buffer_pool_leave(param->pool[dtype]);
+    param->pool[dtype] = NULL;
     return PD_NO_MEMORY;
 }
 
@@ -91,12 +91,12 @@ uint64_t pd_param_update_bytes(const pd_param *param, pd_dtype dtype)
     return 2 * n * pd_dtype_size(dtype) + (dtype == PD_F32 ? 0 : n * sizeof(float));        /* published and to come; as it is written */
 }
 
-int pd_param_pull_updates(pd_param *param, pd_shelves *all, pd_dtype dtype)
+int pd_param_pull_updates(pd_param *param, pd_buffer_pools *all, pd_dtype dtype)
 {
     assert(param->update_dtype == 0 || param->update_dtype == dtype);
     if (param->update_dtype != 0) return PD_OK;
-    param->shelf[PD_UPDATE] = pd_shelf_join(all, (size_t)param->elements * pd_dtype_size(dtype));
-    if (param->shelf[PD_UPDATE] == NULL) return PD_NO_MEMORY;
+    param->pool[PD_UPDATE] = pd_buffer_pool_join(all, (size_t)param->elements * pd_dtype_size(dtype));
+    if (param->pool[PD_UPDATE] == NULL) return PD_NO_MEMORY;
     param->update_dtype = dtype;
     return PD_OK;
 }
@@ -110,13 +110,13 @@ int pd_param_begin_update(pd_param *param, float **update)
     next->update_dtype = param->update_dtype;
     next->builds_on = 1 + param->current->version;
     if (param->update_dtype == PD_F32) *update = next->at[PD_UPDATE];
-    else if ((*update = param->added = pd_shelf_take(param->shelf[PD_F32])) == NULL) return PD_NO_MEMORY;
+    else if ((*update = param->added = pd_buffer_pool_take(param->pool[PD_F32])) == NULL) return PD_NO_MEMORY;
     return PD_OK;
 }
 
 void pd_param_end_update(pd_param *param)
 {
-    if (param->added != NULL) pd_shelf_give(param->shelf[PD_F32], param->added);
+    if (param->added != NULL) pd_buffer_pool_give(param->pool[PD_F32], param->added);
     param->added = NULL;
 }
 

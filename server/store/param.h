@@ -2,8 +2,8 @@
 #ifndef PD_PARAM_H
 #define PD_PARAM_H
 
-#include "aggregate.h"
-#include "gather.h"
+#include "sums.h"
+#include "collect.h"
 #include "optim.h"
 #include "rule.h"
 #include "snapshot.h"
@@ -34,7 +34,7 @@ typedef enum pd_stage {
     PD_PARKED,                          /* begun, waits for a root task, or for what another one that it is bound to says */
 } pd_stage;
 
-struct pd_hold;
+struct pd_override_entry;
 
 typedef struct pd_param {
     UT_hash_handle   hh;                /* job->names */
@@ -49,7 +49,7 @@ typedef struct pd_param {
     pd_optim        *optim;
     pd_root_said    *said;              /* by the plan's tasks; NULL: it has none */
     int64_t          settled;           /* its tasks, adopted or refused, that the log has looked at */
-    pd_shelf        *shelf[4];          /* by pd_dtype; NULL: nobody pulls that type. PD_UPDATE: of updates */
+    pd_buffer_pool        *shelf[4];          /* by pd_dtype; NULL: nobody pulls that type. PD_UPDATE: of updates */
     pd_dtype         update_dtype;      /* in which updates are pulled; 0: none are */
     float           *added;             /* a step's update, until it has that type; NULL where that is float32 */
 
@@ -61,15 +61,15 @@ typedef struct pd_param {
     pd_round         round;             /* of step + 1; before there are weights, of initial ones where these are averaged */
     pd_aggregation   how;               /* what gradients become: pd_param_how */
     float           *accumulator;       /* sum, then aggregate, of the round; NULL: nothing summed yet */
-    pd_shelf        *spills;            /* where it gathers: memory of a chunk; else NULL */
-    pd_merge        *merge;             /* its Adasum, while that is under way */
+    pd_buffer_pool        *spills;            /* where it gathers: memory of a chunk; else NULL */
+    pd_adasum_tree        *merge;             /* its Adasum, while that is under way */
     pd_pushed       *pushed;            /* NULL until hyperparameters come with a push for the first time */
     struct pd_scalars *scalars;         /* NULL until a push brings some for the first time: scalars.h */
-    struct pd_hold  *holds;             /* what operators have set, in the order of the steps from which it holds: setting.h */
+    struct pd_override_entry  *holds;             /* what operators have set, in the order of the steps from which it holds: setting.h */
     uint32_t         n_holds, holds_room;
     pd_stage         stage;
     pd_outcome       outcome;           /* from READY on: how the round ends; PD_STEPPED: it takes a step; 0: initial weights. HELD: so it would by itself */
-    struct pd_group *group;             /* counts its steps with others; NULL: by itself */
+    struct pd_step_group *group;             /* counts its steps with others; NULL: by itself */
     struct pd_param *next_member;       /* of that group */
     bool             uncaptured;        /* memory was short when its tasks were to be handed out */
     struct pd_param *prev_waiting, *next_waiting;       /* job->waiting: open rounds that miss somebody or may be held, oldest first */
@@ -92,9 +92,9 @@ void pd_param_clear(pd_param *param);
 uint64_t pd_weight_bytes(int64_t elements, const bool pulled[4]);
 /* Also publish this element type from now on. A published snapshot is immutable: where there is one, *again is a copy that has
  * the type, to be published in its place, else NULL. PD_NO_MEMORY: nothing has changed. */
-int pd_param_pull(pd_param *param, pd_shelves *all, pd_dtype dtype, pd_snapshot **again);
+int pd_param_pull(pd_param *param, pd_buffer_pools *all, pd_dtype dtype, pd_snapshot **again);
 /* Also publish what each step adds, in this element type, always the same one. PD_NO_MEMORY: nothing has changed. */
-int pd_param_pull_updates(pd_param *param, pd_shelves *all, pd_dtype dtype);
+int pd_param_pull_updates(pd_param *param, pd_buffer_pools *all, pd_dtype dtype);
 /* Bytes that this takes more; 0 where updates are published already. */
 uint64_t pd_param_update_bytes(const pd_param *param, pd_dtype dtype);
 /* Where the step that is about to begin writes its update (of param->next); NULL: nobody wants it. PD_NO_MEMORY. */

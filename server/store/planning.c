@@ -5,10 +5,10 @@
 #include "training.h"
 
 #include "factor_rules.h"
-#include "need.h"
-#include "norm.h"
+#include "footprint.h"
+#include "global_clip.h"
 #include "plan.h"
-#include "together.h"
+#include "step_group.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -38,14 +38,14 @@ typedef struct pd_planning {
     double      (*facts)[PD_MAX_FACTS];         /* by rule */
     bool         *surveyed;                     /* by rule: some parameter has given facts */
     pd_sizing     sizing;
-    pd_need       all;
+    pd_footprint       all;
     uint64_t      chunks, ranged;               /* laid so far: chunks, and ranged parameters */
     pd_fill       fill;                         /* initial values of the optimizer being made */
 } pd_planning;
 
 /* ---- before anything is made ---- */
 
-typedef struct pd_survey { pd_need least; uint64_t records; } pd_survey;
+typedef struct pd_survey { pd_footprint least; uint64_t records; } pd_survey;
 
 static pd_sizing sizing_of(const pd_job *job)
 {
@@ -57,8 +57,8 @@ static pd_sizing sizing_of(const pd_job *job)
 static int check_least(const pd_job *job, const pd_param_decl *decl, const pd_survey *survey, pd_error *err)
 {
     const pd_store *store = job->store;
-    const pd_need *n = &survey->least;
-    uint64_t limit = store->config.max_total_bytes, sum = pd_need_sum(n);
+    const pd_footprint *n = &survey->least;
+    uint64_t limit = store->config.max_total_bytes, sum = pd_footprint_sum(n);
 
     if (survey->records > PD_MAX_RECORDS)
         return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: chunks of the parameters up to %.100s, times %u workers, are more than the %u records that a "
@@ -74,7 +74,7 @@ static int check_one(const pd_job *job, const pd_sizing *sizing, const pd_param_
 {
     static const bool pulled[4] = { [PD_F32] = true };
     uint64_t room = job->store->config.max_total_bytes;
-    pd_need least;
+    pd_footprint least;
     int64_t elements;
     int rc = pd_declaration_check(job, decl, i, &elements, err);
 
@@ -82,10 +82,10 @@ static int check_one(const pd_job *job, const pd_sizing *sizing, const pd_param_
     if ((uint64_t)elements > room / sizeof(float))
         return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: parameter %.100s needs more than the %llu bytes allowed for all jobs (limits.max_total_bytes)", job->name,
                        decl->name, (unsigned long long)room);
-    pd_need_least(&least, sizing, pd_aggregation_of(&job->values, pd_declaration_rule(job, decl)->hypers.row), elements, decl->ranged, pulled);
-    least.records = pd_need_plus(least.records, pd_need_name(sizing, decl->name, decl->axes));
-    pd_need_add(&survey->least, &least, 1);
-    survey->records = pd_need_plus(survey->records, pd_count_chunks(elements, sizing->chunk_elements) * job->world);
+    pd_footprint_least(&least, sizing, pd_aggregation_of(&job->values, pd_declaration_rule(job, decl)->hypers.row), elements, decl->ranged, pulled);
+    least.records = pd_footprint_plus(least.records, pd_footprint_name(sizing, decl->name, decl->axes));
+    pd_footprint_add(&survey->least, &least, 1);
+    survey->records = pd_footprint_plus(survey->records, pd_count_chunks(elements, sizing->chunk_elements) * job->world);
     return check_least(job, decl, survey, err);
 }
 
@@ -125,8 +125,8 @@ static int join_spills(pd_job *job, pd_param *param, pd_error *err)
 {
     uint64_t chunk = job->store->config.chunk_elements, n = (uint64_t)param->elements < chunk ? (uint64_t)param->elements : chunk;
 
-    if (!pd_gathers(param->how)) return PD_OK;
-    param->spills = pd_shelf_join(&job->store->shelves, (size_t)n * sizeof(float));
+    if (!pd_is_collected(param->how)) return PD_OK;
+    param->spills = pd_buffer_pool_join(&job->store->pools, (size_t)n * sizeof(float));
     return param->spills != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", param->name);
 }
 
@@ -138,8 +138,8 @@ static int add_name(pd_job *job, pd_param *param, const pd_param_decl *decl, pd_
     if ((param->name = strdup(decl->name)) == NULL || (decl->axes != NULL && (param->axes = strdup(decl->axes)) == NULL))
         return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
     HASH_ADD_KEYPTR_BYHASHVALUE(hh, planning->names, param->name, n, pd_store_hash(job->store, decl->name, n), param);
-    param->shelf[PD_F32] = pd_shelf_join(&job->store->shelves, (size_t)param->elements * sizeof(float));
-    if (param->shelf[PD_F32] == NULL || param->hh.tbl == NULL)
+    param->pool[PD_F32] = pd_buffer_pool_join(&job->store->pools, (size_t)param->elements * sizeof(float));
+    if (param->pool[PD_F32] == NULL || param->hh.tbl == NULL)
         return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
     return PD_OK;
 }
@@ -169,7 +169,7 @@ static int add_param(pd_job *job, const pd_param_decl *decl, pd_error *err)
     pd_shape_elements(&decl->shape, &param->elements);
     param->how = pd_aggregation_of(&job->values, param->rule->hypers.row);
     if ((rc = add_name(job, param, decl, err)) != PD_OK) return rc;
-    if (!param->ranged && (rc = pd_gather_check_whole(&job->values, job->world, param->how, param->name, err)) != PD_OK) return rc;
+    if (!param->ranged && (rc = pd_aggregate_fits_whole(&job->values, job->world, param->how, param->name, err)) != PD_OK) return rc;
     survey(job, param);
     return join_spills(job, param, err);
 }
@@ -177,10 +177,10 @@ static int add_param(pd_job *job, const pd_param_decl *decl, pd_error *err)
 /* ---- plans ---- */
 
 /* Checks that the parameter fits beside all that is in use, the parameters before it included. */
-static int check_need(const pd_job *job, const pd_param *param, const pd_need *n, pd_error *err)
+static int check_need(const pd_job *job, const pd_param *param, const pd_footprint *n, pd_error *err)
 {
     const pd_store *store = job->store;
-    uint64_t limit = store->config.max_total_bytes, used = store->committed, sum = pd_need_sum(n);
+    uint64_t limit = store->config.max_total_bytes, used = store->committed, sum = pd_footprint_sum(n);
 
     if (used <= limit && sum <= limit - used) return PD_OK;
     return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.50s: parameter %.100s needs %llu bytes (weights and snapshots %llu, sum %llu, contributions gathered "
@@ -196,17 +196,17 @@ static int plan_param(pd_job *job, pd_param *param, double *budget_ns, pd_error 
     pd_planning *planning = job->planning;
     pd_plan *plan = &planning->plans[param->index];
     pd_declaration declaration = declaration_of(job, param);
-    pd_need n;
+    pd_footprint n;
     int rc = pd_plan_make(plan, &declaration, planning->facts[rule_index(job, param)], err);
 
     if (rc != PD_OK) return rc;
     *budget_ns -= PLAN_NS + PLAN_SLOT_NS * (double)plan->n_slots + PLAN_TASK_NS * (double)plan->n_tasks;
-    if ((rc = pd_need_of(&n, &planning->sizing, param->how, plan, param->ranged, pulled)) != PD_OK)
+    if ((rc = pd_footprint_of(&n, &planning->sizing, param->how, plan, param->ranged, pulled)) != PD_OK)
         return pd_fail(err, rc, "parameter %.160s: out of memory for its plan", param->name);
-    n.records = pd_need_plus(n.records, pd_need_name(&planning->sizing, param->name, param->axes));
+    n.records = pd_footprint_plus(n.records, pd_footprint_name(&planning->sizing, param->name, param->axes));
     if ((rc = check_need(job, param, &n, err)) != PD_OK) return rc;
-    pd_need_add(&planning->all, &n, 1);
-    pd_job_commit(job, pd_need_sum(&n));
+    pd_footprint_add(&planning->all, &n, 1);
+    pd_job_commit(job, pd_footprint_sum(&n));
     return PD_OK;
 }
 
@@ -217,8 +217,8 @@ static int count_job(pd_job *job, pd_error *err)
     uint64_t more;
     int rc;
 
-    pd_need_complete(&planning->all, &planning->sizing, job->rules, job->n_rules);
-    more = pd_need_sum(&planning->all) - job->committed;
+    pd_footprint_complete(&planning->all, &planning->sizing, job->rules, job->n_rules);
+    more = pd_footprint_sum(&planning->all) - job->committed;
     if ((rc = pd_job_check_total(job, more, err)) == PD_OK) pd_job_commit(job, more);
     return rc;
 }
@@ -296,7 +296,7 @@ static int finish(pd_job *job, const pd_request *request, pd_error *err)
     int rc;
 
     show_params(job);
-    if (pd_groups_make(job) != PD_OK || pd_norm_make(job) != PD_OK) return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->name);
+    if (pd_step_groups_make(job) != PD_OK || pd_global_clip_make(job) != PD_OK) return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->name);
     if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
     return pd_job_check_ranges(job, request->rank, err);
 }

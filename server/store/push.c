@@ -4,9 +4,9 @@
 #include "convert.h"
 #include "kernels.h"
 #include "plant.h"
-#include "scalars.h"
+#include "round_scalars.h"
 #include "schedule.h"
-#include "together.h"
+#include "step_group.h"
 
 #include <assert.h>
 #include <math.h>
@@ -172,7 +172,7 @@ static int check_hypers(pd_param *param, const pd_request *frame, uint64_t numbe
         return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for pushed hyperparameters", param->name);
     if ((rc = compare_hypers(param, frame->rank, err)) != PD_OK) return rc;
     merged = merged_hypers(param);
-    pd_settings_next(param, merged.value);              /* what an operator has set goes before it */
+    pd_overrides_next(param, merged.value);              /* what an operator has set goes before it */
     if (pd_hypers_check_step(&param->rule->hypers, &merged, &why) != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: %.300s", param->name, why.text);
     return PD_OK;
 }
@@ -312,7 +312,7 @@ static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_err
     }
     if (frame->u.data.n > 0 && all_known(frame, known, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if (frame->u.data.n_scalars > 0 && (rc = pd_scalars_admit(job, frame, err)) != PD_OK) return rc;
-    return frame->u.data.last && settled ? pd_last_check(job, frame, number, err) : PD_OK;
+    return frame->u.data.close_step && settled ? pd_close_step_check(job, frame, number, err) : PD_OK;
 }
 
 /* ---- filing a push ---- */
@@ -369,7 +369,7 @@ void pd_job_file_slot(pd_job *job, pd_chunk *chunk, uint32_t rank, pd_slot slot,
         DL_APPEND2(job->waiting, param, prev_waiting, next_waiting);
     }
     complete = pd_round_add(round, chunk, rank, slot);
-    if (pd_gathers(pd_param_how(param))) pd_gather_file(job, chunk);
+    if (pd_is_collected(pd_param_how(param))) pd_collect_file(job, chunk);
     else if (param->current == NULL) list_initial(job, param, chunk);
     else list_chunk(job, chunk, complete);
     look_at_waiting(job, param);
@@ -437,7 +437,7 @@ static void file_push(pd_job *job, pd_request *frame, uint64_t now_ns)
     if (frame->u.data.step > rank->step) rank->step = frame->u.data.step;
     if (frame->u.data.n_scalars > 0) pd_scalars_file(job, frame);
     for (size_t i = 0; i < frame->u.data.n; i++) file_piece(job, &frame->u.data.pieces[i], frame, now_ns);
-    if (frame->u.data.last) pd_last_file(job, frame, now_ns);
+    if (frame->u.data.close_step) pd_close_step_file(job, frame, now_ns);
     pd_job_keep(job, frame);
     pd_store_touch(job->store, job, now_ns);
 }
@@ -481,13 +481,13 @@ void pd_frame_refuse(pd_job *job, pd_request *frame, const pd_error *err)
 /* Of a rank that may speak. */
 static void refuse_push(pd_job *job, pd_request *frame, const pd_error *err)
 {
-    pd_last_note_refusal(job, frame);
+    pd_close_step_note_refusal(job, frame);
     pd_frame_refuse(job, frame, err);
 }
 
 void pd_job_push(pd_job *job, pd_request *request, uint64_t now_ns)
 {
-    bool scanned = job->values.at[PD_JOB_KEY_NONFINITE] == PD_REJECT && (request->u.data.buffer != NULL || request->u.data.last);
+    bool scanned = job->values.at[PD_JOB_KEY_NONFINITE] == PD_REJECT && (request->u.data.buffer != NULL || request->u.data.close_step);
     pd_error err;
 
     if (pd_frame_may_come(job, request, &err) != PD_OK) {

@@ -69,7 +69,7 @@ static int check_all(const pd_job *job, pd_error *err)
     int rc = check_cover(job, err);
 
     for (uint32_t i = 0; rc == PD_OK && i < job->n_params; i++)
-        if (job->params[i].ranged) rc = pd_gather_check_ranges(job, &job->params[i], err);
+        if (job->params[i].ranged) rc = pd_aggregate_fits_ranges(job, &job->params[i], err);
     return rc;
 }
 

@@ -244,7 +244,7 @@ typedef struct pd_job_info {
     uint64_t refused, duplicates;       /* frames with data that were refused; pieces that had come before */
     uint64_t roots_due, roots_adopted, roots_failed, roots_replaced;    /* root tasks, as pd_root_stats counts them */
     uint64_t root_waits;                /* times a parameter was parked until a root was there */
-    double   gradient_norm;             /* where gradients are clipped together, of the last step's: pd_norm_last */
+    double   gradient_norm;             /* where gradients are clipped together, of the last step's: pd_global_clip_last */
     uint64_t clipped_steps;             /* steps in which a limit was exceeded */
 } pd_job_info;
 
@@ -299,13 +299,13 @@ typedef struct pd_worker_info {
 } pd_worker_info;
 
 /* One hyperparameter of one parameter, as an operator has set it. */
-typedef struct pd_setting_info {
+typedef struct pd_override_info {
     char     param[PD_NAME_MAX + 1], pattern[PD_NAME_MAX + 1];  /* the command's */
     char     name[64], value[160];      /* value "": it is withdrawn from that step on */
     char     by[128];
     uint64_t from;                      /* step from which it holds */
     bool     in_force;                  /* in the parameter's next step; else planned */
-} pd_setting_info;
+} pd_override_info;
 
 typedef struct pd_info {
     pd_info_what    what;
@@ -313,7 +313,7 @@ typedef struct pd_info {
     pd_param_info  *params;  size_t n_params;
     pd_worker_info *workers; size_t n_workers;
     pd_root_info   *roots;   size_t n_roots;
-    pd_setting_info *settings; size_t n_settings;
+    pd_override_info *settings; size_t n_settings;
     pd_state_info  *state;   size_t n_state;
     uint64_t        start, total;   /* what is above are the entries from `start` on, of so many */
     bool            draining;

@@ -2,7 +2,7 @@
  *
  * The loop thread counts the reserves of the connections that have declared (net/admission.h). The store counts at least those: a rank is counted here
  * before its connection hears so, and a lost rank stays counted while its job has other workers, so that it finds its place when it comes back. So the
- * store never believes that a rank has more room than the loop thread gives it, and pd_rank_is_pressed errs on the safe side. The one exception is a rank
+ * store never believes that a rank has more room than the loop thread gives it, and pd_rank_is_over_quota errs on the safe side. The one exception is a rank
  * that leaves: the loop thread counts it until it reads the answer, and then looks again at every connection that was stopped meanwhile.
  *
  * A rank that has gone keeps what its frames still take, at most its reserve. Otherwise jobs that come, fill the budget and go could hold it many times. */

@@ -1,4 +1,4 @@
-#include "scalars.h"
+#include "round_scalars.h"
 
 #include "training.h"
 

@@ -1,6 +1,6 @@
 /* set.c - an operator's command: hyperparameters of a job's parameters from a step on. It is checked whole, then taken whole.
  *
- * Each rule reads the options once, into a pd_setting that its parameters share; each parameter is asked whether it could take it, in every
+ * Each rule reads the options once, into a pd_override that its parameters share; each parameter is asked whether it could take it, in every
  * state that it would come to; then all hold it. */
 #include "training.h"
 
@@ -14,11 +14,11 @@
 enum { SAID = 16 };                     /* lines in the log, at most */
 
 /* Where each hyperparameter's value comes from: a setting, or NULL, the declaration. */
-typedef struct state { const pd_setting *from[PD_MAX_HYPERS]; } state;
+typedef struct state { const pd_override *from[PD_MAX_HYPERS]; } state;
 
 /* As one rule's parameters take the command. */
 typedef struct reading {
-    pd_setting *setting;                /* NULL: none of its parameters is named */
+    pd_override *setting;                /* NULL: none of its parameters is named */
     size_t      first;                  /* of its changes in the result */
     state       checked;                /* what was checked last: parameters of a rule are mostly alike */
     pd_hypers   merged;                 /* all values of that state; row NULL: nothing was checked yet */
@@ -75,7 +75,7 @@ static int find_params(command *c, pd_error *err)
 /* ---- reading the options for a rule ---- */
 
 /* An empty value withdraws. */
-static int read_value(pd_setting *setting, const pd_option *option, uint64_t *mask, pd_error *err)
+static int read_value(pd_override *setting, const pd_option *option, uint64_t *mask, pd_error *err)
 {
     if (option->value[0] == '\0' && (*mask = pd_hypers_bits(setting->hypers.row, option->name)) != 0) {
         setting->withdrawn |= *mask;
@@ -84,7 +84,7 @@ static int read_value(pd_setting *setting, const pd_option *option, uint64_t *ma
     return pd_hypers_set_which(&setting->hypers, option->name, option->value, mask, err);
 }
 
-static int read_option(command *c, pd_setting *setting, size_t i, pd_error *err)
+static int read_option(command *c, pd_override *setting, size_t i, pd_error *err)
 {
     const pd_option *option = &c->request->u.set.options[i];
     const char *fixed, *row = pd_row_name(setting->hypers.row);
@@ -102,7 +102,7 @@ static int read_option(command *c, pd_setting *setting, size_t i, pd_error *err)
 }
 
 /* It withdraws, and nobody holds it after that. */
-static bool is_gone_at_once(const command *c, const pd_setting *setting)
+static bool is_gone_at_once(const command *c, const pd_override *setting)
 {
     return setting->mask == setting->withdrawn && c->request->u.set.from_step == 0;
 }
@@ -113,14 +113,14 @@ static int read_for(command *c, const pd_param *param, pd_error *err)
     pd_error why;
 
     if (r->setting != NULL) return PD_OK;
-    r->setting = pd_setting_new(&param->rule->hypers, c->request->u.set.pattern, c->request->u.set.by, &c->job->n_settings);
+    r->setting = pd_override_new(&param->rule->hypers, c->request->u.set.pattern, c->request->u.set.by, &c->job->n_settings);
     if (r->setting == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for a setting");
     for (size_t i = 0; i < c->request->u.set.n; i++) {
         int rc = read_option(c, r->setting, i, &why);
         if (rc != PD_OK) return pd_fail(err, rc, "%.160s: %.330s", param->name, why.text);
     }
-    if (c->job->n_settings <= PD_MAX_SETTINGS || is_gone_at_once(c, r->setting)) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s has %d settings: withdraw some", c->job->name, PD_MAX_SETTINGS);
+    if (c->job->n_settings <= PD_MAX_JOB_OVERRIDES || is_gone_at_once(c, r->setting)) return PD_OK;
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s has %d settings: withdraw some", c->job->name, PD_MAX_JOB_OVERRIDES);
 }
 
 /* As the first parameter's row says it. */
@@ -147,7 +147,7 @@ static int read_options(command *c, pd_error *err)
 
 /* ---- checking what would hold ---- */
 
-static int set_from(pd_hypers *merged, const pd_setting *setting, int h, pd_error *err)
+static int set_from(pd_hypers *merged, const pd_override *setting, int h, pd_error *err)
 {
     size_t count;
 
@@ -214,7 +214,7 @@ static int check_state(reading *r, const pd_param *param, const state *now, bool
     return rc == PD_OK && with_pushed ? check_pushed(r, param, count, err) : rc;
 }
 
-static void state_at(state *out, const pd_hold *holds, uint32_t n, uint64_t step)
+static void state_at(state *out, const pd_override_entry *holds, uint32_t n, uint64_t step)
 {
     memset(out, 0, sizeof *out);
     for (uint32_t i = 0; i < n && holds[i].from <= step; i++)
@@ -223,17 +223,17 @@ static void state_at(state *out, const pd_hold *holds, uint32_t n, uint64_t step
 }
 
 /* Every state from its step on, with what is planned after it. */
-static int check_param(command *c, const pd_param *param, pd_hold news, pd_error *err)
+static int check_param(command *c, const pd_param *param, pd_override_entry news, pd_error *err)
 {
-    pd_hold holds[PD_MAX_HOLDS + 1];
+    pd_override_entry holds[PD_MAX_PARAM_OVERRIDES + 1];
     state now;
     uint32_t n, left = 0;
     int rc = PD_OK;
 
-    for (uint32_t i = 0; i < param->n_holds; i++) holds[i] = param->holds[i];
-    n = pd_holds_insert(holds, param->n_holds, news);
+    for (uint32_t i = 0; i < param->n_overrides; i++) holds[i] = param->overrides[i];
+    n = pd_overrides_insert(holds, param->n_overrides, news);
     for (uint32_t i = 0; i < n; i++) left += holds[i].mask != 0;
-    if (left > PD_MAX_HOLDS) return pd_fail(err, PD_RESOURCE_EXHAUSTED, "it has %d settings, in force or planned: withdraw some", PD_MAX_HOLDS);
+    if (left > PD_MAX_PARAM_OVERRIDES) return pd_fail(err, PD_RESOURCE_EXHAUSTED, "it has %d settings, in force or planned: withdraw some", PD_MAX_PARAM_OVERRIDES);
     for (uint32_t i = 0; i < n && rc == PD_OK; i++) {
         bool pushed = holds[i].from == param->step + 1 && param->pushed != NULL && param->pushed->mask != 0;
         if (holds[i].from < news.from) continue;
@@ -246,12 +246,12 @@ static int check_param(command *c, const pd_param *param, pd_hold news, pd_error
 /* ---- what changes ---- */
 
 /* What the command does to this parameter: nothing is withdrawn where nothing was set. */
-static pd_hold hold_for(const command *c, const pd_param *param)
+static pd_override_entry hold_for(const command *c, const pd_param *param)
 {
-    pd_setting *setting = reading_of(c, param)->setting;
+    pd_override *setting = reading_of(c, param)->setting;
     uint64_t step = c->request->u.set.from_step;
 
-    return (pd_hold){ setting, step > 0 ? step : next_step(param), setting->mask & ~(setting->withdrawn & ~pd_holds_mask(param)) };
+    return (pd_override_entry){ setting, step > 0 ? step : next_step(param), setting->mask & ~(setting->withdrawn & ~pd_overrides_mask(param)) };
 }
 
 static const pd_hypers *source(const state *at, const pd_param *param, int h)
@@ -259,20 +259,20 @@ static const pd_hypers *source(const state *at, const pd_param *param, int h)
     return at->from[h] != NULL ? &at->from[h]->hypers : &param->rule->hypers;
 }
 
-static void add_change(pd_set_change *change, const pd_param *param, pd_hold news, int h)
+static void add_change(pd_set_change *change, const pd_param *param, pd_override_entry news, int h)
 {
     state before;
     char text[sizeof change->before];
     const pd_hypers *hypers = &news.setting->hypers;
 
-    state_at(&before, param->holds, param->n_holds, news.from);
-    pd_settings_text_at(source(&before, param, h), h, pd_optim_count(param->optim), text, sizeof text);
+    state_at(&before, param->overrides, param->n_overrides, news.from);
+    pd_overrides_text_at(source(&before, param, h), h, pd_optim_count(param->optim), text, sizeof text);
     if (change->params == 0) {
         size_t count;
         snprintf(change->optimizer, sizeof change->optimizer, "%s", pd_row_name(hypers->row));
         snprintf(change->name, sizeof change->name, "%s", pd_row_hypers(hypers->row, &count)[h].name);
         memcpy(change->before, text, sizeof text);
-        pd_settings_text_at(hypers, h, pd_optim_count(param->optim), change->value, sizeof change->value);
+        pd_overrides_text_at(hypers, h, pd_optim_count(param->optim), change->value, sizeof change->value);
         change->withdrawn = (news.setting->withdrawn >> h & 1) != 0;
         change->from_least = change->from_most = news.from;
     }
@@ -282,7 +282,7 @@ static void add_change(pd_set_change *change, const pd_param *param, pd_hold new
     change->params++;
 }
 
-static void add_changes(command *c, const pd_param *param, pd_hold news)
+static void add_changes(command *c, const pd_param *param, pd_override_entry news)
 {
     reading *r = reading_of(c, param);
     size_t at = r->first;
@@ -312,7 +312,7 @@ static int make_result(command *c, pd_error *err)
 
 static int prepare_param(command *c, pd_param *param, pd_error *err)
 {
-    pd_hold news = hold_for(c, param);
+    pd_override_entry news = hold_for(c, param);
     pd_error why;
     int rc;
 
@@ -320,7 +320,7 @@ static int prepare_param(command *c, pd_param *param, pd_error *err)
     if (news.from < next_step(param))
         return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: step %llu has begun or is closed; the earliest it can be is step %llu", param->name,
                        (unsigned long long)news.from, (unsigned long long)next_step(param));
-    if ((rc = pd_holds_reserve(param, err)) != PD_OK) return rc;
+    if ((rc = pd_overrides_reserve(param, err)) != PD_OK) return rc;
     if ((rc = check_param(c, param, news, &why)) != PD_OK) return pd_fail(err, rc, "%.160s: %.330s", param->name, why.text);
     add_changes(c, param, news);
     return PD_OK;
@@ -341,14 +341,14 @@ static int prepare(command *c, pd_error *err)
 
 static void take_param(command *c, pd_param *param)
 {
-    pd_hold news = hold_for(c, param);
+    pd_override_entry news = hold_for(c, param);
 
     if (news.mask == 0) return;
     news.setting->refs++;
     if (news.from > next_step(param)) news.setting->planned = true;
-    param->n_holds = pd_holds_insert(param->holds, param->n_holds, news);
+    param->n_overrides = pd_overrides_insert(param->overrides, param->n_overrides, news);
     c->job->changes++;
-    pd_holds_settle(&c->job->store->outbox, c->job->name, param);
+    pd_overrides_settle(&c->job->store->outbox, c->job->name, param);
 }
 
 static void say(const command *c, const pd_set_change *change)
@@ -419,7 +419,7 @@ static int make_room(command *c, pd_error *err)
 static void end_command(command *c)
 {
     for (size_t i = 0; c->readings != NULL && i < c->job->n_rules; i++) {
-        pd_setting_drop(c->readings[i].setting);
+        pd_override_drop(c->readings[i].setting);
         pd_hypers_free(&c->readings[i].merged);
     }
     free(c->readings);

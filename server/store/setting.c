@@ -1,4 +1,4 @@
-#include "setting.h"
+#include "override.h"
 
 #include "effects.h"
 #include "printable.h"
@@ -11,9 +11,9 @@ enum { FEW = 4 };
 
 /* ---- a setting ---- */
 
-pd_setting *pd_setting_new(const pd_hypers *declared, const char *pattern, const char *by, uint32_t *alive)
+pd_override *pd_override_new(const pd_hypers *declared, const char *pattern, const char *by, uint32_t *alive)
 {
-    pd_setting *setting = calloc(1, sizeof *setting);
+    pd_override *setting = calloc(1, sizeof *setting);
 
     if (setting == NULL) return NULL;
     if ((setting->pattern = strdup(pattern)) == NULL) {
@@ -28,7 +28,7 @@ pd_setting *pd_setting_new(const pd_hypers *declared, const char *pattern, const
     return setting;
 }
 
-void pd_setting_drop(pd_setting *setting)
+void pd_override_drop(pd_override *setting)
 {
     if (setting == NULL || --setting->refs > 0) return;
     --*setting->alive;
@@ -39,19 +39,19 @@ void pd_setting_drop(pd_setting *setting)
 
 /* ---- a parameter's holds, in the order of their steps ---- */
 
-int pd_holds_reserve(pd_param *param, pd_error *err)
+int pd_overrides_reserve(pd_param *param, pd_error *err)
 {
-    uint32_t room = param->holds_room == 0 ? FEW : 2 * param->holds_room;
-    pd_hold *holds;
+    uint32_t room = param->overrides_room == 0 ? FEW : 2 * param->overrides_room;
+    pd_override_entry *holds;
 
-    if (param->n_holds < param->holds_room) return PD_OK;
-    if ((holds = realloc(param->holds, room * sizeof *holds)) == NULL) return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for a setting", param->name);
-    param->holds = holds;
-    param->holds_room = room;
+    if (param->n_overrides < param->overrides_room) return PD_OK;
+    if ((holds = realloc(param->overrides, room * sizeof *holds)) == NULL) return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for a setting", param->name);
+    param->overrides = holds;
+    param->overrides_room = room;
     return PD_OK;
 }
 
-uint32_t pd_holds_insert(pd_hold *holds, uint32_t n, pd_hold news)
+uint32_t pd_overrides_insert(pd_override_entry *holds, uint32_t n, pd_override_entry news)
 {
     uint32_t at = n;
 
@@ -62,7 +62,7 @@ uint32_t pd_holds_insert(pd_hold *holds, uint32_t n, pd_hold news)
     return n + 1;
 }
 
-static void say_begun(pd_effects *outbox, const char *job, const pd_param *param, pd_hold *hold)
+static void say_begun(pd_effects *outbox, const char *job, const pd_param *param, pd_override_entry *hold)
 {
     const pd_hyper *hypers;
     char what[160] = "", value[64];
@@ -73,62 +73,62 @@ static void say_begun(pd_effects *outbox, const char *job, const pd_param *param
     hypers = pd_row_hypers(hold->setting->hypers.row, &count);
     for (size_t h = 0; h < count && used < sizeof what; h++) {
         if ((hold->mask >> h & 1) == 0) continue;
-        pd_settings_text(&hold->setting->hypers, (int)h, value, sizeof value);
+        pd_overrides_text(&hold->setting->hypers, (int)h, value, sizeof value);
         used += (size_t)snprintf(what + used, sizeof what - used, "%s%s = %s", used > 0 ? ", " : "", hypers[h].name, value);
     }
     pd_say(outbox, PD_SAY_INFO, "job %.100s: step %llu has come, %s holds for %.100s, as %.60s has set", job, (unsigned long long)hold->from, what,
            hold->setting->pattern, hold->setting->by);
 }
 
-void pd_holds_settle(pd_effects *outbox, const char *job, pd_param *param)
+void pd_overrides_settle(pd_effects *outbox, const char *job, pd_param *param)
 {
     uint64_t later = 0;
     uint32_t kept = 0;
 
-    for (uint32_t i = param->n_holds; i-- > 0;) {
-        pd_hold *hold = &param->holds[i];
+    for (uint32_t i = param->n_overrides; i-- > 0;) {
+        pd_override_entry *hold = &param->overrides[i];
         if (hold->from > param->step + 1) continue;
         say_begun(outbox, job, param, hold);
         hold->mask &= ~later;
         later |= hold->mask;
         hold->mask &= ~hold->setting->withdrawn;        /* as if it had never been set */
     }
-    for (uint32_t i = 0; i < param->n_holds; i++) {
-        if (param->holds[i].mask != 0) param->holds[kept++] = param->holds[i];
-        else pd_setting_drop(param->holds[i].setting);
+    for (uint32_t i = 0; i < param->n_overrides; i++) {
+        if (param->overrides[i].mask != 0) param->overrides[kept++] = param->overrides[i];
+        else pd_override_drop(param->overrides[i].setting);
     }
-    param->n_holds = kept;
+    param->n_overrides = kept;
 }
 
-void pd_holds_clear(pd_param *param)
+void pd_overrides_clear(pd_param *param)
 {
-    for (uint32_t i = 0; i < param->n_holds; i++) pd_setting_drop(param->holds[i].setting);
-    free(param->holds);
-    param->holds = NULL;
-    param->n_holds = param->holds_room = 0;
+    for (uint32_t i = 0; i < param->n_overrides; i++) pd_override_drop(param->overrides[i].setting);
+    free(param->overrides);
+    param->overrides = NULL;
+    param->n_overrides = param->overrides_room = 0;
 }
 
-uint64_t pd_holds_mask(const pd_param *param)
+uint64_t pd_overrides_mask(const pd_param *param)
 {
     uint64_t mask = 0;
 
-    for (uint32_t i = 0; i < param->n_holds; i++) mask |= param->holds[i].mask & ~param->holds[i].setting->withdrawn;
+    for (uint32_t i = 0; i < param->n_overrides; i++) mask |= param->overrides[i].mask & ~param->overrides[i].setting->withdrawn;
     return mask;
 }
 
 /* ---- what holds in the next step ---- */
 
 /* Settled: no two that are in force are about the same hyperparameter, and none withdraws one. */
-uint64_t pd_settings_next(const pd_param *param, double *value)
+uint64_t pd_overrides_next(const pd_param *param, double *value)
 {
     uint64_t mask = 0;
 
-    for (uint32_t i = 0; i < param->n_holds && param->holds[i].from <= param->step + 1; i++) {
+    for (uint32_t i = 0; i < param->n_overrides && param->overrides[i].from <= param->step + 1; i++) {
         double own[PD_MAX_HYPERS];
-        pd_hypers_at(&param->holds[i].setting->hypers, pd_optim_count(param->optim), own);
+        pd_hypers_at(&param->overrides[i].setting->hypers, pd_optim_count(param->optim), own);
         for (int h = 0; h < PD_MAX_HYPERS; h++)
-            if ((param->holds[i].mask >> h & 1) != 0) value[h] = own[h];
-        mask |= param->holds[i].mask;
+            if ((param->overrides[i].mask >> h & 1) != 0) value[h] = own[h];
+        mask |= param->overrides[i].mask;
     }
     return mask;
 }
@@ -138,9 +138,9 @@ static void say_overruled(pd_effects *outbox, const char *job, const pd_param *p
     size_t count;
     const pd_hyper *hypers = pd_row_hypers(param->rule->hypers.row, &count);
 
-    for (uint32_t i = 0; i < param->n_holds && param->holds[i].from <= param->step + 1; i++) {
-        pd_setting *setting = param->holds[i].setting;
-        uint64_t both = param->holds[i].mask & pushed;
+    for (uint32_t i = 0; i < param->n_overrides && param->overrides[i].from <= param->step + 1; i++) {
+        pd_override *setting = param->overrides[i].setting;
+        uint64_t both = param->overrides[i].mask & pushed;
         if (both == 0 || setting->overruled) continue;
         setting->overruled = true;
         pd_say(outbox, PD_SAY_INFO, "job %.100s: workers send %s for %.100s with step %llu; what %.60s has set goes before it", job,
@@ -148,19 +148,19 @@ static void say_overruled(pd_effects *outbox, const char *job, const pd_param *p
     }
 }
 
-uint64_t pd_settings_begin(pd_effects *outbox, const char *job, const pd_param *param, double *value)
+uint64_t pd_overrides_begin(pd_effects *outbox, const char *job, const pd_param *param, double *value)
 {
     uint64_t pushed = param->pushed != NULL ? param->pushed->mask : 0, set;
 
     if (pushed != 0) memcpy(value, param->pushed->hypers.value, sizeof param->pushed->hypers.value);
-    set = pd_settings_next(param, value);
+    set = pd_overrides_next(param, value);
     if ((set & pushed) != 0) say_overruled(outbox, job, param, pushed);
     return pushed | set;
 }
 
 /* ---- text ---- */
 
-char *pd_settings_text(const pd_hypers *hypers, int index, char *text, size_t size)
+char *pd_overrides_text(const pd_hypers *hypers, int index, char *text, size_t size)
 {
     char number[64];
     const char *value = pd_hypers_text(hypers, index, number, sizeof number);
@@ -171,10 +171,10 @@ char *pd_settings_text(const pd_hypers *hypers, int index, char *text, size_t si
     return text;
 }
 
-char *pd_settings_text_at(const pd_hypers *hypers, int index, int64_t count, char *text, size_t size)
+char *pd_overrides_text_at(const pd_hypers *hypers, int index, int64_t count, char *text, size_t size)
 {
     double now[PD_MAX_HYPERS];
-    size_t used = strlen(pd_settings_text(hypers, index, text, size - 24));
+    size_t used = strlen(pd_overrides_text(hypers, index, text, size - 24));
 
     if ((hypers->scheduled >> index & 1) == 0) return text;
     pd_hypers_at(hypers, count, now);

@@ -13,9 +13,9 @@ enum { IDLE_PER_USER = 2 };
 /* An idle buffer links to the next in its own first bytes. */
 typedef struct idle { struct idle *next; } idle;
 
-struct pd_shelf {
+struct pd_buffer_pool {
     UT_hash_handle hh;
-    pd_shelves *all;
+    pd_buffer_pools *all;
     size_t   bytes;             /* of each buffer; the key */
     size_t   users, out, n_idle;
     idle    *idle;
@@ -24,7 +24,7 @@ struct pd_shelf {
 /* A snapshot knows its shelves: the parameter may be gone when it comes home. */
 typedef struct shelved {
     pd_snapshot view;           /* first: what the others see */
-    pd_shelf   *shelf[4];
+    pd_buffer_pool   *shelf[4];
 } shelved;
 
 /* Two snapshots, each with a buffer of its weights and one of other types; a sum; a shelf for each. */
@@ -32,12 +32,12 @@ uint64_t pd_snapshots_own_bytes(void)
 {
     enum { ALLOCATOR = 16, BUFFERS = 5, BUFFER_END = 160 };
 
-    return 2 * (sizeof(shelved) + ALLOCATOR) + 2 * (sizeof(pd_shelf) + ALLOCATOR) + BUFFERS * BUFFER_END;
+    return 2 * (sizeof(shelved) + ALLOCATOR) + 2 * (sizeof(pd_buffer_pool) + ALLOCATOR) + BUFFERS * BUFFER_END;
 }
 
-pd_shelf *pd_shelf_join(pd_shelves *all, size_t bytes)
+pd_buffer_pool *pd_buffer_pool_join(pd_buffer_pools *all, size_t bytes)
 {
-    pd_shelf *shelf;
+    pd_buffer_pool *shelf;
 
     HASH_FIND(hh, all->table, &bytes, sizeof bytes, shelf);
     if (shelf == NULL) {
@@ -54,7 +54,7 @@ pd_shelf *pd_shelf_join(pd_shelves *all, size_t bytes)
     return shelf;
 }
 
-static void discard_idle(pd_shelf *shelf, size_t keep)
+static void discard_idle(pd_buffer_pool *shelf, size_t keep)
 {
     while (shelf->n_idle > keep) {
         idle *at = shelf->idle;
@@ -65,7 +65,7 @@ static void discard_idle(pd_shelf *shelf, size_t keep)
     }
 }
 
-static void trim(pd_shelf *shelf)
+static void trim(pd_buffer_pool *shelf)
 {
     discard_idle(shelf, IDLE_PER_USER * shelf->users);
     if (shelf->users > 0 || shelf->out > 0) return;
@@ -73,7 +73,7 @@ static void trim(pd_shelf *shelf)
     free(shelf);
 }
 
-void pd_shelf_leave(pd_shelf *shelf)
+void pd_buffer_pool_leave(pd_buffer_pool *shelf)
 {
     if (shelf == NULL) return;
     assert(shelf->users > 0);
@@ -81,7 +81,7 @@ void pd_shelf_leave(pd_shelf *shelf)
     trim(shelf);
 }
 
-void *pd_shelf_take(pd_shelf *shelf)
+void *pd_buffer_pool_take(pd_buffer_pool *shelf)
 {
     idle *at = shelf->idle;
 
@@ -97,7 +97,7 @@ void *pd_shelf_take(pd_shelf *shelf)
     return at;
 }
 
-void pd_shelf_give(pd_shelf *shelf, void *at)
+void pd_buffer_pool_give(pd_buffer_pool *shelf, void *at)
 {
     idle *back = at;
 
@@ -115,11 +115,11 @@ void pd_shelf_give(pd_shelf *shelf, void *at)
 static void free_shelved(shelved *whole)
 {
     for (int t = 0; t < 4; t++)
-        if (whole->shelf[t] != NULL) pd_shelf_give(whole->shelf[t], whole->view.at[t]);
+        if (whole->pool[t] != NULL) pd_buffer_pool_give(whole->pool[t], whole->view.at[t]);
     free(whole);
 }
 
-pd_snapshot *pd_snapshot_new(pd_shelf *const shelf[4], int64_t elements)
+pd_snapshot *pd_snapshot_new(pd_buffer_pool *const shelf[4], int64_t elements)
 {
     shelved *whole = calloc(1, sizeof *whole);
 
@@ -128,8 +128,8 @@ pd_snapshot *pd_snapshot_new(pd_shelf *const shelf[4], int64_t elements)
     whole->view.store_refs = 1;
     for (int t = 0; t < 4; t++) {
         if (shelf[t] == NULL) continue;
-        whole->shelf[t] = shelf[t];
-        if ((whole->view.at[t] = pd_shelf_take(shelf[t])) == NULL) {
+        whole->pool[t] = shelf[t];
+        if ((whole->view.at[t] = pd_buffer_pool_take(shelf[t])) == NULL) {
             free_shelved(whole);
             return NULL;
         }
@@ -137,13 +137,13 @@ pd_snapshot *pd_snapshot_new(pd_shelf *const shelf[4], int64_t elements)
     return &whole->view;
 }
 
-int pd_snapshot_widen(pd_snapshot *snapshot, pd_dtype dtype, pd_shelf *shelf)
+int pd_snapshot_widen(pd_snapshot *snapshot, pd_dtype dtype, pd_buffer_pool *shelf)
 {
     shelved *whole = (shelved *)(void *)snapshot;
 
     if (snapshot->at[dtype] != NULL) return PD_OK;
-    if ((snapshot->at[dtype] = pd_shelf_take(shelf)) == NULL) return PD_NO_MEMORY;
-    whole->shelf[dtype] = shelf;
+    if ((snapshot->at[dtype] = pd_buffer_pool_take(shelf)) == NULL) return PD_NO_MEMORY;
+    whole->pool[dtype] = shelf;
     return PD_OK;
 }
 

@@ -167,7 +167,7 @@ void pd_store_free(pd_store *store)
         pd_effect_free(effect);
     }
     pd_sums_free(&store->sums);
-    pd_gather_batch_free(&store->gathering);
+    pd_collect_batch_free(&store->gathering);
     free(store);
 }
 
@@ -451,6 +451,6 @@ pd_store_bytes pd_store_count_bytes(const pd_store *store)
             bytes.state += (uint64_t)pd_optim_state_bytes(param->optim);
         }
     }
-    bytes.snapshots = store->shelves.used + store->shelves.idle - bytes.weights - bytes.accumulators;
+    bytes.snapshots = store->pools.used + store->pools.idle - bytes.weights - bytes.accumulators;
     return bytes;
 }

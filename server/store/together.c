@@ -1,6 +1,6 @@
-#include "together.h"
+#include "step_group.h"
 
-#include "norm.h"
+#include "global_clip.h"
 #include "training.h"
 
 #include <assert.h>
@@ -9,7 +9,7 @@
 
 /* ---- groups ---- */
 
-int pd_groups_make(pd_job *job)
+int pd_step_groups_make(pd_job *job)
 {
     if ((job->groups = calloc(job->n_rules, sizeof *job->groups)) == NULL) return PD_NO_MEMORY;
     for (uint32_t i = job->n_params; i-- > 0;) {
@@ -25,27 +25,27 @@ int pd_groups_make(pd_job *job)
     return PD_OK;
 }
 
-int64_t pd_group_count(const pd_param *param)
+int64_t pd_step_group_count(const pd_param *param)
 {
     assert(param->step < param->group->unknown);
     return (int64_t)(param->step - param->group->missed) + param->group->brought;
 }
 
-bool pd_group_is_even(const pd_group *group)
+bool pd_step_group_is_even(const pd_step_group *group)
 {
     for (const pd_param *member = group->members; member != NULL; member = member->next_member)
         if (member->step != group->base) return false;
     return true;
 }
 
-void pd_group_set_count(pd_group *group, int64_t count)
+void pd_step_group_set_count(pd_step_group *group, int64_t count)
 {
-    assert(pd_group_is_even(group));
+    assert(pd_step_group_is_even(group));
     group->brought = count - (int64_t)(group->base - group->missed);
     for (pd_param *member = group->members; member != NULL; member = member->next_member) pd_optim_set_count(member->optim, count);
 }
 
-bool pd_job_is_whole(const pd_job *job) { return job->norm != NULL || job->values.at[PD_JOB_KEY_NONFINITE_SCOPE] == PD_SCOPE_JOB; }
+bool pd_job_is_whole(const pd_job *job) { return job->clip != NULL || job->values.at[PD_JOB_KEY_NONFINITE_SCOPE] == PD_SCOPE_JOB; }
 
 bool pd_param_may_be_held(const pd_job *job, const pd_param *param) { return param->group != NULL || pd_job_is_whole(job); }
 
@@ -57,7 +57,7 @@ bool pd_param_is_bound(const pd_job *job, const pd_param *param)
 }
 
 /* The bond wants its members in the order of the parameters. */
-static void bind_group(pd_job *job, pd_group *group)
+static void bind_group(pd_job *job, pd_step_group *group)
 {
     size_t n = 0;
 
@@ -73,13 +73,13 @@ static void bind_group(pd_job *job, pd_group *group)
 
 void pd_param_begun(pd_job *job, pd_param *param)
 {
-    pd_group *group = param->group;
+    pd_step_group *group = param->group;
 
     param->stage = PD_BEGUN;
     if (++group->begun == group->to_begin) bind_group(job, group);
 }
 
-void pd_group_look(pd_job *job, pd_group *group)
+void pd_step_group_look(pd_job *job, pd_step_group *group)
 {
     if (group == NULL || !group->bound || group->bond.arrived < group->bond.steps) return;
     group->bound = false;
@@ -87,9 +87,9 @@ void pd_group_look(pd_job *job, pd_group *group)
         if (member->stage == PD_PARKED) pd_job_ready(job, member, PD_STEPPING);
 }
 
-void pd_groups_look(pd_job *job)
+void pd_step_groups_look(pd_job *job)
 {
-    for (size_t r = 0; r < job->n_rules; r++) pd_group_look(job, &job->groups[r]);
+    for (size_t r = 0; r < job->n_rules; r++) pd_step_group_look(job, &job->groups[r]);
 }
 
 /* ---- going on ---- */
@@ -112,7 +112,7 @@ static void go_on(pd_job *job, pd_param *param)
 }
 
 /* Those that wait no longer, and those that waited for these. */
-static void release(pd_job *job, pd_group *group)
+static void release(pd_job *job, pd_step_group *group)
 {
     pd_param *param, *next;
     bool any = true;
@@ -131,7 +131,7 @@ static void release(pd_job *job, pd_group *group)
 /* Its outcome is settled. */
 static void go_on_in_group(pd_job *job, pd_param *param)
 {
-    pd_group *group = param->group;
+    pd_step_group *group = param->group;
 
     if (group != NULL && param->outcome == PD_STEPPED && param->step >= group->unknown) {
         param->stage = PD_HELD;
@@ -156,7 +156,7 @@ static void skip_all(pd_job *job, const pd_param *why)
 {
     if (pd_is_power_of_two(++job->skipped_whole))
         pd_say(&job->store->outbox, PD_SAY_WARNING, "job %s: step %llu of all parameters is skipped (%s), %s of %s %s (%llu such steps so far)",
-               job->name, (unsigned long long)why->step + 1, job->norm != NULL ? "gradients are clipped together" : "nonfinite_scope = job", why->round.weightless ? "all weights" : "the gradient", why->name,
+               job->name, (unsigned long long)why->step + 1, job->clip != NULL ? "gradients are clipped together" : "nonfinite_scope = job", why->round.weightless ? "all weights" : "the gradient", why->name,
                why->round.weightless ? "are 0" : "is not finite", (unsigned long long)job->skipped_whole);
     for (uint32_t i = 0; i < job->n_params; i++)
         if (job->params[i].outcome == PD_STEPPED) job->params[i].outcome = PD_SKIPPED;
@@ -171,7 +171,7 @@ static void join_the_job(pd_job *job, pd_param *param)
     if (++job->n_held < job->n_params) return;
     job->n_held = 0;
     if ((skipped = find_skipped(job)) != NULL) skip_all(job, skipped);
-    if (job->norm != NULL) pd_norm_begin(job);
+    if (job->clip != NULL) pd_global_clip_begin(job);
     else pd_params_go_on(job);
 }
 
@@ -197,7 +197,7 @@ void pd_param_gathered(pd_job *job, pd_param *param)
 
 void pd_param_moved_on(pd_job *job, pd_param *param)
 {
-    pd_group *group = param->group;
+    pd_step_group *group = param->group;
 
     if (group == NULL || param->step != group->base + 1 || --group->behind > 0) return;
     group->base++;

@@ -19,7 +19,7 @@
 #include "job.h"
 
 /* The parameters of one rule whose row counts by group. */
-typedef struct pd_group {
+typedef struct pd_step_group {
     pd_param *members;                  /* linked by next_member, in the order of declaration */
     pd_param *held;                     /* linked by next_ready */
     uint64_t  base;                     /* rounds that all of them have closed */
@@ -30,10 +30,10 @@ typedef struct pd_group {
     uint32_t  to_begin, begun;          /* members whose steps stand or fall together in this round; those of them that have begun */
     bool      bound;                    /* all have, and some may wait for others */
     pd_bond   bond;
-} pd_group;
+} pd_step_group;
 
 /* Finds the job's groups, once its parameters are added. PD_NO_MEMORY. They are the job's: pd_job_forget_set frees them. */
-int  pd_groups_make(pd_job *job);
+int  pd_step_groups_make(pd_job *job);
 
 /* All parameters begin each step together. */
 bool pd_job_is_whole(const pd_job *job);
@@ -52,15 +52,15 @@ bool pd_param_is_bound(const pd_job *job, const pd_param *param);
 /* One that is bound has begun. The last binds them all, and they are in job->ready again. */
 void pd_param_begun(pd_job *job, pd_param *param);
 /* After steps were run or a task has come back: all of the group have said whether they refuse, so those that were parked go on. */
-void pd_group_look(pd_job *job, pd_group *group);       /* NULL: none */
-void pd_groups_look(pd_job *job);
+void pd_step_group_look(pd_job *job, pd_step_group *group);       /* NULL: none */
+void pd_step_groups_look(pd_job *job);
 
 /* Of one that is held: a parameter that it waits for. */
 const pd_param *pd_param_awaited(const pd_job *job, const pd_param *param);
 /* The optimizer's count before the step of a parameter of a group that is ready. */
-int64_t pd_group_count(const pd_param *param);
+int64_t pd_step_group_count(const pd_param *param);
 /* All its members have closed the same rounds: then its counter can be set, also theirs. */
-bool    pd_group_is_even(const pd_group *group);
-void    pd_group_set_count(pd_group *group, int64_t count);
+bool    pd_step_group_is_even(const pd_step_group *group);
+void    pd_step_group_set_count(pd_step_group *group, int64_t count);
 
 #endif

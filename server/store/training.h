@@ -11,16 +11,16 @@
 #define PD_TRAINING_H
 
 #include "job.h"
-#include "setting.h"
+#include "override.h"
 #include "store.h"
 
 struct pd_store {
     pd_store_config config;
     pd_job_values     presets;
     pd_effects       outbox;
-    pd_shelves      shelves;
+    pd_buffer_pools      shelves;
     pd_sums         sums;               /* of the batch being worked on */
-    pd_gather_batch gathering;
+    pd_collect_batch gathering;
 
     pd_job         *names, *numbers;    /* hash tables; numbers holds dropped jobs too until their tasks are back */
     uint32_t        n_jobs, last_number;

@@ -4,11 +4,11 @@
  * on a second later. */
 #include "import.h"
 #include "plant.h"
-#include "scalars.h"
+#include "round_scalars.h"
 #include "training.h"
 
-#include "norm.h"
-#include "together.h"
+#include "global_clip.h"
+#include "step_group.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -51,7 +51,7 @@ static void pause(pd_job *job, const pd_param *param, uint64_t now_ns)
 /* A rank whose share is nearly used may be waiting to send: what it holds is to be summed as soon as the ranks before it are there. The
  * loop thread lets a rank have its reserve and an equal part of what all reserves leave over; it is blocked at the earliest when
  * another frame might not fit into that, or into the whole. Where this estimate is wrong the loop thread says so (PD_REQ_STALLED). */
-bool pd_rank_is_pressed(const pd_job *job, const pd_rank *rank)
+bool pd_rank_is_over_quota(const pd_job *job, const pd_rank *rank)
 {
     const pd_store *store = job->store;
     uint64_t limit = store->config.ingest_bytes, n_ranks = store->n_ranks > 0 ? store->n_ranks : 1;
@@ -62,10 +62,10 @@ bool pd_rank_is_pressed(const pd_job *job, const pd_rank *rank)
     return rank->held > calm || (rank->held > 0 && store->held + rank->reserve > limit);
 }
 
-bool pd_job_is_pressed(const pd_job *job)
+bool pd_job_is_over_quota(const pd_job *job)
 {
     for (uint32_t r = 0; r < job->world; r++)
-        if (pd_rank_is_pressed(job, &job->ranks[r])) return true;
+        if (pd_rank_is_over_quota(job, &job->ranks[r])) return true;
     return false;
 }
 
@@ -73,7 +73,7 @@ bool pd_job_is_pressed(const pd_job *job)
 static uint32_t pressed_prefix(const pd_job *job, const pd_chunk *chunk)
 {
     for (uint32_t rank = chunk->prefix; rank > chunk->summed; rank--)
-        if (chunk->slots[rank - 1].state == PD_SLOT_HELD && pd_rank_is_pressed(job, &job->ranks[rank - 1])) return rank;
+        if (chunk->slots[rank - 1].state == PD_SLOT_HELD && pd_rank_is_over_quota(job, &job->ranks[rank - 1])) return rank;
     return chunk->summed;
 }
 
@@ -81,7 +81,7 @@ static int plan(pd_job *job, pd_chunk *chunk, uint32_t upto)
 {
     pd_param *param = chunk->param;
 
-    return pd_sums_plan(&job->store->sums, &param->round, chunk, upto, pd_param_how(param), &param->accumulator, param->shelf[PD_F32]);
+    return pd_sums_plan(&job->store->sums, &param->round, chunk, upto, pd_param_how(param), &param->accumulator, param->pool[PD_F32]);
 }
 
 /* What can be summed now, within the budget. NULL: everything was planned; else the parameter for which memory was short. */
@@ -94,7 +94,7 @@ static pd_param *plan_sums(pd_job *job, double budget_ns)
         if (sums->cost_ns >= budget_ns) return NULL;
         if (plan(job, chunk, job->world) != PD_OK) return chunk->param;
     }
-    if (!job->look || job->partial == NULL || !pd_job_is_pressed(job)) return NULL;
+    if (!job->look || job->partial == NULL || !pd_job_is_over_quota(job)) return NULL;
     DL_FOREACH(job->partial, chunk) {
         uint32_t upto = pressed_prefix(job, chunk);
         if (sums->cost_ns >= budget_ns) return NULL;
@@ -145,7 +145,7 @@ static double sum_chunks(pd_job *job, uint64_t now_ns)
 static double gather(pd_job *job, double budget_ns, uint64_t now_ns)
 {
     pd_param *starved;
-    double cost_ns = pd_gather_work(job, budget_ns, &starved);
+    double cost_ns = pd_collect_work(job, budget_ns, &starved);
 
     if (starved != NULL) pause(job, starved, now_ns);
     return cost_ns;
@@ -159,13 +159,13 @@ static int begin(pd_job *job, pd_param *param)
     pd_step_io io = { .gradient = param->accumulator, .before = param->current->at[PD_F32], .hypers = hypers };
     int rc;
 
-    if ((param->next = pd_snapshot_new(param->shelf, param->elements)) == NULL) return PD_NO_MEMORY;
+    if ((param->next = pd_snapshot_new(param->pool, param->elements)) == NULL) return PD_NO_MEMORY;
     param->next->job = job->number;
     param->next->param = param->index;
     param->next->version = param->step + 1;
     io.after = param->next->at[PD_F32];
-    if (param->group != NULL) pd_optim_set_count(param->optim, pd_group_count(param));
-    io.hypers_mask = pd_settings_begin(&job->store->outbox, job->name, param, hypers);       /* schedules follow the count */
+    if (param->group != NULL) pd_optim_set_count(param->optim, pd_step_group_count(param));
+    io.hypers_mask = pd_overrides_begin(&job->store->outbox, job->name, param, hypers);       /* schedules follow the count */
     rc = pd_param_begin_update(param, &io.update);
     if (rc == PD_OK) rc = pd_optim_begin(param->optim, &io);
     if (rc != PD_OK) {
@@ -309,7 +309,7 @@ static void reset_round(pd_job *job, pd_param *param)
 /* What the round has left is published. */
 static void publish_next(pd_param *param, pd_closed *closed)
 {
-    pd_shelf_give(param->shelf[PD_F32], param->accumulator);
+    pd_buffer_pool_give(param->pool[PD_F32], param->accumulator);
     param->accumulator = NULL;
     pd_param_publish(param, param->next, param->outcome, closed);
     param->next = NULL;
@@ -331,7 +331,7 @@ static void close_round(pd_job *job, pd_param *param, pd_closed *closed)
     closed->scalars = pd_scalars_close(param);
     if (param->outcome == PD_REFUSED) tell_refusal(job, param, closed);
     if (param->pushed != NULL) param->pushed->mask = 0;
-    pd_holds_settle(&job->store->outbox, job->name, param);
+    pd_overrides_settle(&job->store->outbox, job->name, param);
     reset_round(job, param);
     pd_param_moved_on(job, param);
 }
@@ -376,7 +376,7 @@ static pd_param *run_batch(pd_job *job, size_t n, pd_effect *effect, pd_closed *
         if (job->batch[i]->stage == PD_STEPPING) pd_roots_watch(job, job->batch[i]);
     }
     done = keep_finished(job, n, ran);
-    pd_groups_look(job);
+    pd_step_groups_look(job);
     note_refused(job->batch, done);
     pd_params_convert(job->batch, done, job->store->config.threads);
     for (size_t i = 0; i < done; i++) pd_param_end_update(job->batch[i]);
@@ -408,9 +408,9 @@ bool pd_job_has_work(const pd_job *job, uint64_t now_ns)
 {
     if (job->declares != NULL && !job->gone) return true;
     if (job->gone || now_ns < job->retry_ns) return false;
-    if (pd_import_writes(job) || pd_norm_runs(job)) return true;
-    return job->inbox != NULL || job->complete != NULL || job->ready != NULL || (job->look && job->partial != NULL && pd_job_is_pressed(job)) ||
-           pd_gather_has_work(job);
+    if (pd_import_writes(job) || pd_global_clip_runs(job)) return true;
+    return job->inbox != NULL || job->complete != NULL || job->ready != NULL || (job->look && job->partial != NULL && pd_job_is_over_quota(job)) ||
+           pd_collect_has_work(job);
 }
 
 void pd_job_work(pd_job *job, uint64_t now_ns)
@@ -430,7 +430,7 @@ void pd_job_work(pd_job *job, uint64_t now_ns)
     pd_job_take_inbox(job, now_ns);
     budget_ns -= sum_chunks(job, now_ns);
     budget_ns -= gather(job, budget_ns, now_ns);
-    if (pd_norm_runs(job)) budget_ns -= pd_norm_run(job, budget_ns);
+    if (pd_global_clip_runs(job)) budget_ns -= pd_global_clip_run(job, budget_ns);
     if (job->ready != NULL) step_params(job, budget_ns, now_ns);
     if (job->retry_ns == 0 && job->notice == NULL)
         job->notice = pd_effect_new(PD_EFF_TIMED_OUT, (pd_ticket){ 0, 0 }, job->number);
@@ -446,7 +446,7 @@ void pd_job_task(pd_job *job, pd_request *request, uint64_t now_ns)
     pd_optim_deliver(param->optim, request->u.task.task);
     if (!job->gone) {
         if (param->stage == PD_PARKED && !pd_optim_waits(param->optim) && !PD_PLANTED(parked_forever)) pd_job_ready(job, param, PD_STEPPING);
-        pd_group_look(job, param->group);
+        pd_step_group_look(job, param->group);
     }
     pd_store_touch(job->store, job, now_ns);
     pd_request_free(request);

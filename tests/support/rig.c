@@ -388,7 +388,7 @@ void rig_absent(rig_frame *frame, uint32_t param)
     frame->request->u.data.pieces[frame->request->u.data.n++] = (pd_piece){ .param = param, .absent = true };
 }
 
-void rig_last(rig_frame *frame) { frame->request->u.data.last = true; }
+void rig_last(rig_frame *frame) { frame->request->u.data.close_step = true; }
 
 void rig_weight(rig_frame *frame, double weight, bool presummed)
 {

@@ -1,5 +1,5 @@
 /* Sums of contributions: the same bits in one pass and in many, on one thread and on four. */
-#include "aggregate.h"
+#include "sums.h"
 #include "convert.h"
 #include "oom.h"
 #include "rig.h"
@@ -15,8 +15,8 @@
 enum { WORLD = 5, N = 200000 };          /* one chunk of several ranges */
 
 typedef struct fixture {
-    pd_shelves all;
-    pd_shelf  *shelf;
+    pd_buffer_pools all;
+    pd_buffer_pool  *shelf;
     pd_round   round;
     pd_chunk   chunk;
     pd_slot    slots[WORLD];
@@ -28,7 +28,7 @@ static int set_up(void **state)
 {
     fixture *f = calloc(1, sizeof *f);
 
-    f->shelf = pd_shelf_join(&f->all, N * sizeof(float));
+    f->pool = pd_buffer_pool_join(&f->all, N * sizeof(float));
     pd_round_init(&f->round, NULL, N, N, WORLD, &f->chunk, f->slots, NULL);
     for (uint32_t r = 0; r < WORLD; r++) {
         f->frames[r] = pd_request_new(PD_REQ_PUSH, (pd_ticket){ 1, 1 });
@@ -48,7 +48,7 @@ static int tear_down(void **state)
         pd_request_free(f->frames[r]);
         free(f->g[r]);
     }
-    pd_shelf_leave(f->shelf);
+    pd_buffer_pool_leave(f->pool);
     assert_int_equal(f->all.used, 0);
     free(f);
     return 0;
@@ -67,7 +67,7 @@ static void leave_out(fixture *f, uint32_t rank)
 static void pass(fixture *f, pd_sums *sums, uint32_t upto, pd_aggregation how, int threads, float **accumulator)
 {
     pd_sums_clear(sums);
-    assert_int_equal(pd_sums_plan(sums, &f->round, &f->chunk, upto, how, accumulator, f->shelf), PD_OK);
+    assert_int_equal(pd_sums_plan(sums, &f->round, &f->chunk, upto, how, accumulator, f->pool), PD_OK);
     pd_sums_run(sums, threads);
     pd_sums_note(sums, &sums->passes[0], how);
 }
@@ -89,7 +89,7 @@ static float *aggregate(fixture *f, uint32_t cuts, pd_aggregation how, int threa
     assert_int_equal(f->round.unsummed, 0);
     assert_true(f->round.finite && !f->round.weightless);
     memcpy(out, accumulator, N * sizeof(float));
-    pd_shelf_give(f->shelf, accumulator);
+    pd_buffer_pool_give(f->pool, accumulator);
     pd_sums_free(&sums);
     return out;
 }
@@ -140,7 +140,7 @@ static void the_last_ranks_may_be_absent_after_a_pass(void **state)
     for (uint32_t r = 2; r < WORLD; r++) leave_out(f, r);
     pass(f, &sums, WORLD, PD_MEAN, 1, &accumulator);
     for (int i = 0; i < N; i++) assert_true(accumulator[i] == (f->g[0][i] + f->g[1][i]) / 2);
-    pd_shelf_give(f->shelf, accumulator);
+    pd_buffer_pool_give(f->pool, accumulator);
     pd_sums_free(&sums);
 }
 
@@ -172,7 +172,7 @@ static void finds_what_is_not_finite_in_any_range(void **state)
         pass(f, &sums, WORLD, PD_SUM, 1, &accumulator);
         assert_false(f->round.finite);
         f->g[2][places[i]] = kept;
-        pd_shelf_give(f->shelf, accumulator);
+        pd_buffer_pool_give(f->pool, accumulator);
         pd_sums_free(&sums);
     }
 }
@@ -188,12 +188,12 @@ static void a_plan_that_gets_no_memory_is_no_plan(void **state)
         bool failed;
         int rc;
         oom_arm(n);
-        rc = pd_sums_plan(&sums, &f->round, &f->chunk, WORLD, PD_MEAN, &accumulator, f->shelf);
+        rc = pd_sums_plan(&sums, &f->round, &f->chunk, WORLD, PD_MEAN, &accumulator, f->pool);
         failed = oom_disarm();
         assert_int_equal(rc, failed ? PD_NO_MEMORY : PD_OK);
         assert_int_equal(sums.n_passes, failed ? 0 : 1);
         assert_int_equal(f->chunk.summed, 0);
-        pd_shelf_give(f->shelf, accumulator);
+        pd_buffer_pool_give(f->pool, accumulator);
         pd_sums_free(&sums);
         if (!failed) break;
     }
@@ -261,7 +261,7 @@ static void file(scene *s, pd_chunk *chunk, uint32_t rank)
     else pd_round_add(&s->round, chunk, rank, (pd_slot){ .u.at = at, .frame = s->frames[rank], .state = PD_SLOT_HELD, .dtype = (uint8_t)s->dtype[rank] });
 }
 
-static void one_pass(scene *s, pd_sums *sums, pd_chunk *chunk, uint32_t upto, pd_aggregation how, float **accumulator, pd_shelf *shelf)
+static void one_pass(scene *s, pd_sums *sums, pd_chunk *chunk, uint32_t upto, pd_aggregation how, float **accumulator, pd_buffer_pool *shelf)
 {
     pd_sums_clear(sums);
     assert_int_equal(pd_sums_plan(sums, &s->round, chunk, upto, how, accumulator, shelf), PD_OK);
@@ -270,7 +270,7 @@ static void one_pass(scene *s, pd_sums *sums, pd_chunk *chunk, uint32_t upto, pd
 }
 
 /* Contributions arrive in a random order, and a chunk is summed as far as it goes at random moments. */
-static void play(scene *s, pd_aggregation how, bool at_once, uint64_t *seed, float *out, pd_shelf *shelf)
+static void play(scene *s, pd_aggregation how, bool at_once, uint64_t *seed, float *out, pd_buffer_pool *shelf)
 {
     pd_sums sums = { 0 };
     float *accumulator = NULL;
@@ -297,7 +297,7 @@ static void play(scene *s, pd_aggregation how, bool at_once, uint64_t *seed, flo
     assert_int_equal(s->round.unsummed, 0);
     memset(out, 0, MOST_ELEMENTS * sizeof *out);
     if (accumulator != NULL) memcpy(out, accumulator, (size_t)s->elements * sizeof *out);
-    pd_shelf_give(shelf, accumulator);
+    pd_buffer_pool_give(shelf, accumulator);
     pd_sums_free(&sums);
 }
 
@@ -342,14 +342,14 @@ static void each_element_is_divided_by_what_covers_it_in_any_order(void **state)
         bool lacks = false, finite;
         memset(&s, 0, sizeof s);
         random_scene(&s, &seed);
-        play(&s, how, true, &seed, expected, f->shelf);
+        play(&s, how, true, &seed, expected, f->pool);
         for (int64_t e = 0; e < s.elements; e++)
             if (!check_element(&s, e, how, expected[e])) lacks = true;
         assert_true(s.round.weightless == lacks);
         finite = s.round.finite;
         assert_true(finite);
         for (int again = 0; again < 4; again++) {
-            play(&s, how, false, &seed, got, f->shelf);
+            play(&s, how, false, &seed, got, f->pool);
             assert_true(s.round.weightless == lacks && s.round.finite == finite);
             for (int64_t e = 0; e < s.elements; e++)
                 if (check_element(&s, e, how, expected[e])) assert_memory_equal(&got[e], &expected[e], sizeof got[e]);
@@ -376,7 +376,7 @@ static void the_mean_of_one_is_what_it_gave(void **state)
         if (early) pass(f, &sums, 3, PD_WEIGHTED_MEAN, 1, &accumulator);
         pass(f, &sums, WORLD, PD_WEIGHTED_MEAN, 1, &accumulator);
         assert_memory_equal(accumulator, f->g[1], N * sizeof(float));
-        pd_shelf_give(f->shelf, accumulator);
+        pd_buffer_pool_give(f->pool, accumulator);
         pd_sums_free(&sums);
     }
 }

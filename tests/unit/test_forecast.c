@@ -66,7 +66,7 @@ static void what_an_aggregate_holds_is_counted(void **state)
         m.job.world = cases[i].world;
         m.job.chunk_elements = 16;
         assert_int_equal(pd_job_values_set(&m.job.values, "aggregate", cases[i].aggregate, NULL), PD_OK);
-        const pd_need *need = &forecast(&m, "* sgd", NULL)->all.need;
+        const pd_footprint *need = &forecast(&m, "* sgd", NULL)->all.need;
         assert_int_equal(need->gathered, cases[i].bytes);
         assert_int_equal(need->weights, 2 * 35 * 4);
         assert_int_equal(need->sums, 35 * 4);
@@ -137,7 +137,7 @@ static void sums_that_do_not_fit_are_the_largest(void **state)
     assert_true(forecast(&m, "* sgd momentum=0.9", NULL)->all.state_bytes == INT64_MAX);
     assert_true(m.forecast.all.weight_bytes == INT64_MAX);
     assert_tells(&m.forecast, false, "state 8.0 EiB");
-    assert_true(pd_need_sum(&m.forecast.all.need) == UINT64_MAX);
+    assert_true(pd_footprint_sum(&m.forecast.all.need) == UINT64_MAX);
     pd_forecast_free(&m.forecast);
 }
 

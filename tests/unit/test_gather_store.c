@@ -448,8 +448,8 @@ static void who_is_pressed_by_other_parameters_keeps_nobody_busy(void **state)
     rig_init(&r, r.job, CONN, 1, values, VALUES);
     rig_push(&r, r.job, 2, CONN + 2, 1, 0, values, CHUNK);
     rig_push(&r, r.job, 1, CONN + 1, 1, 1, values, VALUES);
-    assert_true(pd_rank_is_pressed(pd_store_job(r.store, r.job), &pd_store_job(r.store, r.job)->ranks[1]));
-    assert_false(pd_rank_is_pressed(pd_store_job(r.store, r.job), &pd_store_job(r.store, r.job)->ranks[2]));
+    assert_true(pd_rank_is_over_quota(pd_store_job(r.store, r.job), &pd_store_job(r.store, r.job)->ranks[1]));
+    assert_false(pd_rank_is_over_quota(pd_store_job(r.store, r.job), &pd_store_job(r.store, r.job)->ranks[2]));
     for (int turns = 0; pd_store_work(r.store, r.now); turns++) assert_true(turns < 10);
     rig_absorb(&r);
     assert_int_not_equal(r.bytes_out[CONN + 2], 0);

@@ -309,7 +309,7 @@ static void check_list(ones *f, const plan *p)
 
     rig_ask(&f->r, PD_INFO_SETTINGS, "job");
     for (size_t i = 0; i < f->r.info->n_settings; i++) {
-        const pd_setting_info *info = &f->r.info->settings[i];
+        const pd_override_info *info = &f->r.info->settings[i];
         bool is_lr = strcmp(info->name, "lr") == 0;
         if (!info->in_force) continue;
         assert_true(told[info->param[1] - '0'][is_lr ? LR : MAXIMIZE] == 0);

@@ -11,74 +11,74 @@
 
 static void a_buffer_that_came_home_is_used_again(void **state)
 {
-    pd_shelves all = { 0 };
-    pd_shelf *shelf = pd_shelf_join(&all, 1000);
-    void *first = pd_shelf_take(shelf), *second;
+    pd_buffer_pools all = { 0 };
+    pd_buffer_pool *shelf = pd_buffer_pool_join(&all, 1000);
+    void *first = pd_buffer_pool_take(shelf), *second;
 
     (void)state;
     assert_int_equal((uintptr_t)first % 64, 0);
     assert_int_equal(all.used, 1000);
-    pd_shelf_give(shelf, first);
+    pd_buffer_pool_give(shelf, first);
     assert_int_equal(all.used, 0);
     assert_int_equal(all.idle, 1000);
-    second = pd_shelf_take(shelf);
+    second = pd_buffer_pool_take(shelf);
     assert_ptr_equal(first, second);
     assert_int_equal(all.idle, 0);
-    pd_shelf_give(shelf, second);
-    pd_shelf_leave(shelf);
+    pd_buffer_pool_give(shelf, second);
+    pd_buffer_pool_leave(shelf);
     assert_int_equal(all.idle, 0);
     assert_null(all.table);
 }
 
 static void equal_sizes_share_a_shelf(void **state)
 {
-    pd_shelves all = { 0 };
-    pd_shelf *a = pd_shelf_join(&all, 64), *b = pd_shelf_join(&all, 64), *c = pd_shelf_join(&all, 65);
+    pd_buffer_pools all = { 0 };
+    pd_buffer_pool *a = pd_buffer_pool_join(&all, 64), *b = pd_buffer_pool_join(&all, 64), *c = pd_buffer_pool_join(&all, 65);
 
     (void)state;
     assert_ptr_equal(a, b);
     assert_ptr_not_equal(a, c);
-    pd_shelf_leave(a);
-    pd_shelf_leave(b);
-    pd_shelf_leave(c);
+    pd_buffer_pool_leave(a);
+    pd_buffer_pool_leave(b);
+    pd_buffer_pool_leave(c);
     assert_null(all.table);
 }
 
 static void keeps_two_idle_buffers_a_user(void **state)
 {
-    pd_shelves all = { 0 };
-    pd_shelf *shelf = pd_shelf_join(&all, 100);
+    pd_buffer_pools all = { 0 };
+    pd_buffer_pool *shelf = pd_buffer_pool_join(&all, 100);
     void *at[5];
 
     (void)state;
-    for (int i = 0; i < 5; i++) at[i] = pd_shelf_take(shelf);
-    for (int i = 0; i < 5; i++) pd_shelf_give(shelf, at[i]);
+    for (int i = 0; i < 5; i++) at[i] = pd_buffer_pool_take(shelf);
+    for (int i = 0; i < 5; i++) pd_buffer_pool_give(shelf, at[i]);
     assert_int_equal(all.idle, 200);
-    pd_shelf_leave(shelf);
+    pd_buffer_pool_leave(shelf);
     assert_int_equal(all.idle, 0);
 }
 
 static void small_and_huge_buffers_are_whole(void **state)
 {
     static const size_t sizes[] = { 1, 7, 64, 4 << 20, (4 << 20) + 4 };
-    pd_shelves all = { 0 };
+    pd_buffer_pools all = { 0 };
 
     (void)state;
     for (int i = 0; i < 5; i++) {
-        pd_shelf *shelf = pd_shelf_join(&all, sizes[i]);
-        char *at = pd_shelf_take(shelf);
+        pd_buffer_pool *shelf = pd_buffer_pool_join(&all, sizes[i]);
+        char *at = pd_buffer_pool_take(shelf);
         assert_int_equal((uintptr_t)at % (sizes[i] >= 4 << 20 ? 2 << 20 : 64), 0);
         memset(at, 1, sizes[i]);
-        pd_shelf_give(shelf, at);
-        pd_shelf_leave(shelf);
+        pd_buffer_pool_give(shelf, at);
+        pd_buffer_pool_leave(shelf);
     }
     assert_null(all.table);
 }
 
 static void a_snapshot_outlives_its_parameter(void **state)
 {
-    pd_shelves all = { 0 };
-    pd_shelf *shelf[4] = { NULL, pd_shelf_join(&all, 40), NULL, pd_shelf_join(&all, 20) };
+    pd_buffer_pools all = { 0 };
+    pd_buffer_pool *shelf[4] = { NULL, pd_buffer_pool_join(&all, 40), NULL, pd_buffer_pool_join(&all, 20) };
     pd_snapshot *snapshot = pd_snapshot_new(shelf, 10);
 
     (void)state;
@@ -86,8 +86,8 @@ static void a_snapshot_outlives_its_parameter(void **state)
     assert_null(snapshot->at[PD_F16]);
     assert_non_null(snapshot->at[PD_BF16]);
     snapshot->store_refs++;
-    pd_shelf_leave(shelf[PD_F32]);
-    pd_shelf_leave(shelf[PD_BF16]);
+    pd_buffer_pool_leave(shelf[PD_F32]);
+    pd_buffer_pool_leave(shelf[PD_BF16]);
     pd_snapshot_unref(snapshot);
     memset(snapshot->at[PD_F32], 1, 40);
     assert_int_equal(all.used, 60);
@@ -100,18 +100,18 @@ static void memory_that_runs_out_leaves_nothing_behind(void **state)
 {
     (void)state;
     for (int64_t n = 0; ; n++) {
-        pd_shelves all = { 0 };
-        pd_shelf *shelf[4] = { NULL };
+        pd_buffer_pools all = { 0 };
+        pd_buffer_pool *shelf[4] = { NULL };
         pd_snapshot *snapshot = NULL;
         bool failed;
         oom_arm(n);
-        shelf[PD_F32] = pd_shelf_join(&all, 40);
-        shelf[PD_F16] = pd_shelf_join(&all, 20);
+        shelf[PD_F32] = pd_buffer_pool_join(&all, 40);
+        shelf[PD_F16] = pd_buffer_pool_join(&all, 20);
         if (shelf[PD_F32] != NULL && shelf[PD_F16] != NULL) snapshot = pd_snapshot_new(shelf, 10);
         failed = oom_disarm();
         assert_true(failed == (snapshot == NULL));
         pd_snapshot_unref(snapshot);
-        for (int t = 0; t < 4; t++) pd_shelf_leave(shelf[t]);
+        for (int t = 0; t < 4; t++) pd_buffer_pool_leave(shelf[t]);
         assert_int_equal(all.used + all.idle, 0);
         assert_null(all.table);
         if (!failed) break;

@@ -1,5 +1,5 @@
 /* Ranges of many ranks: stretches, who contributes them, gaps. What costs the square of the number of ranks does not end within these tests. */
-#include "aggregate.h"
+#include "sums.h"
 #include "rig.h"
 
 #include <setjmp.h>
@@ -150,8 +150,8 @@ static void the_contributions_of_half_a_million_ranks_are_summed(void **state)
 {
     crowd *c = *state;
     pd_request *frame = pd_request_new(PD_REQ_PUSH, (pd_ticket){ 1, 1 });
-    pd_shelves all = { 0 };
-    pd_shelf *shelf = pd_shelf_join(&all, MANY * sizeof(float));
+    pd_buffer_pools all = { 0 };
+    pd_buffer_pool *shelf = pd_buffer_pool_join(&all, MANY * sizeof(float));
     float *values = malloc(MANY * sizeof *values), *sum = NULL;
     pd_sums sums = { 0 };
 
@@ -166,8 +166,8 @@ static void the_contributions_of_half_a_million_ranks_are_summed(void **state)
     assert_false(c->round.weightless);
     for (uint32_t e = 0; e < MANY; e++) assert_true(sum[e] == (float)(MANY - 1 - e));
     pd_sums_free(&sums);
-    pd_shelf_give(shelf, sum);
-    pd_shelf_leave(shelf);
+    pd_buffer_pool_give(shelf, sum);
+    pd_buffer_pool_leave(shelf);
     free(values);
     pd_request_free(frame);
 }

@@ -1,5 +1,5 @@
 /* buffer_pool.c - the buffer pool: memory for payloads, recycled by size class. */
-#include "buffer_pool.h"
+#include "payload_pool.h"
 
 #include <assert.h>
 #include <stddef.h>

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "buffer_pool.h"
+#include "payload_pool.h"
 
 enum { KIB = 1024, MIB = 1024 * 1024 };
 
