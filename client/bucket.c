@@ -1,8 +1,12 @@
+/* bucket.c - cuts the tensors of a call into frames. */
 #include "bucket.h"
+
+#include "pieces.h"
 
 #include <string.h>
 
-/* Small tensors fill a frame up to here. More would delay the first step that the server can take; less costs frames. */
+/* Small tensors fill a frame up to this size. Larger frames would delay the first step of the server; smaller ones mean
+ * more frames. */
 #define BUCKET_BYTES (1024 * 1024)
 
 static const uint8_t zeros[PD_PAYLOAD_ALIGN];
@@ -19,9 +23,9 @@ void pd_bucket_init(pd_bucket *bucket, pd_core *core, pd_op *op, unsigned method
 
 void pd_bucket_drop(pd_bucket *bucket)
 {
-    for (pd_parcel *parcel = bucket->first, *next; parcel != NULL; parcel = next) {
-        next = parcel->next;
-        pd_parcel_free(parcel);
+    for (pd_outgoing_frame *frame = bucket->first, *next; frame != NULL; frame = next) {
+        next = frame->next;
+        pd_outgoing_frame_free(frame);
     }
     bucket->first = bucket->last = NULL;
     bucket->n = 0;
@@ -31,49 +35,51 @@ void pd_bucket_drop(pd_bucket *bucket)
 
 static int pack(pd_bucket *bucket, uint64_t id, uint8_t **head, size_t *bytes)
 {
-    pd_bench *bench = bucket->core->bench;
+    pd_frame_scratch *scratch = bucket->core->scratch;
     Paramd__InitRequest init = PARAMD__INIT_REQUEST__INIT;
     const ProtobufCMessage *message = &bucket->push.base;
 
-    bucket->push.pieces = init.pieces = bench->pieces;
+    bucket->push.pieces = init.pieces = scratch->pieces;
     bucket->push.n_pieces = init.n_pieces = bucket->pull.n_wants = bucket->n;
-    bucket->pull.wants = bench->wants;
+    bucket->pull.wants = scratch->wants;
     bucket->push.mark = init.mark = bucket->core->mark;
     if (bucket->method == PD_INIT) message = &init.base;
     if (bucket->method == PD_PULL) message = &bucket->pull.base;
-    return pd_frame_pack(head, bytes, bucket->method, bucket->core->flags, id, message, bench->iov, bucket->n_iov, bucket->payload);
+    return pd_frame_pack(head, bytes, bucket->method, bucket->core->flags, id, message, scratch->iov, bucket->n_iov,
+                         bucket->payload);
 }
 
-/* Ends the frame being filled, if it holds anything. */
+/* Ends the frame being filled, unless it is empty. */
 static int seal(pd_bucket *bucket)
 {
-    pd_bench *bench = bucket->core->bench;
+    pd_frame_scratch *scratch = bucket->core->scratch;
     uint64_t id = ++bucket->core->last_id;
-    pd_parcel *parcel;
+    pd_outgoing_frame *frame;
     uint8_t *head;
     size_t bytes;
     int rc;
 
     if (bucket->n == 0) return PD_OK;
     if ((rc = pack(bucket, id, &head, &bytes)) != PD_OK) return rc;
-    if ((parcel = pd_parcel_new(head, bytes, bench->part, bucket->n, bench->iov, bucket->n_iov)) == NULL) return PD_NO_MEMORY;
-    parcel->id = id;
-    parcel->method = bucket->method;
-    parcel->op = bucket->op;
-    parcel->reply_bytes = bucket->reply;
-    if (bucket->last != NULL) bucket->last->next = parcel;
-    else bucket->first = parcel;
-    bucket->last = parcel;
+    if ((frame = pd_outgoing_frame_new(head, bytes, scratch->part, bucket->n, scratch->iov, bucket->n_iov)) == NULL)
+        return PD_NO_MEMORY;
+    frame->id = id;
+    frame->method = bucket->method;
+    frame->op = bucket->op;
+    frame->reply_bytes = bucket->reply;
+    if (bucket->last != NULL) bucket->last->next = frame;
+    else bucket->first = frame;
+    bucket->last = frame;
     bucket->n = bucket->n_iov = 0;
     bucket->payload = bucket->reply = 0;
     bucket->push.n_scalars = 0;
     return PD_OK;
 }
 
-/* Neighbours in memory that are neighbours in the payload are one entry. */
+/* Adds bytes to the payload. Bytes that continue the last entry in memory extend it. */
 static void append(pd_bucket *bucket, const void *at, size_t bytes)
 {
-    struct iovec *iov = bucket->core->bench->iov;
+    struct iovec *iov = bucket->core->scratch->iov;
     struct iovec *last = bucket->n_iov > 0 ? &iov[bucket->n_iov - 1] : NULL;
 
     if (bytes == 0) return;
@@ -100,7 +106,8 @@ typedef struct pd_cut {                 /* one chunk of one item */
 static bool fits(const pd_bucket *bucket, const pd_cut *cut)
 {
     uint64_t most = bucket->core->welcome.max_payload;
-    uint64_t payload = pd_piece_end(bucket->payload, 0) + cut->bytes, reply = pd_piece_end(bucket->reply, 0) + cut->reply;
+    uint64_t payload = pd_piece_end(bucket->payload, 0) + cut->bytes;
+    uint64_t reply = pd_piece_end(bucket->reply, 0) + cut->reply;
 
     if (bucket->n == 0) return true;
     if (cut->alone || bucket->n >= bucket->core->max_pieces) return false;
@@ -110,11 +117,11 @@ static bool fits(const pd_bucket *bucket, const pd_cut *cut)
 
 static void put_piece(pd_bucket *bucket, const pd_cut *cut)
 {
-    pd_bench *bench = bucket->core->bench;
-    Paramd__Piece *piece = &bench->piece[bucket->n];
+    pd_frame_scratch *scratch = bucket->core->scratch;
+    Paramd__Piece *piece = &scratch->piece[bucket->n];
 
     paramd__piece__init(piece);
-    bench->pieces[bucket->n] = piece;
+    scratch->pieces[bucket->n] = piece;
     piece->handle = cut->handle;
     piece->dtype = cut->dtype;
     piece->absent = cut->absent;
@@ -129,11 +136,11 @@ static void put_piece(pd_bucket *bucket, const pd_cut *cut)
 
 static void put_want(pd_bucket *bucket, const pd_cut *cut)
 {
-    pd_bench *bench = bucket->core->bench;
-    Paramd__Want *want = &bench->want[bucket->n];
+    pd_frame_scratch *scratch = bucket->core->scratch;
+    Paramd__Want *want = &scratch->want[bucket->n];
 
     paramd__want__init(want);
-    bench->wants[bucket->n] = want;
+    scratch->wants[bucket->n] = want;
     want->handle = cut->handle;
     want->first = (uint64_t)cut->first;
     want->count = (uint64_t)cut->count;
@@ -149,7 +156,7 @@ static int put(pd_bucket *bucket, const pd_cut *cut)
     if (bucket->method == PD_PULL) put_want(bucket, cut);
     else put_piece(bucket, cut);
     if (cut->reply > 0) bucket->reply = pd_piece_end(bucket->reply, 0) + cut->reply;
-    bucket->core->bench->part[bucket->n++] = (pd_part){ cut->item, cut->land, cut->reply };
+    bucket->core->scratch->part[bucket->n++] = (pd_part){ cut->item, cut->land, cut->reply };
     return cut->alone ? seal(bucket) : PD_OK;
 }
 
@@ -159,7 +166,8 @@ static int put_chunk(pd_bucket *bucket, size_t index, int64_t first, int64_t cou
     const pd_known *known = &bucket->core->params[item->param];
     size_t in = pd_dtype_size(bucket->method == PD_INIT ? known->pull : known->push), out = pd_dtype_size(known->pull);
     pd_cut cut = {
-        .item = index, .handle = (uint32_t)item->param, .first = first, .count = count, .alone = count < known->end - known->start,
+        .item = index, .handle = (uint32_t)item->param, .first = first, .count = count,
+        .alone = count < known->end - known->start,
         .dtype = bucket->method == PD_INIT ? known->pull : known->push,
     };
 
@@ -189,7 +197,7 @@ static int put_chunks(pd_bucket *bucket, size_t index)
     return PD_OK;
 }
 
-/* Frames say one step (of a push) or least step (of a pull) for all they hold. */
+/* Sets the step of a push, or the least step of a pull. A frame has one for all its pieces, so a new step ends it. */
 static int set_step(pd_bucket *bucket, uint64_t step)
 {
     uint64_t *own = bucket->method == PD_PULL ? &bucket->pull.min_step : &bucket->push.step;
@@ -222,9 +230,9 @@ int pd_bucket_item(pd_bucket *bucket, size_t i)
 
 void pd_bucket_unpost(pd_core *core, pd_op *op)
 {
-    for (pd_parcel *parcel = core->out.lane[PD_LANE_LASTING].first, *next; parcel != NULL; parcel = next) {
-        next = parcel->next;
-        if (parcel->op == op) pd_outgoing_remove(&core->out, parcel);
+    for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].first, *next; frame != NULL; frame = next) {
+        next = frame->next;
+        if (frame->op == op) pd_outgoing_remove(&core->out, frame);
     }
     op->waits = 0;
 }
@@ -235,11 +243,11 @@ int pd_bucket_post(pd_bucket *bucket)
 
     if (rc != PD_OK) pd_bucket_drop(bucket);
     while (bucket->first != NULL) {
-        pd_parcel *parcel = bucket->first;
+        pd_outgoing_frame *frame = bucket->first;
 
-        bucket->first = parcel->next;
-        if (!pd_outgoing_add(&bucket->core->out, parcel, PD_LANE_LASTING)) {
-            pd_parcel_free(parcel);
+        bucket->first = frame->next;
+        if (!pd_outgoing_add(&bucket->core->out, frame, PD_LANE_LASTING)) {
+            pd_outgoing_frame_free(frame);
             pd_bucket_drop(bucket);
             pd_bucket_unpost(bucket->core, bucket->op);
             return PD_NO_MEMORY;

@@ -1,6 +1,10 @@
-/* What the user asks for: each call is checked, cut into frames and queued. */
+/* call.c - the user's calls: each one is checked, cut into frames and queued. */
+#include "call.h"
+
 #include "bucket.h"
-#include "scalars.h"
+#include "op.h"
+#include "post.h"
+#include "push_scalars.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,34 +14,24 @@ static int no_memory(pd_error *err)
     return pd_fail(err, PD_NO_MEMORY, "out of memory");
 }
 
-/* A new operation, unless the handle is at its end or holds too many. */
-static int begin(pd_core *core, unsigned method, pd_op **op, pd_error *err)
-{
-    if (core->ended.code != PD_OK) {
-        if (err != NULL) *err = core->ended;
-        return core->ended.code;
-    }
-    if (HASH_COUNT(core->ops) >= MAX_TICKETS)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%d tickets are under way: wait for some of them (pd_client_wait)", MAX_TICKETS);
-    if ((*op = pd_op_new(core, method)) == NULL) return no_memory(err);
-    return PD_OK;
-}
-
 static int give_back(pd_core *core, pd_op *op, int rc, pd_error *err)
 {
     pd_op_free(core, op);
     if (rc == PD_NO_MEMORY) return no_memory(err);
-    return pd_fail(err, PD_INVALID_ARGUMENT, "%s: too long, a frame's header holds at most %d bytes", pd_code_text(rc), PD_MAX_HEADER_BYTES);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%s: too long, a frame's header holds at most %d bytes", pd_code_text(rc),
+                   PD_MAX_HEADER_BYTES);
 }
 
-/* An operation of one frame without payload. */
-static int ask_with(pd_core *core, unsigned method, const ProtobufCMessage *request, const struct iovec *payload, pd_ticket_id *ticket, pd_error *err)
+/* Begins an operation of one frame. */
+static int ask_with(pd_core *core, unsigned method, const ProtobufCMessage *request, const struct iovec *payload,
+                    pd_ticket_id *ticket, pd_error *err)
 {
     pd_op *op;
-    int rc = begin(core, method, &op, err);
+    int rc = pd_op_begin(core, method, &op, err);
 
     if (rc != PD_OK) return rc;
-    if ((rc = pd_core_post_with(core, method, request, payload, PD_LANE_LASTING, op)) != PD_OK) return give_back(core, op, rc, err);
+    if ((rc = pd_core_post_with(core, method, request, payload, PD_LANE_LASTING, op)) != PD_OK)
+        return give_back(core, op, rc, err);
     *ticket = op->id;
     return PD_OK;
 }
@@ -47,201 +41,38 @@ static int ask(pd_core *core, unsigned method, const ProtobufCMessage *request, 
     return ask_with(core, method, request, &(struct iovec){ NULL, 0 }, ticket, err);
 }
 
-/* ---- declaring ---- */
-
-static void forget(pd_known *known)
-{
-    free(known->name);
-    free(known->axes);
-    free(known->note);
-    free(known->holds);
-}
-
-void pd_core_forget_params(pd_core *core)
-{
-    for (size_t i = 0; i < core->n_params; i++) {
-        forget(&core->params[i]);
-    }
-    free(core->params);
-    core->params = NULL;
-    core->n_params = 0;
-}
-
-static int know_range(pd_known *known, const pd_client_param *param, int64_t elements, pd_error *err)
-{
-    known->ranged = param->ranged;
-    known->start = param->ranged ? param->start : 0;
-    known->end = param->ranged ? param->end : elements;
-    if (!param->ranged && (param->start != 0 || param->end != 0))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: start and end count only with `ranged`", param->name);
-    if (known->start < 0 || known->start > known->end || known->end > elements)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: range of elements %lld to %lld: expected 0 <= start <= end <= %lld, the elements it has",
-                       param->name, (long long)known->start, (long long)known->end, (long long)elements);
-    return PD_OK;
-}
-
-static int know_texts(pd_known *known, const pd_client_param *param, pd_error *err)
-{
-    bool has_axes = param->axes != NULL && param->axes[0] != '\0';
-
-    known->name = strdup(param->name);
-    if (known->name != NULL && has_axes) known->axes = strdup(param->axes);
-    if (known->name != NULL && (known->axes != NULL || !has_axes)) return PD_OK;
-    forget(known);
-    return no_memory(err);
-}
-
-static int know_shape(const pd_client_param *param, int64_t *elements, pd_error *err)
-{
-    char shape[192];
-
-    if (param->shape.rank < 0 || param->shape.rank > PD_MAX_RANK)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: expected rank 0 to %d, got %d", param->name, PD_MAX_RANK, param->shape.rank);
-    if (pd_shape_elements(&param->shape, elements) == PD_OK) return PD_OK;
-    return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: expected dimensions from 0 and fewer than 2^60 elements, got shape %s", param->name,
-                   pd_shape_text(&param->shape, shape, sizeof shape));
-}
-
-static int know(pd_known *known, const pd_client_param *param, pd_error *err)
-{
-    size_t length = param->name != NULL ? strlen(param->name) : 0;
-    int64_t elements;
-    pd_error why;
-
-    if (length == 0 || length > 256)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "a parameter's name has %zu bytes: expected 1 to 256", length);
-    if (know_shape(param, &elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
-    if (param->axes != NULL && pd_axes_check(param->axes, param->shape.rank, &why) != PD_OK)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: axes: %.300s", param->name, why.text);
-    if (know_range(known, param, elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
-    known->shape = param->shape;
-    known->model_state = param->model_state;
-    known->push = param->push_dtype != 0 ? param->push_dtype : PD_F32;
-    known->pull = param->pull_dtype != 0 ? param->pull_dtype : PD_F32;
-    known->update = param->update_dtype;
-    if (known->update != 0 && (pd_dtype_size(known->update) == 0 || known->pull != PD_F32))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: updates of type %d beside weights of type %d: the weights beside updates are float32", param->name,
-                       (int)known->update, (int)known->pull);
-    if (pd_dtype_size(known->push) == 0 || pd_dtype_size(known->pull) == 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: unknown element type %d", param->name,
-                       pd_dtype_size(known->push) == 0 ? (int)known->push : (int)known->pull);
-    return know_texts(known, param, err);
-}
-
-int pd_core_declare(pd_core *core, const pd_client_param *params, size_t n, pd_ticket_id *ticket, pd_error *err)
-{
-    pd_op *op;
-    int rc;
-
-    if (core->params != NULL) return pd_fail(err, PD_FAILED_PRECONDITION, "the parameters are declared already");
-    if (core->job[0] == '\0') return pd_fail(err, PD_FAILED_PRECONDITION, "an operator's connection has no parameters");
-    if (n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "no parameters to declare");
-    if ((rc = begin(core, PD_DECLARE, &op, err)) != PD_OK) return rc;
-    if ((core->params = calloc(n, sizeof *core->params)) == NULL) rc = no_memory(err);
-    for (; rc == PD_OK && core->n_params < n; core->n_params++)
-        if ((rc = know(&core->params[core->n_params], &params[core->n_params], err)) != PD_OK) break;
-    if (rc != PD_OK) {
-        pd_core_forget_params(core);
-        pd_op_free(core, op);
-        return rc;
-    }
-    core->declare_ticket = *ticket = op->id;
-    if (core->stage == STAGE_WELCOMED && pd_core_send_declare(core) != PD_OK) pd_core_drop(core, "out of memory");
-    return PD_OK;
-}
-
-/* Parameters of one Declare frame, with what they point to. */
-typedef struct pd_page {
-    Paramd__Parameter param[MAX_PIECES], *params[MAX_PIECES];
-    uint64_t          dims[MAX_PIECES][PD_MAX_RANK];
-} pd_page;
-
-/* Fills a page with parameters from `first` on, as many as a header holds; returns how many. */
-static size_t fill_page(const pd_core *core, size_t first, pd_page *page)
-{
-    size_t bytes = 0, n = 0;
-
-    for (; first + n < core->n_params && n < MAX_PIECES; n++) {
-        const pd_known *known = &core->params[first + n];
-        Paramd__Parameter *param = &page->param[n];
-
-        paramd__parameter__init(param);
-        param->name = known->name;
-        param->shape = page->dims[n];
-        param->n_shape = (size_t)known->shape.rank;
-        for (int i = 0; i < known->shape.rank; i++) page->dims[n][i] = (uint64_t)known->shape.dim[i];
-        param->pull_dtype = known->pull;
-        param->update_dtype = known->update;
-        if (known->axes != NULL) param->axes = known->axes;
-        param->model_state = known->model_state;
-        param->ranged = known->ranged;
-        param->range_start = known->ranged ? (uint64_t)known->start : 0;
-        param->range_end = known->ranged ? (uint64_t)known->end : 0;
-        page->params[n] = param;
-        bytes += protobuf_c_message_get_packed_size(&param->base) + 4;
-        if (bytes > PD_MAX_HEADER_BYTES - FORM_BOUND) break;
-    }
-    return n;
-}
-
-/* The frame just posted tells of these parameters. */
-static void note_page(pd_core *core, size_t first, size_t n)
-{
-    pd_parcel *parcel = pd_outgoing_find(&core->out, core->last_id);
-
-    parcel->first = first;
-    parcel->count = n;
-    core->declares_waiting++;
-}
-
-int pd_core_send_declare(pd_core *core)
-{
-    pd_page *page = malloc(sizeof *page);
-    int rc = page != NULL ? PD_OK : PD_NO_MEMORY;
-
-    core->stage = STAGE_DECLARING;
-    core->declares_waiting = 0;
-    for (size_t first = 0, n; rc == PD_OK && first < core->n_params; first += n) {
-        Paramd__DeclareRequest request = PARAMD__DECLARE_REQUEST__INIT;
-
-        n = fill_page(core, first, page);
-        request.parameters = page->params;
-        request.n_parameters = n;
-        request.last = first + n == core->n_params;
-        rc = pd_core_post(core, PD_DECLARE, &request.base, PD_LANE_CONNECTION, NULL);
-        if (rc == PD_OK) note_page(core, first, n);
-    }
-    free(page);
-    return rc;
-}
-
 /* ---- tensors ---- */
 
 static int64_t elements_of(const pd_known *known) { return known->end - known->start; }
 
 static int check_items(const pd_core *core, unsigned method, const pd_item *items, size_t n, pd_error *err)
 {
-    if (!core->declared) return pd_fail(err, PD_FAILED_PRECONDITION, "no parameters are declared yet (pd_client_declare)");
+    if (!core->declared)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "no parameters are declared yet (" PD_DECLARE_CALL ")");
     if (n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "no items");
     for (size_t i = 0; i < n; i++) {
         if (items[i].param >= core->n_params)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu: parameter %zu of %zu that are declared", i, items[i].param, core->n_params);
+            return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu: parameter %zu of %zu that are declared", i,
+                           items[i].param, core->n_params);
         if (method != PD_PUSH && items[i].weights == NULL && elements_of(&core->params[items[i].param]) > 0)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu (%s): no place for its weights", i, core->params[items[i].param].name);
+            return pd_fail(err, PD_INVALID_ARGUMENT, "item %zu (%s): no place for its weights", i,
+                           core->params[items[i].param].name);
     }
     return PD_OK;
 }
 
 static int may_push(const pd_core *core, const pd_known *known, pd_error *err)
 {
-    if (known->pushing) return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s has a push under way: wait for its ticket first", known->name);
+    if (known->pushing)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s has a push under way: wait for its ticket first",
+                       known->name);
     if (core->closing > known->step && known->pushed <= known->step)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s has no gradient in step %llu, which is being closed: wait for that ticket first", known->name,
-                       (unsigned long long)core->closing);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s has no gradient in step %llu, which is being closed: "
+                       "wait for that ticket first", known->name, (unsigned long long)core->closing);
     return PD_OK;
 }
 
-/* Each parameter is pushed once at a time: marks them, or none. */
+/* Marks the parameters as being pushed, all or none: each is pushed by one operation at a time. */
 static int mark_pushing(pd_core *core, const pd_item *items, size_t n, pd_error *err)
 {
     for (size_t i = 0; i < n; i++) {
@@ -275,7 +106,7 @@ static int begin_items(pd_core *core, unsigned method, pd_item *items, size_t n,
 {
     int rc = check_items(core, method, items, n, err);
 
-    if (rc == PD_OK) rc = begin(core, method, op, err);
+    if (rc == PD_OK) rc = pd_op_begin(core, method, op, err);
     if (rc != PD_OK) return rc;
     (*op)->items = items;
     (*op)->n = n;
@@ -283,7 +114,7 @@ static int begin_items(pd_core *core, unsigned method, pd_item *items, size_t n,
     return PD_OK;
 }
 
-/* "lr=0.05" and so on as options, for one push. */
+/* Hyperparameters of one push, such as "lr=0.05", as options. */
 typedef struct pd_values {
     Paramd__Option option[64], *options[64];
     size_t         n;
@@ -299,8 +130,10 @@ static int read_hypers(pd_values *values, const char *const *hypers, pd_error *e
         size_t size = strlen(hyper) + 1;
         Paramd__Option *option = &values->option[values->n];
 
-        if (equals == NULL || equals == hyper) return pd_fail(err, PD_INVALID_ARGUMENT, "hyperparameter \"%s\": expected name=value", hyper);
-        if (values->n == 63 || used + size > sizeof values->text) return pd_fail(err, PD_INVALID_ARGUMENT, "too many hyperparameters in one push");
+        if (equals == NULL || equals == hyper)
+            return pd_fail(err, PD_INVALID_ARGUMENT, "hyperparameter \"%s\": expected name=value", hyper);
+        if (values->n == 63 || used + size > sizeof values->text)
+            return pd_fail(err, PD_INVALID_ARGUMENT, "too many hyperparameters in one push");
         paramd__option__init(option);
         option->name = memcpy(values->text + used, hyper, size);
         option->name[equals - hyper] = '\0';
@@ -318,8 +151,10 @@ static int refuse_sparse(const pd_core *core, const pd_item *items, size_t n, pd
     return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: " PD_SPARSE_ADVICE, name);
 }
 
-/* The item that bears scalars goes first: they belong to its frame's first piece. */
-static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_options *options, const pd_values *values, const pd_scalar_load *load)
+/* Cuts the items into frames. The item that bears scalars goes first, since they belong to the first piece of a
+ * frame. */
+static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_options *options,
+                     const pd_values *values, const pd_scalar_load *load)
 {
     pd_bucket bucket;
     int rc = PD_OK;
@@ -340,7 +175,7 @@ static int cut_items(pd_core *core, pd_op *op, unsigned method, const pd_push_op
     return rc == PD_OK ? pd_bucket_post(&bucket) : rc;
 }
 
-/* A push that carries no gradient brings no weights back: they are pulled once that round is closed. */
+/* Pulls the weights of items without a gradient, whose push brings none back, when that round is closed. */
 static int pull_absent(pd_core *core, pd_op *op)
 {
     pd_bucket bucket;
@@ -352,7 +187,8 @@ static int pull_absent(pd_core *core, pd_op *op)
     return rc == PD_OK ? pd_bucket_post(&bucket) : rc;
 }
 
-int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const pd_push_options *options, pd_ticket_id *ticket, pd_error *err)
+int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const pd_push_options *options,
+                 pd_ticket_id *ticket, pd_error *err)
 {
     pd_values values;
     pd_scalar_load load;
@@ -378,32 +214,36 @@ int pd_core_push(pd_core *core, unsigned method, pd_item *items, size_t n, const
         pd_known *known = &core->params[items[i].param];
         known->pushed = known->step + 1;
         known->refused = 0;
-        if (items[i].gradient != NULL) core->stats.payload_out += (uint64_t)elements_of(known) * pd_dtype_size(known->push);
+        if (items[i].gradient != NULL)
+            core->stats.payload_out += (uint64_t)elements_of(known) * pd_dtype_size(known->push);
     }
     *ticket = op->id;
     return PD_OK;
 }
 
-/* Refuses to close a step of which a gradient was refused and not pushed again: it would count as absent. */
+/* Refuses to close a step for which a gradient was refused and not pushed again: it would count as absent. */
 static int check_refused(const pd_core *core, uint64_t step, pd_error *err)
 {
     for (size_t i = 0; i < core->n_params; i++)
         if (core->params[i].refused == step && core->params[i].step < step)
-            return pd_fail(err, PD_FAILED_PRECONDITION, "step %llu cannot be closed: the push of parameter %.160s ended with an error; push it again first, or push it without a "
-                           "gradient", (unsigned long long)step, core->params[i].name);
+            return pd_fail(err, PD_FAILED_PRECONDITION, "step %llu cannot be closed: the push of parameter %.160s "
+                           "ended with an error; push it again first, or push it without a gradient",
+                           (unsigned long long)step, core->params[i].name);
     return PD_OK;
 }
 
-/* A push without pieces. It goes after those that are queued, also when they are sent again. */
+/* Queues a push without pieces, behind the pushes that are queued. The order stays when they are sent again. */
 int pd_core_close_step(pd_core *core, uint64_t step, pd_ticket_id *ticket, pd_error *err)
 {
     Paramd__PushRequest request = PARAMD__PUSH_REQUEST__INIT;
     int rc;
 
-    if (!core->declared) return pd_fail(err, PD_FAILED_PRECONDITION, "no parameters are declared yet (pd_client_declare)");
+    if (!core->declared)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "no parameters are declared yet (" PD_DECLARE_CALL ")");
     if (step == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "there is no step 0 to close: the first step is 1");
     if (core->closing > 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "step %llu is being closed: wait for that ticket first", (unsigned long long)core->closing);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "step %llu is being closed: wait for that ticket first",
+                       (unsigned long long)core->closing);
     if ((rc = check_refused(core, step, err)) != PD_OK) return rc;
     request.step = step;
     request.last = true;
@@ -435,14 +275,15 @@ int pd_core_pull(pd_core *core, pd_item *items, size_t n, uint64_t min_step, pd_
     return PD_OK;
 }
 
-/* Items for the whole model, which belong to the operation. */
+/* Begins an operation with items for the whole model, which it owns. */
 static int begin_model(pd_core *core, unsigned method, void *const *weights, pd_op **op, pd_error *err)
 {
     pd_item *items = calloc(core->n_params > 0 ? core->n_params : 1, sizeof *items);
     int rc;
 
     if (items == NULL) return no_memory(err);
-    for (size_t i = 0; i < core->n_params; i++) items[i] = (pd_item){ .param = i, .gradient = weights[i], .weights = weights[i] };
+    for (size_t i = 0; i < core->n_params; i++)
+        items[i] = (pd_item){ .param = i, .gradient = weights[i], .weights = weights[i] };
     if ((rc = begin_items(core, method, items, core->n_params, op, err)) != PD_OK) free(items);
     else (*op)->owned = true;
     return rc;
@@ -459,7 +300,7 @@ int pd_core_fetch(pd_core *core, void *const *weights, pd_ticket_id *ticket, pd_
     return PD_OK;
 }
 
-/* This rank sends initial weights of the parameter. */
+/* Returns whether this rank sends initial weights of the parameter. */
 static bool is_asked(const pd_core *core, const pd_known *known)
 {
     return !known->initialised && (known->ranged ? elements_of(known) > 0 : core->rank == 0 || core->averages_init);
@@ -501,7 +342,8 @@ int pd_core_leave(pd_core *core, pd_ticket_id *ticket, pd_error *err)
     return ask(core, PD_LEAVE, &request.base, ticket, err);
 }
 
-int pd_core_call(pd_core *core, unsigned method, const ProtobufCMessage *request, const struct iovec *payload, pd_ticket_id *ticket, pd_error *err)
+int pd_core_call(pd_core *core, unsigned method, const ProtobufCMessage *request, const struct iovec *payload,
+                 pd_ticket_id *ticket, pd_error *err)
 {
     Paramd__Empty empty = PARAMD__EMPTY__INIT;
     return ask_with(core, method, request != NULL ? request : &empty.base, payload, ticket, err);

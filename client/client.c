@@ -1,21 +1,26 @@
-/* The public calls. User's thread; io.c has the other one. */
+/* client.c - the public calls. User's thread; io.c has the other one.
+ *
+ * "Inside" means between pd_io_enter and pd_io_leave. */
 #include "paramd/client.h"
 
 #include <stdlib.h>
 
+#include "call.h"
+#include "declared_params.h"
 #include "io.h"
 #include "operator.h"
 #include "options.h"
+#include "restart.h"
 
 struct pd_client {
     pd_io        io;
-    pd_core     *core;                  /* inside pd_io_enter and pd_io_leave only */
+    pd_core     *core;                  /* used inside only */
     pd_url      *urls;
     double       deadline;
     pd_welcome   welcome;
-    /* Calls that wait and ran out of time: the next such call goes on waiting. 0: none. */
+    /* Tickets of calls that ran out of time: the next such call goes on waiting. 0: none. */
     pd_ticket_id declare, init, fetch, barrier, leave, restart;
-    bool         restarting;            /* pd_client_restart has begun and is not through */
+    bool         restarting;            /* pd_client_restart has begun and has not ended */
 };
 
 /* ---- waiting ---- */
@@ -23,13 +28,14 @@ struct pd_client {
 /* Inside. */
 static int timed_out(const pd_client *client, double seconds, pd_error *err)
 {
-    const char *state = pd_core_running(client->core) ? "still under way" : "not connected now", *reason = pd_core_reason(client->core);
+    const char *state = pd_core_running(client->core) ? "still under way" : "not connected now";
+    const char *reason = pd_core_reason(client->core);
 
     if (reason[0] == '\0') return pd_fail(err, PD_DEADLINE_EXCEEDED, "waited %g s: %s", seconds, state);
     return pd_fail(err, PD_DEADLINE_EXCEEDED, "waited %g s: %s (%s)", seconds, state, reason);
 }
 
-/* Inside. Waits for a ticket and ends it. */
+/* Waits for a ticket and ends it. Inside. */
 static int finish(pd_client *client, pd_ticket_id ticket, double seconds, pd_error *err)
 {
     uint8_t *reply;
@@ -42,7 +48,7 @@ static int finish(pd_client *client, pd_ticket_id ticket, double seconds, pd_err
     return rc;
 }
 
-/* Inside. The same for a call that waits: its ticket is kept if the time runs out. */
+/* Waits for the ticket of a call that waits. The ticket is kept if the time runs out. Inside. */
 static int finish_call(pd_client *client, pd_ticket_id *ticket, pd_error *err)
 {
     int rc;
@@ -145,7 +151,7 @@ int pd_client_declare(pd_client *client, const pd_client_param *params, size_t n
     return rc;
 }
 
-/* A look at the core from a function that changes nothing. */
+/* Enters the core for a function that changes nothing. */
 static pd_client *enter(const pd_client *client)
 {
     pd_client *mutable = (pd_client *)client;
@@ -177,7 +183,7 @@ bool pd_client_must_init(const pd_client *client)
     return must;
 }
 
-/* Inside. First the initial weights go out, where they are asked of this rank; then all weights come in. */
+/* Sends the initial weights that this rank has to send, then pulls all weights. Inside. */
 static int init_and_fetch(pd_client *client, void *const *weights, pd_error *err)
 {
     int rc = PD_OK;
@@ -200,10 +206,11 @@ int pd_client_init(pd_client *client, void *const *weights, pd_error *err)
     return rc;
 }
 
-/* Inside. What an earlier call waited for has ended with the job. */
+/* Forgets the tickets of earlier calls, which have ended with the job. Inside. */
 static void forget_calls(pd_client *client)
 {
-    pd_ticket_id *const tickets[] = { &client->declare, &client->init, &client->fetch, &client->barrier, &client->leave, &client->restart };
+    pd_ticket_id *const tickets[] = { &client->declare, &client->init, &client->fetch, &client->barrier,
+                                      &client->leave, &client->restart };
 
     for (size_t i = 0; i < sizeof tickets / sizeof *tickets; i++) {
         uint8_t *reply;
@@ -244,7 +251,8 @@ int pd_client_restart(pd_client *client, void *const *weights, pd_error *err)
 
 /* ---- steps ---- */
 
-int pd_client_push(pd_client *client, pd_item *items, size_t n, const pd_push_options *options, pd_ticket_id *ticket, pd_error *err)
+int pd_client_push(pd_client *client, pd_item *items, size_t n, const pd_push_options *options, pd_ticket_id *ticket,
+                   pd_error *err)
 {
     int rc;
     pd_io_enter(&client->io);
@@ -253,7 +261,8 @@ int pd_client_push(pd_client *client, pd_item *items, size_t n, const pd_push_op
     return rc;
 }
 
-int pd_client_push_pull(pd_client *client, pd_item *items, size_t n, const pd_push_options *options, pd_ticket_id *ticket, pd_error *err)
+int pd_client_push_pull(pd_client *client, pd_item *items, size_t n, const pd_push_options *options,
+                        pd_ticket_id *ticket, pd_error *err)
 {
     int rc;
     pd_io_enter(&client->io);
@@ -319,7 +328,8 @@ pd_client_stats pd_client_count(const pd_client *client)
 /* ---- operators ---- */
 
 /* Inside. */
-static int call(pd_client *client, unsigned method, const ProtobufCMessage *request, const struct iovec *payload, uint8_t **at, size_t *bytes, pd_error *err)
+static int call(pd_client *client, unsigned method, const ProtobufCMessage *request, const struct iovec *payload,
+                uint8_t **at, size_t *bytes, pd_error *err)
 {
     pd_ticket_id ticket;
     int rc = pd_core_call(client->core, method, request, payload, &ticket, err);
@@ -333,13 +343,14 @@ static int call(pd_client *client, unsigned method, const ProtobufCMessage *requ
     return rc;
 }
 
-int pd_client_call(pd_client *client, unsigned method, const ProtobufCMessage *request, pd_arena *arena, void **reply, pd_error *err)
+int pd_client_call(pd_client *client, unsigned method, const ProtobufCMessage *request, pd_arena *arena, void **reply,
+                   pd_error *err)
 {
     return pd_client_call_with(client, method, request, NULL, 0, arena, reply, err);
 }
 
-int pd_client_call_with(pd_client *client, unsigned method, const ProtobufCMessage *request, const void *payload, size_t payload_bytes, pd_arena *arena,
-                        void **reply, pd_error *err)
+int pd_client_call_with(pd_client *client, unsigned method, const ProtobufCMessage *request, const void *payload,
+                        size_t payload_bytes, pd_arena *arena, void **reply, pd_error *err)
 {
     uint8_t *at = NULL;
     size_t bytes = 0;

@@ -1,4 +1,12 @@
-#include "core_state.h"
+/* core.c - the connection of a handle: when to connect, when to send heartbeats, and when it has gone silent. */
+#include "core.h"
+
+#include "core_end.h"
+#include "declared_params.h"
+#include "op.h"
+#include "post.h"
+#include "refusal.h"
+#include "restart.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,14 +14,11 @@
 
 #define MS 1000000ull
 
-/* Before the server's welcome says otherwise. */
-#define FIRST_TIMEOUT_NS (10000 * MS)
+#define FIRST_TIMEOUT_NS (10000 * MS)   /* before the server's welcome gives other values */
 #define FIRST_HEARTBEAT_NS (2500 * MS)
 #define BACKOFF_LEAST_NS (50 * MS)
 #define BACKOFF_MOST_NS  (2000 * MS)
-/* An operation waits so long for its other answers after its first error. */
-#define REST_NS          (1000 * MS)
-enum { ARENA_BYTES = PD_ARENA_BUDGET };
+#define REST_NS          (1000 * MS)    /* an operation waits so long for its other answers after its first error */
 
 /* ---- life ---- */
 
@@ -62,8 +67,8 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
     core->label = strdup(config->label);
     core->options = copy_texts(config->options);
     core->rules = copy_texts(config->rules != NULL ? config->rules : plain);
-    core->bench = malloc(sizeof *core->bench);
-    core->arena = pd_arena_new(ARENA_BYTES);
+    core->scratch = malloc(sizeof *core->scratch);
+    core->arena = pd_arena_new(PD_ARENA_BUDGET);
     core->rank = config->rank;
     core->world_size = config->world_size;
     core->nonce = core->random = config->nonce;
@@ -72,8 +77,8 @@ int pd_core_new(pd_core **out, const pd_core_config *config, pd_error *err)
     core->impatient = config->impatient;
     core->give_up_ns = UINT64_MAX;
     op = pd_op_new(core, PD_HELLO);
-    if (core->job == NULL || core->label == NULL || core->options == NULL || core->rules == NULL || core->bench == NULL || core->arena == NULL
-        || op == NULL) {
+    if (core->job == NULL || core->label == NULL || core->options == NULL || core->rules == NULL
+        || core->scratch == NULL || core->arena == NULL || op == NULL) {
         pd_core_free(core);
         return pd_fail(err, PD_NO_MEMORY, "out of memory");
     }
@@ -93,7 +98,7 @@ void pd_core_free(pd_core *core)
     free_texts(core->options);
     free_texts(core->rules);
     pd_arena_free(core->arena);
-    free(core->bench);
+    free(core->scratch);
     free(core->updates);
     free(core->job);
     free(core->label);
@@ -101,57 +106,6 @@ void pd_core_free(pd_core *core)
 }
 
 /* ---- operations ---- */
-
-#undef uthash_nonfatal_oom
-#define uthash_nonfatal_oom(op) ((op)->hh.tbl = NULL)
-
-pd_op *pd_op_new(pd_core *core, unsigned method)
-{
-    pd_op *op = calloc(1, sizeof *op);
-
-    if (op == NULL) return NULL;
-    op->id = ++core->last_id;
-    op->method = method;
-    HASH_ADD(hh, core->ops, id, sizeof op->id, op);
-    if (op->hh.tbl != NULL) return op;
-    free(op);
-    return NULL;
-}
-
-pd_op *pd_op_find(const pd_core *core, pd_ticket_id ticket)
-{
-    pd_op *op;
-    HASH_FIND(hh, core->ops, &ticket, sizeof ticket, op);
-    return op;
-}
-
-void pd_op_free(pd_core *core, pd_op *op)
-{
-    HASH_DELETE(hh, core->ops, op);
-    if (op->owned) free(op->items);
-    free(op->reply);
-    free(op);
-}
-
-void pd_op_fail(pd_op *op, const pd_error *error)
-{
-    if (op->error.code == PD_OK) op->error = *error;
-}
-
-static void done(pd_core *core, pd_op *op)
-{
-    op->done = true;
-    if (op->closes > 0) core->closing = 0;
-    if (op->method == PD_INIT && op->error.code == PD_OK)
-        for (size_t i = 0; i < op->n; i++) core->params[op->items[i].param].initialised |= core->params[op->items[i].param].given;
-    if (!pd_method_pushes(op->method)) return;
-    for (size_t i = 0; i < op->n; i++) core->params[op->items[i].param].pushing = false;
-}
-
-void pd_op_answered(pd_core *core, pd_op *op)
-{
-    if (--op->waits == 0) done(core, op);
-}
 
 bool pd_core_done(const pd_core *core, pd_ticket_id ticket)
 {
@@ -166,7 +120,9 @@ int pd_core_finish(pd_core *core, pd_ticket_id ticket, uint8_t **reply, size_t *
 
     *reply = NULL;
     *bytes = 0;
-    if (op == NULL) return pd_fail(err, PD_NOT_FOUND, "ticket %llu: never given out, or waited for already", (unsigned long long)ticket);
+    if (op == NULL)
+        return pd_fail(err, PD_NOT_FOUND, "ticket %llu: never given out, or waited for already",
+                       (unsigned long long)ticket);
     rc = op->error.code;
     if (rc != PD_OK && err != NULL) *err = op->error;
     *reply = op->reply;
@@ -176,78 +132,9 @@ int pd_core_finish(pd_core *core, pd_ticket_id ticket, uint8_t **reply, size_t *
     return rc;
 }
 
-/* Each operation waits for those of its frames that are lent, and for no answer. */
-static void count_lent(pd_core *core)
-{
-    for (pd_op *op = core->ops; op != NULL; op = op->hh.next) op->waits = 0;
-    for (pd_lane lane = 0; lane < PD_LANES; lane++)
-        for (pd_parcel *parcel = core->out.lane[lane].first; parcel != NULL; parcel = parcel->next)
-            if (parcel->op != NULL) parcel->op->waits++;
-}
-
-void pd_core_end(pd_core *core, const pd_error *error)
-{
-    pd_op *op, *next;
-
-    if (core->ended.code != PD_OK) return;
-    core->ended = *error;
-    core->stage = core->stage == STAGE_DOWN ? STAGE_DOWN : STAGE_DROP;
-    pd_outgoing_retire_all(&core->out);
-    count_lent(core);
-    HASH_ITER(hh, core->ops, op, next) {
-        if (op->done) continue;
-        pd_op_fail(op, error);
-        if (op->waits == 0) done(core, op);
-    }
-}
-
-/* A frame in one piece of memory, its payload with it. */
-static int pack(const pd_core *core, uint8_t **out, size_t *bytes, unsigned method, uint64_t id, const ProtobufCMessage *message, const struct iovec *payload)
-{
-    size_t more = payload->iov_len;
-    uint8_t *whole;
-    int rc = pd_frame_pack(out, bytes, method, core->flags, id, message, payload, more > 0, more);
-
-    if (rc != PD_OK || more == 0) return rc;
-    if ((whole = realloc(*out, *bytes + more)) == NULL) {
-        free(*out);
-        return PD_NO_MEMORY;
-    }
-    memcpy(whole + *bytes, payload->iov_base, more);
-    *out = whole;
-    *bytes += more;
-    return PD_OK;
-}
-
-int pd_core_post(pd_core *core, unsigned method, const ProtobufCMessage *message, pd_lane lane, pd_op *op)
-{
-    return pd_core_post_with(core, method, message, &(struct iovec){ NULL, 0 }, lane, op);
-}
-
-int pd_core_post_with(pd_core *core, unsigned method, const ProtobufCMessage *message, const struct iovec *payload, pd_lane lane, pd_op *op)
-{
-    uint8_t *head;
-    size_t bytes;
-    pd_parcel *parcel;
-    uint64_t id = ++core->last_id;
-    int rc = pack(core, &head, &bytes, method, id, message, payload);
-
-    if (rc != PD_OK) return rc;
-    if ((parcel = pd_parcel_new(head, bytes, NULL, 0, NULL, 0)) == NULL) return PD_NO_MEMORY;
-    parcel->id = id;
-    parcel->method = method;
-    parcel->op = op;
-    if (!pd_outgoing_add(&core->out, parcel, lane)) {
-        pd_parcel_free(parcel);
-        return PD_NO_MEMORY;
-    }
-    if (op != NULL) op->waits++;
-    return PD_OK;
-}
-
 /* ---- making connections ---- */
 
-/* splitmix64: jitter needs to differ between processes, no more. */
+/* splitmix64. The jitter only has to differ between processes. */
 static uint64_t draw(pd_core *core)
 {
     uint64_t z = core->random += 0x9e3779b97f4a7c15u;
@@ -256,7 +143,7 @@ static uint64_t draw(pd_core *core)
     return z ^ (z >> 31);
 }
 
-/* 50 ms doubling to 2 s, of which the second half is left to chance. */
+/* Returns 50 ms, doubling to 2 s; the second half of it is random. */
 static uint64_t backoff_ns(pd_core *core)
 {
     uint64_t most = core->attempts < 6 ? BACKOFF_LEAST_NS << core->attempts : BACKOFF_MOST_NS;
@@ -275,13 +162,6 @@ pd_link pd_core_link(const pd_core *core, uint64_t now_ns)
 size_t pd_core_url(const pd_core *core)
 {
     return core->url;
-}
-
-void pd_core_drop(pd_core *core, const char *reason)
-{
-    if (core->stage == STAGE_DOWN) return;
-    core->stage = STAGE_DROP;
-    snprintf(core->reason, sizeof core->reason, "%s", reason);
 }
 
 static int split_options(char *const *texts, Paramd__Option **out, size_t *n)
@@ -347,25 +227,26 @@ void pd_core_up(pd_core *core, uint64_t now_ns)
     core->mark = 0;
     core->timeout_ns = FIRST_TIMEOUT_NS;
     core->heartbeat_ns = FIRST_HEARTBEAT_NS;
-    core->heard_ns = core->sent_ns = now_ns;
+    core->received_ns = core->sent_ns = now_ns;
     core->stats.connects++;
     rc = post_hello(core);
     if (rc == PD_OK) return;
     if (rc == PD_OUT_OF_RANGE) {
         pd_error error;
-        pd_fail(&error, PD_INVALID_ARGUMENT, "options and rules are too long: at most %d bytes together", PD_MAX_HEADER_BYTES);
+        pd_fail(&error, PD_INVALID_ARGUMENT, "options and rules are too long: at most %d bytes together",
+                PD_MAX_HEADER_BYTES);
         pd_core_end(core, &error);
     } else {
         pd_core_drop(core, pd_code_text(rc));
     }
 }
 
-static void left_at_last(void *arg, pd_parcel *parcel)
+static void left_at_last(void *arg, pd_outgoing_frame *frame)
 {
-    pd_op_answered(arg, parcel->op);
+    pd_op_answered(arg, frame->op);
 }
 
-/* Does not wait for a better time. */
+/* Ends the handle instead of connecting again. */
 static void give_up(pd_core *core)
 {
     pd_error error;
@@ -390,24 +271,26 @@ void pd_core_down(pd_core *core, uint64_t now_ns, const char *reason)
 
 /* ---- time ---- */
 
-/* Something was asked on this connection and is not answered, or not sent: a server that takes in nothing sends signs of life. */
+/* Returns whether a request of this connection is not answered, or not sent. A server that reads nothing still sends
+ * heartbeats. */
 static bool owed(const pd_core *core)
 {
     return pd_outgoing_pending(&core->out) || core->out.lane[PD_LANE_CONNECTION].first != NULL
            || (core->out.open && core->out.lane[PD_LANE_LASTING].first != core->out.lane[PD_LANE_LASTING].next);
 }
 
-/* While there is more to send, bytes that go are a sign of life too: a server that takes in a large model may be silent for long. */
+/* Returns when the server counts as silent. While there is more to send, sent bytes count as a sign of life: a server
+ * that reads a large model may be silent for long. */
 static uint64_t dead_ns(const pd_core *core)
 {
-    uint64_t quiet_since = core->heard_ns;
+    uint64_t quiet_since = core->received_ns;
 
     if (pd_outgoing_pending(&core->out) && core->sent_ns > quiet_since) quiet_since = core->sent_ns;
     return quiet_since + core->timeout_ns;
 }
 
-/* An operation of which a frame was refused does not wait for the others for long. Their rounds may wait for what was refused, or for another rank whose
- * own ticket waits likewise: none of them could push again. */
+/* Ends operations with a refused frame that have waited REST_NS for their other answers. The rounds of these may wait
+ * for the refused gradient, or for another rank whose ticket waits in the same way: neither could push again. */
 static void end_hopeless(pd_core *core, uint64_t now_ns)
 {
     pd_op *op, *next;
@@ -443,7 +326,8 @@ void pd_core_tick(pd_core *core, uint64_t now_ns)
     if (owed(core) && now_ns >= dead_ns(core)) {
         pd_core_drop(core, "the server has gone silent");
     } else if (core->welcomed && !pd_outgoing_pending(&core->out) && now_ns >= core->sent_ns + core->heartbeat_ns) {
-        if (pd_core_post(core, PD_HEARTBEAT, &empty.base, PD_LANE_CONNECTION, NULL) != PD_OK) core->sent_ns = now_ns;   /* no memory: next time */
+        if (pd_core_post(core, PD_HEARTBEAT, &empty.base, PD_LANE_CONNECTION, NULL) != PD_OK)
+            core->sent_ns = now_ns;     /* no memory: the next heartbeat will be sent */
     }
 }
 
@@ -467,9 +351,9 @@ void pd_core_sent(pd_core *core, size_t n, uint64_t now_ns)
     pd_outgoing_sent(&core->out, n, left_at_last, core);
 }
 
-void pd_core_heard(pd_core *core, size_t n, uint64_t now_ns)
+void pd_core_received(pd_core *core, size_t n, uint64_t now_ns)
 {
-    core->heard_ns = now_ns;
+    core->received_ns = now_ns;
     core->stats.bytes_in += n;
 }
 
@@ -477,7 +361,10 @@ void pd_core_heard(pd_core *core, size_t n, uint64_t now_ns)
 
 const pd_welcome *pd_core_welcome(const pd_core *core) { return &core->welcome; }
 pd_ticket_id pd_core_welcome_ticket(const pd_core *core) { return core->welcome_ticket; }
-uint64_t pd_core_step(const pd_core *core, size_t param) { return param < core->n_params ? core->params[param].step : 0; }
+uint64_t pd_core_step(const pd_core *core, size_t param)
+{
+    return param < core->n_params ? core->params[param].step : 0;
+}
 const char *pd_core_note(const pd_core *core, size_t param)
 {
     return param < core->n_params && core->params[param].note != NULL ? core->params[param].note : "";

@@ -1,3 +1,4 @@
+/* io.c - the handle's own thread: runs the pump over sockets. */
 #include "io.h"
 
 #include <errno.h>
@@ -9,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SENDS = 2 };                         /* batches in a turn, so that receiving never waits long */
+enum { SENDS = 2 };                         /* batches in a turn: receiving must not wait long */
 enum { CONNECT_MS = 5000, LONGEST_MS = 3600 * 1000 };
 
 static uint64_t now_ns(void)
@@ -51,19 +52,20 @@ bool pd_io_wait(pd_io *io, pd_ticket_id ticket, double seconds)
     int rc = 0;
 
     io->awaited = ticket;
-    while (!pd_core_done(io->core, ticket) && rc != ETIMEDOUT) rc = pthread_cond_timedwait(&io->changed, &io->lock, &until);
+    while (!pd_core_done(io->core, ticket) && rc != ETIMEDOUT)
+        rc = pthread_cond_timedwait(&io->changed, &io->lock, &until);
     io->awaited = 0;
     return pd_core_done(io->core, ticket);
 }
 
-/* I/O thread, after anything that may have ended an operation. */
-static void leave_telling(void *arg)
+/* Leaves the core and wakes the user if the awaited operation is done. I/O thread. */
+static void leave_signalling(void *arg)
 {
     pd_io *io = arg;
-    bool tell = io->awaited != 0 && pd_core_done(io->core, io->awaited);
+    bool wake = io->awaited != 0 && pd_core_done(io->core, io->awaited);
 
     pthread_mutex_unlock(&io->lock);
-    if (tell) pthread_cond_signal(&io->changed);
+    if (wake) pthread_cond_signal(&io->changed);
 }
 
 static void enter_thread(void *arg)
@@ -73,7 +75,7 @@ static void enter_thread(void *arg)
 
 /* ---- the connection (I/O thread, from here on) ---- */
 
-/* How long the thread may sleep. It is woken as soon as there is something to send. */
+/* Returns how long the thread may sleep. It is woken as soon as there is output. */
 static int sleep_ms(pd_io *io)
 {
     bool sendable;
@@ -84,11 +86,11 @@ static int sleep_ms(pd_io *io)
     io->idle = !sendable && !io->pump.blocked;
     io->until_ns = pd_core_next(io->core);
     timeout_ms = sendable || io->stop ? 0 : until_ms(io->until_ns);
-    leave_telling(io);
+    leave_signalling(io);
     return timeout_ms;
 }
 
-/* One turn while connected: send, then see what has come. */
+/* Does one turn while connected: sends, then receives. */
 static void converse(pd_io *io)
 {
     struct pollfd wait[2] = { { .fd = -1 }, { .fd = io->wake_fd, .events = POLLIN } };
@@ -123,7 +125,8 @@ static void make(pd_io *io)
     }
 }
 
-/* Without a connection. The user's calls may want one sooner than the core did (pd_core_restart). */
+/* Sleeps without a connection. A call of the user, such as a restart, may ask for a connection sooner than the core
+ * did. */
 static void rest(pd_io *io)
 {
     struct pollfd wait[2] = { { .fd = io->stop_fd, .events = POLLIN }, { .fd = io->wake_fd, .events = POLLIN } };
@@ -166,7 +169,7 @@ static void *run(void *arg)
 
 /* ---- life (user's thread) ---- */
 
-/* Signals are the program's business, not this thread's. */
+/* Starts the thread with all signals blocked: they are for the program's other threads. */
 static int spawn(pd_io *io)
 {
     sigset_t all, before;
@@ -195,7 +198,7 @@ int pd_io_start(pd_io *io, pd_core *core, const pd_url *urls, pd_error *err)
     memset(io, 0, sizeof *io);
     io->core = core;
     io->urls = urls;
-    io->pump = (pd_pump){ .core = core, .enter = enter_thread, .leave = leave_telling, .arg = io };
+    io->pump = (pd_pump){ .core = core, .enter = enter_thread, .leave = leave_signalling, .arg = io };
     pthread_mutex_init(&io->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);

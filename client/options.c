@@ -1,3 +1,4 @@
+/* options.c - the settings of a handle, from its options, the environment and defaults. */
 #include "options.h"
 
 #include <stdio.h>
@@ -10,7 +11,7 @@
 #define DEFAULT_DEADLINE 120.0
 enum { MAX_WORLD = 1 << 20 };
 
-/* A variable that is set and not empty; else NULL. */
+/* Returns the value of a variable; NULL: it is not set, or empty. */
 static const char *from_environment(const char *name)
 {
     const char *value = getenv(name);
@@ -42,7 +43,8 @@ static int read_count(const char *name, uint32_t preset, uint32_t *out, pd_error
     if (text == NULL) return PD_OK;
     value = strtol(text, &end, 10);
     if (*end != '\0' || value < 0 || value > MAX_WORLD)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "environment variable %s=\"%s\": expected a number from 0 to %d", name, text, MAX_WORLD);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "environment variable %s=\"%s\": expected a number from 0 to %d",
+                       name, text, MAX_WORLD);
     *out = (uint32_t)value;
     return PD_OK;
 }
@@ -56,7 +58,8 @@ static int choose_rank(pd_core_config *core, const pd_client_options *options, p
         return PD_OK;
     }
     if (options->world_size < 0 || options->rank < 0 || options->world_size > MAX_WORLD)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "rank %d of %d: expected 0 <= rank < world_size <= %d", options->rank, options->world_size, MAX_WORLD);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "rank %d of %d: expected 0 <= rank < world_size <= %d", options->rank,
+                       options->world_size, MAX_WORLD);
     core->rank = (uint32_t)options->rank;
     core->world_size = (uint32_t)options->world_size;
     if (core->world_size == 0) {
@@ -64,7 +67,8 @@ static int choose_rank(pd_core_config *core, const pd_client_options *options, p
         if (rc == PD_OK) rc = read_count("WORLD_SIZE", 1, &core->world_size, err);
     }
     if (rc == PD_OK && core->rank >= core->world_size)
-        rc = pd_fail(err, PD_INVALID_ARGUMENT, "rank %u of %u: expected 0 <= rank < world_size", core->rank, core->world_size);
+        rc = pd_fail(err, PD_INVALID_ARGUMENT, "rank %u of %u: expected 0 <= rank < world_size", core->rank,
+                     core->world_size);
     return rc;
 }
 
@@ -72,7 +76,8 @@ static int choose_nonce(uint64_t given, uint64_t *nonce, pd_error *err)
 {
     *nonce = given;
     while (*nonce == 0)
-        if (getrandom(nonce, sizeof *nonce, 0) != sizeof *nonce) return pd_fail(err, PD_INTERNAL, "no random numbers from the system");
+        if (getrandom(nonce, sizeof *nonce, 0) != sizeof *nonce)
+            return pd_fail(err, PD_INTERNAL, "no random numbers from the system");
     return PD_OK;
 }
 

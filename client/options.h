@@ -1,4 +1,4 @@
-/* options.h - what pd_client_options, the environment and defaults come to. */
+/* options.h - the settings of a handle, from pd_client_options, the environment and defaults. */
 #ifndef PD_OPTIONS_H
 #define PD_OPTIONS_H
 
@@ -11,7 +11,8 @@ typedef struct pd_settings {
     char           label[160];
 } pd_settings;
 
-/* PD_INVALID_ARGUMENT: an option or variable that cannot be used, by name. `settings` must stay where it is: it points into itself. */
+/* Fills in the settings. PD_INVALID_ARGUMENT: an option or variable has no valid value; the error names it. `settings`
+ * must not move: it points into itself. */
 int pd_settings_resolve(pd_settings *settings, const pd_client_options *options, pd_error *err);
 
 #endif

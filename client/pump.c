@@ -1,9 +1,13 @@
+/* pump.c - carries bytes between a core and a transport. */
 #include "pump.h"
 
-/* Payload is read in slices that stay in the cache on their way; a turn of the loop reads and sends no more than
- * so many, so that neither direction waits for the other. */
+#include "answer.h"
+#include "landing.h"
+
+/* Payload is read in slices that fit into the cache. The limits of a turn keep one direction from waiting long for the
+ * other. */
 enum { READ_BYTES = 64 * 1024, READS = 8, READ_IOV = 256, SEND_BYTES = 1024 * 1024, SEND_IOV = 1024 };
-#define MAX_ANSWER (UINT64_MAX / 2)         /* every answer's length is compared with what was asked for */
+#define MAX_ANSWER (UINT64_MAX / 2)         /* pd_core_header checks the length of every answer */
 
 static size_t total(const struct iovec *iov, int n)
 {
@@ -18,7 +22,7 @@ static void watch(pd_pump *pump)
     pump->transport->ops->watch(pump->transport, pump->blocked ? PD_ON_READ | PD_ON_WRITE : PD_ON_READ);
 }
 
-/* Watches for room only while there is none. */
+/* Watches for PD_ON_WRITE only while the transport is full. */
 static void set_blocked(pd_pump *pump, bool blocked)
 {
     if (pump->blocked == blocked) return;
@@ -26,11 +30,11 @@ static void set_blocked(pd_pump *pump, bool blocked)
     watch(pump);
 }
 
-/* Inside the core. */
-static void tell_heard(pd_pump *pump, uint64_t now_ns)
+/* Reports received bytes. Inside the core. */
+static void report_received(pd_pump *pump, uint64_t now_ns)
 {
-    if (pump->heard > 0) pd_core_heard(pump->core, pump->heard, now_ns);
-    pump->heard = 0;
+    if (pump->received > 0) pd_core_received(pump->core, pump->received, now_ns);
+    pump->received = 0;
 }
 
 /* ---- what comes ---- */
@@ -57,7 +61,7 @@ static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
     return rc;
 }
 
-/* One slice. Returns true if the transport may hold more. */
+/* Receives one slice. Returns whether the transport may have more bytes. */
 static bool receive_slice(pd_pump *pump, uint64_t now_ns)
 {
     struct iovec iov[READ_IOV];
@@ -74,7 +78,7 @@ static bool receive_slice(pd_pump *pump, uint64_t now_ns)
         pd_pump_lose(pump, now_ns, error.text);
         return false;
     }
-    pump->heard += (size_t)got;
+    pump->received += (size_t)got;
     return (size_t)got == total(iov, n);
 }
 
@@ -82,7 +86,7 @@ bool pd_pump_ready(pd_pump *pump, unsigned events, uint64_t now_ns)
 {
     bool more = (events & (PD_ON_READ | PD_ON_GONE)) != 0;
 
-    if (pump->transport == NULL) return false;          /* an event that was on its way when the connection was lost */
+    if (pump->transport == NULL) return false;          /* the event came after the connection was lost */
     if ((events & PD_ON_WRITE) != 0) set_blocked(pump, false);
     for (int i = 0; i < READS && more; i++) more = receive_slice(pump, now_ns);
     return more;
@@ -90,13 +94,13 @@ bool pd_pump_ready(pd_pump *pump, unsigned events, uint64_t now_ns)
 
 /* ---- what goes ---- */
 
-/* Tells the core of the time and asks it what to send. Returns how many entries. */
+/* Reports the time to the core and gathers its output. Returns the number of entries. */
 static int prepare(pd_pump *pump, struct iovec *iov, uint64_t now_ns)
 {
     int n = 0;
 
     pump->enter(pump->arg);
-    tell_heard(pump, now_ns);
+    report_received(pump, now_ns);
     pd_core_tick(pump->core, now_ns);
     if (!pump->blocked) n = pd_core_output(pump->core, iov, SEND_IOV, SEND_BYTES);
     pump->leave(pump->arg);
@@ -130,10 +134,10 @@ void pd_pump_lose(pd_pump *pump, uint64_t now_ns, const char *reason)
     if (pump->transport != NULL) pump->transport->ops->close(pump->transport);
     pump->transport = NULL;
     pump->enter(pump->arg);
-    tell_heard(pump, now_ns);
+    report_received(pump, now_ns);
     pd_core_down(pump->core, now_ns, reason);
     pump->leave(pump->arg);
-    pd_framer_free(pump->framer);       /* after the core knows: nobody waits for the answer that was landing */
+    pd_framer_free(pump->framer);       /* after pd_core_down: an answer may have been landing */
     pump->framer = NULL;
 }
 

@@ -1,5 +1,8 @@
-/* A server that no longer has the job, and the job's new start from the weights that the workers hold. */
-#include "core_state.h"
+/* restart.c - a server that no longer has the job, and the job's new start from the weights that the workers hold. */
+#include "restart.h"
+
+#include "core_end.h"
+#include "op.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,8 +31,8 @@ void pd_core_lose_job(pd_core *core)
 
     if (core->ended.code != PD_OK) return;
     pd_fail(&error, PD_DATA_LOSS, "the server no longer has job %.160s: it was restarted, or the job ended while this "
-            "worker was away. Its weights and optimizer state are gone there; pd_client_restart goes on from the weights "
-            "that the workers hold (this one: after step %" PRIu64 ")", core->job, lowest_step(core));
+            "worker was away. Its weights and optimizer state are gone there; " PD_RESTART_CALL " goes on from the "
+            "weights that the workers hold (this one: after step %" PRIu64 ")", core->job, lowest_step(core));
     pd_core_end(core, &error);
     core->lost = true;
 }
@@ -58,7 +61,7 @@ static int set_option(pd_core *core, const char *name, uint64_t value)
     return PD_OK;
 }
 
-/* The new job knows nothing of what the old one had; steps are told when the parameters are declared. */
+/* Forgets the progress in the old job. Steps come with the answer to Declare. */
 static void forget_progress(pd_core *core)
 {
     for (size_t i = 0; i < core->n_params; i++) {
@@ -73,7 +76,7 @@ static void forget_progress(pd_core *core)
     core->must_init = false;
 }
 
-/* To the server this is another process, which counts barriers from 1. */
+/* Begins with a new nonce: for the server this is another process, which counts barriers from 1. */
 static void begin_again(pd_core *core)
 {
     core->nonce = core->nonce * 0xd1342543de82ef95u + 1;
@@ -89,8 +92,8 @@ int pd_core_restart(pd_core *core, pd_ticket_id *ticket, pd_error *err)
     pd_op *op;
 
     if (!core->lost)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.160s is not lost: only a job that the server no longer has is "
-                       "started anew", core->job);
+        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.160s is not lost: only a job that the server no longer has "
+                       "is started anew", core->job);
     if ((op = pd_op_new(core, PD_DECLARE)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     if (core->rank == 0 && set_option(core, "start_step", lowest_step(core)) != PD_OK) {
         pd_op_free(core, op);

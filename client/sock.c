@@ -1,3 +1,4 @@
+/* sock.c - addresses, and sockets that never block. */
 #include "sock.h"
 
 #include <errno.h>
@@ -17,7 +18,8 @@
 
 static int bad_url(const char *text, size_t length, pd_error *err)
 {
-    return pd_fail(err, PD_INVALID_ARGUMENT, "address \"%.*s\": expected tcp://host:port, tcp://[IPv6]:port or unix:///path", (int)length, text);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "address \"%.*s\": expected tcp://host:port, tcp://[IPv6]:port or "
+                   "unix:///path", (int)length, text);
 }
 
 static bool copy(char *to, size_t size, const char *from, size_t length)
@@ -35,7 +37,7 @@ static bool good_port(const char *port)
     return port[0] >= '0' && port[0] <= '9' && *end == '\0' && value >= 1 && value <= 65535;
 }
 
-/* "host", "host:port", "[host]:port" */
+/* Splits "host", "host:port" or "[host]:port". */
 static bool parse_tcp(pd_url *url, const char *at, size_t length)
 {
     const char *end = at + length, *host_end, *port;
@@ -64,8 +66,9 @@ static int parse(pd_url *url, const char *text, size_t length, pd_error *err)
 
         url->local = true;
         length -= sizeof local - 1;
-        if (length >= sizeof address.sun_path) return pd_fail(err, PD_INVALID_ARGUMENT, "address \"%s\": the path is longer than %zu bytes", text,
-                                                              sizeof address.sun_path - 1);
+        if (length >= sizeof address.sun_path)
+            return pd_fail(err, PD_INVALID_ARGUMENT, "address \"%s\": the path is longer than %zu bytes", text,
+                           sizeof address.sun_path - 1);
         return copy(url->host, sizeof url->host, text + sizeof local - 1, length) ? PD_OK : bad_url(text, length, err);
     }
     if (length < sizeof tcp || strncmp(text, tcp, sizeof tcp - 1) != 0) return bad_url(text, length, err);
@@ -111,7 +114,7 @@ static int unavailable(const pd_url *url, const char *why, pd_error *err)
     return pd_fail(err, PD_UNAVAILABLE, "%s: %s", show(url, text, sizeof text), why);
 }
 
-/* Waits for a connection under way. Returns 0, an errno, or -1: told to stop. */
+/* Waits for a connection under way. Returns 0, an errno, or -1: `stop_fd` is readable. */
 static int await(int fd, int stop_fd, int timeout_ms)
 {
     struct pollfd wait[2] = { { .fd = fd, .events = POLLOUT }, { .fd = stop_fd, .events = POLLIN } };
@@ -125,13 +128,15 @@ static int await(int fd, int stop_fd, int timeout_ms)
     return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
 }
 
-static int try_address(int *out, int family, const struct sockaddr *address, socklen_t size, int stop_fd, int timeout_ms)
+static int try_address(int *out, int family, const struct sockaddr *address, socklen_t size, int stop_fd,
+                       int timeout_ms)
 {
     int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1, error = 0;
 
     if (fd < 0) return errno;
     if (family != AF_UNIX) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    if (connect(fd, address, size) != 0) error = errno == EINPROGRESS || errno == EINTR ? await(fd, stop_fd, timeout_ms) : errno;
+    if (connect(fd, address, size) != 0)
+        error = errno == EINPROGRESS || errno == EINTR ? await(fd, stop_fd, timeout_ms) : errno;
     if (error != 0) close(fd);
     else *out = fd;
     return error;
@@ -183,7 +188,7 @@ static ssize_t result(ssize_t n, const char *what, pd_error *err)
     return pd_fail(err, PD_UNAVAILABLE, "%s: %s", what, strerror(errno));
 }
 
-/* A connection's socket. */
+/* The transport of a connection. */
 typedef struct sock {
     pd_transport base;
     int          fd;
@@ -223,7 +228,8 @@ static void close_sock(pd_transport *transport)
 
 pd_transport *pd_sock_transport(int fd)
 {
-    static const pd_transport_ops ops = { .receive = receive, .send = send_some, .watch = watch, .shut = shut, .close = close_sock };
+    static const pd_transport_ops ops = { .receive = receive, .send = send_some, .watch = watch, .shut = shut,
+                                          .close = close_sock };
     sock *new = calloc(1, sizeof *new);
 
     if (new == NULL) return NULL;
@@ -235,7 +241,8 @@ pd_transport *pd_sock_transport(int fd)
 struct pollfd pd_sock_poll(const pd_transport *transport)
 {
     const sock *s = (const sock *)transport;
-    short events = (short)(((s->watched & PD_ON_READ) != 0 ? POLLIN : 0) | ((s->watched & PD_ON_WRITE) != 0 ? POLLOUT : 0));
+    short events = (short)(((s->watched & PD_ON_READ) != 0 ? POLLIN : 0) | ((s->watched & PD_ON_WRITE) != 0 ? POLLOUT
+                                                                            : 0));
 
     return (struct pollfd){ .fd = s->fd, .events = events };
 }

@@ -1,8 +1,9 @@
-/* Random numbers from the job's seed, as the public header says. User's thread. */
+/* streams.c - random numbers from the job's seed, for the user. User's thread. */
 #include "paramd/client.h"
 #include "random.h"
 
-/* Beside the streams of parameters, which are named after these, and the draws of the stream of the whole job, which have steps as keys. */
+/* Returns the stream of a worker or of all workers. It differs from the streams of parameters, which have names, and
+ * from the stream of the whole job, whose keys are steps. */
 static pd_random stream_of(const pd_client *client, pd_stream stream)
 {
     const pd_welcome *welcome = pd_client_welcome(client);

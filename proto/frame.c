@@ -1,3 +1,4 @@
+/* frame.c - turns bytes of a stream into frames, and checks prefixes and checksums. */
 #include "frame.h"
 
 #include <assert.h>
@@ -11,22 +12,23 @@ enum { KNOWN_FLAGS = PD_FLAG_REPLY | PD_FLAG_ERROR | PD_FLAG_CHECKSUM };
 
 typedef enum state { AT_PREFIX, AT_HEADER, AT_DECISION, AT_PAYLOAD, STALLED, FAILED } state;
 
-/* While bytes are asked for (AT_PREFIX, AT_HEADER, AT_PAYLOAD) `stage` holds less than a prefix, and nothing in the two latter states. */
+/* While bytes are wanted (AT_PREFIX, AT_HEADER, AT_PAYLOAD), `stage` has less than a prefix; in the latter two it is
+ * empty. */
 struct pd_framer {
     pd_framer_user user;
     uint64_t       max_payload;
     state          state;
-    pd_prefix      prefix;              /* of the frame under way, from AT_HEADER on */
+    pd_prefix      prefix;              /* of the frame being read, from AT_HEADER on */
     uint8_t       *header;
-    size_t         header_at, header_capacity;      /* bytes that are there; grows with what arrives, not with what is claimed */
-    struct iovec  *spans;               /* the user's, from AT_PAYLOAD on */
-    size_t         n_spans, span, span_at;          /* next byte goes to spans[span] at span_at */
+    size_t         header_at, header_capacity;      /* bytes read; the capacity grows with them, not with the claim */
+    struct iovec  *spans;               /* of the user, from AT_PAYLOAD on */
+    size_t         n_spans, span, span_at;          /* the next byte goes to spans[span] at span_at */
     uint64_t       payload_left;
-    XXH3_state_t  *hash;                /* of the frame under way, where it has a checksum */
+    XXH3_state_t  *hash;                /* of the frame being read, if it has a checksum */
     size_t         staged;              /* bytes in stage, from `begin` on */
     size_t         begin;
     pd_error       error;
-    uint8_t        stage[STAGE_BYTES];  /* prefixes and what is read ahead; also where discarded payload goes */
+    uint8_t        stage[STAGE_BYTES];  /* prefixes and bytes read ahead; discarded payload goes here, too */
 };
 
 /* ---- prefix ---- */
@@ -64,21 +66,25 @@ int pd_prefix_read(pd_prefix *out, const uint8_t in[PD_PREFIX_BYTES], uint64_t m
     };
 
     if (get(in, 4) != PD_FRAME_MAGIC)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "expected a frame, which begins with the bytes 50 44 46 31 (\"PDF1\"), got %02x %02x %02x %02x: "
-                       "is this another protocol?", in[0], in[1], in[2], in[3]);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "expected a frame, which begins with the bytes 50 44 46 31 "
+                       "(\"PDF1\"), got %02x %02x %02x %02x: is this another protocol?", in[0], in[1], in[2], in[3]);
     if (prefix.version != PD_PROTOCOL_VERSION)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "frame of protocol version %u: this side speaks version %d. Send Hello in a "
-                       "frame of version 1; its field `protocol` tells the highest version that you speak", prefix.version, PD_PROTOCOL_VERSION);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "frame of protocol version %u: this side speaks version %d. Send "
+                       "Hello in a frame of version 1; its field `protocol` tells the highest version that you speak",
+                       prefix.version, PD_PROTOCOL_VERSION);
     if ((prefix.flags & ~KNOWN_FLAGS) != 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "frame flags 0x%02x: only 0x%02x are known", prefix.flags, KNOWN_FLAGS);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "frame flags 0x%02x: only 0x%02x are known", prefix.flags,
+                       KNOWN_FLAGS);
     if (get(in + 12, 4) != 0) return pd_fail(err, PD_INVALID_ARGUMENT, "bytes 12 to 15 of a frame's prefix must be 0");
     if (prefix.checksum != 0 && (prefix.flags & PD_FLAG_CHECKSUM) == 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "frame has a checksum but not the flag 0x%02x that says so", PD_FLAG_CHECKSUM);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "frame has a checksum but not the flag 0x%02x that says so",
+                       PD_FLAG_CHECKSUM);
     if (prefix.header_bytes > PD_MAX_HEADER_BYTES)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "frame header of %" PRIu32 " bytes: at most %d are allowed", prefix.header_bytes, PD_MAX_HEADER_BYTES);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "frame header of %" PRIu32 " bytes: at most %d are allowed",
+                       prefix.header_bytes, PD_MAX_HEADER_BYTES);
     if (prefix.payload_bytes > max_payload)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "frame payload of %" PRIu64 " bytes: at most %" PRIu64 " are allowed here",
-                       prefix.payload_bytes, max_payload);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "frame payload of %" PRIu64 " bytes: at most "
+                       "%" PRIu64 " are allowed here", prefix.payload_bytes, max_payload);
     *out = prefix;
     return PD_OK;
 }
@@ -146,13 +152,15 @@ static size_t least(size_t a, uint64_t b)
     return b < a ? (size_t)b : a;
 }
 
-/* Spans from the present position on, at most `slice` bytes. A discarded span ends the list: its bytes go through the stage. */
+/* Gives spans from the present position on, at most `slice` bytes. A discarded span ends the list: its bytes go through
+ * the stage. */
 static int payload_space(pd_framer *framer, struct iovec *iov, int max, size_t slice, size_t *offered)
 {
     int n = 0;
 
     *offered = 0;
-    for (size_t i = framer->span, at = framer->span_at; i < framer->n_spans && n < max && *offered < slice; i++, at = 0) {
+    for (size_t i = framer->span, at = framer->span_at; i < framer->n_spans && n < max && *offered < slice;
+         i++, at = 0) {
         uint8_t *base = framer->spans[i].iov_base;
         size_t room = least(framer->spans[i].iov_len - at, slice - *offered);
 
@@ -193,7 +201,7 @@ int pd_framer_space(pd_framer *framer, struct iovec *iov, int max, size_t slice)
     return n;
 }
 
-/* n payload bytes: from `from`, or where `from` is NULL they are in their place already. */
+/* Takes n payload bytes from `from`; NULL: the bytes are in their place already. */
 static void land(pd_framer *framer, const uint8_t *from, size_t n)
 {
     framer->payload_left -= n;
@@ -225,7 +233,7 @@ static void unstage(pd_framer *framer, size_t n)
     framer->begin = framer->staged == 0 ? 0 : framer->begin + n;
 }
 
-/* ---- the steps of a frame; each sets *more when the next one can go on with what is there ---- */
+/* ---- the steps of a frame; each sets *more if the next one can go on with the bytes that are there ---- */
 
 static int read_prefix(pd_framer *framer, bool *more)
 {
@@ -245,7 +253,7 @@ static int read_prefix(pd_framer *framer, bool *more)
     return PD_OK;
 }
 
-/* Room for at least one more byte, at most twice what has come: a claim alone asks for no memory. */
+/* Makes room for at least one more byte, at most for twice the bytes read: a claim alone allocates no memory. */
 static int grow_header(pd_framer *framer)
 {
     size_t capacity = least(framer->header_capacity * 2, PD_MAX_HEADER_BYTES);
@@ -277,7 +285,7 @@ static int read_header(pd_framer *framer, bool *more)
     return PD_OK;
 }
 
-/* The user says where the payload goes, or that it cannot say yet. */
+/* Asks the user where the payload lands. The user may not know it yet. */
 static int decide(pd_framer *framer, bool *more)
 {
     uint64_t sum = 0;
@@ -311,8 +319,9 @@ static int read_payload(pd_framer *framer, bool *more)
         return PD_OK;
     }
     if ((framer->prefix.flags & PD_FLAG_CHECKSUM) != 0 && XXH3_64bits_digest(framer->hash) != framer->prefix.checksum)
-        return pd_fail(&framer->error, PD_DATA_LOSS, "request %" PRIu64 ": checksum of header and payload is %016" PRIx64 ", the frame says %016" PRIx64
-                       ": damaged on the way", framer->prefix.request, (uint64_t)XXH3_64bits_digest(framer->hash), framer->prefix.checksum);
+        return pd_fail(&framer->error, PD_DATA_LOSS, "request %" PRIu64 ": checksum of header and payload is "
+                       "%016" PRIx64 ", the frame says %016" PRIx64 ": damaged on the way", framer->prefix.request,
+                       (uint64_t)XXH3_64bits_digest(framer->hash), framer->prefix.checksum);
     framer->state = AT_PREFIX;
     return framer->user.frame(framer->user.arg, &framer->prefix, framer->header);
 }

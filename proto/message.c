@@ -1,3 +1,4 @@
+/* message.c - packs and unpacks the headers of frames. */
 #include "message.h"
 
 #include "printable.h"
@@ -26,7 +27,7 @@ const char *pd_method_name(unsigned method)
 
 enum { FIRST_BLOCK_BYTES = 4096 };
 
-/* Blocks are chained while one header is unpacked; a reset makes one of them. */
+/* Blocks are chained while one header is unpacked; a reset merges them. */
 typedef struct block {
     struct block *next;
     size_t        used, capacity;
@@ -37,11 +38,11 @@ struct pd_arena {
     ProtobufCAllocator allocator;
     size_t             budget, held;    /* bytes of all blocks */
     bool               exhausted;       /* an allocation was refused because of the budget */
-    bool               no_memory;       /* or because there is none */
+    bool               no_memory;       /* an allocation failed */
     block             *first;
 };
 
-/* Room for `bytes` and, if the budget allows, for as much again as is held. */
+/* Adds a block for `bytes` and, if the budget allows, for as many bytes as the arena has. */
 static block *add_block(pd_arena *arena, size_t bytes)
 {
     size_t least = bytes + sizeof(block), room = arena->budget - arena->held;
@@ -79,7 +80,8 @@ static void *arena_alloc(void *data, size_t size)
     return from->at + from->used - size;
 }
 
-static void arena_keep(void *data, void *at)        /* single pieces are not given back: a reset frees them all */
+/* Single pieces are not freed: a reset frees them all. */
+static void arena_keep(void *data, void *at)
 {
     (void)data;
     (void)at;
@@ -116,7 +118,8 @@ void pd_arena_free(pd_arena *arena)
     free(arena);
 }
 
-/* Several blocks become one of their size, so that headers like the last one need no malloc. Without memory for it: none, for now. */
+/* Merges several blocks into one of their size, so that headers like the last one need no malloc. Without memory for it
+ * the arena has no block for now. */
 void pd_arena_reset(pd_arena *arena)
 {
     size_t held = arena->held;
@@ -151,7 +154,7 @@ typedef struct walk {
     pd_error      *err;
 } walk;
 
-/* False: no varint of at most 10 bytes here. */
+/* Reads a varint. False: there is no varint of at most 10 bytes. */
 static bool read_varint(walk *w, uint64_t *value)
 {
     *value = 0;
@@ -163,7 +166,8 @@ static bool read_varint(walk *w, uint64_t *value)
     return false;
 }
 
-/* Steps over one field's value; a length-delimited one is left in *body. False: it does not fit, or is of a form that proto3 has not. */
+/* Steps over the value of a field, and gives a length-delimited one in *body. False: the value does not fit, or its
+ * form is not of proto3. */
 static bool read_value(walk *w, unsigned wire_type, const uint8_t **body, size_t *bytes)
 {
     uint64_t n = 0;
@@ -186,7 +190,8 @@ static bool read_value(walk *w, unsigned wire_type, const uint8_t **body, size_t
     return true;
 }
 
-static int check_text(walk *w, const ProtobufCMessageDescriptor *type, const char *field, const uint8_t *at, size_t bytes)
+static int check_text(walk *w, const ProtobufCMessageDescriptor *type, const char *field, const uint8_t *at,
+                      size_t bytes)
 {
     size_t good = pd_utf8_prefix(at, bytes);
 
@@ -204,10 +209,12 @@ static int check_field(walk *w, const ProtobufCMessageDescriptor *type, uint64_t
     size_t bytes;
 
     if (!read_value(w, tag & 7, &body, &bytes))
-        return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s: field %u is cut or of no known wire type", type->short_name, (unsigned)(tag >> 3));
+        return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s: field %u is cut or of no known wire type", type->short_name,
+                       (unsigned)(tag >> 3));
     if (field == NULL) {
         if (++w->unknown > PD_MAX_UNKNOWN)
-            return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s: more than %d unknown fields", type->short_name, PD_MAX_UNKNOWN);
+            return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s: more than %d unknown fields", type->short_name,
+                           PD_MAX_UNKNOWN);
         return PD_OK;
     }
     if (body == NULL) return PD_OK;
@@ -219,13 +226,15 @@ static int check_field(walk *w, const ProtobufCMessageDescriptor *type, uint64_t
     return rc;
 }
 
-/* Recursion ends: no message of the schema holds itself (a test walks the descriptors). */
+/* Walks a message. The recursion ends, since no message of the schema contains itself (a test walks the
+ * descriptors). */
 static int check_message(walk *w, const ProtobufCMessageDescriptor *type)
 {
     while (w->at < w->end) {
         uint64_t tag;
         if (!read_varint(w, &tag) || tag > UINT32_MAX || tag >> 3 == 0)
-            return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s: expected a field, got bytes that are none", type->short_name);
+            return pd_fail(w->err, PD_INVALID_ARGUMENT, "%s: expected a field, got bytes that are none",
+                           type->short_name);
         int rc = check_field(w, type, tag);
         if (rc != PD_OK) return rc;
     }
@@ -234,19 +243,20 @@ static int check_message(walk *w, const ProtobufCMessageDescriptor *type)
 
 /* ---- unpacking ---- */
 
-int pd_message_unpack(pd_arena *arena, const ProtobufCMessageDescriptor *type, const uint8_t *at, size_t bytes, void **out, pd_error *err)
+int pd_message_unpack(pd_arena *arena, const ProtobufCMessageDescriptor *type, const uint8_t *at, size_t bytes,
+                      void **out, pd_error *err)
 {
     int rc = check_message(&(walk){ .at = at, .end = at + bytes, .err = err }, type);
     if (rc != PD_OK) return rc;
 
     void *message = protobuf_c_message_unpack(type, &arena->allocator, bytes, at);
     if (message != NULL) {
-        memcpy(out, &message, sizeof message);      /* as bytes: callers hand in (void **)&typed, which C's aliasing rule lets nobody write as void * */
+        memcpy(out, &message, sizeof message);      /* as bytes: callers pass (void **)&typed (aliasing rule) */
         return PD_OK;
     }
     if (arena->exhausted)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s: unpacking %zu bytes of header takes more than %zu: send fewer entries in a frame",
-                       type->short_name, bytes, arena->budget);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s: unpacking %zu bytes of header takes more than %zu: send fewer "
+                       "entries in a frame", type->short_name, bytes, arena->budget);
     if (arena->no_memory) return pd_fail(err, PD_NO_MEMORY, "%s: out of memory", type->short_name);
     return pd_fail(err, PD_INVALID_ARGUMENT, "%s: a field does not have its type's wire form", type->short_name);
 }
@@ -255,7 +265,8 @@ int pd_request_unpack(pd_arena *arena, unsigned method, const uint8_t *at, size_
 {
     const ProtobufCMethodDescriptor *found = find_method(method);
 
-    if (found == NULL) return pd_fail(err, PD_UNIMPLEMENTED, "method %u: only 0 to %d are known", method, PD_METHODS - 1);
+    if (found == NULL)
+        return pd_fail(err, PD_UNIMPLEMENTED, "method %u: only 0 to %d are known", method, PD_METHODS - 1);
     return pd_message_unpack(arena, found->input, at, bytes, out, err);
 }
 
@@ -263,19 +274,21 @@ int pd_reply_unpack(pd_arena *arena, unsigned method, const uint8_t *at, size_t 
 {
     const ProtobufCMethodDescriptor *found = find_method(method);
 
-    if (found == NULL) return pd_fail(err, PD_UNIMPLEMENTED, "method %u: only 0 to %d are known", method, PD_METHODS - 1);
+    if (found == NULL)
+        return pd_fail(err, PD_UNIMPLEMENTED, "method %u: only 0 to %d are known", method, PD_METHODS - 1);
     return pd_message_unpack(arena, found->output, at, bytes, out, err);
 }
 
 /* ---- packing ---- */
 
-int pd_frame_pack(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request, const ProtobufCMessage *message,
-                  const struct iovec *payload, size_t n_payload, uint64_t payload_bytes)
+int pd_frame_pack(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request,
+                  const ProtobufCMessage *message, const struct iovec *payload, size_t n_payload,
+                  uint64_t payload_bytes)
 {
     size_t header_bytes = protobuf_c_message_get_packed_size(message);
     pd_prefix prefix = {
-        .version = PD_PROTOCOL_VERSION, .flags = flags, .method = (uint16_t)method, .header_bytes = (uint32_t)header_bytes,
-        .payload_bytes = payload_bytes, .request = request,
+        .version = PD_PROTOCOL_VERSION, .flags = flags, .method = (uint16_t)method,
+        .header_bytes = (uint32_t)header_bytes, .payload_bytes = payload_bytes, .request = request,
     };
 
     if (header_bytes > PD_MAX_HEADER_BYTES) return PD_OUT_OF_RANGE;
@@ -293,7 +306,8 @@ int pd_frame_pack(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, 
     return PD_OK;
 }
 
-int pd_frame_pack_error(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request, int code, const char *text, uint64_t mark)
+int pd_frame_pack_error(uint8_t **out, size_t *bytes, unsigned method, uint8_t flags, uint64_t request, int code,
+                        const char *text, uint64_t mark)
 {
     char whole[PD_ERROR_TEXT];
     Paramd__Error error = PARAMD__ERROR__INIT;

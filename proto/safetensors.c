@@ -1,3 +1,4 @@
+/* safetensors.c - reads and writes the header of a safetensors file. */
 #include "safetensors.h"
 
 #include <assert.h>
@@ -22,9 +23,10 @@ struct pd_safetensors {
 /* ---- element types ---- */
 
 static const struct { const char *name; size_t size; } dtypes[PD_ST_DTYPES] = {
-    [PD_ST_BOOL] = { "BOOL", 1 }, [PD_ST_U8] = { "U8", 1 }, [PD_ST_I8] = { "I8", 1 }, [PD_ST_F8_E5M2] = { "F8_E5M2", 1 },
-    [PD_ST_F8_E4M3] = { "F8_E4M3", 1 }, [PD_ST_I16] = { "I16", 2 }, [PD_ST_U16] = { "U16", 2 }, [PD_ST_F16] = { "F16", 2 },
-    [PD_ST_BF16] = { "BF16", 2 }, [PD_ST_I32] = { "I32", 4 }, [PD_ST_U32] = { "U32", 4 }, [PD_ST_F32] = { "F32", 4 },
+    [PD_ST_BOOL] = { "BOOL", 1 }, [PD_ST_U8] = { "U8", 1 }, [PD_ST_I8] = { "I8", 1 },
+    [PD_ST_F8_E5M2] = { "F8_E5M2", 1 }, [PD_ST_F8_E4M3] = { "F8_E4M3", 1 },
+    [PD_ST_I16] = { "I16", 2 }, [PD_ST_U16] = { "U16", 2 }, [PD_ST_F16] = { "F16", 2 }, [PD_ST_BF16] = { "BF16", 2 },
+    [PD_ST_I32] = { "I32", 4 }, [PD_ST_U32] = { "U32", 4 }, [PD_ST_F32] = { "F32", 4 },
     [PD_ST_F64] = { "F64", 8 }, [PD_ST_I64] = { "I64", 8 }, [PD_ST_U64] = { "U64", 8 },
 };
 
@@ -45,13 +47,13 @@ static pd_st_dtype find_dtype(const char *name)
     return (pd_st_dtype)i;
 }
 
-/* Bytes of a tensor's data. False: its shape is none, or so large that no file holds it. */
+/* Computes the bytes of a tensor's data. False: the shape is invalid, or too large for any file. */
 static bool count_bytes(const pd_st_tensor *tensor, uint64_t *bytes)
 {
     int64_t elements;
 
     if (pd_shape_elements(&tensor->shape, &elements) != PD_OK) return false;
-    *bytes = (uint64_t)elements * pd_st_dtype_size(tensor->dtype);     /* at most 8 an element: pd_shape_elements saw to that */
+    *bytes = (uint64_t)elements * pd_st_dtype_size(tensor->dtype);     /* fits: pd_shape_elements bounds elements */
     return true;
 }
 
@@ -63,7 +65,7 @@ static int by_place(const void *left, const void *right)
 
     if (a->offset != b->offset) return a->offset < b->offset ? -1 : 1;
     if (a->bytes != b->bytes) return a->bytes < b->bytes ? -1 : 1;
-    return strcmp(a->name, b->name);                /* empty ones share a place */
+    return strcmp(a->name, b->name);                /* empty tensors have the same offset */
 }
 
 static int by_name(const void *left, const void *right)
@@ -75,10 +77,12 @@ static int parse_json(pd_safetensors *file, const char *at, size_t bytes, pd_err
 {
     json_error_t why;
 
-    if (bytes == 0 || at[0] != '{') return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: the header does not begin with {");
+    if (bytes == 0 || at[0] != '{')
+        return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: the header does not begin with {");
     file->root = json_loadb(at, bytes, JSON_REJECT_DUPLICATES, &why);
     if (file->root != NULL) return PD_OK;
-    if (json_error_code(&why) == json_error_out_of_memory) return pd_fail(err, PD_NO_MEMORY, "safetensors: out of memory");
+    if (json_error_code(&why) == json_error_out_of_memory)
+        return pd_fail(err, PD_NO_MEMORY, "safetensors: out of memory");
     return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: byte %d of the header: %s", why.position, why.text);
 }
 
@@ -89,25 +93,28 @@ static int parse_meta(const json_t *meta, pd_error *err)
 
     if (!json_is_object(meta)) return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: " META " is no object");
     json_object_foreach((json_t *)(uintptr_t)meta, key, value)
-        if (!json_is_string(value)) return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: " META " %.100s: expected text", key);
+        if (!json_is_string(value))
+            return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: " META " %.100s: expected text", key);
     return PD_OK;
 }
 
 static int parse_shape(pd_st_tensor *tensor, const json_t *shape, pd_error *err)
 {
     if (!json_is_array(shape) || json_array_size(shape) > PD_MAX_RANK)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: expected a shape of at most %d dimensions", tensor->name, PD_MAX_RANK);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: expected a shape of at most %d "
+                       "dimensions", tensor->name, PD_MAX_RANK);
     tensor->shape.rank = (int)json_array_size(shape);
     for (int i = 0; i < tensor->shape.rank; i++) {
         const json_t *dim = json_array_get(shape, (size_t)i);
         if (!json_is_integer(dim) || json_integer_value(dim) < 0)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: dimension %d is no number", tensor->name, i);
+            return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: dimension %d is no number",
+                           tensor->name, i);
         tensor->shape.dim[i] = json_integer_value(dim);
     }
     return PD_OK;
 }
 
-/* Its place; that it lies in the file and beside the others is checked when all are known. */
+/* Reads the place of a tensor. It is checked against the file and the other tensors when all are known. */
 static int parse_offsets(pd_st_tensor *tensor, const json_t *offsets, pd_error *err)
 {
     const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
@@ -115,13 +122,16 @@ static int parse_offsets(pd_st_tensor *tensor, const json_t *offsets, pd_error *
 
     if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end)
         || json_integer_value(begin) < 0 || json_integer_value(end) < json_integer_value(begin))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: expected data_offsets [begin, end]", tensor->name);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: expected data_offsets [begin, end]",
+                       tensor->name);
     tensor->offset = (uint64_t)json_integer_value(begin);
     tensor->bytes = (uint64_t)json_integer_value(end) - tensor->offset;
-    if (!count_bytes(tensor, &expected)) return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: its shape is too large", tensor->name);
+    if (!count_bytes(tensor, &expected))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: its shape is too large", tensor->name);
     if (tensor->bytes != expected)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: %" PRIu64 " bytes of data: its shape and dtype %s need %" PRIu64, tensor->name,
-                       tensor->bytes, pd_st_dtype_name(tensor->dtype), expected);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: %" PRIu64 " bytes of data: its shape and "
+                       "dtype %s need %" PRIu64, tensor->name, tensor->bytes, pd_st_dtype_name(tensor->dtype),
+                       expected);
     return PD_OK;
 }
 
@@ -131,9 +141,12 @@ static int parse_tensor(pd_st_tensor *tensor, const char *name, const json_t *en
     int rc;
 
     tensor->name = name;
-    if (dtype == NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: expected dtype, shape and data_offsets", name);
+    if (dtype == NULL)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: expected dtype, shape and data_offsets",
+                       name);
     tensor->dtype = find_dtype(dtype);
-    if (tensor->dtype == PD_ST_DTYPES) return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: unknown dtype %.20s", name, dtype);
+    if (tensor->dtype == PD_ST_DTYPES)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: unknown dtype %.20s", name, dtype);
     rc = parse_shape(tensor, json_object_get(entry, "shape"), err);
     return rc != PD_OK ? rc : parse_offsets(tensor, json_object_get(entry, "data_offsets"), err);
 }
@@ -156,7 +169,7 @@ static int parse_entries(pd_safetensors *file, pd_error *err)
     return PD_OK;
 }
 
-/* The data is the tensors, one behind the other, and nothing else. */
+/* Checks that the data is the tensors, one behind the other, and nothing else. */
 static int check_places(pd_safetensors *file, pd_error *err)
 {
     uint64_t end = 0;
@@ -165,13 +178,14 @@ static int check_places(pd_safetensors *file, pd_error *err)
     for (size_t i = 0; i < file->n; i++) {
         const pd_st_tensor *tensor = &file->tensors[i];
         if (tensor->offset != end)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: its data begins at %" PRIu64 ", that before it ends at %" PRIu64, tensor->name,
-                           tensor->offset, end);
+            return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: its data begins at "
+                           "%" PRIu64 ", that before it ends at %" PRIu64, tensor->name, tensor->offset, end);
         end += tensor->bytes;                       /* both below 2^63 */
         if (end > file->data_bytes) break;
     }
     if (end != file->data_bytes)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: the header describes data up to byte %" PRIu64 ", the file has %" PRIu64, end, file->data_bytes);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: the header describes data up to byte "
+                       "%" PRIu64 ", the file has %" PRIu64, end, file->data_bytes);
     for (size_t i = 0; i < file->n; i++) file->by_name[i] = &file->tensors[i];
     qsort(file->by_name, file->n, sizeof *file->by_name, by_name);
     return PD_OK;
@@ -185,9 +199,11 @@ static int read_file(pd_safetensors *file, const uint8_t *at, size_t bytes, pd_e
     if (bytes < LENGTH_BYTES) return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: a file of %zu bytes", bytes);
     for (int i = 0; i < LENGTH_BYTES; i++) header |= (uint64_t)at[i] << (8 * i);
     if (header > bytes - LENGTH_BYTES)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: a header of %" PRIu64 " bytes in a file of %zu: cut, or another format", header, bytes);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: a header of %" PRIu64 " bytes in a file of %zu: cut, or "
+                       "another format", header, bytes);
     if (header > PD_ST_MAX_HEADER)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "safetensors: a header of %" PRIu64 " bytes: at most %d are read", header, PD_ST_MAX_HEADER);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "safetensors: a header of %" PRIu64 " bytes: at most %d are read",
+                       header, PD_ST_MAX_HEADER);
     file->data = at + LENGTH_BYTES + header;
     file->data_bytes = bytes - LENGTH_BYTES - header;
     if ((rc = parse_json(file, (const char *)at + LENGTH_BYTES, (size_t)header, err)) != PD_OK) return rc;
@@ -244,7 +260,7 @@ const char *pd_safetensors_meta(const pd_safetensors *file, const char *key)
 
 /* ---- writing ---- */
 
-/* The widest element types first, so that every tensor is aligned; then by name. */
+/* Orders by element type, the widest first, so that every tensor is aligned; then by name. */
 static int by_dtype(const void *left, const void *right)
 {
     const pd_st_tensor *a = left, *b = right;
@@ -258,12 +274,15 @@ static int lay_out(pd_st_tensor *tensors, size_t n, pd_error *err)
     uint64_t end = 0;
 
     for (size_t i = 0; i < n; i++)
-        if (pd_st_dtype_size(tensors[i].dtype) == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: no such dtype", tensors[i].name);
+        if (pd_st_dtype_size(tensors[i].dtype) == 0)
+            return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: no such dtype", tensors[i].name);
     if (n > 0) qsort(tensors, n, sizeof *tensors, by_dtype);
     for (size_t i = 0; i < n; i++) {
         tensors[i].offset = end;
-        if (!count_bytes(&tensors[i], &tensors[i].bytes) || __builtin_add_overflow(end, tensors[i].bytes, &end) || end > INT64_MAX)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: its shape is none, or too large", tensors[i].name);
+        if (!count_bytes(&tensors[i], &tensors[i].bytes) || __builtin_add_overflow(end, tensors[i].bytes, &end)
+            || end > INT64_MAX)
+            return pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: tensor %.200s: its shape is none, or too large",
+                           tensors[i].name);
     }
     return PD_OK;
 }
@@ -279,13 +298,15 @@ static json_t *make_shape(const pd_shape *shape)
     return dims;
 }
 
-/* Sets root[name] (takes value). A name that is there already, or not UTF-8, is refused; `what` says whose name it is. */
+/* Sets root[name] and takes the value. PD_INVALID_ARGUMENT: the name is there already, or is not UTF-8; `what` says
+ * whose name it is. */
 static int set_new(json_t *root, const char *what, const char *name, json_t *value, pd_error *err)
 {
     int rc = PD_OK;
 
     if (value == NULL) return pd_fail(err, PD_NO_MEMORY, "safetensors: out of memory");
-    if (json_object_get(root, name) != NULL) rc = pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: %s %.200s: the name is there already", what, name);
+    if (json_object_get(root, name) != NULL)
+        rc = pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: %s %.200s: the name is there already", what, name);
     else if (json_object_set(root, name, value) != 0)
         rc = pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: %s %.200s: the name is not UTF-8", what, name);
     json_decref(value);
@@ -299,7 +320,8 @@ static int add_meta(json_t *root, const pd_st_meta *meta, size_t n, pd_error *er
 
     for (size_t i = 0; i < n && rc == PD_OK; i++) {
         json_t *value = json_string(meta[i].value);
-        if (value == NULL) rc = pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: metadata %.200s: the value is not UTF-8", meta[i].key);
+        if (value == NULL)
+            rc = pd_fail(err, PD_INVALID_ARGUMENT, "safetensors: metadata %.200s: the value is not UTF-8", meta[i].key);
         else rc = set_new(object, "metadata", meta[i].key, value, err);
     }
     if (rc != PD_OK) json_decref(object);
@@ -309,8 +331,9 @@ static int add_meta(json_t *root, const pd_st_meta *meta, size_t n, pd_error *er
 
 static int add_tensor(json_t *root, const pd_st_tensor *tensor, pd_error *err)
 {
-    json_t *entry = json_pack("{s:s, s:o*, s:[I, I]}", "dtype", pd_st_dtype_name(tensor->dtype), "shape", make_shape(&tensor->shape), "data_offsets",
-                              (json_int_t)tensor->offset, (json_int_t)(tensor->offset + tensor->bytes));
+    json_t *entry = json_pack("{s:s, s:o*, s:[I, I]}", "dtype", pd_st_dtype_name(tensor->dtype), "shape",
+                              make_shape(&tensor->shape), "data_offsets", (json_int_t)tensor->offset,
+                              (json_int_t)(tensor->offset + tensor->bytes));
 
     if (entry != NULL && json_object_size(entry) != 3) {        /* no memory for the shape */
         json_decref(entry);
@@ -323,7 +346,7 @@ static int add_tensor(json_t *root, const pd_st_tensor *tensor, pd_error *err)
     return set_new(root, "tensor", tensor->name, entry, err);
 }
 
-/* Length, JSON, spaces. */
+/* Writes length, JSON and padding. */
 static int print_header(uint8_t **out, size_t *bytes, const json_t *root, pd_error *err)
 {
     size_t length = json_dumpb(root, NULL, 0, JSON_COMPACT);
@@ -333,7 +356,8 @@ static int print_header(uint8_t **out, size_t *bytes, const json_t *root, pd_err
     if (header == NULL) return pd_fail(err, PD_NO_MEMORY, "safetensors: out of memory");
     if (padded > PD_ST_MAX_HEADER) {
         free(header);
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "safetensors: a header of %zu bytes: at most %d are read", padded, PD_ST_MAX_HEADER);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "safetensors: a header of %zu bytes: at most %d are read", padded,
+                       PD_ST_MAX_HEADER);
     }
     for (int i = 0; i < LENGTH_BYTES; i++) header[i] = (uint8_t)((uint64_t)padded >> (8 * i));
     json_dumpb(root, (char *)header + LENGTH_BYTES, length, JSON_COMPACT);
@@ -343,7 +367,8 @@ static int print_header(uint8_t **out, size_t *bytes, const json_t *root, pd_err
     return PD_OK;
 }
 
-int pd_safetensors_header(uint8_t **out, size_t *bytes, pd_st_tensor *tensors, size_t n, const pd_st_meta *meta, size_t n_meta, pd_error *err)
+int pd_safetensors_header(uint8_t **out, size_t *bytes, pd_st_tensor *tensors, size_t n, const pd_st_meta *meta,
+                          size_t n_meta, pd_error *err)
 {
     int rc = lay_out(tensors, n, err);
     if (rc != PD_OK) return rc;

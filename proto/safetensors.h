@@ -1,14 +1,14 @@
-/* safetensors.h - reads and writes the header of a safetensors file in memory: which tensors are in it, and where?
+/* safetensors.h - reads and writes the header of a safetensors file in memory: its tensors, and where they are.
  *
- * A file is: header length (8 bytes, little-endian), header (JSON), data (row-major, little-endian). Whoever calls maps, reads and writes
- * files; nothing here does. Files are treated as hostile: the rules are the reference implementation's, and a file that breaks one is
- * refused whole. Any thread. */
+ * A file is: header length (8 bytes, little-endian), header (JSON), data (row-major, little-endian). The caller maps,
+ * reads and writes files. Files are treated as hostile: the rules are those of the reference implementation, and a file
+ * that breaks one is refused as a whole. Any thread. */
 #ifndef PD_SAFETENSORS_H
 #define PD_SAFETENSORS_H
 
 #include "paramd/tensor.h"
 
-/* Longest header, bytes: room for more than 100,000 tensors. */
+/* Most bytes of a header: enough for more than 100,000 tensors. */
 #define PD_ST_MAX_HEADER (16 * 1024 * 1024)
 
 /* Element types in the order in which the reference writer lays tensors out (the last first). */
@@ -24,38 +24,40 @@ typedef struct pd_st_tensor {
     const char *name;               /* UTF-8 */
     pd_st_dtype dtype;
     pd_shape    shape;
-    uint64_t    offset, bytes;      /* of its data, from where the data begins */
+    uint64_t    offset, bytes;      /* of its data, relative to the beginning of all data */
 } pd_st_tensor;
 
 /* ---- reading ---- */
 
 typedef struct pd_safetensors pd_safetensors;
 
-/* Gives *out. Borrows the whole file, `bytes` at `at`, until pd_safetensors_free.
- * PD_INVALID_ARGUMENT: not such a file; the text names the tensor and what is wrong with it: a duplicate name, an unknown dtype, more than
- * PD_MAX_RANK dimensions, data that does not have its shape's size, overlaps, leaves a hole, or does not end where the file does.
- * PD_RESOURCE_EXHAUSTED: a header over PD_ST_MAX_HEADER. PD_NO_MEMORY. */
+/* Reads a file, which it borrows (`bytes` at `at`) until pd_safetensors_free. PD_INVALID_ARGUMENT: not such a file; the
+ * error names the tensor and what is wrong with it: a duplicate name, an unknown dtype, more than PD_MAX_RANK
+ * dimensions, or data that does not have its shape's size, overlaps, leaves a hole, or does not end where the file
+ * does. PD_RESOURCE_EXHAUSTED: the header exceeds PD_ST_MAX_HEADER. PD_NO_MEMORY. */
 int  pd_safetensors_read(pd_safetensors **out, const void *at, size_t bytes, pd_error *err);
 void pd_safetensors_free(pd_safetensors *file);                     /* accepts NULL */
 
-/* All tensors in the order of their data. Borrowed, as everything below. */
+/* Returns all tensors in the order of their data. Borrowed, as everything below. */
 const pd_st_tensor *pd_safetensors_tensors(const pd_safetensors *file, size_t *n);
-/* NULL: no such tensor. */
+/* Returns the tensor of that name; NULL: none. */
 const pd_st_tensor *pd_safetensors_find(const pd_safetensors *file, const char *name);
-/* A tensor's first element, in the memory that was handed in. Files of other writers may leave it unaligned: memcpy from it. */
+/* Returns the first element of a tensor, in the caller's memory. Other writers may leave it unaligned: memcpy from
+ * it. */
 const void *pd_safetensors_data(const pd_safetensors *file, const pd_st_tensor *tensor);
-/* A value of the file's __metadata__. NULL: no such key. */
+/* Returns a value of the file's __metadata__; NULL: no such key. */
 const char *pd_safetensors_meta(const pd_safetensors *file, const char *key);
 
 /* ---- writing ---- */
 
 typedef struct pd_st_meta { const char *key, *value; } pd_st_meta;
 
-/* Sorts `tensors` as the reference writer does, fills their offset and bytes, and gives the file's beginning: length and header, padded so that the
- * data begins at a multiple of 8. What follows in the file is the data of tensors[0], tensors[1] ... without gaps.
- * Gives *out (free() it), *bytes its length.
- * PD_INVALID_ARGUMENT: a name twice, or "__metadata__", or not UTF-8; a shape or dtype that is none; a metadata key twice.
- * PD_RESOURCE_EXHAUSTED: over PD_ST_MAX_HEADER. PD_NO_MEMORY. After an error the order of `tensors` is not defined. */
-int pd_safetensors_header(uint8_t **out, size_t *bytes, pd_st_tensor *tensors, size_t n, const pd_st_meta *meta, size_t n_meta, pd_error *err);
+/* Sorts `tensors` as the reference writer does, fills their offset and bytes, and gives the beginning of the file:
+ * length and header, padded so that the data begins at a multiple of 8. The data of tensors[0], tensors[1] ... follows
+ * without gaps. Gives *out (free() it), and its length *bytes. PD_INVALID_ARGUMENT: a name that comes twice, is
+ * "__metadata__" or is not UTF-8; an invalid shape or dtype; a metadata key that comes twice. PD_RESOURCE_EXHAUSTED:
+ * the header exceeds PD_ST_MAX_HEADER. PD_NO_MEMORY. After an error the order of `tensors` is not defined. */
+int pd_safetensors_header(uint8_t **out, size_t *bytes, pd_st_tensor *tensors, size_t n, const pd_st_meta *meta,
+                          size_t n_meta, pd_error *err);
 
 #endif

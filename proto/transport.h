@@ -12,20 +12,22 @@
 #include "paramd/error.h"
 
 /* Events: what a connection waits for, and what has happened. PD_ON_GONE: the peer has ended its side, or the
- * connection is broken; that it is broken is told although nobody waits for it. */
+ * connection is broken. A broken connection is reported even if no event is watched. */
 enum { PD_ON_READ = 1, PD_ON_WRITE = 2, PD_ON_GONE = 4 };
 
 typedef struct pd_transport pd_transport;
 
 typedef struct pd_transport_ops {
-    /* Copies received bytes into the spans, in order. Returns how many bytes; 0: none now. PD_CANCELLED: the peer has ended its side, and
-     * everything before was received. PD_UNAVAILABLE: the connection is broken; *err says why. */
+    /* Copies received bytes into the spans, in order. Returns their number; 0: there are none now. PD_CANCELLED: the
+     * peer has ended its side, and everything before was received. PD_UNAVAILABLE: the connection is broken; *err says
+     * why. */
     ssize_t (*receive)(pd_transport *transport, const struct iovec *iov, int n, pd_error *err);
-    /* Sends bytes of the spans, in order. Returns how many bytes; 0: none can be sent now. PD_UNAVAILABLE: the connection is broken; *err says why. */
+    /* Sends bytes of the spans, in order. Returns their number; 0: none can be sent now. PD_UNAVAILABLE: the connection
+     * is broken; *err says why. */
     ssize_t (*send)(pd_transport *transport, const struct iovec *iov, int n, pd_error *err);
-    /* From now on `ready` is called when one of these events happens. Calls it later, never from here. */
+    /* Watches for events: from now on `ready` is called when one of them happens, but never from within `watch`. */
     void    (*watch)(pd_transport *transport, unsigned events);
-    /* Ends our side of the stream. The peer sees the end after all that was sent; receiving goes on. */
+    /* Ends our side of the stream. The peer sees the end behind all sent bytes; receiving goes on. */
     void    (*shut)(pd_transport *transport);
     /* Ends both sides and frees the transport. `ready` is not called any more. */
     void    (*close)(pd_transport *transport);

@@ -1,10 +1,10 @@
-/* config.h - the daemon's configuration: one table of keys, their values from defaults, a file, the environment and flags. Main thread.
+/* config.h - the daemon's configuration: one table of keys, and their values. Main thread.
  *
  *     pd_config_new(&config);                              defaults
  *     pd_config_read_file(config, path, &err);             key = value in [sections]
  *     pd_config_read_environment(config, environ, &err);   PARAMD_SECTION_KEY
  *     pd_config_set(config, "server", "listen", "...")     flags: --section-key=value (flags.h)
- *     pd_config_check(config, &err);                       what concerns several keys
+ *     pd_config_check(config, &err);                       rules about several keys
  *
  * Sizes take KiB, MiB, GiB, TiB; durations ms, s, min, h; "auto" where the table allows it is stored as 0. */
 #ifndef PD_CONFIG_H
@@ -14,7 +14,8 @@
 
 #include <stdio.h>
 
-typedef enum pd_key_type { PD_KEY_TEXT, PD_KEY_YES_NO, PD_KEY_COUNT, PD_KEY_BYTES, PD_KEY_TIME, PD_KEY_ONE_OF, PD_KEY_JOB } pd_key_type;
+typedef enum pd_key_type { PD_KEY_TEXT, PD_KEY_YES_NO, PD_KEY_COUNT, PD_KEY_BYTES, PD_KEY_TIME, PD_KEY_ONE_OF,
+                           PD_KEY_JOB } pd_key_type;
 
 typedef struct pd_key {
     const char *section, *name;
@@ -32,9 +33,11 @@ typedef struct pd_config {
     char    *listen, *unix_socket, *port_file;
     bool     insecure;
     uint64_t max_connections;
-    uint64_t handshake_timeout, heartbeat_interval, heartbeat_timeout, read_timeout, write_timeout, drain_timeout;    /* ms */
+    uint64_t handshake_timeout, heartbeat_interval, heartbeat_timeout;          /* ms */
+    uint64_t read_timeout, write_timeout, drain_timeout;                        /* ms */
     /* [limits] */
-    uint64_t max_jobs, max_params, max_total_bytes, ingest_bytes, chunk_bytes, max_payload, max_pieces, max_header, hello_bytes;
+    uint64_t max_jobs, max_params, max_total_bytes, ingest_bytes, chunk_bytes, max_payload, max_pieces, max_header,
+        hello_bytes;
     /* [threads] */
     uint64_t step_threads, pool_threads;
     /* [log] */
@@ -50,15 +53,17 @@ typedef struct pd_config {
 pd_config *pd_config_new(void);
 void       pd_config_free(pd_config *config);           /* accepts NULL */
 
-/* PD_NOT_FOUND: no such key (names the nearest one). PD_INVALID_ARGUMENT, PD_OUT_OF_RANGE: says what was expected. After an error nothing has changed. */
+/* Sets a key. PD_NOT_FOUND: there is no such key; the error names the nearest one. PD_INVALID_ARGUMENT,
+ * PD_OUT_OF_RANGE: the error says which values are allowed. After an error nothing has changed. */
 int  pd_config_set(pd_config *config, const char *section, const char *name, const char *value, pd_error *err);
-/* PD_NOT_FOUND: the file cannot be read. Other errors begin with file:line. Keys before the faulty line have been set. */
+/* Reads a file. PD_NOT_FOUND: the file cannot be read. Other errors begin with file:line. Keys before the faulty line
+ * are set. */
 int  pd_config_read_file(pd_config *config, const char *path, pd_error *err);
-/* Variables PARAMD_SECTION_KEY of the sections there are; others that begin with PARAMD_ are left alone. */
+/* Reads the variables PARAMD_SECTION_KEY of known sections. Other variables that begin with PARAMD_ are ignored. */
 int  pd_config_read_environment(pd_config *config, char *const *environment, pd_error *err);
-/* "auto" becomes what this machine suggests; then what concerns several keys. */
+/* Replaces "auto" by values for this machine, then checks rules about several keys. */
 int  pd_config_check(pd_config *config, pd_error *err);
-/* A file that pd_config_read_file reads back to the same values, with every key explained. */
+/* Writes a file that pd_config_read_file reads back to the same values, with every key explained. */
 void pd_config_print(const pd_config *config, FILE *out);
 
 #endif

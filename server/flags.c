@@ -1,3 +1,4 @@
+/* flags.c - the command line of the daemon. */
 #include "flags.h"
 
 #include <argp.h>
@@ -6,7 +7,7 @@
 
 enum { FLAG_CONFIG = 'c', FLAG_CHECK = 256, FLAG_PRINT, FLAG_VERSION, FIRST_KEY = 512, NAME_BYTES = 64 };
 
-typedef struct given {                  /* what the command line says: applied after file and environment */
+typedef struct given {                  /* the command line, applied after the file and the environment */
     pd_mode      mode;
     const char  *file;
     const char **value; int n;          /* by key; NULL: not given */
@@ -29,15 +30,16 @@ static error_t on_flag(int flag, char *value, struct argp_state *state)
     case FLAG_CHECK:   g->mode = PD_CHECK_CONFIG; return 0;
     case FLAG_PRINT:   g->mode = PD_PRINT_CONFIG; return 0;
     case FLAG_VERSION: g->mode = PD_SHOW_VERSION; return 0;
-    case ARGP_KEY_ARG: argp_error(state, "unexpected \"%s\": values are given as --section-key=value", value); return EINVAL;
+    case ARGP_KEY_ARG: argp_error(state, "unexpected \"%s\": values are given as --section-key=value",
+                                  value); return EINVAL;
     default: break;
     }
-    if (flag < FIRST_KEY || flag >= FIRST_KEY + g->n) return ARGP_ERR_UNKNOWN;       /* argp's own keys among them */
+    if (flag < FIRST_KEY || flag >= FIRST_KEY + g->n) return ARGP_ERR_UNKNOWN;       /* such as argp's own keys */
     g->value[flag - FIRST_KEY] = value;
     return 0;
 }
 
-/* Long and short form: "--server-max-connections", "--max-connections". */
+/* Makes the long and the short form: "--server-max-connections", "--max-connections". */
 typedef struct flag_names { char full[NAME_BYTES], brief[NAME_BYTES]; } flag_names;
 
 static void name_flags(flag_names *names, const pd_key *key)
@@ -50,7 +52,7 @@ static void name_flags(flag_names *names, const pd_key *key)
         if (*c == '_') *c = '-';
 }
 
-/* No other key and none of our own options bears the name: the short form says enough. */
+/* Returns whether no other key and no option has the name of this key: then it has a short form. */
 static bool is_unique(const pd_config *config, const char *name)
 {
     int n = 0;
@@ -60,7 +62,7 @@ static bool is_unique(const pd_config *config, const char *name)
     return n == 1;
 }
 
-/* The option table: ours, then one heading a section and one option a key. */
+/* Makes the table of options: our own, then a heading for each section and an option for each key. */
 static void fill_options(struct argp_option *options, flag_names *names, const pd_config *config)
 {
     const char *section = "";
@@ -70,11 +72,14 @@ static void fill_options(struct argp_option *options, flag_names *names, const p
     options += N_OWN;
     for (size_t i = 0; i < config->n_keys; i++) {
         const pd_key *key = &config->keys[i];
-        if (strcmp(section, key->section) != 0) *options++ = (struct argp_option){ .doc = section = key->section, .group = ++group };
+        if (strcmp(section, key->section) != 0)
+            *options++ = (struct argp_option){ .doc = section = key->section, .group = ++group };
         name_flags(&names[i], key);
-        *options++ = (struct argp_option){ .name = names[i].full, .key = FIRST_KEY + (int)i, .arg = key->preset[0] != '\0' ? key->preset : "PATH",
-                                           .doc = key->help, .group = group };
-        if (is_unique(config, key->name)) *options++ = (struct argp_option){ .name = names[i].brief, .flags = OPTION_ALIAS, .group = group };
+        *options++ = (struct argp_option){ .name = names[i].full, .key = FIRST_KEY + (int)i,
+                                           .arg = key->preset[0] != '\0' ? key->preset : "PATH", .doc = key->help,
+                                           .group = group };
+        if (is_unique(config, key->name))
+            *options++ = (struct argp_option){ .name = names[i].brief, .flags = OPTION_ALIAS, .group = group };
     }
 }
 
@@ -84,7 +89,8 @@ static int apply(pd_config *config, const given *g, char *const *environment, pd
 
     if (rc == PD_OK) rc = pd_config_read_environment(config, environment, err);
     for (size_t i = 0; i < config->n_keys && rc == PD_OK; i++)
-        if (g->value[i] != NULL) rc = pd_config_set(config, config->keys[i].section, config->keys[i].name, g->value[i], err);
+        if (g->value[i] != NULL)
+            rc = pd_config_set(config, config->keys[i].section, config->keys[i].name, g->value[i], err);
     return rc;
 }
 

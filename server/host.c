@@ -1,3 +1,4 @@
+/* host.c - reads how many processors and how much memory this process may use. */
 #define _GNU_SOURCE         /* sched_getaffinity */
 #include "host.h"
 
@@ -20,7 +21,7 @@ static bool read_text(const char *path, char *text, size_t size)
     return n > 0;
 }
 
-/* This process's path in a hierarchy: "0::/path" (v2), "5:memory:/path" (v1). */
+/* Reads the path of this process in a hierarchy of control groups, from "0::/path" (v2) or "5:memory:/path" (v1). */
 static bool group_path(const char *controller, char *path, size_t size)
 {
     char text[4096], *line, *state = NULL;
@@ -37,8 +38,9 @@ static bool group_path(const char *controller, char *path, size_t size)
     return false;
 }
 
-/* Calls `see` with each text of `file` from our group up to the root of a hierarchy: limits of parents hold too. */
-static void walk(const char *root, const char *controller, const char *file, void (*see)(const char *text, void *arg), void *arg)
+/* Calls `see` with the text of `file` of our group and of each of its parents: limits of parents hold too. */
+static void walk(const char *root, const char *controller, const char *file, void (*see)(const char *text, void *arg),
+                 void *arg)
 {
     char path[2048], full[4096], text[128], *slash;
 
@@ -65,7 +67,8 @@ static void see_quota(const char *text, void *arg)
     if (quota > 0 && quota < *cores) *cores = quota;
 }
 
-static void see_cfs_quota(const char *text, void *arg)          /* v1: microseconds of a period that is 100 ms unless somebody changed it */
+/* v1 has the quota alone, in microseconds of a period that is 100 ms by default. */
+static void see_cfs_quota(const char *text, void *arg)
 {
     char both[160];
 
@@ -84,7 +87,8 @@ int pd_host_cores(void)
     return cores > 0 ? cores : 1;
 }
 
-static void see_bytes(const char *text, void *arg)              /* "max" is no number */
+/* Skips "max", which is no number. */
+static void see_bytes(const char *text, void *arg)
 {
     uint64_t *least = arg, bytes = strtoull(text, NULL, 10);
     if (bytes > 0 && bytes < *least) *least = bytes;

@@ -1,4 +1,4 @@
-/* host.h - what this process may use of the machine: processors and memory, as affinity and control groups allow. */
+/* host.h - the processors and the memory that this process may use, by affinity and control groups. */
 #ifndef PD_HOST_H
 #define PD_HOST_H
 
@@ -7,7 +7,7 @@
 int      pd_host_cores(void);           /* at least 1 */
 uint64_t pd_host_memory(void);          /* bytes */
 
-/* The smaller limit in a file of "quota period" (cpu.max) as whole cores, rounded up; 0: none there. */
+/* Reads "quota period" (cpu.max) as whole cores, rounded up; 0: no limit. */
 int      pd_host_quota(const char *text);
 
 #endif

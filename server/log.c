@@ -1,3 +1,4 @@
+/* log.c - makes lines of the log, limits call sites that repeat themselves, and hands the lines on. */
 #include "log.h"
 #include "logring.h"
 
@@ -13,7 +14,7 @@
 
 enum { LINE_BYTES = 2048, SITE_BITS = 9, SITES = 1 << SITE_BITS };
 
-static int          threshold = LOG_INFO;       /* set once, before the first thread */
+static int          threshold = LOG_INFO;       /* set once, before the first thread starts */
 static pd_log_style chosen;
 
 static const char *const level_names[] = { "emerg", "alert", "crit", "error", "warning", "notice", "info", "debug" };
@@ -23,7 +24,8 @@ void pd_log_open(int level, pd_log_format format)
     bool journal = getenv("JOURNAL_STREAM") != NULL, terminal = isatty(STDERR_FILENO) == 1;
 
     threshold = level;
-    chosen = (pd_log_style){ .format = format, .prefix = journal || (!terminal && format == PD_LOG_TEXT), .time = !journal };
+    chosen = (pd_log_style){ .format = format, .prefix = journal || (!terminal && format == PD_LOG_TEXT),
+                             .time = !journal };
 }
 
 /* ---- one line ---- */
@@ -52,7 +54,7 @@ static void add_time(text *t, uint64_t ms)
     add(t, "%s.%03uZ", date, (unsigned)(ms % 1000));
 }
 
-/* Adds all of it, or nothing: then the line is full. */
+/* Adds the whole piece, or nothing: then the line is full. */
 static void add_whole(text *t, const char *piece, size_t n)
 {
     if (t->used + n >= t->size) {
@@ -115,7 +117,7 @@ static void add_json(text *t, pd_log_style style, int level, uint64_t ms, const 
 
 size_t pd_log_line(char *out, size_t size, pd_log_style style, int level, uint64_t ms, const char *message)
 {
-    text t = { .at = out, .size = size - 4 };       /* room to close what is cut */
+    text t = { .at = out, .size = size - 4 };       /* room to close a text that is cut */
     bool cut;
 
     if (style.prefix) add(&t, "<%d>", level);
@@ -135,7 +137,7 @@ size_t pd_log_line(char *out, size_t size, pd_log_style style, int level, uint64
 
 /* ---- call sites that repeat themselves ---- */
 
-/* Shared by all threads, so atomic; two sites that meet in a slot share its budget. */
+/* Shared by all threads. Two sites with the same slot share its budget. */
 static struct site { _Atomic uint64_t window; atomic_uint spoken, missed; } sites[SITES];
 
 bool pd_log_may_speak(uint64_t at, uint64_t now_s, unsigned *missed)
@@ -153,9 +155,9 @@ bool pd_log_may_speak(uint64_t at, uint64_t now_s, unsigned *missed)
     return false;
 }
 
-/* ---- */
+/* ---- lines on their way ---- */
 
-/* Hands a line to the writer thread; where there is none it is written here. */
+/* Hands a line to the writer thread, or writes it if there is no such thread. */
 static void put_line(int level, uint64_t ms, const char *message)
 {
     char line[LINE_BYTES];
@@ -172,7 +174,7 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* False: the line is not written, because its site is silenced. */
+/* Returns whether the site may write a line. Reports before it how many lines of the site were left out. */
 static bool begin_line(uint64_t site, uint64_t ms)
 {
     char message[128];
@@ -205,10 +207,15 @@ void pd_log_text(int level, uint64_t site, const char *message)
     if (level <= threshold && begin_line(site, ms)) put_line(level, ms, message);
 }
 
-size_t pd_log_lost_line(char *out, size_t size, uint64_t lost)
+/* Makes the line that reports lost lines. Returns its length. */
+static size_t lost_line(char *out, size_t size, uint64_t lost)
 {
     char message[128];
 
-    snprintf(message, sizeof message, "%llu lines of the log were lost: nobody read the standard error fast enough", (unsigned long long)lost);
+    snprintf(message, sizeof message, "%llu lines of the log were lost: nobody read the standard error fast enough",
+             (unsigned long long)lost);
     return pd_log_line(out, size, chosen, LOG_WARNING, now_ms(), message);
 }
+
+int  pd_log_start(pd_error *err) { return pd_log_ring_start(lost_line, err); }
+void pd_log_stop(void)           { pd_log_ring_stop(); }

@@ -1,5 +1,5 @@
+/* logring.c - the ring of log lines, and the thread that writes them to the standard error. */
 #include "logring.h"
-#include "log.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -12,22 +12,24 @@
 
 enum { LINE_BYTES = 2048, CRASH_MS = 200 };
 
-/* Bytes [taken, put) of the ring wait; both only grow. Changed under the lock, read without it only by on_abort. */
+/* Bytes [taken, put) of the ring wait; both only grow. They change under the lock. Only on_abort reads them without
+ * it. */
 static char            ring[PD_LOG_RING_BYTES];
 static atomic_size_t   put, taken;
-static uint64_t        lost;            /* lines that found no room and were not reported yet */
+static uint64_t        lost;            /* lines that did not fit and were not reported yet */
 static bool            writing;         /* the writer has taken a line and not finished it */
-static bool            runs, ends;      /* there is a writer thread; it is to end when all is written */
+static bool            runs, ends;      /* there is a writer thread; it ends when all is written */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t  more = PTHREAD_COND_INITIALIZER, empty;
 static pthread_t       thread;
+static pd_log_report  *report_lost;    /* set before the thread starts */
 
 void pd_log_write(const char *line, size_t n)
 {
     while (n > 0) {
         ssize_t written = write(STDERR_FILENO, line, n);
         if (written < 0 && errno == EAGAIN) poll(&(struct pollfd){ .fd = STDERR_FILENO, .events = POLLOUT }, 1, -1);
-        else if (written < 0 && errno != EINTR) return;         /* there is nobody else to tell */
+        else if (written < 0 && errno != EINTR) return;     /* the line is lost: there is no place to report it */
         if (written <= 0) continue;
         line += written;
         n -= (size_t)written;
@@ -64,7 +66,7 @@ static size_t copy_out(char out[LINE_BYTES])
 static void put_or_lose(const char *line, size_t n)
 {
     char report[256];
-    size_t length = lost > 0 ? pd_log_lost_line(report, sizeof report, lost) : 0;
+    size_t length = lost > 0 ? report_lost(report, sizeof report, lost) : 0;
 
     if (n + length > sizeof ring - used()) {
         lost++;
@@ -89,13 +91,13 @@ bool pd_log_ring_put(const char *line, size_t n)
 
 /* ---- the writer thread ---- */
 
-/* Returns the length of the next line to be written, which may be the report of lost ones; 0: there is none. */
+/* Takes the next line to be written, which may be the report of lost lines. Returns its length; 0: there is none. */
 static size_t next_line(char line[LINE_BYTES])
 {
     size_t n = 0;
 
     if (used() > 0) return copy_out(line);
-    if (lost > 0) n = pd_log_lost_line(line, LINE_BYTES, lost);
+    if (lost > 0) n = report_lost(line, LINE_BYTES, lost);
     lost = 0;
     return n;
 }
@@ -125,7 +127,8 @@ static void *write_lines(void *arg)
 
 /* ---- its life ---- */
 
-/* Writes what waits, where the standard error takes it: an assertion has failed, and the lines before it say why. */
+/* Writes the lines that wait, as far as the standard error takes them: an assertion has failed, and they may say
+ * why. */
 static void on_abort(int number)
 {
     struct pollfd out = { .fd = STDERR_FILENO, .events = POLLOUT };
@@ -140,7 +143,7 @@ static void on_abort(int number)
     }
 }
 
-int pd_log_start(pd_error *err)
+int pd_log_ring_start(pd_log_report *report, pd_error *err)
 {
     struct sigaction action = { .sa_handler = on_abort, .sa_flags = (int)SA_RESETHAND };
     pthread_condattr_t monotonic;
@@ -151,18 +154,21 @@ int pd_log_start(pd_error *err)
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&empty, &monotonic);
     pthread_condattr_destroy(&monotonic);
+    report_lost = report;
     ends = false;
-    sigfillset(&all);                   /* signals are the loop thread's */
+    sigfillset(&all);                   /* signals go to the loop thread */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     rc = pthread_create(&thread, NULL, write_lines, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc != 0) return pd_fail(err, PD_RESOURCE_EXHAUSTED, "the thread that writes the log cannot be started: %s", strerror(rc));
+    if (rc != 0)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "the thread that writes the log cannot be started: %s",
+                       strerror(rc));
     sigaction(SIGABRT, &action, NULL);
     runs = true;
     return PD_OK;
 }
 
-/* With the lock held. False: somebody does not read the standard error. */
+/* Waits with the lock held. False: the standard error is not read. */
 static bool wait_until_written(void)
 {
     struct timespec until;
@@ -174,8 +180,8 @@ static bool wait_until_written(void)
     return !is_owed();
 }
 
-/* A writer that is stuck in a full pipe stays behind: it ends with the process. */
-void pd_log_stop(void)
+/* A writer that is stuck in a full pipe is detached: it ends with the process. */
+void pd_log_ring_stop(void)
 {
     bool written;
 

@@ -6,14 +6,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PD_LOG_RING_BYTES (128 * 1024)
+#include "paramd/error.h"
 
-/* Copies a line, which ends with a newline, behind those that wait; a line that finds no room is counted as lost. Never waits for the
- * writer. False: there is no writer thread, the line is the caller's to write. */
-bool   pd_log_ring_put(const char *line, size_t n);
+#define PD_LOG_RING_BYTES (128 * 1024)
+#define PD_LOG_FLUSH_S    2
+
+/* Makes the line that reports how many lines were lost. Returns its length. */
+typedef size_t pd_log_report(char *out, size_t size, uint64_t lost);
+
+/* Starts the writer thread, which uses `report`. PD_RESOURCE_EXHAUSTED: it cannot be started. */
+int  pd_log_ring_start(pd_log_report *report, pd_error *err);
+/* Waits until all lines are written, at most PD_LOG_FLUSH_S seconds, and ends the writer thread. */
+void pd_log_ring_stop(void);
+/* Copies a line, which ends with a newline, into the ring. A line that does not fit is counted as lost. Never waits for
+ * the writer. False: there is no writer thread, and the caller has to write the line. */
+bool pd_log_ring_put(const char *line, size_t n);
 /* Writes a line to the standard error, and waits as long as that takes. */
-void   pd_log_write(const char *line, size_t n);
-/* log.c: makes the line that reports so many lost lines. Returns its length. */
-size_t pd_log_lost_line(char *out, size_t size, uint64_t lost);
+void pd_log_write(const char *line, size_t n);
 
 #endif

@@ -1,3 +1,4 @@
+/* mailbox.c - hands mail from any thread to one thread, under one lock. */
 #include "mailbox.h"
 
 #include <pthread.h>
@@ -57,7 +58,8 @@ int pd_mailbox_post(pd_mailbox *box, pd_mail *first, pd_mail *last)
     return PD_OK;
 }
 
-static pd_mail *take_all(pd_mailbox *box)       /* with the lock held */
+/* With the lock held. */
+static pd_mail *take_all(pd_mailbox *box)
 {
     pd_mail *all = box->first;
     box->first = box->last = NULL;
@@ -75,7 +77,8 @@ pd_mail *pd_mailbox_take(pd_mailbox *box)
 
 pd_mail *pd_mailbox_wait(pd_mailbox *box, uint64_t deadline_ns, bool *closed)
 {
-    struct timespec until = { .tv_sec = (time_t)(deadline_ns / 1000000000u), .tv_nsec = (long)(deadline_ns % 1000000000u) };
+    struct timespec until = { .tv_sec = (time_t)(deadline_ns / 1000000000u),
+                              .tv_nsec = (long)(deadline_ns % 1000000000u) };
     pd_mail *all;
     int rc = 0;
 

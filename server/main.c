@@ -1,4 +1,4 @@
-/* main.c - the daemon's process: configuration, then the loop thread (this one) and the step thread, until told to stop. */
+/* main.c - the daemon's process: reads the configuration, then runs the loop thread (this one) and the step thread. */
 #define _GNU_SOURCE
 #include "blascore.h"
 #include "daemon.h"
@@ -19,13 +19,13 @@
 
 extern char **environ;
 
-#define GUARD    "PARAMD_REEXECUTED"            /* in the environment: we did, and do not again */
+#define GUARD    "PARAMD_REEXECUTED"            /* in the environment: this program was started anew already */
 #define BATCH_NS 50e6                           /* estimated work of the step thread between two looks at its mailbox */
-#define STUCK_NS 60000000000u                   /* a step thread that is so long at one batch is stuck: the watchdog starves */
+#define STUCK_NS 60000000000u                   /* a step thread at one turn for so long starves the watchdog */
 
 /* ---- before anything else: BLAS reads its environment when it is loaded ---- */
 
-/* Starts this program anew where its environment makes BLAS or OpenMP slow. Returns where it does not, or cannot. */
+/* Starts this program anew if its environment makes BLAS or OpenMP slow. Returns if it does not, or if exec fails. */
 static void choose_environment(char **argv)
 {
     bool poor = pd_blas_poor_choice() != NULL && getenv("OPENBLAS_CORETYPE") == NULL;
@@ -36,7 +36,7 @@ static void choose_environment(char **argv)
     if (poor) setenv("OPENBLAS_CORETYPE", "auto", 0);
     setenv("OMP_WAIT_POLICY", "passive", 0);
     setenv(GUARD, "1", 1);
-    length = readlink("/proc/self/exe", path, sizeof path - 1);     /* by its path: the name of the file becomes the process's */
+    length = readlink("/proc/self/exe", path, sizeof path - 1);     /* the process gets the name of this file */
     path[length > 0 ? length : 0] = '\0';
     execv(path, argv);
     execv("/proc/self/exe", argv);                                  /* the file was replaced meanwhile */
@@ -47,10 +47,12 @@ static void report_blas(void)
     pd_log(LOG_INFO, "paramd %s, protocol %d, BLAS core %s", PD_VERSION, PD_PROTOCOL_VERSION, pd_blas_core());
     if (pd_blas_poor_choice() != NULL) pd_log(LOG_WARNING, "%s", pd_blas_poor_choice());
     if (!pd_blas_uses_openmp())
-        pd_log(LOG_WARNING, "BLAS is not OpenBLAS in its OpenMP flavour: it may start threads of its own (install libopenblas0-openmp)");
+        pd_log(LOG_WARNING, "BLAS is not OpenBLAS in its OpenMP flavour: it may start threads of its own (install "
+               "libopenblas0-openmp)");
 }
 
-/* Large buffers stay with their owners' pools; what is freed below these sizes is used again instead of being given back page by page. */
+/* Keeps freed memory below these sizes in the heap, instead of returning it to the kernel page by page. Larger buffers
+ * are kept by the pools of their owners. */
 static void tune_malloc(void)
 {
     mallopt(M_MMAP_THRESHOLD, 1 << 20);
@@ -74,7 +76,7 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* Loop thread. The watchdog hears from us only while the loop turns and the step thread gets on. */
+/* Feeds the watchdog, as long as the loop turns and the step thread makes progress. Loop thread. */
 static void on_event(void *arg, pd_daemon_event event)
 {
     process *p = arg;
@@ -98,10 +100,14 @@ static void fill_daemon_config(process *p, pd_daemon_config *out)
         .listen = config->listen, .unix_socket = config->unix_socket, .insecure = config->insecure, .signals = true,
         .max_connections = (uint32_t)config->max_connections, .handshake_ms = (uint32_t)config->handshake_timeout,
         .heartbeat_ms = (uint32_t)config->heartbeat_interval, .silence_ms = (uint32_t)config->heartbeat_timeout,
-        .read_ms = (uint32_t)config->read_timeout, .write_ms = (uint32_t)config->write_timeout, .drain_ms = (uint32_t)config->drain_timeout,
-        .ingest_bytes = config->ingest_bytes, .chunk_elements = config->chunk_bytes / sizeof(float), .max_payload = config->max_payload,
-        .max_pieces = (uint32_t)config->max_pieces, .max_params = (uint32_t)config->max_params, .max_header = (uint32_t)config->max_header,
-        .hello_bytes = (uint32_t)config->hello_bytes, .blas_core = pd_blas_core(), .log = pd_log, .log_text = pd_log_text, .event = on_event, .arg = p,
+        .read_ms = (uint32_t)config->read_timeout, .write_ms = (uint32_t)config->write_timeout,
+            .drain_ms = (uint32_t)config->drain_timeout,
+        .ingest_bytes = config->ingest_bytes, .chunk_elements = config->chunk_bytes / sizeof(float),
+            .max_payload = config->max_payload,
+        .max_pieces = (uint32_t)config->max_pieces, .max_params = (uint32_t)config->max_params,
+            .max_header = (uint32_t)config->max_header,
+        .hello_bytes = (uint32_t)config->hello_bytes, .blas_core = pd_blas_core(), .log = pd_log,
+            .log_text = pd_log_text, .event = on_event, .arg = p,
     };
     out->n_sockets = pd_notify_sockets(&out->first_socket);
 }
@@ -111,10 +117,12 @@ static void fill_stepper_config(const process *p, pd_stepper_config *out)
     const pd_config *config = p->config;
 
     *out = (pd_stepper_config){
-        .store = { .max_jobs = (uint32_t)config->max_jobs, .max_params = (uint32_t)config->max_params, .max_total_bytes = config->max_total_bytes,
-                   .ingest_bytes = config->ingest_bytes, .chunk_elements = config->chunk_bytes / sizeof(float), .frame_bytes = config->max_payload,
-                   .threads = (int)config->step_threads, .pool_threads = (int)config->pool_threads, .batch_ns = BATCH_NS, .job_presets = config->job, .n_job_presets = config->n_job },
-        .pool_threads = (int)config->pool_threads, .effects = pd_daemon_effects(p->daemon),
+        .store = { .max_jobs = (uint32_t)config->max_jobs, .max_params = (uint32_t)config->max_params,
+                   .max_total_bytes = config->max_total_bytes, .ingest_bytes = config->ingest_bytes,
+                   .chunk_elements = config->chunk_bytes / sizeof(float), .frame_bytes = config->max_payload,
+                   .threads = (int)config->step_threads, .pool_threads = (int)config->pool_threads,
+                   .batch_ns = BATCH_NS, .job_presets = config->job, .n_job_presets = config->n_job },
+        .pool_threads = (int)config->pool_threads, .effects = pd_conversation_effects(p->daemon),
     };
     if (getrandom(out->store.hash_key, sizeof out->store.hash_key, 0) != sizeof out->store.hash_key)
         out->store.hash_key[0] = now_ms() * 0x9e3779b97f4a7c15u;
@@ -126,7 +134,8 @@ static int write_port(const process *p, pd_error *err)
     FILE *file;
 
     if (path[0] == '\0') return PD_OK;
-    if ((file = fopen(path, "we")) == NULL) return pd_fail(err, PD_UNAVAILABLE, "server.port_file: %s: %s", path, strerror(errno));
+    if ((file = fopen(path, "we")) == NULL)
+        return pd_fail(err, PD_UNAVAILABLE, "server.port_file: %s: %s", path, strerror(errno));
     fprintf(file, "%u\n", pd_daemon_port(p->daemon));
     if (fclose(file) == 0) return PD_OK;
     return pd_fail(err, PD_UNAVAILABLE, "server.port_file: %s: %s", path, strerror(errno));
@@ -158,7 +167,8 @@ static int serve(process *p)
     if (rc == PD_OK) rc = pd_log_start(&err);
     if (rc == PD_OK) {
         pd_notify("READY=1");
-        if (!pd_daemon_run(p->daemon, pd_stepper_requests(p->stepper))) pd_log(LOG_WARNING, "stopped before rounds under way had finished");
+        if (!pd_daemon_run(p->daemon, pd_stepper_requests(p->stepper)))
+            pd_log(LOG_WARNING, "stopped before rounds under way had finished");
     } else {
         pd_log(LOG_ERR, "%s", err.text);
     }
@@ -176,7 +186,8 @@ static int show_version(void)
     return 0;
 }
 
-static const int levels[] = { LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO, LOG_DEBUG };       /* in the order of log.level's choices */
+/* In the order of the choices of log.level. */
+static const int levels[] = { LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO, LOG_DEBUG };
 
 int main(int argc, char **argv)
 {

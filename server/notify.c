@@ -1,3 +1,4 @@
+/* notify.c - reports to the service manager by systemd's datagrams. */
 #include "notify.h"
 
 #include <stddef.h>
@@ -21,7 +22,7 @@ bool pd_notify(const char *state)
     if (strlen(path) >= sizeof address.sun_path) return false;
     strcpy(address.sun_path, path);
     length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
-    if (address.sun_path[0] == '@') address.sun_path[0] = '\0';         /* abstract: no file, and the length counts */
+    if (address.sun_path[0] == '@') address.sun_path[0] = '\0';         /* an abstract address: no file */
     if ((fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) < 0) return false;
     sent = sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&address, length) >= 0;
     close(fd);
@@ -34,7 +35,7 @@ static uint64_t number(const char *name)
     return text != NULL ? strtoull(text, NULL, 10) : 0;
 }
 
-/* Variables meant for another process, which we inherited, are not for us. */
+/* Returns whether the variables were meant for this process, not inherited from another one. */
 static bool is_ours(const char *name)
 {
     const char *text = getenv(name);

@@ -36,8 +36,8 @@ struct pd_rootpool {
 
 /* ---- pool threads ---- */
 
-/* Roots may be late; the step may not: on Linux a thread has a priority of its own. One BLAS thread, and no team of
- * this thread's own. */
+/* Lowers the priority of this thread: roots may be late, but the step may not. On Linux each thread has its own
+ * priority. Sets one BLAS thread and no OpenMP team. */
 static void settle_down(void)
 {
     id_t self = (id_t)syscall(SYS_gettid);
@@ -61,7 +61,7 @@ static pd_request *take(pd_rootpool *pool, pd_rootqueue_choice choice)
     return next;
 }
 
-/* Sends a chain of requests home. Accepts NULL. */
+/* Posts a chain of requests to `done`. Accepts NULL. */
 static void bring_home(pd_rootpool *pool, pd_request *first)
 {
     for (pd_mail *mail = first == NULL ? NULL : &first->mail, *next; mail != NULL; mail = next) {
@@ -97,8 +97,8 @@ static void *run(void *arg)
 
 /* ---- step thread ---- */
 
-/* Wakes a thread for a task that was added. The thread of light tasks goes first where the task is light: the others
- * may sleep on. */
+/* Wakes a thread for a task that was added. A light task wakes the thread of light tasks first, so that the others may
+ * sleep on. */
 static void wake(pd_rootpool *pool, bool light)
 {
     bool first = light && pool->light_is_idle;

@@ -1,3 +1,4 @@
+/* stepper.c - the step thread: repeats turns, hands root tasks to the pool, and ends in order. */
 #include "stepper.h"
 
 #include "rootpool.h"
@@ -10,14 +11,14 @@
 #include <time.h>
 
 struct pd_stepper {
-    pd_store         *store;        /* step thread's; the stopping thread's once that has ended */
-    pd_turn           turn;         /* of the store */
+    pd_store         *store;        /* owned by the step thread; after its end by the stopping thread */
+    pd_turn           turn;         /* turns of the store */
     pd_rootpool      *pool;
-    pd_mailbox       *requests;     /* ours */
-    pd_mailbox       *effects;      /* the loop's */
+    pd_mailbox       *requests;     /* read by this thread */
+    pd_mailbox       *effects;      /* read by the loop thread */
     pd_request       *last_call;    /* mail that wakes the thread to stop, made in time */
     pthread_t         thread;
-    atomic_bool       stop;         /* told before a last mail wakes the thread */
+    atomic_bool       stop;         /* set before a last mail wakes the thread */
     _Atomic uint64_t  busy_since;   /* monotonic ns; 0: idle */
 };
 
@@ -48,7 +49,8 @@ static void post_effects(void *arg, pd_mail *first, pd_mail *last)
     pd_mailbox_post(stepper->effects, first, last);
 }
 
-/* Takes the effect. Its memory makes room for what the pool needs; when even that fails we wait for some: a task is never lost. */
+/* Hands a root task to the pool, and takes the effect. The effect is freed first, so that the pool finds memory. A task
+ * is never lost: without memory the step thread waits for some. */
 static void hand_to_pool(void *arg, pd_effect *effect)
 {
     pd_stepper *stepper = arg;
@@ -56,7 +58,8 @@ static void hand_to_pool(void *arg, pd_effect *effect)
     uint32_t job = effect->job, param = effect->u.task.param;
 
     pd_effect_free(effect);
-    while (pd_rootpool_submit(stepper->pool, task, job, param) != PD_OK) nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+    while (pd_rootpool_submit(stepper->pool, task, job, param) != PD_OK)
+        nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
 }
 
 static void forget_tasks(void *arg, uint32_t job)
@@ -67,7 +70,8 @@ static void forget_tasks(void *arg, uint32_t job)
 
 /* ---- step thread ---- */
 
-/* Payload buffers, snapshots and tasks come home before the store goes: jobs end, the pool gives its tasks back. */
+/* Ends all jobs and takes the tasks of the pool back, so that buffers, snapshots and tasks come home before the store
+ * is freed. */
 static void wind_up(pd_stepper *stepper)
 {
     pd_request *drop = pd_request_new(PD_REQ_DROP, (pd_ticket){ 0, 0 });
@@ -86,10 +90,12 @@ static void *run(void *arg)
 {
     pd_stepper *stepper = arg;
     bool more = false, closed = false;
+    pd_mail *mail;
 
     while (!atomic_load(&stepper->stop)) {
-        pd_turn_add(&stepper->turn, more ? pd_mailbox_take(stepper->requests)
-                                         : pd_mailbox_wait(stepper->requests, pd_turn_next_tick(&stepper->turn), &closed));
+        mail = more ? pd_mailbox_take(stepper->requests)
+                    : pd_mailbox_wait(stepper->requests, pd_turn_next_tick(&stepper->turn), &closed);
+        pd_turn_add(&stepper->turn, mail);
         busy(stepper, now_ns());
         more = pd_turn_run(&stepper->turn);
         busy(stepper, 0);
@@ -115,7 +121,8 @@ int pd_stepper_start(pd_stepper **out, const pd_stepper_config *config, pd_error
     }
     if ((rc = pd_store_new(&stepper->store, &config->store, err)) != PD_OK) goto fail;
     stepper->turn.store = stepper->store;
-    stepper->turn.user = (pd_turn_user){ .arg = stepper, .now_ns = turn_clock, .effects = post_effects, .task = hand_to_pool, .forget = forget_tasks };
+    stepper->turn.user = (pd_turn_user){ .arg = stepper, .now_ns = turn_clock, .effects = post_effects,
+                                         .task = hand_to_pool, .forget = forget_tasks };
     if ((rc = pd_rootpool_start(&stepper->pool, config->pool_threads, stepper->requests, err)) != PD_OK) goto fail;
     if (pthread_create(&stepper->thread, NULL, run, stepper) != 0) {
         rc = pd_fail(err, PD_RESOURCE_EXHAUSTED, "the step thread cannot be started");
@@ -144,14 +151,15 @@ uint64_t pd_stepper_busy_ns(const pd_stepper *stepper)
     return since == 0 || now < since ? 0 : now - since;
 }
 
-/* Wakes the thread with a mail that says nothing. The mailbox stays open while the pool gives its tasks back. */
-static void tell_to_stop(pd_stepper *stepper)
+/* Wakes the thread with an empty mail. The mailbox stays open while the pool gives its tasks back. */
+static void ask_to_stop(pd_stepper *stepper)
 {
     atomic_store(&stepper->stop, true);
     pd_mailbox_post(stepper->requests, &stepper->last_call->mail, &stepper->last_call->mail);
 }
 
-/* Snapshots that the loop thread will not see any more go back to the store; the rest stays for it to take home. */
+/* Gives the store the snapshots back that are still in the mailbox of the loop thread. All effects stay in that
+ * mailbox. */
 static void take_back_snapshots(pd_stepper *stepper)
 {
     pd_mail *mail = pd_mailbox_take(stepper->effects), *first = mail, *last = NULL;
@@ -159,7 +167,8 @@ static void take_back_snapshots(pd_stepper *stepper)
     for (; mail != NULL; last = mail, mail = mail->next) {
         pd_effect *effect = (pd_effect *)(void *)mail;
         for (size_t i = 0; effect->kind == PD_EFF_CLOSED && i < effect->u.closed.n; i++) {
-            pd_request *released = effect->u.closed.at[i].snapshot != NULL ? pd_request_new(PD_REQ_RELEASED, (pd_ticket){ 0, 0 }) : NULL;
+            pd_request *released = effect->u.closed.at[i].snapshot != NULL ? pd_request_new(PD_REQ_RELEASED,
+                                                                                            (pd_ticket){ 0, 0 }) : NULL;
             if (released == NULL) continue;
             released->u.released.first = effect->u.closed.at[i].snapshot;
             released->u.released.first->next_released = NULL;
@@ -173,7 +182,7 @@ static void take_back_snapshots(pd_stepper *stepper)
 void pd_stepper_stop(pd_stepper *stepper)
 {
     if (stepper == NULL) return;
-    tell_to_stop(stepper);
+    ask_to_stop(stepper);
     pthread_join(stepper->thread, NULL);
     pd_mailbox_close(stepper->requests);
     take_back_snapshots(stepper);

@@ -13,13 +13,13 @@ typedef struct pd_stepper_config {
     pd_mailbox     *effects;            /* the loop's mailbox; borrowed, outlives the stepper */
 } pd_stepper_config;
 
-/* Starts the step thread and the root pool. Gives. */
+/* Starts the step thread and the root pool. PD_NO_MEMORY, PD_RESOURCE_EXHAUSTED, and the errors of pd_store_new. */
 int         pd_stepper_start(pd_stepper **out, const pd_stepper_config *config, pd_error *err);
-/* Where the loop posts its requests. Borrowed. */
+/* Returns the mailbox to which the loop thread posts its requests. Borrowed. */
 pd_mailbox *pd_stepper_requests(pd_stepper *stepper);
-/* Any thread: 0 while idle, else for how long (ns) the step thread has been at one piece of work: for the watchdog. */
+/* Returns for how long (ns) the step thread has been at one turn; 0 while it is idle. For the watchdog. Any thread. */
 uint64_t    pd_stepper_busy_ns(const pd_stepper *stepper);
-/* Closes the mailbox, lets what is running end, joins the threads, frees. Accepts NULL. */
+/* Finishes the work under way, joins the threads, and frees. Accepts NULL. */
 void        pd_stepper_stop(pd_stepper *stepper);
 
 #endif

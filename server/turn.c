@@ -1,3 +1,4 @@
+/* turn.c - one turn of the step thread: applies requests, does one batch of work, forwards the effects. */
 #include "turn.h"
 
 void pd_turn_add(pd_turn *turn, pd_mail *mail)
@@ -11,8 +12,7 @@ void pd_turn_add(pd_turn *turn, pd_mail *mail)
 
 static uint64_t now_ns(const pd_turn *turn) { return turn->user.now_ns(turn->user.arg); }
 
-/* Root tasks go to the pool, and those of a job that has gone come home. All other effects go to the loop thread as one chain. */
-static void forward_effects(pd_turn *turn)
+void pd_turn_forward(pd_turn *turn)
 {
     pd_mail *first = NULL, *last = NULL;
     pd_effect *next;
@@ -24,6 +24,7 @@ static void forward_effects(pd_turn *turn)
             turn->user.task(turn->user.arg, effect);
             continue;
         }
+        effect->number = ++turn->effects;
         if (effect->kind == PD_EFF_JOB_GONE) turn->user.forget(turn->user.arg, effect->job);
         if (first == NULL) first = &effect->mail;
         else last->next = &effect->mail;
@@ -47,7 +48,7 @@ static uint64_t budget_ns(const pd_turn *turn)
     return turn->work_ns < PD_TURN_SLICE_NS ? PD_TURN_SLICE_NS : turn->work_ns;
 }
 
-/* One request at least. Effects of many requests do not wait for the last of them. */
+/* Applies at least one request. Forwards effects in between, so that they do not wait for the last request. */
 static void apply_for_a_while(pd_turn *turn)
 {
     uint64_t now = now_ns(turn), until = now + budget_ns(turn), slice = now + PD_TURN_SLICE_NS;
@@ -56,10 +57,10 @@ static void apply_for_a_while(pd_turn *turn)
         apply_first(turn, now);
         now = now_ns(turn);
         if (now < slice) continue;
-        forward_effects(turn);
+        pd_turn_forward(turn);
         slice = now + PD_TURN_SLICE_NS;
     }
-    forward_effects(turn);
+    pd_turn_forward(turn);
 }
 
 bool pd_turn_run(pd_turn *turn)
@@ -72,14 +73,14 @@ bool pd_turn_run(pd_turn *turn)
     now = now_ns(turn);
     turn->work_ns = now - before;
     if (now >= pd_store_next_tick(turn->store)) pd_store_tick(turn->store, now);
-    forward_effects(turn);
-    return pd_store_has_work(turn->store) || turn->first != NULL;           /* a tick may have made some */
+    pd_turn_forward(turn);
+    return pd_store_has_work(turn->store) || turn->first != NULL;           /* a tick may have made work */
 }
 
 void pd_turn_finish(pd_turn *turn)
 {
     while (turn->first != NULL) apply_first(turn, now_ns(turn));
-    forward_effects(turn);
+    pd_turn_forward(turn);
 }
 
 uint64_t pd_turn_next_tick(const pd_turn *turn) { return pd_store_next_tick(turn->store); }

@@ -1,3 +1,4 @@
+/* admission.c - divides the ingest budget among the ranks. */
 #include "admission.h"
 #include "plant.h"
 
@@ -10,9 +11,10 @@ int pd_admission_join(pd_admission *admission, pd_share *share, uint64_t reserve
 
     assert(reserve > 0);
     if (reserve > admission->budget || others > admission->budget - reserve)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "this rank needs room for frames of %llu bytes, but %llu of the %llu bytes that may be "
-                       "in flight are reserved by other ranks: raise limits.ingest_bytes or lower limits.max_payload",
-                       (unsigned long long)reserve, (unsigned long long)others, (unsigned long long)admission->budget);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "this rank needs room for frames of %llu bytes, but %llu of the "
+                       "%llu bytes that may be in flight are reserved by other ranks: raise limits.ingest_bytes or "
+                       "lower limits.max_payload", (unsigned long long)reserve, (unsigned long long)others,
+                       (unsigned long long)admission->budget);
     if (share->reserve == 0) admission->ranks++;
     admission->reserved = others + reserve;
     share->reserve = reserve;
@@ -36,7 +38,7 @@ bool pd_admission_take(pd_admission *admission, pd_share *share, uint64_t bytes)
     assert(share->reserve == 0 || bytes <= share->reserve);
     if (share->reserve > 0 && share->charged > 0) {
         if (share->charged + bytes > most) return false;
-        /* What ranks that have gone left in flight counts too. */
+        /* Bytes of ranks that have gone count until they come home. */
         if (admission->used + bytes > admission->budget) return false;
     }
     share->charged += bytes;

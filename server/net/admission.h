@@ -1,7 +1,8 @@
-/* admission.h - who may send how much: divides the ingest budget among the ranks.
+/* admission.h - divides the ingest budget among the ranks: how many payload bytes each may have in flight.
  *
- * Loop thread. Each rank that has declared its parameters owns a reserve, at least its largest frame, and an equal part of what
- * the reserves leave over. A rank with nothing in flight may always send one frame, so no order of arrivals can lock up. */
+ * Loop thread. Each rank that has declared its parameters owns a reserve, at least its largest frame, and an equal part
+ * of the bytes that the reserves leave over. A rank with nothing in flight may always send one frame, so no order of
+ * arrivals can lock up. */
 #ifndef PD_ADMISSION_H
 #define PD_ADMISSION_H
 
@@ -16,20 +17,22 @@ typedef struct pd_admission {
     uint32_t ranks;
 } pd_admission;
 
-/* One rank's part. Zeroed: no rank. */
+/* One rank's part of the budget. Zeroed: no rank. */
 typedef struct pd_share {
     uint64_t reserve;           /* its largest frame; 0: it has not declared */
     uint64_t charged;           /* bytes that it has in flight */
 } pd_share;
 
-/* PD_RESOURCE_EXHAUSTED: the reserves together would exceed the budget; nothing has changed. A second join replaces the first. */
+/* Gives a rank its reserve. A second join replaces the first. PD_RESOURCE_EXHAUSTED: the reserves together would exceed
+ * the budget; nothing has changed. */
 int  pd_admission_join(pd_admission *admission, pd_share *share, uint64_t reserve, pd_error *err);
-void pd_admission_leave(pd_admission *admission, pd_share *share);      /* fine when it never joined */
+/* Takes a rank's reserve back. Does nothing if the rank never joined. */
+void pd_admission_leave(pd_admission *admission, pd_share *share);
 
-/* False: it has to wait until something of it is reduced, or of others. True: `bytes` are charged to it. bytes <= share->reserve. A connection without a
- * reserve (an operator who imports) gets what the whole budget has to spare. */
+/* Charges `bytes` to the rank, at most its reserve. False: the rank has to wait until bytes come home. A connection
+ * without a reserve (an operator who imports) may use the part of the budget that is free. */
 bool pd_admission_take(pd_admission *admission, pd_share *share, uint64_t bytes);
-/* Bytes come home; `share` is NULL when the rank has gone. */
+/* Takes bytes back that were charged. `share` is NULL if the rank has gone. */
 void pd_admission_give(pd_admission *admission, pd_share *share, uint64_t bytes);
 
 #endif

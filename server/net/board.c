@@ -1,3 +1,4 @@
+/* board.c - the published state of every parameter, and the requests that wait for it. */
 #include "board.h"
 #include "plant.h"
 
@@ -5,29 +6,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HASH_NONFATAL_OOM 1             /* an element that finds no room has no table afterwards */
+#define HASH_NONFATAL_OOM 1             /* an element without memory for the table has none afterwards */
 #include <uthash.h>
 
 typedef struct entry {
     uint64_t     closed;            /* rounds closed */
-    int          outcome;           /* of the last one; 0: none yet */
+    int          outcome;           /* of the last round; 0: no round yet */
     uint64_t     version;
-    pd_snapshot *snapshot;          /* the board's own reference; NULL: no weights yet */
-    pd_reason   *why;               /* the last round's step was refused; NULL: it was not, or nobody knows */
-    pd_scalar_means *scalars;       /* of the last round; NULL: it had none */
+    pd_snapshot *snapshot;          /* the board's reference; NULL: no weights yet */
+    pd_reason   *why;               /* why the last step was refused; NULL: it was not, or no reason is known */
+    pd_scalar_means *scalars;       /* of the last round; NULL: none */
     pd_waiter   *waiters;
 } entry;
 
-_Static_assert(sizeof(entry) + 2 * sizeof(entry *) + 16 <= PD_LOOP_PARAM_BYTES, "what the board keeps of a parameter is counted at Declare");
+_Static_assert(sizeof(entry) + 2 * sizeof(entry *) + 16 <= PD_LOOP_PARAM_BYTES,
+               "what the board keeps of a parameter is counted at Declare");
 
 typedef struct job {
-    uint32_t       number;          /* given by the store, never by a peer: an unkeyed hash is fine */
+    uint32_t       number;          /* chosen by the store, not by a peer: an unkeyed hash is safe */
     size_t         n;
-    entry        **at;              /* each in its own memory: waiters point into them and room may be added */
-    size_t         params;          /* of the job; 0: not known yet. There may be room for more */
-    uint64_t       least;           /* rounds that all of them have closed */
-    size_t         at_least;        /* parameters that have closed no more */
-    pd_waiter     *rest;            /* who waits for all of them */
+    entry        **at;              /* each in its own memory, since waiters point into them and the array may grow */
+    size_t         params;          /* of the job; 0: not known yet. There may be more entries */
+    uint64_t       least;           /* rounds that all parameters have closed */
+    size_t         at_least;        /* parameters that have closed just `least` rounds */
+    pd_waiter     *rest;            /* waiters for all parameters */
     UT_hash_handle hh;
 } job;
 
@@ -173,7 +175,7 @@ bool pd_board_would_answer(const pd_board *board, uint32_t number, const pd_wait
     return i == wait->n;
 }
 
-/* The others are closed, too. */
+/* Answers the waiter that stands for all other parameters. */
 static void answer_rest(pd_waiter *waiter) { waiter->wait->open--; }
 
 static void answer(const entry *e, pd_waiter *waiter)
@@ -192,7 +194,8 @@ static void answer(const entry *e, pd_waiter *waiter)
     if (waiter->pulls) {
         waiter->snapshot = e->snapshot;
         waiter->snapshot->board_refs++;
-        waiter->updates = waiter->update != 0 && waiter->holds != 0 && waiter->snapshot->builds_on == waiter->holds && waiter->snapshot->update_dtype == waiter->update;
+        waiter->updates = waiter->update != 0 && waiter->holds != 0 && waiter->snapshot->builds_on == waiter->holds
+                          && waiter->snapshot->update_dtype == waiter->update;
     }
     waiter->wait->open--;
 }
@@ -240,7 +243,7 @@ void pd_board_forget(pd_board *board, pd_wait *wait)
     }
 }
 
-/* ---- what the store tells ---- */
+/* ---- reports of the store ---- */
 
 static void publish(pd_board *board, entry *e, pd_closed *closed)
 {
@@ -250,7 +253,7 @@ static void publish(pd_board *board, entry *e, pd_closed *closed)
         e->snapshot->board_refs = 1;
         e->version = e->snapshot->version;
     }
-    e->closed = closed->step;               /* also with initial weights: a job may start at a later step */
+    e->closed = closed->step;               /* initial weights count too: a job may start at a later step */
     if (closed->outcome != 0) {
         e->outcome = (int)closed->outcome;
         pd_reason_unref(e->why);
@@ -264,7 +267,8 @@ static void publish(pd_board *board, entry *e, pd_closed *closed)
 
 static void close_for_all(pd_board *board, job *j, const pd_closed *closed, uint64_t before)
 {
-    if (closed->param >= j->params || before != j->least || j->at[closed->param]->closed == before || --j->at_least > 0) return;
+    if (closed->param >= j->params || before != j->least || j->at[closed->param]->closed == before || --j->at_least > 0)
+        return;
     find_least(j);
     for (pd_waiter *waiter = j->rest, *next; waiter != NULL; waiter = next) {
         next = waiter->next;
@@ -301,7 +305,8 @@ static void fail(pd_board *board, pd_wait *wait, const pd_error *err)
     board->user.failed(board->user.arg, wait, err);
 }
 
-/* A failed wait takes all its pieces out of this and other lists, so the list is looked at anew. */
+/* Fails the waits of a list for `step` or an earlier one. A failed wait removes its pieces from this and other lists,
+ * so the walk starts again from the head of the list. */
 static void fail_waiters(pd_board *board, pd_waiter *const *list, uint64_t step, const pd_error *err)
 {
     pd_waiter *waiter = *list;

@@ -1,121 +1,127 @@
-/* conn.h - one connection: its transport, what it has declared, what it waits for, what it still has to send. Loop thread.
+/* conn.h - one connection: its transport, its declarations, its open requests, and the answers it still has to send.
  *
- * Life: GREETING until its Hello has come, WELCOMING until the store has answered it, OPEN, then either CLOSED at once or ENDING: a
- * last ERROR frame goes out and the peer is given a moment to read it. A connection never goes away inside a callback
- * of its own framer: closing marks it, and the end of the loop's turn frees it. */
+ * Loop thread. A connection is GREETING until its Hello has come, WELCOMING until the store has answered the Hello,
+ * then OPEN. It ends as CLOSED at once, or as ENDING: a last ERROR frame goes out and the peer gets a moment to read
+ * it. A connection is never freed inside a callback of its own framer: closing only marks it, and the end of the loop's
+ * turn frees it. */
 #ifndef PD_CONN_H
 #define PD_CONN_H
 
-#include "admission.h"
 #include "frame.h"
-#include "output.h"
+#include "handles.h"
+#include "loop.h"
 #include "transport.h"
 
-struct pd_daemon;
+#define PD_HIGH_WATER (1024 * 1024)     /* bytes of our own memory in answers that a peer has not read: then the
+                                         * connection is not read from */
 
 typedef enum pd_conn_state { PD_GREETING, PD_WELCOMING, PD_OPEN, PD_ENDING, PD_CLOSED } pd_conn_state;
 
-/* Parameters as this connection numbers them. */
-typedef struct pd_handles {
-    size_t           n, capacity;
-    pd_handle_facts *facts;             /* which elements travel here; names are those of: */
-    pd_param_decl   *decls;             /* what was declared; they own what they point to */
-    uint32_t        *params;            /* index in the job; known once declared */
-} pd_handles;
-
-/* The frame under way, from its header to its end. */
+/* The frame that is being read, from its header to its end. */
 typedef struct pd_incoming {
-    bool         begun;                 /* its header has been looked at: a stalled frame is asked again */
-    bool         asked;                 /* memory for its payload has been asked for */
-    pd_error     refusal;               /* code other than PD_OK: read away, then answered so */
-    pd_request  *request;               /* to be posted when the payload is there */
+    bool         begun;                 /* its header was checked; the header of a stalled frame is offered again */
+    bool         asked;                 /* memory for its payload was asked for */
+    pd_error     refusal;               /* code other than PD_OK: the frame is read away, then answered with this */
+    pd_request  *request;               /* posted when the payload is complete */
     pd_pending  *pending;
     pd_buffer   *buffer;
     struct iovec span;
-    uint64_t     mark;                  /* Push, Initialise: of the last error that the peer had read when it made the frame */
+    uint64_t     mark;                  /* Push, Initialise: mark of the last error the peer had read when it sent */
 } pd_incoming;
 
-/* The deadline that passed last while a frame of the connection waited for memory. Pushes that the peer made before it read the
- * deadline's error end with the same error. */
+/* The deadline that passed last while a frame of the connection waited for memory. Pushes that the peer sent before it
+ * read the deadline's error end with the same error. */
 typedef struct pd_overdue {
-    uint64_t since;                     /* mark of the report; 0: there was none */
-    uint64_t step;                      /* rounds up to this one are meant */
+    uint64_t since;                     /* mark of the deadline's error; 0: no deadline has passed */
+    uint64_t step;                      /* the deadline was that of rounds up to this one */
     pd_error error;
 } pd_overdue;
 
 typedef struct pd_conn {
-    struct pd_daemon *daemon;
-    uint64_t      number;               /* never reused */
+    pd_daemon    *daemon;
+    uint64_t      number;               /* never used again */
     pd_conn_state state;
     pd_transport *transport;            /* NULL once closed */
     unsigned      watched;              /* events that the transport waits for */
     char          peer[72];             /* address, for the log */
-    char          label[128];           /* what its Hello said */
+    char          label[128];           /* from its Hello */
     pd_framer    *framer;
     pd_incoming   incoming;
-    pd_error      why;                  /* what a framer callback found wrong with the stream */
-    uint32_t      job, rank;            /* job 0: none (operator, or it is gone) */
+    pd_error      why;                  /* error in the stream that a framer callback found */
+    uint32_t      job, rank;            /* job 0: none, as for an operator, or when the job has ended */
     bool          operates;             /* an operator's connection */
-    bool          declaring, declared;  /* waits for the store's answer to its last Declare; has it */
+    bool          declaring, declared;  /* the store has not yet answered its last Declare; has answered it */
     pd_handles    handles;
     pd_share      share;
     pd_pendings   pendings;
     pd_output     output;
-    pd_request   *farewell;             /* PD_REQ_LOST, made in time; NULL once posted or when nobody needs to know */
-    bool          joined;               /* a Hello was posted: the store has to know when we go */
-    bool          dirty;                /* in the daemon's list of those with something to write */
+    pd_request   *notice;               /* disconnect notice, PD_REQ_LOST, made in time; NULL once posted */
+    bool          joined;               /* a Hello was posted: the store needs the disconnect notice */
+    bool          dirty;                /* in the daemon's list of connections with output */
     bool          shut;                 /* ENDING: everything is sent and our side is shut */
-    bool          hung;                 /* while nothing was read from it, the peer has ended its side, or the connection is broken */
-    bool          ended;                /* the peer has ended its side: it is owed answers, and nothing is read any more */
+    bool          hung;                 /* while it was not read from, the peer ended its side or the transport broke */
+    bool          ended;                /* the peer has ended its side: it still gets answers, nothing more is read */
     bool          has_left;             /* by a Leave of its own */
-    uint64_t      refused;              /* mark of the last push that was refused before it reached the store; 0: none was */
+    uint64_t      refused;              /* mark of the last push refused before it reached the store; 0: none */
     pd_overdue    overdue;
-    uint64_t      pieces;               /* that its parameters travel in, once declared */
+    uint64_t      pieces;               /* in which its parameters travel; known once declared */
     struct pd_conn *next_dirty;
-    bool          waking;               /* in the daemon's list of those whose payload came home while they waited */
+    bool          waking;               /* in the daemon's list of connections whose stalled frame is offered again */
     struct pd_conn *next_waking, *next_closed;
-    uint64_t      opened_ms, read_ms, frame_ms, write_ms, end_ms, beat_ms;      /* opened; last bytes; frame in begun; frame out begun; ENDING or `ended` until; said that we live */
+    uint64_t      opened_ms, read_ms, frame_ms, write_ms;       /* opened; last bytes read; this frame begun, in; out */
+    uint64_t      end_ms, beat_ms;      /* ENDING or `ended` lasts until then; last heartbeat of our own */
 } pd_conn;
 
-/* Where the store sends its answer to a request of this connection. */
-static inline pd_ticket pd_conn_ticket(const pd_conn *conn, const pd_pending *pending) { return (pd_ticket){ conn->number, pending->serial }; }
+/* Returns the ticket by which the store answers a request of this connection. */
+static inline pd_ticket pd_conn_ticket(const pd_conn *conn, const pd_pending *pending)
+{
+    return (pd_ticket){ conn->number, pending->serial };
+}
 
-/* Takes the transport. NULL: out of memory, the transport is still the caller's. */
-pd_conn *pd_conn_new(struct pd_daemon *daemon, pd_transport *transport, const char *peer);
-/* Frees a closed one, at the end of a turn. */
+/* Makes a connection without a transport; `frames` gets its frames. NULL: out of memory, or no place. */
+pd_conn *pd_conn_new(pd_daemon *daemon, const pd_framer_user *frames, const char *peer);
+/* Frees a closed connection, at the end of a turn. */
 void     pd_conn_free(pd_conn *conn);
-/* Sends a last ERROR frame, then ends the connection. `asked`: the request that the frame answers; NULL: it answers none and has request id 0. */
+/* Sends a last ERROR frame, then ends the connection. `asked` is the request that the frame answers; NULL: the frame
+ * answers no request and has request id 0. */
 void     pd_conn_end(pd_conn *conn, const pd_prefix *asked, const pd_error *err);
-/* At once. `reason` goes to the log and the store. */
+/* Closes at once. `reason` goes to the log and to the store. */
 void     pd_conn_close(pd_conn *conn, const char *reason);
-bool     pd_conn_live(const pd_conn *conn);             /* neither ENDING nor CLOSED */
+/* Sends the disconnect notice to the store, once. While the welcome is under way, the notice waits for it. */
+void     pd_conn_notify_store(pd_conn *conn, const char *reason);
+/* Returns whether the connection is neither ENDING nor CLOSED. */
+bool     pd_conn_live(const pd_conn *conn);
+/* Forgets the connection's declarations, and gives its part of the ingest budget back. */
+void     pd_conn_undeclare(pd_conn *conn);
 
-/* Answers to the request with the prefix `asked`, with a checksum where it has one. Each sees to it that they are written at the end of the loop's
- * turn; without memory the connection is closed. */
+/* Answers the request with the prefix `asked`, with a checksum where the request has one. The answer is written at the
+ * end of the loop's turn. Without memory the connection is closed. */
 void     pd_conn_reply(pd_conn *conn, const pd_prefix *asked, const ProtobufCMessage *message);
 void     pd_conn_refuse(pd_conn *conn, const pd_prefix *asked, const pd_error *err);
-void     pd_conn_answer(pd_conn *conn, pd_pending *pending, const ProtobufCMessage *message);      /* takes pending */
-void     pd_conn_fail(pd_conn *conn, pd_pending *pending, const pd_error *err);                    /* takes pending */
+/* Fills in the error of a request for which there is no memory. Returns PD_NO_MEMORY. */
+int      pd_conn_no_memory(const pd_prefix *asked, pd_error *err);
+/* Answer an open request, which ends it. */
+void     pd_conn_answer(pd_conn *conn, pd_pending *pending, const ProtobufCMessage *message);
+void     pd_conn_fail(pd_conn *conn, pd_pending *pending, const pd_error *err);
+/* Fails all open requests. */
 void     pd_conn_fail_all(pd_conn *conn, const pd_error *err);
-void     pd_conn_touch(pd_conn *conn);                  /* there is something to write */
-
-/* Starts the answer to a request whose pieces all have theirs. Takes pending, which is in no table. */
+/* Queues the answer to a request whose pieces all have their answers. Takes pending, which is in no table. */
 void     pd_conn_data_reply(pd_conn *conn, pd_pending *pending);
 
-/* Something it waited for has come: goes on with the frame that was held back. Not inside a framer callback. */
-void     pd_conn_resume(pd_conn *conn);
-/* Writes what can be written now. */
-void     pd_conn_write(pd_conn *conn);
-/* Sees to its deadlines. */
-void     pd_conn_tick(pd_conn *conn, uint64_t now_ms);
+/* Puts the connection into the daemon's list of connections with output. */
+void     pd_conn_touch(pd_conn *conn);
+/* Offers the stalled frame of the connection again, at the end of this turn. */
+void     pd_conn_wake(pd_conn *conn);
+/* Tells the transport which events the connection waits for now. */
+void     pd_conn_watch(pd_conn *conn);
+bool     pd_conn_wants_to_read(const pd_conn *conn);
 
-/* ---- handles (handles.c) ---- */
-
-/* PD_NO_MEMORY: nothing has changed. Copies what the declaration points to, and where it is not ranged fills in all `elements`. */
-int      pd_handles_add(pd_handles *handles, const pd_param_decl *decl, int64_t elements);
-/* A copy with its own texts. PD_NO_MEMORY: *to owns nothing. */
-int      pd_decl_copy(pd_param_decl *to, const pd_param_decl *from);
-void     pd_handles_cut(pd_handles *handles, size_t n);     /* forgets all but the first n */
-void     pd_handles_free(pd_handles *handles);
+/* Forgets the frame that is being read. */
+void     pd_conn_drop_incoming(pd_conn *conn);
+/* Returns whether the peer sent the frame that is being read before it had read of the deadline that the frame
+ * missed. */
+bool     pd_conn_is_late(const pd_conn *conn);
+/* Takes a payload's buffer back into the pool. The rank that it is charged to may send more. */
+void     pd_conn_return_buffer(pd_daemon *daemon, pd_buffer *buffer);
 
 #endif

@@ -1,420 +1,190 @@
-/* daemon.c - the conversation as a whole: connections by number, a turn of the loop, draining. It runs on any platform (platform.h). */
-#include "loop.h"
-#include "plant.h"
+/* daemon.c - the daemon: runs the conversation on libuv, with its timer, signals, wake-ups and worker threads. */
+#include "daemon.h"
 
-#include <assert.h>
+#include "listen.h"
+
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <syslog.h>
+#include <sys/random.h>
 #include <unistd.h>
 
-enum { ENDING_PLACES = 64, DRAIN_GRACE_MS = 2000, FLUSH_MS = 1000 };
-#define EFFECTS_NS 1000000u             /* time that one turn of the loop may spend on effects */
-#define OWN_TICKET ((pd_ticket){ 0, 1 })        /* no connection has number 0 */
+enum { TICK_MS = 250 };
 
-uint64_t pd_daemon_now_ms(const pd_daemon *daemon)   { return daemon->platform.now_ms(daemon->platform.arg); }
-uint64_t pd_daemon_clock_ns(const pd_daemon *daemon) { return daemon->platform.clock_ns(daemon->platform.arg); }
+/* ---- the platform ---- */
 
-const pd_daemon_config *pd_daemon_settings(const pd_daemon *daemon) { return &daemon->config; }
-const pd_platform      *pd_daemon_platform(const pd_daemon *daemon) { return &daemon->platform; }
+static uint64_t now_ms(void *arg)   { return uv_now(&((pd_uvloop *)arg)->uv); }
+static uint64_t clock_ns(void *arg) { (void)arg; return uv_hrtime(); }
+static void     wake(void *arg)     { uv_async_send(&((pd_uvloop *)arg)->wake); }
+static void     stop(void *arg)     { uv_stop(&((pd_uvloop *)arg)->uv); }
+static void     end_listening(void *arg) { pd_listen_end(arg); }
 
-/* Lines of the store pass through here: each bears the site that the log's limit of repetitions counts. */
-void pd_daemon_log(const pd_daemon *daemon, const pd_effect *effect)
+static uint64_t secret(void *arg)
 {
-    if (daemon->config.log_text != NULL) daemon->config.log_text(effect->u.log.level, effect->u.log.site, effect->u.log.text);
-    else daemon->config.log(effect->u.log.level, "%s", effect->u.log.text);
-}
-
-/* ---- connections by number: its place is number % capacity ---- */
-
-pd_conn *pd_daemon_find(pd_daemon *daemon, uint64_t number)
-{
-    pd_conn *conn = daemon->conns[number % daemon->capacity];
-    return conn != NULL && conn->number == number ? conn : NULL;
-}
-
-int pd_daemon_place(pd_daemon *daemon, pd_conn *conn)
-{
-    size_t place = daemon->next_place;
-
-    if (daemon->n_conns == daemon->capacity) return PD_RESOURCE_EXHAUSTED;
-    while (daemon->conns[place] != NULL) place = (place + 1) % daemon->capacity;
-    conn->number = ++daemon->serial * daemon->capacity + place;
-    daemon->conns[place] = conn;
-    daemon->n_conns++;
-    daemon->next_place = (place + 1) % daemon->capacity;
-    return PD_OK;
-}
-
-void pd_daemon_gone(pd_daemon *daemon, pd_conn *conn)
-{
-    daemon->conns[conn->number % daemon->capacity] = NULL;
-    daemon->n_conns--;
-    if (conn->dirty) {
-        pd_conn **at = &daemon->dirty;
-        while (*at != conn) at = &(*at)->next_dirty;
-        *at = conn->next_dirty;
-    }
-    if (conn->waking) {
-        pd_conn **at = &daemon->waking;
-        while (*at != conn) at = &(*at)->next_waking;
-        *at = conn->next_waking;
-    }
-}
-
-size_t pd_daemon_quota(const pd_daemon *daemon)
-{
-    size_t quota = PD_TURN_BYTES / (daemon->was_active > 0 ? daemon->was_active : 1);
-
-    if (quota > PD_MOST_QUOTA) return PD_MOST_QUOTA;
-    return quota < PD_LEAST_QUOTA ? PD_LEAST_QUOTA : quota;
-}
-
-/* ---- to the store ---- */
-
-void pd_daemon_post(pd_daemon *daemon, pd_request *request)
-{
-    request->mail.next = NULL;
-    if (daemon->post_first == NULL) daemon->post_first = &request->mail;
-    else daemon->post_last->next = &request->mail;
-    daemon->post_last = &request->mail;
-}
-
-void pd_daemon_keep_farewell(pd_daemon *daemon, pd_request *farewell)
-{
-    farewell->mail.next = daemon->farewells != NULL ? &daemon->farewells->mail : NULL;
-    daemon->farewells = farewell;
-}
-
-pd_request *pd_daemon_take_farewell(pd_daemon *daemon, uint64_t number)
-{
-    pd_request *before = NULL, *farewell = daemon->farewells, *next;
-
-    for (; farewell != NULL && farewell->ticket.conn != number; farewell = (pd_request *)(void *)farewell->mail.next) before = farewell;
-    if (farewell == NULL) return NULL;
-    next = (pd_request *)(void *)farewell->mail.next;
-    if (before == NULL) daemon->farewells = next;
-    else before->mail.next = farewell->mail.next;
-    return farewell;
-}
-
-static void post_released(pd_daemon *daemon)
-{
-    pd_request *request;
-
-    if (daemon->released == NULL) return;
-    request = pd_request_new(PD_REQ_RELEASED, (pd_ticket){ 0, 0 });
-    if (request == NULL) return;        /* the next turn tries again */
-    request->u.released.first = daemon->released;
-    daemon->released = NULL;
-    pd_daemon_post(daemon, request);
-}
-
-/* One post for all requests of a turn: one wake-up of the step thread. */
-static void flush(pd_daemon *daemon)
-{
-    int rc;
-
-    post_released(daemon);
-    if (daemon->post_first == NULL) return;
-    rc = pd_mailbox_post(daemon->requests, daemon->post_first, daemon->post_last);
-    assert(rc == PD_OK);                /* closed only after this thread has ended */
-    (void)rc;
-    daemon->post_first = daemon->post_last = NULL;
-}
-
-void pd_daemon_wake(pd_daemon *daemon, pd_conn *conn)
-{
-    if (conn->waking || conn->state == PD_CLOSED) return;
-    conn->waking = true;
-    conn->next_waking = daemon->waking;
-    daemon->waking = conn;
-}
-
-void pd_daemon_home(pd_daemon *daemon, pd_buffer *buffer)
-{
-    pd_conn *conn = pd_daemon_find(daemon, buffer->conn);
-
-    if (PD_PLANTED(buffer_lost) && buffer->size % 101 == 0) return;
-    pd_admission_give(&daemon->admission, conn != NULL ? &conn->share : NULL, buffer->charged);
-    pd_pool_put(daemon->pool, buffer);
-    if (conn == NULL || (daemon->short_of_budget && !PD_PLANTED(wake_own_only))) daemon->stall_over = true;
-    else if (pd_framer_stalled(conn->framer)) pd_daemon_wake(daemon, conn);
-}
-
-/* ---- from the board ---- */
-
-static void on_resolved(void *arg, pd_wait *wait)
-{
-    pd_pending *pending = pd_pending_of(wait);
-    pd_conn *conn = pending->conn;
+    uint64_t key = 0x9e3779b97f4a7c15u;
 
     (void)arg;
-    pd_pendings_remove(&conn->pendings, pending);
-    pd_conn_data_reply(conn, pending);
+    if (getrandom(&key, sizeof key, GRND_NONBLOCK) != sizeof key) key ^= uv_hrtime();
+    return key;
 }
 
-static void on_failed(void *arg, pd_wait *wait, const pd_error *err)
-{
-    pd_pending *pending = pd_pending_of(wait);
+typedef struct errand {                 /* background work in libuv's threads */
+    uv_work_t      uv;
+    pd_background *work;
+} errand;
 
-    (void)arg;
-    pd_conn_fail(pending->conn, pending, err);
+static void run_errand(uv_work_t *uv)
+{
+    errand *e = uv->data;
+    e->work->run(e->work);
 }
 
-static void on_memory(void *arg)
+static void end_errand(uv_work_t *uv, int status)
 {
-    pd_daemon *daemon = arg;
-    daemon->stall_over = true;
+    errand *e = uv->data;
+
+    (void)status;
+    e->work->done(e->work);
+    free(e);
 }
 
-static void on_released(void *arg, pd_snapshot *snapshot)
+static bool background(void *arg, pd_background *work)
 {
-    pd_daemon *daemon = arg;
+    errand *e = malloc(sizeof *e);
 
-    snapshot->next_released = daemon->released;
-    daemon->released = snapshot;
+    if (e == NULL) return false;
+    e->uv.data = e;
+    e->work = work;
+    if (uv_queue_work(&((pd_uvloop *)arg)->uv, &e->uv, run_errand, end_errand) == 0) return true;
+    free(e);
+    return false;
 }
 
-/* ---- a turn of the loop ---- */
+/* ---- libuv's callbacks ---- */
 
-/* False: the time is up, or nothing is left. */
-static bool handle_next(pd_daemon *daemon, uint64_t until_ns)
+static void on_wake(uv_async_t *handle)      { pd_conversation_take_effects(((pd_uvloop *)handle->data)->daemon); }
+static void on_prepare(uv_prepare_t *handle) { pd_conversation_finish_turn(((pd_uvloop *)handle->data)->daemon); }
+
+static void on_timer(uv_timer_t *handle)
 {
-    pd_mail *next;
+    pd_uvloop *loop = handle->data;
 
-    if (daemon->backlog == NULL && (daemon->backlog = pd_mailbox_take(daemon->effects)) == NULL) return false;
-    next = daemon->backlog->next;
-    if (!pd_handle_effect(daemon, (pd_effect *)(void *)daemon->backlog, until_ns)) return false;
-    daemon->backlog = next;
-    return pd_daemon_clock_ns(daemon) <= until_ns;
+    pd_conversation_tick(loop->daemon);
+    if (loop->paused) pd_listen_begin(loop);
 }
 
-/* The mailbox wakes us only for mail that finds it empty. So unless it was seen empty after the last effect, we are called again. */
-void pd_daemon_take_effects(pd_daemon *daemon)
+static void on_signal(void *arg, int number)
 {
-    uint64_t until_ns = pd_daemon_clock_ns(daemon) + EFFECTS_NS;
-
-    while (handle_next(daemon, until_ns)) continue;
-    if (daemon->backlog != NULL || (pd_daemon_clock_ns(daemon) > until_ns && !PD_PLANTED(lost_wake_up))) daemon->platform.wake(daemon->platform.arg);
-}
-
-static void resume_stalled(pd_daemon *daemon)
-{
-    while (daemon->waking != NULL) {
-        pd_conn *conn = daemon->waking;
-        daemon->waking = conn->next_waking;
-        conn->waking = false;
-        pd_conn_resume(conn);
-    }
-    if (!daemon->stall_over) return;
-    daemon->stall_over = daemon->short_of_budget = false;       /* those that still wait say so again */
-    for (size_t i = 0; i < daemon->capacity; i++)
-        if (daemon->conns[i] != NULL) pd_conn_resume(daemon->conns[i]);
-}
-
-static void write_dirty(pd_daemon *daemon)
-{
-    while (daemon->dirty != NULL) {
-        pd_conn *conn = daemon->dirty;
-        daemon->dirty = conn->next_dirty;
-        conn->dirty = false;
-        pd_conn_write(conn);
-    }
-}
-
-static void stop(pd_daemon *daemon) { daemon->platform.stop(daemon->platform.arg); }
-
-static bool all_written(const pd_daemon *daemon)
-{
-    for (size_t i = 0; i < daemon->capacity; i++)
-        if (daemon->conns[i] != NULL && !pd_output_empty(&daemon->conns[i]->output)) return false;
-    return true;
-}
-
-static void free_closed(pd_daemon *daemon)
-{
-    while (daemon->closed != NULL) {
-        pd_conn *conn = daemon->closed;
-        daemon->closed = conn->next_closed;
-        pd_conn_free(conn);
-    }
-}
-
-/* Everything that this turn has produced goes out. */
-void pd_daemon_finish_turn(pd_daemon *daemon)
-{
-    resume_stalled(daemon);
-    write_dirty(daemon);
-    flush(daemon);
-    free_closed(daemon);
-    daemon->was_active = daemon->active;
-    daemon->active = 0;
-    if (daemon->drain.stops && daemon->drain.done && all_written(daemon)) stop(daemon);
-    pd_lag_poll(&daemon->lag);
-}
-
-/* ---- draining ---- */
-
-void pd_daemon_drain(pd_daemon *daemon, bool stops, uint64_t within_ms)
-{
-    pd_request *request = daemon->drain_request;
-
-    if (stops && !daemon->drain.stops) {
-        daemon->drain.stops = true;
-        daemon->config.log(LOG_NOTICE, "stopping: rounds under way may finish within %.1f s", (double)within_ms / 1e3);
-        if (daemon->config.event != NULL) daemon->config.event(daemon->config.arg, PD_DAEMON_STOPS);
-        daemon->platform.end_listening(daemon->platform.arg);
-    }
-    if (request == NULL) return;        /* it is on its way already */
-    daemon->drain_request = NULL;
-    daemon->drain.begun = true;
-    daemon->drain.deadline_ms = pd_daemon_now_ms(daemon) + within_ms + DRAIN_GRACE_MS;
-    request->u.drain.deadline_ns = within_ms * 1000000u;
-    pd_daemon_post(daemon, request);
-}
-
-/* The daemon's own drain has been answered: so are those who asked for the shutdown. */
-static void answer_shutdowns(pd_daemon *daemon)
-{
-    Paramd__Ok ok = PARAMD__OK__INIT;
-
-    for (size_t i = 0; i < daemon->capacity; i++) {
-        pd_conn *conn = daemon->conns[i];
-        pd_pending *pending;
-        while (conn != NULL && conn->operates && pd_conn_live(conn)
-               && (pending = pd_pendings_of_method(&conn->pendings, PD_SHUTDOWN)) != NULL) pd_conn_answer(conn, pending, &ok.base);
-    }
-}
-
-void pd_daemon_drained(pd_daemon *daemon)
-{
-    uint64_t flushed = pd_daemon_now_ms(daemon) + FLUSH_MS;
-
-    daemon->drain.done = true;
-    if (daemon->drain.deadline_ms > flushed) daemon->drain.deadline_ms = flushed;
-    answer_shutdowns(daemon);
-}
-
-void pd_daemon_interrupt(pd_daemon *daemon, const char *name)
-{
-    daemon->config.log(LOG_NOTICE, "%s", name);
-    if (daemon->drain.stops) stop(daemon);
-    else pd_daemon_drain(daemon, true, daemon->config.drain_ms);
-}
-
-void pd_daemon_tick(pd_daemon *daemon)
-{
-    uint64_t now = pd_daemon_now_ms(daemon);
-
-    if (daemon->stall_untold) daemon->stall_over = true;
-    daemon->stall_untold = false;
-    for (size_t i = 0; i < daemon->capacity; i++)
-        if (daemon->conns[i] != NULL) pd_conn_tick(daemon->conns[i], now);
-    if (daemon->config.event != NULL) daemon->config.event(daemon->config.arg, PD_DAEMON_TURNS);
-    if (daemon->drain.stops && now >= daemon->drain.deadline_ms) stop(daemon);
+    pd_conversation_interrupt(((pd_uvloop *)arg)->daemon, strsignal(number));
 }
 
 /* ---- life ---- */
 
-static int make_parts(pd_daemon *daemon)
-{
-    pd_board_user user = { .arg = daemon, .resolved = on_resolved, .failed = on_failed, .released = on_released };
+static pd_uvloop *loop_of(const pd_daemon *daemon) { return pd_conversation_platform(daemon)->arg; }
 
-    daemon->capacity = (size_t)daemon->config.max_connections + ENDING_PLACES;
-    daemon->conns = calloc(daemon->capacity, sizeof *daemon->conns);
-    daemon->effects = pd_mailbox_new(daemon->platform.wake, daemon->platform.arg);
-    daemon->pool = pd_pool_new(daemon->config.ingest_bytes, &daemon->platform, on_memory, daemon);
-    daemon->board = pd_board_new(&user);
-    daemon->arena = pd_arena_new(PD_ARENA_BUDGET);
-    daemon->drain_request = pd_request_new(PD_REQ_DRAIN, OWN_TICKET);
-    if (daemon->conns == NULL || daemon->effects == NULL || daemon->pool == NULL || daemon->board == NULL || daemon->arena == NULL
-        || daemon->drain_request == NULL) return PD_NO_MEMORY;
-    daemon->admission.budget = daemon->config.ingest_bytes;
-    return pd_reply_scratch_init(&daemon->scratch, daemon->config.max_pieces);
+/* Makes the loop and its handles. NULL: out of memory. */
+static pd_uvloop *make_loop(void)
+{
+    pd_uvloop *loop = calloc(1, sizeof *loop);
+
+    if (loop == NULL) return NULL;
+    loop->spare_fd = -1;
+    if (uv_loop_init(&loop->uv) != 0) {
+        free(loop);
+        return NULL;
+    }
+    uv_async_init(&loop->uv, &loop->wake, on_wake);
+    uv_prepare_init(&loop->uv, &loop->prepare);
+    uv_timer_init(&loop->uv, &loop->timer);
+    loop->wake.data = loop->prepare.data = loop->timer.data = loop;
+    return loop;
 }
 
-int pd_daemon_make(pd_daemon **out, const pd_daemon_config *config, const pd_platform *platform, pd_error *err)
+static void free_loop(pd_uvloop *loop)
 {
-    pd_daemon *daemon = calloc(1, sizeof *daemon);
+    pd_listen_end(loop);
+    uv_close((uv_handle_t *)&loop->wake, NULL);
+    uv_close((uv_handle_t *)&loop->prepare, NULL);
+    uv_close((uv_handle_t *)&loop->timer, NULL);
+    pd_signals_end(&loop->signals);
+    uv_run(&loop->uv, UV_RUN_DEFAULT);          /* background work ends, and handles close */
+    uv_loop_close(&loop->uv);
+}
 
-    assert(config->ingest_bytes >= config->max_payload && config->max_payload >= config->chunk_elements * sizeof(float));
-    if (daemon == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    pd_dispatch_check();
-    daemon->config = *config;
-    daemon->platform = *platform;
-    daemon->key = platform->random(platform->arg) | 1;
-    daemon->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    if (make_parts(daemon) != PD_OK) {
-        pd_daemon_dispose(daemon);
-        return pd_fail(err, PD_NO_MEMORY, "out of memory");
+int pd_daemon_new(pd_daemon **out, const pd_daemon_config *config, pd_error *err)
+{
+    pd_uvloop *loop = make_loop();
+    pd_platform platform = { .arg = loop, .now_ms = now_ms, .clock_ns = clock_ns, .random = secret, .wake = wake,
+                             .stop = stop, .end_listening = end_listening, .background = background };
+    int rc;
+
+    if (loop == NULL) return pd_fail(err, PD_NO_MEMORY, "the event loop cannot be made");
+    if ((rc = pd_conversation_make(&loop->daemon, config, &platform, err)) != PD_OK) {
+        free_loop(loop);
+        free(loop);
+        return rc;
     }
-    *out = daemon;
+    if ((config->signals && (rc = pd_signals_open(&loop->signals, &loop->uv, on_signal, loop, err)) != PD_OK)
+        || (rc = pd_listen(loop, err)) != PD_OK) {
+        pd_daemon_free(loop->daemon);
+        return rc;
+    }
+    *out = loop->daemon;
     return PD_OK;
 }
 
-pd_mailbox *pd_daemon_effects(pd_daemon *daemon) { return daemon->effects; }
-uint64_t    pd_daemon_calls(const pd_daemon *daemon, unsigned method) { return daemon->calls[method]; }
-bool        pd_daemon_is_drained(const pd_daemon *daemon) { return daemon->drain.done; }
-bool        pd_daemon_has_conns(const pd_daemon *daemon) { return daemon->n_conns > 0; }
-
-void pd_daemon_start(pd_daemon *daemon, pd_mailbox *requests)
+void pd_daemon_free(pd_daemon *daemon)
 {
-    daemon->requests = requests;
-    daemon->started_ms = pd_daemon_now_ms(daemon);
-}
+    pd_uvloop *loop;
 
-int pd_daemon_accept(pd_daemon *daemon, pd_transport *transport, const char *peer)
-{
-    pd_conn *conn = pd_conn_new(daemon, transport, peer);
-    pd_error err;
-
-    if (conn == NULL) return PD_NO_MEMORY;
-    if (daemon->n_conns <= daemon->config.max_connections) return PD_OK;
-    pd_fail(&err, PD_RESOURCE_EXHAUSTED, "%u connections are open already (server.max_connections)", daemon->config.max_connections);
-    pd_conn_end(conn, NULL, &err);
-    return PD_OK;
-}
-
-/* The store gets back what it has lent and hears of everybody who goes. */
-void pd_daemon_close_all(pd_daemon *daemon)
-{
-    for (size_t i = 0; i < daemon->capacity; i++)
-        if (daemon->conns[i] != NULL) pd_conn_close(daemon->conns[i], "the server stops");
-    pd_board_free(daemon->board);
-    daemon->board = NULL;
-    flush(daemon);
-    free_closed(daemon);
-}
-
-static void free_effects(pd_daemon *daemon, pd_mail *mail)
-{
-    while (mail != NULL) {
-        pd_effect *effect = (pd_effect *)(void *)mail;
-        mail = mail->next;
-        if (effect->kind == PD_EFF_BUFFER) pd_daemon_home(daemon, effect->u.buffer);
-        if (effect->kind == PD_EFF_LOG) pd_daemon_log(daemon, effect);
-        pd_effect_free(effect);
-    }
-}
-
-void pd_daemon_dispose(pd_daemon *daemon)
-{
     if (daemon == NULL) return;
-    if (daemon->effects != NULL) {
-        free_effects(daemon, daemon->backlog);
-        free_effects(daemon, pd_mailbox_take(daemon->effects));
-    }
-    pd_board_free(daemon->board);
-    pd_mailbox_free(daemon->effects);
-    pd_pool_free(daemon->pool);
-    pd_arena_free(daemon->arena);
-    pd_reply_scratch_free(&daemon->scratch);
-    pd_request_free(daemon->drain_request);
-    while (daemon->farewells != NULL) pd_request_free(pd_daemon_take_farewell(daemon, daemon->farewells->ticket.conn));
-    free(daemon->conns);
-    if (daemon->statm >= 0) close(daemon->statm);
-    free(daemon);
+    loop = loop_of(daemon);
+    free_loop(loop);
+    pd_conversation_dispose(daemon);
+    free(loop);
+}
+
+unsigned pd_daemon_port(const pd_daemon *daemon) { return loop_of(daemon)->port; }
+
+void pd_daemon_begin(pd_daemon *daemon, pd_mailbox *requests)
+{
+    pd_uvloop *loop = loop_of(daemon);
+
+    uv_update_time(&loop->uv);
+    pd_conversation_start(daemon, requests);
+    pd_listen_begin(loop);
+    uv_prepare_start(&loop->prepare, on_prepare);
+    uv_timer_start(&loop->timer, on_timer, TICK_MS, TICK_MS);
+    pd_signals_begin(&loop->signals);
+}
+
+int pd_daemon_adopt(pd_daemon *daemon, int fd)
+{
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    return pd_listen_adopt(loop_of(daemon), fd, "adopted");
+}
+
+bool pd_daemon_turn(pd_daemon *daemon)
+{
+    uv_run(&loop_of(daemon)->uv, UV_RUN_NOWAIT);
+    return pd_conversation_has_conns(daemon);
+}
+
+void pd_daemon_end(pd_daemon *daemon)
+{
+    pd_uvloop *loop = loop_of(daemon);
+
+    pd_listen_end(loop);
+    pd_conversation_close_all(daemon);
+    uv_prepare_stop(&loop->prepare);
+    uv_timer_stop(&loop->timer);
+    uv_run(&loop->uv, UV_RUN_NOWAIT);
+}
+
+bool pd_daemon_run(pd_daemon *daemon, pd_mailbox *requests)
+{
+    pd_daemon_begin(daemon, requests);
+    uv_run(&loop_of(daemon)->uv, UV_RUN_DEFAULT);
+    pd_daemon_end(daemon);
+    return pd_conversation_is_drained(daemon);
 }

@@ -1,10 +1,12 @@
-#include "conn.h"
+/* handles.c - the parameters of one connection, as the connection numbers them. */
+#include "handles.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The arrays grow by doubling, so up to half of their room may be unused: hence the factor 2. */
-_Static_assert(2 * (sizeof(pd_handle_facts) + sizeof(pd_param_decl) + sizeof(uint32_t)) <= PD_LOOP_DECL_BYTES, "what a connection keeps of a declaration is counted at Declare");
+/* The factor 2: the arrays grow by doubling, so up to half of their capacity may be unused. */
+_Static_assert(2 * (sizeof(pd_handle_facts) + sizeof(pd_param_decl) + sizeof(uint32_t)) <= PD_LOOP_DECL_BYTES,
+               "what a connection keeps of a declaration is counted at Declare");
 
 static int grow(void **array, size_t capacity, size_t size)
 {
@@ -16,7 +18,8 @@ static int grow(void **array, size_t capacity, size_t size)
 }
 
 enum { LEAST = 16 };
-_Static_assert(LEAST * (sizeof(pd_handle_facts) + sizeof(pd_param_decl) + sizeof(uint32_t)) + 48 <= PD_LOOP_RANK_BYTES, "what a connection keeps of a small set is counted at Declare");
+_Static_assert(LEAST * (sizeof(pd_handle_facts) + sizeof(pd_param_decl) + sizeof(uint32_t)) + 48 <= PD_LOOP_RANK_BYTES,
+               "what a connection keeps of a small set is counted at Declare");
 
 static int make_room(pd_handles *handles)
 {

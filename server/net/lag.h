@@ -1,4 +1,4 @@
-/* lag.h - how long the loop thread is busy between two polls: a histogram of its own CPU clock. Loop thread. */
+/* lag.h - measures how long the loop thread is busy between two polls: a histogram of its CPU time. Loop thread. */
 #ifndef PD_LAG_H
 #define PD_LAG_H
 
@@ -13,10 +13,10 @@ typedef struct pd_lag {
     uint64_t last_ns;                   /* CPU clock at the last poll; 0: none yet */
 } pd_lag;
 
-/* Just before a poll: counts the CPU time since the last one. */
+/* Counts the CPU time since the last poll. Called just before a poll. */
 void   pd_lag_poll(pd_lag *lag);
 void   pd_lag_count(pd_lag *lag, uint64_t busy_ns);
-/* Milliseconds that a fraction (0.999) of the polls did not exceed; 0 when there were none. */
+/* Returns the milliseconds that a fraction (0.999) of the polls did not exceed; 0 if there were no polls. */
 double pd_lag_percentile(const pd_lag *lag, double fraction);
 
 #endif

@@ -1,6 +1,8 @@
 /* listen.c - listening sockets: opens them, accepts connections, hands them to the conversation. */
 #define _GNU_SOURCE       /* accept4 */
-#include "uvloop.h"
+#include "listen.h"
+
+#include "socket.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -18,7 +20,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
-enum { BACKLOG = 1024, ACCEPTS_A_TURN = 32, ENDING_EXTRA = 64 };
+enum { BACKLOG = 1024, ACCEPTS_A_TURN = 32 };
 
 /* ---- addresses ---- */
 
@@ -46,9 +48,10 @@ static void address_text(const struct sockaddr *address, socklen_t length, char 
 
 static int check_reach(const pd_uvloop *loop, const struct sockaddr *address, const char *text, pd_error *err)
 {
-    if (is_loopback(address) || pd_daemon_settings(loop->daemon)->insecure) return PD_OK;
-    return pd_fail(err, PD_PERMISSION_DENIED, "refusing to listen on %s: anybody who reaches it could read and change every job, as there are no "
-                   "credentials yet. Listen on 127.0.0.1, or set server.insecure = yes if the network keeps strangers out", text);
+    if (is_loopback(address) || pd_conversation_settings(loop->daemon)->insecure) return PD_OK;
+    return pd_fail(err, PD_PERMISSION_DENIED, "refusing to listen on %s: anybody who reaches it could read and change "
+                   "every job, as there are no credentials yet. Listen on 127.0.0.1, or set server.insecure = yes if "
+                   "the network keeps strangers out", text);
 }
 
 /* ---- a listening socket ---- */
@@ -57,7 +60,8 @@ static int add(pd_uvloop *loop, int fd, const char *path, pd_error *err)
 {
     pd_listener *listener = &loop->listener[loop->n_listeners];
 
-    if (loop->n_listeners == PD_MAX_LISTENERS) return pd_fail(err, PD_INVALID_ARGUMENT, "more than %d addresses to listen on", PD_MAX_LISTENERS);
+    if (loop->n_listeners == PD_MAX_LISTENERS)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "more than %d addresses to listen on", PD_MAX_LISTENERS);
     if (uv_poll_init(&loop->uv, &listener->poll, fd) != 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "socket %d cannot be polled: is it a listening socket?", fd);
     listener->loop = loop;
@@ -68,21 +72,23 @@ static int add(pd_uvloop *loop, int fd, const char *path, pd_error *err)
     return PD_OK;
 }
 
-static void tell(pd_uvloop *loop, int fd, const char *path)
+/* Logs the address, and notes the port of the first TCP listener. */
+static void report(pd_uvloop *loop, int fd, const char *path)
 {
     struct sockaddr_storage address;
     socklen_t length = sizeof address;
     char text[80];
 
     if (path[0] != '\0') {
-        pd_daemon_settings(loop->daemon)->log(LOG_NOTICE, "listening on unix:%s", path);
+        pd_conversation_settings(loop->daemon)->log(LOG_NOTICE, "listening on unix:%s", path);
         return;
     }
     if (getsockname(fd, (struct sockaddr *)&address, &length) != 0) return;
     address_text((struct sockaddr *)&address, length, text, sizeof text);
     if (loop->port == 0 && address.ss_family == AF_INET) loop->port = ntohs(((struct sockaddr_in *)&address)->sin_port);
-    if (loop->port == 0 && address.ss_family == AF_INET6) loop->port = ntohs(((struct sockaddr_in6 *)&address)->sin6_port);
-    pd_daemon_settings(loop->daemon)->log(LOG_NOTICE, "listening on %s", text);
+    if (loop->port == 0 && address.ss_family == AF_INET6)
+        loop->port = ntohs(((struct sockaddr_in6 *)&address)->sin6_port);
+    pd_conversation_settings(loop->daemon)->log(LOG_NOTICE, "listening on %s", text);
 }
 
 static int open_tcp(const struct addrinfo *info)
@@ -106,21 +112,23 @@ static int listen_tcp(pd_uvloop *loop, const struct addrinfo *info, pd_error *er
 
     address_text(info->ai_addr, info->ai_addrlen, text, sizeof text);
     if ((rc = check_reach(loop, info->ai_addr, text, err)) != PD_OK) return rc;
-    if ((fd = open_tcp(info)) < 0) return pd_fail(err, PD_UNAVAILABLE, "cannot listen on %s: %s", text, strerror(errno));
+    if ((fd = open_tcp(info)) < 0)
+        return pd_fail(err, PD_UNAVAILABLE, "cannot listen on %s: %s", text, strerror(errno));
     if ((rc = add(loop, fd, "", err)) != PD_OK) {
         close(fd);
         return rc;
     }
-    tell(loop, fd, "");
+    report(loop, fd, "");
     return PD_OK;
 }
 
-/* "host:port", "[v6]:port", "*:port" in place; `at` is changed. */
+/* Splits "host:port", "[v6]:port" or "*:port" in place. */
 static int split(char *at, char **host, char **port, pd_error *err)
 {
     char *colon = strrchr(at, ':'), *end;
 
-    if (colon == NULL || colon[1] == '\0') return pd_fail(err, PD_INVALID_ARGUMENT, "server.listen: \"%s\" is not host:port", at);
+    if (colon == NULL || colon[1] == '\0')
+        return pd_fail(err, PD_INVALID_ARGUMENT, "server.listen: \"%s\" is not host:port", at);
     *host = at;
     *port = colon + 1;
     *colon = '\0';
@@ -128,7 +136,8 @@ static int split(char *at, char **host, char **port, pd_error *err)
         *end = '\0';
         *host = at + 1;
     } else if (strchr(at, ':') != NULL) {
-        return pd_fail(err, PD_INVALID_ARGUMENT, "server.listen: \"%s:%s\": write an IPv6 address as [address]:port", at, *port);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "server.listen: \"%s:%s\": write an IPv6 address as [address]:port",
+                       at, *port);
     }
     if (strcmp(*host, "*") == 0) *host = "";
     return PD_OK;
@@ -136,14 +145,16 @@ static int split(char *at, char **host, char **port, pd_error *err)
 
 static int listen_address(pd_uvloop *loop, char *at, pd_error *err)
 {
-    struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV }, *list;
+    struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM,
+                              .ai_flags = AI_PASSIVE | AI_NUMERICSERV }, *list;
     char *host = NULL, *port = NULL;
     int rc = split(at, &host, &port, err), found;
 
     if (rc != PD_OK) return rc;
     found = getaddrinfo(host[0] != '\0' ? host : NULL, port, &hints, &list);
     if (found != 0) return pd_fail(err, PD_UNAVAILABLE, "server.listen: %s:%s: %s", host, port, gai_strerror(found));
-    for (struct addrinfo *info = list; info != NULL && rc == PD_OK; info = info->ai_next) rc = listen_tcp(loop, info, err);
+    for (struct addrinfo *info = list; info != NULL && rc == PD_OK; info = info->ai_next)
+        rc = listen_tcp(loop, info, err);
     freeaddrinfo(list);
     return rc;
 }
@@ -162,7 +173,7 @@ static int listen_addresses(pd_uvloop *loop, const char *text, pd_error *err)
 
 /* ---- Unix sockets ---- */
 
-/* A socket file whose server has gone refuses connections and may be replaced; one that answers, or another kind of file, may not. */
+/* Returns whether the file is a socket whose server has gone: it refuses connections, and may be replaced. */
 static bool is_stale(const struct sockaddr_un *address)
 {
     struct stat found;
@@ -191,7 +202,8 @@ static int listen_unix(pd_uvloop *loop, const char *path, pd_error *err)
     int fd, rc;
 
     if (strlen(path) >= sizeof address.sun_path)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "server.unix_socket: a path of at most %zu bytes, this has %zu", sizeof address.sun_path - 1, strlen(path));
+        return pd_fail(err, PD_INVALID_ARGUMENT, "server.unix_socket: a path of at most %zu bytes, this has %zu",
+                       sizeof address.sun_path - 1, strlen(path));
     strcpy(address.sun_path, path);
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0 || bind_unix(fd, &address) != 0 || listen(fd, BACKLOG) != 0) {
@@ -203,7 +215,7 @@ static int listen_unix(pd_uvloop *loop, const char *path, pd_error *err)
         close(fd);
         return rc;
     }
-    tell(loop, fd, path);
+    report(loop, fd, path);
     return PD_OK;
 }
 
@@ -224,13 +236,13 @@ static int take_socket(pd_uvloop *loop, int fd, pd_error *err)
     if ((rc = check_reach(loop, (struct sockaddr *)&address, text, err)) != PD_OK) return rc;
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     fcntl(fd, F_SETFD, FD_CLOEXEC);
-    if ((rc = add(loop, fd, "", err)) == PD_OK) tell(loop, fd, "");
+    if ((rc = add(loop, fd, "", err)) == PD_OK) report(loop, fd, "");
     return rc;
 }
 
 int pd_listen(pd_uvloop *loop, pd_error *err)
 {
-    const pd_daemon_config *config = pd_daemon_settings(loop->daemon);
+    const pd_daemon_config *config = pd_conversation_settings(loop->daemon);
     int rc = PD_OK;
 
     loop->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -254,21 +266,33 @@ static void tune(int fd, int family, const pd_daemon_config *config)
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unsent, sizeof unsent);
 }
 
+int pd_listen_adopt(pd_uvloop *loop, int fd, const char *peer)
+{
+    pd_transport *transport = pd_socket_new(loop, fd);
+
+    if (transport == NULL) return PD_NO_MEMORY;
+    if (pd_conversation_accept(loop->daemon, transport, peer) == PD_OK) return PD_OK;
+    pd_socket_release(transport);
+    return PD_NO_MEMORY;
+}
+
 static void welcome(pd_uvloop *loop, int fd, const struct sockaddr *address, socklen_t length)
 {
     char text[80];
 
-    tune(fd, address->sa_family, pd_daemon_settings(loop->daemon));
+    tune(fd, address->sa_family, pd_conversation_settings(loop->daemon));
     address_text(address, length, text, sizeof text);
-    if (pd_uvloop_connect(loop, fd, text) != PD_OK) close(fd);
+    if (pd_listen_adopt(loop, fd, text) != PD_OK) close(fd);
 }
 
-/* No descriptor is left: the spare one accepts and closes, so that the peer knows and we are not asked without end. */
+/* Accepts and closes a connection with the spare descriptor, as no other is left. So the peer knows, and the socket
+ * does not stay readable. */
 static void turn_away(pd_uvloop *loop, int fd)
 {
     int peer;
 
-    pd_daemon_settings(loop->daemon)->log(LOG_WARNING, "out of file descriptors: a connection was turned away (ulimit -n, LimitNOFILE)");
+    pd_conversation_settings(loop->daemon)->log(LOG_WARNING, "out of file descriptors: a connection was turned away "
+                                                "(ulimit -n, LimitNOFILE)");
     if (loop->spare_fd >= 0) close(loop->spare_fd);
     peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
     if (peer >= 0) close(peer);

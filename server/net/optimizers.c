@@ -1,3 +1,4 @@
+/* optimizers.c - the answer to Optimizers, in pages. */
 #include "optimizers.h"
 
 #include <stdio.h>
@@ -6,7 +7,8 @@
 
 /* ---- one optimizer ---- */
 
-static const char *const type_names[] = { [PD_REAL] = "real", [PD_INT] = "int", [PD_FLAG] = "flag", [PD_CHOICE] = "choice", [PD_TEXT] = "text" };
+static const char *const type_names[] = { [PD_REAL] = "real", [PD_INT] = "int", [PD_FLAG] = "flag",
+                                          [PD_CHOICE] = "choice", [PD_TEXT] = "text" };
 
 typedef struct hyper_entry { Paramd__Hyper message; char preset[64]; } hyper_entry;
 
@@ -29,7 +31,7 @@ static void fill_hyper(hyper_entry *to, const pd_hypers *defaults, const pd_hype
     to->message.per_step = from->per_step;
 }
 
-/* Gives; NULL: out of memory. */
+/* Makes the entry of one optimizer. NULL: out of memory. */
 static row_entry *new_entry(const pd_row *row)
 {
     row_entry *to = calloc(1, sizeof *to);
@@ -65,7 +67,7 @@ static int no_such_optimizer(pd_row_at *at, const char *name, pd_error *err)
     return pd_fail(err, PD_NOT_FOUND, "there is no optimizer %.64s; there are: %s", name, list);
 }
 
-/* The rows [*first, *end) that are asked for. */
+/* Finds the rows [*first, *end) that are asked for. */
 static int find_rows(pd_row_at *at, const char *name, size_t *first, size_t *end, pd_error *err)
 {
     size_t n = 0, i;
@@ -121,7 +123,7 @@ no_memory:
 void pd_optimizers_free(Paramd__OptimizersReply *reply)
 {
     if (reply == NULL) return;
-    for (size_t i = 0; i < reply->n_optimizers; i++) free(reply->optimizers[i]);        /* the first member of its row_entry */
+    for (size_t i = 0; i < reply->n_optimizers; i++) free(reply->optimizers[i]);    /* first member of a row_entry */
     free(reply->optimizers);
     free(reply);
 }

@@ -1,3 +1,4 @@
+/* output.c - the output of a connection: queues of frames, and the spans of the frame being sent. */
 #include "output.h"
 #include "plant.h"
 
@@ -43,7 +44,8 @@ bool pd_output_empty(const pd_output *output)
 
 bool pd_output_beat(pd_output *output, const pd_prefix *asked)
 {
-    pd_prefix prefix = { .version = PD_PROTOCOL_VERSION, .flags = PD_FLAG_REPLY, .method = PD_HEARTBEAT, .request = asked->request };
+    pd_prefix prefix = { .version = PD_PROTOCOL_VERSION, .flags = PD_FLAG_REPLY, .method = PD_HEARTBEAT,
+                         .request = asked->request };
 
     if (output->beats_bytes == sizeof output->beats) return false;
     if ((asked->flags & PD_FLAG_CHECKSUM) != 0) {
@@ -119,8 +121,9 @@ uint64_t pd_reply_payload_bytes(const pd_wait *wait)
     return bytes;
 }
 
-/* Spans of the payload from (piece, sent) on: at most `max` of them and `most` bytes. */
-static int payload_spans(const pd_wait *wait, size_t last, size_t piece, uint64_t sent, struct iovec *iov, int max, size_t most)
+/* Fills iov with spans of the payload from (piece, sent) on, at most `max` spans and `most` bytes. */
+static int payload_spans(const pd_wait *wait, size_t last, size_t piece, uint64_t sent, struct iovec *iov, int max,
+                         size_t most)
 {
     int n = 0;
 
@@ -145,33 +148,35 @@ static int payload_spans(const pd_wait *wait, size_t last, size_t piece, uint64_
 
 /* ---- the frame being sent ---- */
 
-/* Reasons are told once, and as many as there is always room for beside the outcomes. */
-#define REASONS_BYTES 4096
+#define REASONS_BYTES 4096              /* of reasons in one reply: they always fit beside the outcomes */
 
+/* Puts in each reason once, as long as there is room. */
 static void put_reasons(const pd_reply_scratch *scratch, const pd_wait *wait)
 {
-    const pd_reason *said = NULL;
+    const pd_reason *last = NULL;
     size_t used = 0;
 
     for (size_t i = 0; i < wait->n; i++) {
         const pd_reason *why = wait->at[i].why;
-        bool news = why != NULL && (said == NULL || strcmp(why->text, said->text) != 0) && used + strlen(why->text) <= REASONS_BYTES;
+        bool news = why != NULL && (last == NULL || strcmp(why->text, last->text) != 0)
+                    && used + strlen(why->text) <= REASONS_BYTES;
         scratch->outcomes[i].why = news ? (char *)why->text : (char *)protobuf_c_empty_string;
         if (!news) continue;
         used += strlen(why->text);
-        said = why;
+        last = why;
     }
 }
 
-/* A round's scalars are told once for all pieces of a parameter that follow one another, as many rounds' as there is room for. */
+/* Puts in the scalars of each round once, with the first of a parameter's consecutive pieces, as long as there is
+ * room. */
 static void put_scalars(pd_reply_scratch *scratch, const pd_wait *wait)
 {
-    const pd_scalar_means *said = NULL;
+    const pd_scalar_means *last = NULL;
     size_t used = 0;
 
     for (size_t i = 0; i < wait->n; i++) {
         const pd_scalar_means *scalars = wait->at[i].scalars;
-        bool news = scalars != NULL && scalars != said && used + scalars->n <= PD_REPLY_SCALARS;
+        bool news = scalars != NULL && scalars != last && used + scalars->n <= PD_REPLY_SCALARS;
         scratch->outcomes[i].scalars = scratch->scalar_list + used;
         scratch->outcomes[i].n_scalars = news ? scalars->n : 0;
         for (size_t k = 0; news && k < scalars->n; k++, used++) {
@@ -179,7 +184,7 @@ static void put_scalars(pd_reply_scratch *scratch, const pd_wait *wait)
             scratch->scalars[used].value = scalars->at[k].mean;
             scratch->scalars[used].weight = scalars->at[k].weight;
         }
-        said = scalars;
+        last = scalars;
     }
 }
 
@@ -202,7 +207,8 @@ static int pack_reply(pd_output *output, pd_reply_scratch *scratch, const pd_pen
     put_reasons(scratch, wait);
     put_scalars(scratch, wait);
     if (reply->checksum)
-        n_spans = payload_spans(wait, last_with_data(wait), 0, 0, scratch->spans, (int)(2 * scratch->capacity), SIZE_MAX);
+        n_spans = payload_spans(wait, last_with_data(wait), 0, 0, scratch->spans, (int)(2 * scratch->capacity),
+                                SIZE_MAX);
     return pd_frame_pack(&output->head_owned, &output->head_bytes, reply->method, flags, reply->id, &message.base,
                          scratch->spans, (size_t)n_spans, pd_reply_payload_bytes(wait));
 }
@@ -267,18 +273,20 @@ int pd_output_next(pd_output *output, pd_reply_scratch *scratch, struct iovec *i
     if (head > most) head = most;
     if (head > 0) iov[(*n)++] = (struct iovec){ output->head + output->head_sent, head };
     if (output->reply != NULL && output->head_sent + head == output->head_bytes)
-        *n += payload_spans(&output->reply->wait, output->last_piece, output->piece, output->piece_sent, iov + *n, max - *n, most - head);
+        *n += payload_spans(&output->reply->wait, output->last_piece, output->piece, output->piece_sent, iov + *n,
+                            max - *n, most - head);
     return PD_OK;
 }
 
-/* Moves on over what was sent of the payload and lets go of pieces that are through. */
+/* Moves on by n sent bytes of the payload, and releases the references of the pieces that are sent. */
 static void payload_sent(pd_output *output, pd_board *board, uint64_t n)
 {
     pd_wait *wait = &output->reply->wait;
 
     while (output->piece < wait->n) {
         pd_waiter *piece = &wait->at[output->piece];
-        uint64_t left = data_bytes(piece) + padding_after(piece, output->piece == output->last_piece) - output->piece_sent;
+        uint64_t bytes = data_bytes(piece) + padding_after(piece, output->piece == output->last_piece);
+        uint64_t left = bytes - output->piece_sent;
         if (n < left) {
             output->piece_sent += n;
             return;

@@ -1,3 +1,4 @@
+/* pending.c - the open requests of a connection, in two hash tables. */
 #include "pending.h"
 
 #include "plant.h"
@@ -7,7 +8,10 @@
 
 enum { LEAST_BITS = 4 };
 
-static pd_pending **id_bucket(const pd_pendings *table, uint64_t id) { return &table->by_id[(id * table->key) >> (64 - table->bits)]; }
+static pd_pending **id_bucket(const pd_pendings *table, uint64_t id)
+{
+    return &table->by_id[(id * table->key) >> (64 - table->bits)];
+}
 static pd_pending **serial_bucket(const pd_pendings *table, uint64_t serial)
 {
     return &table->by_serial[serial & (((uint64_t)1 << table->bits) - 1)];
@@ -28,7 +32,8 @@ static void file(pd_pendings *table, pd_pending *pending)
 
 static int resize(pd_pendings *table, unsigned bits)
 {
-    pd_pending **by_id = calloc((size_t)1 << bits, sizeof *by_id), **by_serial = calloc((size_t)1 << bits, sizeof *by_serial);
+    pd_pending **by_id = calloc((size_t)1 << bits, sizeof *by_id);
+    pd_pending **by_serial = calloc((size_t)1 << bits, sizeof *by_serial);
 
     if (by_id == NULL || by_serial == NULL) {
         free(by_id);
@@ -44,11 +49,11 @@ static int resize(pd_pendings *table, unsigned bits)
     return PD_OK;
 }
 
-/* Sees to it that there are tables, and that they are not too full. */
+/* Makes the tables, or larger ones when they are full. PD_NO_MEMORY: there are no tables. */
 static int prepare(pd_pendings *table)
 {
     if (table->bits == 0) return resize(table, LEAST_BITS);
-    if (table->n >> table->bits > 0) (void)resize(table, table->bits + 1);      /* without memory the buckets only get fuller */
+    if (table->n >> table->bits > 0) (void)resize(table, table->bits + 1);  /* without memory buckets get fuller */
     return PD_OK;
 }
 
@@ -79,7 +84,8 @@ pd_pending *pd_pending_new(pd_pendings *table, struct pd_conn *conn, const pd_pr
 
 pd_prefix pd_pending_asked(const pd_pending *pending)
 {
-    return (pd_prefix){ .method = pending->method, .request = pending->id, .flags = pending->checksum ? PD_FLAG_CHECKSUM : 0 };
+    return (pd_prefix){ .method = pending->method, .request = pending->id,
+                        .flags = pending->checksum ? PD_FLAG_CHECKSUM : 0 };
 }
 
 void pd_pending_free(pd_pending *pending)
@@ -103,7 +109,10 @@ pd_pending *pd_pendings_find_serial(const pd_pendings *table, uint64_t serial)
     return pending;
 }
 
-static uint64_t pulling(const pd_pending *pending) { return pending->wait.n > 0 && !pending->wait.pushes ? pd_pending_bytes(pending->wait.n) : 0; }
+static uint64_t pulling(const pd_pending *pending)
+{
+    return pending->wait.n > 0 && !pending->wait.pushes ? pd_pending_bytes(pending->wait.n) : 0;
+}
 
 void pd_pendings_add(pd_pendings *table, pd_pending *pending)
 {

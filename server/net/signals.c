@@ -1,17 +1,18 @@
+/* signals.c - SIGTERM and SIGINT as events of the loop, by a pipe. */
 #include "signals.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <unistd.h>
 
-static int write_end = -1;              /* of the pipe. Static, since a signal handler gets no argument */
+static int write_end = -1;              /* of the pipe; static, since a signal handler gets no argument */
 
 static void note(int number)
 {
     char byte = (char)number;
     int before = errno;
 
-    if (write(write_end, &byte, 1) < 0) errno = 0;      /* full: more signals wait than anybody reads */
+    if (write(write_end, &byte, 1) < 0) errno = 0;      /* the pipe is full: enough signals wait in it */
     errno = before;
 }
 
@@ -33,7 +34,8 @@ static void on_readable(uv_poll_t *poll, int status, int events)
     while (read(signals->pipe[0], &byte, 1) == 1) signals->on_signal(signals->arg, byte);
 }
 
-int pd_signals_open(pd_signals *out, uv_loop_t *loop, void (*on_signal)(void *arg, int number), void *arg, pd_error *err)
+int pd_signals_open(pd_signals *out, uv_loop_t *loop, void (*on_signal)(void *arg, int number), void *arg,
+                    pd_error *err)
 {
     int rc = uv_pipe(out->pipe, UV_NONBLOCK_PIPE, UV_NONBLOCK_PIPE);
 

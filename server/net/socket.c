@@ -1,5 +1,5 @@
 /* socket.c - a transport over a non-blocking socket, watched by libuv. */
-#include "uvloop.h"
+#include "socket.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -44,7 +44,8 @@ static ssize_t sock_send(pd_transport *transport, const struct iovec *iov, int n
     return is_later() ? 0 : broken(err);
 }
 
-/* A socket that fails is reported as gone. Urgent data, which nobody here reads, is not waited for again. */
+/* Reports the events of a socket; a socket that fails is reported as gone. After urgent data, which is never read,
+ * polling stops. */
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
     sock *s = poll->data;
@@ -68,7 +69,7 @@ static void sock_watch(pd_transport *transport, unsigned events)
     if ((events & PD_ON_READ) != 0) wanted |= UV_READABLE;
     if ((events & PD_ON_WRITE) != 0) wanted |= UV_WRITABLE;
     if ((events & PD_ON_GONE) != 0) wanted |= UV_DISCONNECT;
-    if (wanted == 0) wanted = UV_PRIORITIZED;           /* nothing but errors, which poll always reports */
+    if (wanted == 0) wanted = UV_PRIORITIZED;           /* wait for errors alone, which poll always reports */
     uv_poll_start(&s->poll, wanted, on_poll);
 }
 
@@ -99,7 +100,8 @@ static void sock_close(pd_transport *transport)
     uv_close((uv_handle_t *)&s->poll, on_closed);
 }
 
-static const pd_transport_ops ops = { .receive = sock_receive, .send = sock_send, .watch = sock_watch, .shut = sock_shut, .close = sock_close };
+static const pd_transport_ops ops = { .receive = sock_receive, .send = sock_send, .watch = sock_watch,
+                                      .shut = sock_shut, .close = sock_close };
 
 pd_transport *pd_socket_new(pd_uvloop *loop, int fd)
 {

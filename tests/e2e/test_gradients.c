@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-#include "daemon.h"
+#include "daemon_process.h"
 #include "team.h"
 
 /* Chunks of 4 KiB so that tensors of a few thousand elements already travel in several. */

@@ -16,7 +16,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "daemon.h"
+#include "daemon_process.h"
 #include "message.h"
 #include "team.h"
 

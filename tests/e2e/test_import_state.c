@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "daemon.h"
+#include "daemon_process.h"
 #include "optim.h"
 #include "quantize.h"
 #include "rule.h"

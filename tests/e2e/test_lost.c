@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon.h"
+#include "daemon_process.h"
 #include "team.h"
 
 static const char *const flags[] = { "--chunk-bytes=4KiB", "--heartbeat-interval=200ms", "--heartbeat-timeout=2s", NULL };

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "daemon.h"
+#include "daemon_process.h"
 #include "job_keys.h"
 #include "paramd/client.h"
 

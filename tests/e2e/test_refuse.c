@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "daemon.h"
+#include "daemon_process.h"
 #include "team.h"
 
 static const int64_t sizes[] = { 40, 8 };

@@ -13,7 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "daemon.h"
+#include "daemon_process.h"
 #include "proxy.h"
 #include "team.h"
 

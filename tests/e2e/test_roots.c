@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "ctl.h"
-#include "daemon.h"
+#include "daemon_process.h"
 #include "team.h"
 
 /* Matrices that are cut into blocks of 64, vectors, and a tensor; chunks of 4 KiB. */

@@ -19,7 +19,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "daemon.h"
+#include "daemon_process.h"
 #include "team.h"
 
 /* An operator's connection. PD_OK: welcomed. */

@@ -18,7 +18,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "daemon.h"
+#include "daemon_process.h"
 #include "team.h"
 
 static const char *const rules[] = { "* sgd lr=1", NULL };

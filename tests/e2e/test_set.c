@@ -12,7 +12,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "daemon.h"
+#include "daemon_process.h"
 #include "team.h"
 
 static const int64_t elements[] = { 300, 2000, 7 };        /* p0 p1 p2; p1 has chunks */

@@ -12,7 +12,7 @@
 
 #include <pthread.h>
 
-#include "daemon.h"
+#include "daemon_process.h"
 #include "proxy.h"
 #include "team.h"
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "daemon.h"
+#include "daemon_process.h"
 #include "team.h"
 
 enum { START = 1000 };

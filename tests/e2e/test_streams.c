@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "daemon.h"
+#include "daemon_process.h"
 #include "random.h"
 #include "team.h"
 

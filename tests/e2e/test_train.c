@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-#include "daemon.h"
+#include "daemon_process.h"
 #include "paramd/optim.h"
 #include "team.h"
 

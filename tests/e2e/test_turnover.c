@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "daemon.h"
+#include "daemon_process.h"
 #include "team.h"
 
 enum { WORLD = 4, STEPS = 30, PARAMS = 4, MOST_TAKEN = 3 };

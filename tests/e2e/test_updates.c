@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "daemon.h"
+#include "daemon_process.h"
 #include "proxy.h"
 #include "team.h"
 

@@ -3,9 +3,10 @@
  * the connection, then what the operation needs; frames are well formed but for the oddities that choices ask for. Whatever is sent, the daemon
  * answers with well-formed frames, and in the end every buffer and snapshot has come home. Started with PARAMD_SEEDS it also proves that the
  * seeds reach every handler. */
-#include "../../server/net/daemon.h"      /* tests have a daemon.h of their own */
+#include "daemon.h"
 #include "message.h"
-#include "store.h"
+#include "pieces.h"
+#include "turn.h"
 
 #include "seed.h"
 
@@ -31,6 +32,7 @@ static struct {
     const uint8_t *at, *end;            /* choices left */
     pd_daemon  *daemon;
     pd_store   *store;
+    pd_turn     turn;                   /* of the store; forwards its effects */
     pd_mailbox *requests;
     uint64_t    now;
     peer        peers[CONNS];
@@ -46,6 +48,21 @@ static uint8_t choice(void) { return world.at < world.end ? *world.at++ : 0; }
 
 static void hush(int level, const char *format, ...) { (void)level, (void)format; }
 
+static void on_effects(void *arg, pd_mail *first, pd_mail *last)
+{
+    (void)arg;
+    MUST(pd_mailbox_post(pd_conversation_effects(world.daemon), first, last) == PD_OK);
+}
+
+static void on_task(void *arg, pd_effect *effect)
+{
+    (void)arg, (void)effect;
+    MUST(false);                            /* the rules of these jobs have no roots */
+}
+
+static void     on_forget(void *arg, uint32_t job) { (void)arg, (void)job; }
+static uint64_t look(void *arg)                    { (void)arg; return world.now; }
+
 static void begin_world(void)
 {
     pd_daemon_config config = {
@@ -58,6 +75,7 @@ static void begin_world(void)
 
     MUST(pd_daemon_new(&world.daemon, &config, NULL) == PD_OK);
     MUST(pd_store_new(&world.store, &store, NULL) == PD_OK);
+    world.turn = (pd_turn){ .store = world.store, .user = { .now_ns = look, .effects = on_effects, .task = on_task, .forget = on_forget } };
     MUST((world.requests = pd_mailbox_new(NULL, NULL)) != NULL);
     pd_daemon_begin(world.daemon, world.requests);
     world.now = 1000000000;
@@ -69,23 +87,18 @@ static bool apply_requests(void)
     pd_mail *mail = pd_mailbox_take(world.requests);
     bool any = mail != NULL;
 
-    while (mail != NULL) {
-        pd_request *request = (pd_request *)(void *)mail;
-        mail = mail->next;
-        request->mail.next = NULL;
-        pd_store_apply(world.store, request, world.now);
-    }
+    pd_turn_add(&world.turn, mail);
+    pd_turn_finish(&world.turn);
     return any;
 }
 
+/* Returns whether there were effects. */
 static bool post_effects(void)
 {
-    pd_effect *first = pd_store_effects(world.store), *last = first;
+    uint64_t before = world.turn.effects;
 
-    if (first == NULL) return false;
-    while (last->mail.next != NULL) last = (pd_effect *)(void *)last->mail.next;
-    MUST(pd_mailbox_post(pd_daemon_effects(world.daemon), &first->mail, &last->mail) == PD_OK);
-    return true;
+    pd_turn_forward(&world.turn);
+    return world.turn.effects > before;
 }
 
 static void run_store(void)
@@ -163,7 +176,7 @@ static void end_world(void)
     pump();
     for (int i = 0; i < CONNS; i++) disconnect(&world.peers[i]);
     pump();
-    for (unsigned i = 0; i < PD_METHODS; i++) calls[i] += pd_daemon_calls(world.daemon, i);
+    for (unsigned i = 0; i < PD_METHODS; i++) calls[i] += pd_conversation_calls(world.daemon, i);
     pd_store_apply(world.store, drop, world.now);
     post_effects();
     pump();

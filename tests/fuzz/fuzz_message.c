@@ -1,6 +1,7 @@
 /* Any bytes as the header of any method: it is refused, or what comes out can be packed and read again; memory stays in its budget.
  * Input: a byte for the message (methods, then replies, then Error), a byte for the handles' sizes, then the header. */
 #include "message.h"
+#include "pieces.h"
 #include "paramd/tensor.h"
 
 #include "seed.h"

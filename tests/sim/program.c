@@ -1,7 +1,7 @@
 /* program.c - what a process of a training job does: Hello, Declare, initial weights, steps, farewell. */
 #include "program.h"
 
-#include "judge.h"
+#include "sim_judge.h"
 #include "server.h"
 
 #include <stdio.h>

@@ -2,7 +2,10 @@
 #ifndef SIM_PROGRAM_H
 #define SIM_PROGRAM_H
 
+#include "call.h"
+#include "declared_params.h"
 #include "pump.h"
+#include "restart.h"
 #include "worker.h"
 
 enum { CALLS = 3 };

@@ -2,7 +2,7 @@
 #ifndef SIM_SERVER_H
 #define SIM_SERVER_H
 
-#include "../../server/net/platform.h"
+#include "conversation.h"
 #include "sim.h"
 #include "store.h"
 

@@ -1,4 +1,4 @@
-/* server_state.h - what loop.c (the loop thread's side) and step.c (the step thread and the root pool) share of the simulated server. */
+/* server_state.h - what sim_loop.c (the loop thread's side) and sim_step.c (the step thread and the root pool) share of the simulated server. */
 #ifndef SIM_SERVER_STATE_H
 #define SIM_SERVER_STATE_H
 
@@ -27,14 +27,14 @@ struct sim_server {
     uint64_t      loop_spent_ns, step_clock_ns, step_timer;     /* step_timer: number of the last one that was set */
 };
 
-/* ---- loop.c ---- */
+/* ---- sim_loop.c ---- */
 /* The loop thread has stopped reading from the connection of that number until there is memory. */
 bool sim_waits_for_memory(const sim_server *server, uint64_t conn);
 uint64_t sim_bytes_in_flight(const sim_server *server);
 /* True: no connection is owed anything, and nothing is on its way. *bytes: what the loop thread may hold then beside what jobs have committed. */
 bool sim_loop_rests(const sim_server *server, uint64_t *bytes);
 
-/* ---- step.c ---- */
+/* ---- sim_step.c ---- */
 void sim_step_make(sim_server *server);
 /* Everything that is left is applied, jobs end, root tasks and snapshots come home. The loop thread has ended. */
 void sim_step_end(sim_server *server);

@@ -4,7 +4,7 @@
 #ifndef SIM_H
 #define SIM_H
 
-#include "plan.h"
+#include "sim_plan.h"
 #include "transport.h"
 
 #include <stddef.h>
@@ -23,7 +23,7 @@ struct sim {
     struct sim_server   *server;
     struct sim_worker   *workers;       /* all processes so far, newest first */
     struct sim_intruder *intruders;
-    struct sim_history  *histories;     /* what each job published: judge.h */
+    struct sim_history  *histories;     /* what each job published: sim_judge.h */
 };
 
 /* ---- world.c ---- */
@@ -40,7 +40,7 @@ enum { SIM_REPORT_BYTES = 1024 };
 static inline uint64_t sim_draw(sim *s, uint64_t n) { return sim_below(&s->random, n); }
 static inline bool     sim_chance(sim *s, uint64_t n) { return sim_once_in(&s->random, n); }
 
-/* ---- memory.c: whose code runs, what it holds, and allocations that fail ---- */
+/* ---- sim_memory.c: whose code runs, what it holds, and allocations that fail ---- */
 typedef enum sim_side { SIM_HARNESS, SIM_SERVER, SIM_WORKER, SIM_SIDES } sim_side;
 /* From now on allocations count for `side`. Gives the side before. */
 sim_side sim_enter(sim_side side);

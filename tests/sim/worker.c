@@ -1,6 +1,6 @@
 /* worker.c - the life of a process of a training job: its connection, its end, and how long it may wait. */
 #include "intruder.h"
-#include "judge.h"
+#include "sim_judge.h"
 #include "program.h"
 #include "server.h"
 

@@ -2,7 +2,7 @@
 #include "sim.h"
 
 #include "intruder.h"
-#include "judge.h"
+#include "sim_judge.h"
 #include "server.h"
 #include "worker.h"
 

@@ -1,4 +1,8 @@
+/* peer.c - a server that a test plays by hand, for the client's core. */
 #include "peer.h"
+
+#include "answer.h"
+#include "landing.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,8 +13,10 @@
 
 #include <cmocka.h>
 
-const pd_core_config peer_four = { .job = "job", .label = "test:1", .rank = 2, .world_size = 4, .nonce = 77, .urls = 2 };
-const pd_core_config peer_first = { .job = "job", .label = "test:1", .rank = 0, .world_size = 4, .nonce = 77, .urls = 2 };
+const pd_core_config peer_four = { .job = "job", .label = "test:1", .rank = 2, .world_size = 4, .nonce = 77,
+                                   .urls = 2 };
+const pd_core_config peer_first = { .job = "job", .label = "test:1", .rank = 0, .world_size = 4, .nonce = 77,
+                                    .urls = 2 };
 
 peer *peer_new(const pd_core_config *config)
 {
@@ -89,7 +95,8 @@ bool peer_take(peer *p, letter *out)
     memmove(p->wire, p->wire + bytes, p->n - bytes);
     p->n -= bytes;
     out->payload = out->at + PD_PREFIX_BYTES + out->prefix.header_bytes;
-    assert_int_equal(pd_request_unpack(p->arena, out->prefix.method, out->at + PD_PREFIX_BYTES, out->prefix.header_bytes, &out->message, &err), PD_OK);
+    assert_int_equal(pd_request_unpack(p->arena, out->prefix.method, out->at + PD_PREFIX_BYTES,
+                                       out->prefix.header_bytes, &out->message, &err), PD_OK);
     return true;
 }
 
@@ -104,7 +111,8 @@ letter peer_expect(peer *p, unsigned method)
     letter l;
 
     if (!peer_take(p, &l)) fail_msg("expected %s, the core is silent", pd_method_name(method));
-    if (l.prefix.method != method) fail_msg("expected %s, got %s", pd_method_name(method), pd_method_name(l.prefix.method));
+    if (l.prefix.method != method)
+        fail_msg("expected %s, got %s", pd_method_name(method), pd_method_name(l.prefix.method));
     return l;
 }
 
@@ -131,7 +139,7 @@ int peer_feed(peer *p, const uint8_t *at, size_t n)
             n -= part;
             used += part;
         }
-        pd_core_heard(p->core, used, p->now);
+        pd_core_received(p->core, used, p->now);
         rc = pd_framer_fed(p->framer, used);
     }
     return rc;
@@ -144,7 +152,8 @@ int peer_reply(peer *p, const pd_prefix *to, const ProtobufCMessage *message, vo
     struct iovec iov = { payload, n };
     int rc;
 
-    assert_int_equal(pd_frame_pack(&frame, &bytes, to->method, PD_FLAG_REPLY, to->request, message, &iov, n > 0, n), PD_OK);
+    assert_int_equal(pd_frame_pack(&frame, &bytes, to->method, PD_FLAG_REPLY, to->request, message, &iov, n > 0, n),
+                     PD_OK);
     rc = peer_feed(p, frame, bytes);
     free(frame);
     if (rc == PD_OK && n > 0) rc = peer_feed(p, payload, n);
@@ -163,7 +172,10 @@ int peer_refuse_marked(peer *p, const pd_prefix *to, int code, const char *text,
     return rc;
 }
 
-int peer_refuse(peer *p, const pd_prefix *to, int code, const char *text) { return peer_refuse_marked(p, to, code, text, 0); }
+int peer_refuse(peer *p, const pd_prefix *to, int code, const char *text)
+{
+    return peer_refuse_marked(p, to, code, text, 0);
+}
 
 int peer_reply_ok(peer *p, const pd_prefix *to)
 {
@@ -172,7 +184,8 @@ int peer_reply_ok(peer *p, const pd_prefix *to)
 }
 
 /* Outcomes, one for each of n pieces, all alike; and floats as payload. */
-int peer_reply_data(peer *p, const pd_prefix *to, size_t n, uint32_t outcome, uint64_t step, float *weights, size_t floats)
+int peer_reply_data(peer *p, const pd_prefix *to, size_t n, uint32_t outcome, uint64_t step, float *weights,
+                    size_t floats)
 {
     Paramd__DataReply message = PARAMD__DATA_REPLY__INIT;
     Paramd__Outcome one = PARAMD__OUTCOME__INIT, *all[2048];

@@ -1,9 +1,13 @@
-/* peer.h - a scripted server's end of the wire for tests of the client's core: frames in, frames out; no sockets, and the time is what
- * the test says. All of these fail the test when something is not as expected. */
+/* peer.h - a server that a test plays by hand, for the client's core: frames in, frames out.
+ *
+ * No sockets, and the test sets the time. All functions fail the test when a frame is not as expected. */
 #ifndef PEER_H
 #define PEER_H
 
+#include "call.h"
 #include "core.h"
+#include "declared_params.h"
+#include "restart.h"
 
 #define SECOND UINT64_C(1000000000)
 enum { CHUNK = 64, WIRE_BYTES = 1 << 20 };
@@ -36,7 +40,8 @@ void   peer_free(peer *p);
 /* Connected, welcomed, n parameters of those sizes declared, at step 0. */
 peer  *peer_running(const int64_t *sizes, size_t n);
 void   peer_connect(peer *p);                                       /* the core has a connection; a fresh stream */
-void   peer_cut(peer *p);                                           /* it breaks; time passes until the core wants another */
+/* Breaks the connection, and lets time pass until the core wants another. */
+void   peer_cut(peer *p);
 
 /* Moves at most `bytes` of what the core wants to send to the wire; returns how many. */
 size_t peer_pump(peer *p, size_t bytes);
@@ -53,7 +58,8 @@ int    peer_reply_ok(peer *p, const pd_prefix *to);
 int    peer_refuse(peer *p, const pd_prefix *to, int code, const char *text);
 int    peer_refuse_marked(peer *p, const pd_prefix *to, int code, const char *text, uint64_t mark);
 /* Outcomes, one for each of n pieces, all alike; and floats as payload. */
-int    peer_reply_data(peer *p, const pd_prefix *to, size_t n, uint32_t outcome, uint64_t step, float *weights, size_t floats);
+int    peer_reply_data(peer *p, const pd_prefix *to, size_t n, uint32_t outcome, uint64_t step, float *weights,
+                       size_t floats);
 void   peer_welcome(peer *p);
 void   peer_welcome_with(peer *p, uint64_t max_payload, uint32_t max_pieces);
 void   peer_answer_declare(peer *p, size_t n, uint64_t step);       /* all initialised, at that step */

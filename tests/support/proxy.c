@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "daemon.h"
+#include "daemon_process.h"
 
 enum { MAX_PAIRS = 16, SLICE = 16 * 1024 };
 

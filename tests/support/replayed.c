@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "daemon.h"
+#include "daemon_process.h"
 #include "golden.h"
 #include "oom.h"
 

@@ -1,3 +1,4 @@
+/* scene.c - the loop thread's code on socket pairs with a store in line. */
 #include "scene.h"
 
 #include <setjmp.h>
@@ -26,22 +27,42 @@ static void keep_log(int level, const char *format, ...)
     va_end(args);
 }
 
+static void post_effects(void *arg, pd_mail *first, pd_mail *last)
+{
+    scene *s = arg;
+    assert_int_equal(pd_mailbox_post(pd_conversation_effects(s->daemon), first, last), PD_OK);
+}
+
+static void no_task(void *arg, pd_effect *effect)
+{
+    (void)arg, (void)effect;
+    fail_msg("there are no roots here");
+}
+
+static void forget_tasks(void *arg, uint32_t job) { (void)arg, (void)job; }
+
 enum { PAGE = 4096 };                   /* what is charged at least for a frame */
 
 static scene *make(uint32_t max_params, const pd_row *const *rows, uint64_t chunk, uint64_t max_total_bytes)
 {
     uint64_t frame = chunk * sizeof(float) > PAGE ? chunk * sizeof(float) : PAGE;
     pd_daemon_config config = {
-        .listen = "", .unix_socket = "", .max_connections = 8, .handshake_ms = 60000, .heartbeat_ms = 5000, .silence_ms = 60000, .read_ms = 60000,
-        .write_ms = 60000, .drain_ms = 1000, .ingest_bytes = 4 * frame, .chunk_elements = chunk, .max_payload = chunk * sizeof(float),
-        .max_pieces = 16, .max_params = max_params, .max_header = max_params > 16 ? 65536 : 4096, .hello_bytes = 1024, .blas_core = "none", .log = keep_log,
+        .listen = "", .unix_socket = "", .max_connections = 8, .handshake_ms = 60000, .heartbeat_ms = 5000,
+        .silence_ms = 60000, .read_ms = 60000,
+        .write_ms = 60000, .drain_ms = 1000, .ingest_bytes = 4 * frame, .chunk_elements = chunk,
+        .max_payload = chunk * sizeof(float),
+        .max_pieces = 16, .max_params = max_params, .max_header = max_params > 16 ? 65536 : 4096, .hello_bytes = 1024,
+        .blas_core = "none", .log = keep_log,
     };
-    pd_store_config store = { .max_jobs = 2, .max_params = max_params, .max_total_bytes = max_total_bytes, .rows = rows, .ingest_bytes = config.ingest_bytes, .chunk_elements = chunk,
+    pd_store_config store = { .max_jobs = 2, .max_params = max_params, .max_total_bytes = max_total_bytes,
+                              .rows = rows, .ingest_bytes = config.ingest_bytes, .chunk_elements = chunk,
                               .frame_bytes = config.max_payload, .threads = 1, .batch_ns = 5e7 };
     scene *s = listening = calloc(1, sizeof *s);
 
     assert_int_equal(pd_daemon_new(&s->daemon, &config, NULL), PD_OK);
     assert_int_equal(pd_store_new(&s->store, &store, NULL), PD_OK);
+    s->turn.store = s->store;
+    s->turn.user = (pd_turn_user){ .arg = s, .effects = post_effects, .task = no_task, .forget = forget_tasks };
     s->requests = pd_mailbox_new(NULL, NULL);
     s->arena = pd_arena_new(PD_ARENA_BUDGET);
     s->now = 1000000000;
@@ -70,7 +91,6 @@ void scene_turn(scene *s)
 void scene_answer(scene *s)
 {
     pd_mail *mail = pd_mailbox_take(s->requests);
-    pd_effect *first, *last;
 
     while (mail != NULL) {
         pd_request *request = (pd_request *)(void *)mail;
@@ -79,9 +99,7 @@ void scene_answer(scene *s)
         pd_store_apply(s->store, request, s->now);
     }
     while (pd_store_work(s->store, s->now)) continue;
-    if ((first = last = pd_store_effects(s->store)) == NULL) return;
-    while (last->mail.next != NULL) last = (pd_effect *)(void *)last->mail.next;
-    assert_int_equal(pd_mailbox_post(pd_daemon_effects(s->daemon), &first->mail, &last->mail), PD_OK);
+    pd_turn_forward(&s->turn);
 }
 
 void scene_settle(scene *s)

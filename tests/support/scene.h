@@ -1,17 +1,18 @@
-/* scene.h - the loop thread's code on socket pairs with a store in line, for tests that need an exact order of events. */
+/* scene.h - the loop thread's code on socket pairs with a store in line, for tests of an exact order of events. */
 #ifndef SCENE_H
 #define SCENE_H
 
-#include "../../server/net/daemon.h"    /* tests have a daemon.h of their own */
+#include "daemon.h"
 #include "message.h"
 #include "row.h"
-#include "store.h"
+#include "turn.h"
 
 enum { CHUNK = 1024, SCENE_HEARD = 80 * 1024 };
 
 typedef struct scene {
     pd_daemon  *daemon;
     pd_store   *store;
+    pd_turn     turn;                   /* of the store; forwards its effects */
     pd_mailbox *requests;
     uint64_t    now, last_id;
     char        said[4000];             /* the daemon's log */

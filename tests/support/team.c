@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "daemon.h"
+#include "daemon_process.h"
 
 /* ---- models ---- */
 

@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon.h"
+#include "daemon_process.h"
 #include "message.h"
 #include "options.h"
 #include "paramd/client.h"

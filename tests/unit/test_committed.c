@@ -1,5 +1,6 @@
 /* What a Declare counts against max_total_bytes covers what the job's memory really is, and not much more: for jobs of many small parameters too. */
-#include "conn.h"
+#include "board.h"
+#include "handles.h"
 #include "oom.h"
 #include "rig.h"
 

@@ -78,7 +78,7 @@ static void a_connection_with_16_unanswered_requests_is_not_read_from(void **sta
     for (int i = 0; i < 40; i++) scene_say(s, fd, PD_STATUS);
     scene_turn(s);
     scene_turn(s);
-    assert_int_equal(pd_daemon_calls(s->daemon, PD_STATUS), CONTROL);
+    assert_int_equal(pd_conversation_calls(s->daemon, PD_STATUS), CONTROL);
     close(fd);
 }
 
@@ -139,7 +139,7 @@ static void a_connection_whose_answers_are_not_read_is_not_read_from(void **stat
         scene_turn(s);
     }
     assert_true(sent < 50000);
-    assert_true(pd_daemon_calls(s->daemon, PD_PULL) < 5000);            /* a MiB of records of a piece each */
+    assert_true(pd_conversation_calls(s->daemon, PD_PULL) < 5000);            /* a MiB of records of a piece each */
     close(fd);
 }
 
@@ -209,7 +209,7 @@ static void a_push_behind_pulls_that_wait_is_read(void **state)
     }
     for (uint32_t i = 0; i < PARAMS; i++) scene_data(s, fd, PD_PUSH, i, 1);
     scene_settle(s);
-    assert_int_equal(pd_daemon_calls(s->daemon, PD_PUSH), PARAMS);
+    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), PARAMS);
     close(fd);
 }
 
@@ -228,7 +228,8 @@ static void a_whole_steps_pulls_always_fit_twice(void **state)
 
 static void post(scene *s, pd_effect *effect)
 {
-    assert_int_equal(pd_mailbox_post(pd_daemon_effects(s->daemon), &effect->mail, &effect->mail), PD_OK);
+    effect->number = ++s->turn.effects;
+    assert_int_equal(pd_mailbox_post(pd_conversation_effects(s->daemon), &effect->mail, &effect->mail), PD_OK);
 }
 
 static void a_late_error_does_not_end_another_request_with_the_same_id(void **state)

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "oom.h"
-#include "platform.h"
+#include "conversation.h"
 #include "scene.h"
 
 static int set_up(void **state)
@@ -63,9 +63,9 @@ static void a_connection_that_the_whole_budget_stopped_goes_on_with_memory_of_ot
     say_piece(s, operator);
     scene_turn(s);
     for (uint32_t i = 2; i < 4; i++) say_push(s, fd, i);
-    assert_int_equal(pd_daemon_calls(s->daemon, PD_PUSH), 3);           /* four frames are in flight: the fifth waits */
+    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 3);           /* four frames are in flight: the fifth waits */
     scene_settle(s);
-    assert_int_equal(pd_daemon_calls(s->daemon, PD_PUSH), 4);
+    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 4);
     close(fd);
     close(first);
     close(operator);
@@ -146,7 +146,7 @@ static bool wait_without_memory(int64_t n, unsigned *late)
     scene_turn(s);
     failed = oom_disarm();
     told = count_stalled(s, &rank, &budget);
-    pd_daemon_tick(s->daemon);
+    pd_conversation_tick(s->daemon);
     scene_turn(s);
     if (told == 0) *late += count_stalled(s, &rank, &budget);
     close(fd);
@@ -178,10 +178,10 @@ static void a_rank_that_connects_again_keeps_the_share_that_it_has_used(void **s
     fd = scene_join(s, 1, 2, 8);
     say_push(s, fd, 2);
     scene_settle(s);
-    assert_int_equal(pd_daemon_calls(s->daemon, PD_PUSH), 2);
+    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 2);
     for (uint32_t i = 0; i < 2; i++) say_push(s, first, i);
     scene_settle(s);
-    assert_int_equal(pd_daemon_calls(s->daemon, PD_PUSH), 5);
+    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 5);
     close(fd);
     close(first);
 }
@@ -200,7 +200,7 @@ static int stall_two_pushes(scene *s, int *first)
     scene_initialise(s, *first, 8);
     for (uint32_t i = 0; i < 4; i++) say_push(s, fd, i);
     scene_settle(s);
-    assert_int_equal(pd_daemon_calls(s->daemon, PD_PUSH), 2);
+    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 2);
     return fd;
 }
 
@@ -251,7 +251,7 @@ static void import_beside_ranks(scene *s, uint32_t before)
     say_piece(s, operator);
     scene_settle(s);
     scene_expect_error(s, operator, PD_FAILED_PRECONDITION, "");
-    assert_int_equal(pd_daemon_calls(s->daemon, PD_IMPORT), 1);
+    assert_int_equal(pd_conversation_calls(s->daemon, PD_IMPORT), 1);
     for (uint32_t rank = before; rank < 4; rank++) fd[rank] = scene_join(s, rank, 4, 1);
     for (uint32_t rank = 0; rank < 4; rank++) close(fd[rank]);
     close(operator);
@@ -276,7 +276,7 @@ static void a_piece_of_an_import_takes_nothing_of_a_ranks_share(void **state)
     say_piece(s, operator);
     scene_settle(s);
     for (uint32_t i = 0; i < 3; i++) say_push(s, fd, i);
-    assert_int_equal(pd_daemon_calls(s->daemon, PD_PUSH), 2);           /* its reserve and half of what is left over */
+    assert_int_equal(pd_conversation_calls(s->daemon, PD_PUSH), 2);           /* its reserve and half of what is left over */
     close(fd);
     close(first);
     close(operator);
@@ -292,9 +292,9 @@ static void a_piece_of_an_import_waits_while_the_budget_is_full_and_then_goes_on
     for (uint32_t i = 2; i < 4; i++) say_push(s, fd, i);
     say_piece(s, operator);
     scene_turn(s);
-    assert_int_equal(pd_daemon_calls(s->daemon, PD_IMPORT), 0);
+    assert_int_equal(pd_conversation_calls(s->daemon, PD_IMPORT), 0);
     scene_settle(s);
-    assert_int_equal(pd_daemon_calls(s->daemon, PD_IMPORT), 1);
+    assert_int_equal(pd_conversation_calls(s->daemon, PD_IMPORT), 1);
     close(fd);
     close(first);
     close(operator);
@@ -312,7 +312,7 @@ static void initial_weights_that_wait_for_memory_are_told_whom_they_wait_for(voi
     fd = scene_join(s, 1, 2, 8);
     for (uint32_t i = 0; i < 5; i++) scene_data(s, fd, PD_INIT, i, 0);
     scene_settle(s);
-    assert_int_equal(pd_daemon_calls(s->daemon, PD_INIT), 4);           /* without rank 0 nothing of them is summed */
+    assert_int_equal(pd_conversation_calls(s->daemon, PD_INIT), 4);           /* without rank 0 nothing of them is summed */
     for (int i = 0; i < 4; i++) scene_expect(s, fd, PD_INIT);
     scene_sleep(s, 61);
     scene_expect_error(s, fd, PD_DEADLINE_EXCEEDED, "rank 0 (never came)");

@@ -17,7 +17,7 @@ enum { HEAD = 16, FRAMES = 4096, IOV = 64 };
 /* One frame: bytes 0 to 7 of its head are its number, bytes 8 to 15 the length of its payload; every other byte
  * follows from the number. */
 typedef struct frame {
-    pd_parcel *parcel;                  /* NULL: the queue has freed it */
+    pd_outgoing_frame *queued;          /* NULL: the queue has freed it */
     uint8_t   *payload;                 /* NULL: the caller's again; freed, so that the sanitizer sees who still reads it */
     pd_lane    lane;
     bool       ended, told;             /* retired or removed; `done` was called */
@@ -75,11 +75,11 @@ static uint64_t add(bench *b, pd_lane lane, uint64_t payload_bytes)
     for (size_t i = 0; i < payload_bytes; i++) f->payload[i] = byte_of(number, i);
     iov[0] = (struct iovec){ f->payload, half };
     iov[1] = (struct iovec){ f->payload + half, payload_bytes - half };
-    f->parcel = pd_parcel_new(head, HEAD, NULL, 0, iov, 2);
-    f->parcel->id = number;
-    f->parcel->op = (struct pd_op *)f;
+    f->queued = pd_outgoing_frame_new(head, HEAD, NULL, 0, iov, 2);
+    f->queued->id = number;
+    f->queued->op = (struct pd_op *)f;
     f->lane = lane;
-    assert_true(pd_outgoing_add(&b->out, f->parcel, lane));
+    assert_true(pd_outgoing_add(&b->out, f->queued, lane));
     return number;
 }
 
@@ -125,16 +125,16 @@ static size_t gather(bench *b, int max, size_t bytes)
     return all;
 }
 
-static void done(void *arg, pd_parcel *parcel)
+static void done(void *arg, pd_outgoing_frame *queued)
 {
     bench *b = arg;
-    frame *f = &b->frames[parcel->id];
+    frame *f = &b->frames[queued->id];
 
-    assert_ptr_equal(parcel->op, f);
+    assert_ptr_equal(queued->op, f);
     assert_true(f->ended);
     assert_false(f->told);
     f->told = true;
-    f->parcel = NULL;
+    f->queued = NULL;
     give_back(f);
 }
 
@@ -191,8 +191,8 @@ static void retire(bench *b, uint64_t number)
     frame *f = &b->frames[number];
 
     f->ended = true;
-    if (!pd_outgoing_retire(&b->out, f->parcel)) return;
-    f->parcel = NULL;
+    if (!pd_outgoing_retire(&b->out, f->queued)) return;
+    f->queued = NULL;
     f->told = true;
     give_back(f);
 }
@@ -203,8 +203,8 @@ static void drop(bench *b, uint64_t number)
     frame *f = &b->frames[number];
 
     f->ended = f->told = true;
-    pd_outgoing_remove(&b->out, f->parcel);
-    f->parcel = NULL;
+    pd_outgoing_remove(&b->out, f->queued);
+    f->queued = NULL;
 }
 
 static void end_all(bench *b)
@@ -317,7 +317,7 @@ static uint64_t draw_frame(const bench *b, uint64_t *seed)
 {
     uint64_t number = b->n > 0 ? 1 + draw(seed, b->n < 12 ? b->n : 12) + (b->n < 12 ? 0 : b->n - 12) : 0;
 
-    return number > 0 && b->frames[number].parcel != NULL && !b->frames[number].ended ? number : 0;
+    return number > 0 && b->frames[number].queued != NULL && !b->frames[number].ended ? number : 0;
 }
 
 static void act(bench *b, uint64_t *seed)

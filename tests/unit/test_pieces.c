@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "message.h"
+#include "pieces.h"
 #include "oom.h"
 #include "paramd/tensor.h"
 

@@ -5,9 +5,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "../../server/net/loop.h"
+#include "incoming.h"
 #include "message.h"
+#include "pieces.h"
+#include "scalar_check.h"
 #include "paramd/tensor.h"
+#include "request.h"
 
 #include <ctype.h>
 #include <stdio.h>

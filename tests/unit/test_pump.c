@@ -10,6 +10,8 @@
 #include <cmocka.h>
 
 #include "oom.h"
+#include "call.h"
+#include "declared_params.h"
 #include "pump.h"
 
 /* A transport that takes `capacity` bytes, and whose receive returns `result`. */

@@ -23,6 +23,7 @@ typedef struct scene {
     uint64_t  answered[MOST];           /* ids of answers in the order in which they came */
     size_t    n_answered, n_closed, closed_after;   /* closed_after: answers that had come when the first round closed */
     size_t    handed;                   /* calls of `effects` */
+    uint64_t  numbered;                 /* number of the last effect */
     uint32_t  job;
     pd_mail  *to_release;               /* snapshots that were published, on their way home */
 } scene;
@@ -64,6 +65,7 @@ static void absorb(void *arg, pd_mail *first, pd_mail *last)
     for (pd_mail *mail = first; mail != NULL; mail = next) {
         pd_effect *effect = (pd_effect *)(void *)mail;
         next = mail->next;
+        assert_int_equal(effect->number, ++s->numbered);
         keep_answer(s, effect);
         if (effect->kind == PD_EFF_CLOSED) take_closed(s, effect);
         if (effect->kind == PD_EFF_BUFFER) {

@@ -9,14 +9,16 @@
 
 #include <cmocka.h>
 
-#include "platform.h"
+#include "conversation.h"
 
 static bool     woken;                  /* as libuv does, several wake-ups before the next turn are one */
 static uint64_t clock_now;
 static int      lines;
+static uint64_t posted;                 /* number of the last effect */
 
 static uint64_t now_ms(void *arg)   { (void)arg; return 1000; }
-static uint64_t clock_ns(void *arg) { (void)arg; return clock_now += 600000; }       /* two looks at it are all the time that a turn has */
+/* A turn has time for two looks at this clock. */
+static uint64_t clock_ns(void *arg) { (void)arg; return clock_now += 600000; }
 static uint64_t number(void *arg)   { (void)arg; return 12345; }
 static void     wake(void *arg)     { (void)arg; woken = true; }
 static void     nothing(void *arg)  { (void)arg; }
@@ -29,13 +31,16 @@ static void count_line(int level, const char *format, ...)
 
 static pd_daemon *make(void)
 {
-    pd_daemon_config config = { .max_connections = 1, .ingest_bytes = 1 << 16, .chunk_elements = 1024, .max_payload = 4096, .max_pieces = 1, .max_params = 1,
-                                .max_header = 4096, .hello_bytes = 1024, .blas_core = "none", .log = count_line };
-    pd_platform platform = { .now_ms = now_ms, .clock_ns = clock_ns, .random = number, .wake = wake, .stop = nothing, .end_listening = nothing };
+    pd_daemon_config config = { .max_connections = 1, .ingest_bytes = 1 << 16, .chunk_elements = 1024,
+                                .max_payload = 4096, .max_pieces = 1, .max_params = 1, .max_header = 4096,
+                                .hello_bytes = 1024, .blas_core = "none", .log = count_line };
+    pd_platform platform = { .now_ms = now_ms, .clock_ns = clock_ns, .random = number, .wake = wake, .stop = nothing,
+                             .end_listening = nothing };
     pd_daemon *daemon;
     pd_error err;
 
-    if (pd_daemon_make(&daemon, &config, &platform, &err) != PD_OK) fail_msg("%s", err.text);
+    posted = 0;
+    if (pd_conversation_make(&daemon, &config, &platform, &err) != PD_OK) fail_msg("%s", err.text);
     return daemon;
 }
 
@@ -44,7 +49,8 @@ static void post_lines(pd_daemon *daemon, int n)
     for (int i = 0; i < n; i++) {
         pd_effect *effect = calloc(1, sizeof *effect);
         effect->kind = PD_EFF_LOG;
-        assert_int_equal(pd_mailbox_post(pd_daemon_effects(daemon), &effect->mail, &effect->mail), PD_OK);
+        effect->number = ++posted;
+        assert_int_equal(pd_mailbox_post(pd_conversation_effects(daemon), &effect->mail, &effect->mail), PD_OK);
     }
 }
 
@@ -53,7 +59,7 @@ static void turn_while_woken(pd_daemon *daemon)
 {
     while (woken) {
         woken = false;
-        pd_daemon_take_effects(daemon);
+        pd_conversation_take_effects(daemon);
     }
 }
 
@@ -67,12 +73,12 @@ static void effects_posted_while_older_ones_are_handled_are_not_forgotten(void *
             post_lines(daemon, first);
             for (int i = 0; i < turns && woken; i++) {
                 woken = false;
-                pd_daemon_take_effects(daemon);
+                pd_conversation_take_effects(daemon);
             }
             post_lines(daemon, 3);
             turn_while_woken(daemon);
             assert_int_equal(lines, first + 3);
-            pd_daemon_dispose(daemon);
+            pd_conversation_dispose(daemon);
         }
     }
 }

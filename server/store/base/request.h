@@ -373,6 +373,7 @@ typedef struct pd_effect {
     pd_mail        mail;
     pd_effect_kind kind;
     pd_ticket      ticket;
+    uint64_t       number;              /* in the order in which effects leave the step thread, from 1 (pd_turn_forward) */
     uint32_t       job;
     union {
         struct { uint64_t seed, creator; bool created; } hello;

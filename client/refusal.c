@@ -1,0 +1,77 @@
+/* refusal.c - operations of which a frame was refused: what becomes of their other frames. */
+#include "refusal.h"
+
+#include "landing.h"
+#include "op.h"
+
+void pd_refusal_note(pd_core *core, pd_outgoing_frame *frame, const pd_error *error)
+{
+    bool pushed = pd_method_pushes(frame->op->method);
+
+    if (frame->method == PD_BARRIER) core->barriers--;         /* the server has not counted it */
+    pd_op_fail(frame->op, error);
+    for (size_t i = 0; i < frame->n_parts; i++) {
+        frame->op->items[frame->parts[i].item].outcome = error->code;
+        if (pushed) pd_landing_known(core, frame, i)->refused = pd_landing_known(core, frame, i)->pushed;
+    }
+}
+
+/* Returns whether a gradient of the step that is being closed was refused: it would count as absent. */
+static bool closes_refused(const pd_core *core)
+{
+    for (size_t i = 0; core->closing > 0 && i < core->n_params; i++)
+        if (core->params[i].refused == core->closing) return true;
+    return false;
+}
+
+/* Withdraws the request that closes a step, if a push of that step was refused. Sent again on a new connection, where
+ * the server has no record of the refusal, it would make the refused gradient count as absent. */
+static void withdraw_closing(pd_core *core, const pd_error *error)
+{
+    pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].last;
+
+    if (!closes_refused(core)) return;
+    while (frame != NULL && (frame->op == NULL || frame->answered || frame->op->closes == 0)) frame = frame->prev;
+    if (frame == NULL) return;
+    pd_op_fail(frame->op, error);
+    pd_op_retire(core, frame);
+}
+
+static bool all_refused(const pd_outgoing_frame *frame)
+{
+    for (size_t i = 0; i < frame->n_parts; i++)
+        if (frame->op->items[frame->parts[i].item].outcome >= 0) return false;
+    return frame->n_parts > 0;
+}
+
+/* Ends the frames of an operation that have only refused items. The other chunks of a tensor of which one was refused
+ * would wait for a round that cannot close before the tensor is pushed again. */
+static void abandon_refused(pd_core *core, pd_op *op)
+{
+    for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].first, *next; frame != NULL; frame = next) {
+        next = frame->next;
+        if (frame->op == op && !frame->answered && all_refused(frame)) pd_op_retire(core, frame);
+    }
+}
+
+void pd_core_abandon(pd_core *core, pd_op *op)
+{
+    pd_error error = op->error;
+
+    for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].first, *next; frame != NULL; frame = next) {
+        next = frame->next;
+        if (frame->op != op || frame->answered) continue;
+        pd_refusal_note(core, frame, &error);
+        pd_op_retire(core, frame);
+    }
+    withdraw_closing(core, &error);
+}
+
+void pd_refusal_settle(pd_core *core, pd_op *op, const pd_error *error)
+{
+    abandon_refused(core, op);
+    withdraw_closing(core, error);
+    if (op->done || op->hopeless) return;
+    op->hopeless = true;
+    core->give_up_ns = 0;
+}

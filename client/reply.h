@@ -1,0 +1,13 @@
+/* reply.h - unpacks the server's replies, and ends the handle when one of them breaks the protocol. */
+#ifndef PD_REPLY_H
+#define PD_REPLY_H
+
+#include "core_state.h"
+
+/* Ends the handle, since the server breaks the protocol: asking it again is of no use. Returns PD_INTERNAL. */
+int pd_reply_broken(pd_core *core, const pd_prefix *prefix, const char *what);
+/* Unpacks a reply into the arena. PD_NO_MEMORY: the connection ends, and its requests are sent again later.
+ * PD_INTERNAL: the reply breaks the protocol. */
+int pd_reply_take(pd_core *core, const pd_prefix *prefix, const uint8_t *header, void **reply);
+
+#endif

@@ -1,0 +1,227 @@
+/* welcome.c - the answers to Hello and Declare: a connection becomes usable, or the handle ends. */
+#include "welcome.h"
+
+#include "core_end.h"
+#include "declared_params.h"
+#include "op.h"
+#include "reply.h"
+#include "restart.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Hello ---- */
+
+/* Returns whether to connect again after a refused Hello: after a first welcome to a server that is full or stops,
+ * before only to one that stops. */
+static bool worth_waiting(const pd_core *core, int code)
+{
+    if (code == PD_UNAVAILABLE) return true;
+    return core->greeted && (code == PD_RESOURCE_EXHAUSTED || code == PD_INTERNAL || code == PD_UNKNOWN
+                             || code == PD_DEADLINE_EXCEEDED);
+}
+
+/* Handles "no such job". A process that restarts the job tries again: rank 0 may not have created it yet. */
+static void no_job(pd_core *core)
+{
+    char reason[PD_ERROR_TEXT];
+
+    snprintf(reason, sizeof reason, "the server has no job %.200s yet: rank 0 starts it anew with " PD_RESTART_CALL,
+             core->job);
+    if (core->restarting) pd_core_drop(core, reason);
+    else pd_core_lose_job(core);
+}
+
+int pd_welcome_refused(pd_core *core, const pd_error *error)
+{
+    if (error->code == PD_NOT_FOUND && core->rejoins) no_job(core);
+    else if (worth_waiting(core, error->code)) pd_core_drop(core, error->text);
+    else pd_core_end(core, error);
+    return PD_OK;
+}
+
+static int settle(pd_core *core, pd_ticket_id ticket, const pd_error *error)
+{
+    pd_op *op = pd_op_find(core, ticket);
+
+    if (op == NULL || op->done) return PD_OK;
+    if (error != NULL) pd_op_fail(op, error);
+    op->done = true;
+    return PD_OK;
+}
+
+static void note_welcome(pd_core *core, const Paramd__HelloReply *reply)
+{
+    pd_welcome *welcome = &core->welcome;
+
+    welcome->seed = reply->seed;
+    welcome->created = reply->created;
+    welcome->rank = (int)core->rank;
+    welcome->world_size = (int)core->world_size;
+    welcome->chunk_elements = reply->chunk_elements;
+    welcome->max_payload = reply->max_payload;
+    strncpy(welcome->server, reply->server, sizeof welcome->server - 1);
+    strncpy(welcome->blas_core, reply->blas_core, sizeof welcome->blas_core - 1);
+    core->max_pieces = reply->max_pieces < MAX_PIECES ? reply->max_pieces : MAX_PIECES;
+    core->creator = reply->creator;
+    core->greeted = true;
+}
+
+/* Checks a welcome. Kept frames were split with the first server's chunk size, so a server with another chunk size is
+ * refused. */
+static int check_welcome(pd_core *core, const pd_prefix *prefix, const Paramd__HelloReply *reply)
+{
+    pd_error error;
+
+    if (reply->protocol != PD_PROTOCOL_VERSION) {
+        pd_fail(&error, PD_FAILED_PRECONDITION, "the server speaks protocol version %u, this library %d",
+                reply->protocol, PD_PROTOCOL_VERSION);
+        pd_core_end(core, &error);
+        return PD_FAILED_PRECONDITION;
+    }
+    if (core->job[0] != '\0' && (reply->chunk_elements == 0 || reply->chunk_elements > INT64_MAX / 8
+                                 || reply->max_pieces == 0))
+        return pd_reply_broken(core, prefix, "it gives no chunk size");
+    if (!core->greeted || core->restarting || reply->chunk_elements == core->welcome.chunk_elements) return PD_OK;
+    pd_fail(&error, PD_FAILED_PRECONDITION, "the server came back with chunks of %" PRIu64 " elements, before they had "
+            "%" PRIu64, reply->chunk_elements, core->welcome.chunk_elements);
+    pd_core_end(core, &error);
+    return PD_FAILED_PRECONDITION;
+}
+
+/* Returns whether the server has a different job under this name than the one that this process was in. */
+static bool is_another_job(const pd_core *core, const Paramd__HelloReply *reply)
+{
+    return core->rejoins && !core->restarting && core->creator != 0 && reply->creator != core->creator;
+}
+
+int pd_welcome_taken(pd_core *core, const pd_prefix *prefix, const uint8_t *header)
+{
+    void *unpacked;
+    const Paramd__HelloReply *reply;
+    int rc = pd_reply_take(core, prefix, header, &unpacked);
+
+    if (rc != PD_OK) return rc;
+    reply = unpacked;
+    if (is_another_job(core, reply)) {
+        pd_core_lose_job(core);
+        return PD_OK;
+    }
+    if ((rc = check_welcome(core, prefix, reply)) != PD_OK) return rc;
+    note_welcome(core, reply);
+    core->welcomed = true;
+    core->attempts = 0;
+    core->reason[0] = '\0';
+    if (reply->heartbeat_ms > 0) core->heartbeat_ns = reply->heartbeat_ms * UINT64_C(1000000);
+    if (reply->timeout_ms > 0) core->timeout_ns = reply->timeout_ms * UINT64_C(1000000);
+    core->stage = STAGE_WELCOMED;
+    settle(core, core->welcome_ticket, NULL);
+    if (core->params != NULL && pd_core_send_declare(core) != PD_OK) {
+        pd_core_drop(core, "out of memory");
+        return PD_OK;
+    }
+    core->out.open = core->params == NULL;
+    return PD_OK;
+}
+
+/* ---- Declare ---- */
+
+/* The first refusal ends the call of the user, who may declare again on a new connection. A refusal after a reconnect
+ * ends the handle. */
+int pd_declare_refused(pd_core *core, const pd_error *error)
+{
+    if (core->declared) return pd_welcome_refused(core, error);
+    if (error->code == PD_UNAVAILABLE) {
+        pd_core_drop(core, error->text);
+        return PD_OK;
+    }
+    settle(core, core->declare_ticket, error);
+    pd_core_forget_params(core);
+    pd_core_drop(core, error->text);
+    return PD_OK;
+}
+
+static bool all_initialised(const pd_core *core, const pd_outgoing_frame *frame)
+{
+    for (size_t i = 0; i < frame->n_parts; i++)
+        if (!core->params[frame->op->items[frame->parts[i].item].param].initialised) return false;
+    return true;
+}
+
+/* Retires frames with initial weights that the server has, since it would refuse them now. Their answers were lost with
+ * the last connection. */
+static void retire_initialised(pd_core *core)
+{
+    for (pd_outgoing_frame *frame = core->out.lane[PD_LANE_LASTING].first, *next; frame != NULL; frame = next) {
+        pd_op *op = frame->op;
+
+        next = frame->next;
+        if (op == NULL || frame->answered || frame->method != PD_INIT || !all_initialised(core, frame)) continue;
+        pd_op_retire(core, frame);
+    }
+}
+
+/* Keeps the first note of each parameter, as the user may keep a pointer to it. */
+static int keep_notes(const pd_core *core, size_t first, const Paramd__DeclareReply *reply)
+{
+    for (size_t i = 0; i < reply->n_parameters; i++) {
+        pd_known *known = &core->params[first + i];
+        const char *note = reply->parameters[i]->note;
+        if (known->note == NULL && note[0] != '\0' && (known->note = strdup(note)) == NULL) return PD_NO_MEMORY;
+    }
+    return PD_OK;
+}
+
+static void note_declared(pd_core *core, size_t first, const Paramd__DeclareReply *reply)
+{
+    for (size_t i = 0; i < reply->n_parameters; i++) {
+        core->params[first + i].step = reply->parameters[i]->step;
+        core->params[first + i].initialised = reply->parameters[i]->initialised;
+    }
+    core->must_init = reply->must_init;
+    core->averages_init = reply->averages_init;
+}
+
+static int all_declared(pd_core *core)
+{
+    core->declared = true;
+    core->restarting = false;
+    core->stage = STAGE_RUNNING;
+    retire_initialised(core);
+    core->out.open = true;
+    return settle(core, core->declare_ticket, NULL);
+}
+
+/* Returns whether the server has fewer steps of a parameter than this process has seen: then it is not the same job. */
+static bool is_behind(const pd_core *core, size_t first, const Paramd__DeclareReply *reply)
+{
+    for (size_t i = 0; i < reply->n_parameters; i++) {
+        const pd_known *known = &core->params[first + i];
+        if (known->initialised && (!reply->parameters[i]->initialised || reply->parameters[i]->step < known->step))
+            return true;
+    }
+    return false;
+}
+
+int pd_declare_taken(pd_core *core, size_t first, size_t count, const pd_prefix *prefix, const uint8_t *header)
+{
+    Paramd__DeclareReply *reply;
+    void *message;
+    int rc = pd_reply_take(core, prefix, header, &message);
+
+    if (rc != PD_OK) return rc;
+    reply = message;
+    if (reply->n_parameters != count) return pd_reply_broken(core, prefix, "not one entry for each parameter");
+    if (is_behind(core, first, reply)) {
+        pd_core_lose_job(core);
+        return PD_OK;
+    }
+    if (keep_notes(core, first, reply) != PD_OK) {
+        pd_core_drop(core, "out of memory");
+        return PD_OK;
+    }
+    note_declared(core, first, reply);
+    return --core->declares_waiting == 0 ? all_declared(core) : PD_OK;
+}

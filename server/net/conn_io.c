@@ -1,0 +1,250 @@
+/* conn_io.c - reads frames from a connection's transport, writes answers to it, and checks its deadlines. */
+#include "conn_io.h"
+
+enum { READ_SPANS = 8, WRITE_SPANS = 1024 };
+
+#define END_TEXT "closed by the peer"
+#define SLICE    (64 * 1024)            /* bytes per read: what fits the cache moves fastest */
+
+static uint64_t now_ms(const pd_conn *conn)
+{
+    return pd_loop_now_ms(conn->daemon);
+}
+
+/* ---- writing ---- */
+
+static void sent(pd_conn *conn, size_t n)
+{
+    pd_pending *done;
+
+    conn->daemon->bytes_out += n;
+    if (pd_output_sent(&conn->output, conn->daemon->board, n, &done)) conn->write_ms = now_ms(conn);
+    pd_pending_free(done);
+}
+
+/* Sends once. PD_UNAVAILABLE: the transport takes no more bytes now. PD_CANCELLED: the transport is broken. */
+static int write_some(pd_conn *conn, size_t most, size_t *n)
+{
+    struct iovec iov[WRITE_SPANS];
+    int spans, rc = pd_output_next(&conn->output, &conn->daemon->scratch, iov, WRITE_SPANS, most, &spans);
+    pd_error err;
+    ssize_t written;
+
+    *n = 0;
+    if (rc != PD_OK) return rc;
+    if (spans == 0) return PD_UNAVAILABLE;
+    written = conn->transport->ops->send(conn->transport, iov, spans, &err);
+    if (written <= 0) return written == 0 ? PD_UNAVAILABLE : PD_CANCELLED;
+    *n = (size_t)written;
+    sent(conn, *n);
+    return PD_OK;
+}
+
+/* Shuts our side of an ENDING connection, whose last frame is sent. Bytes that the peer still sends are read away. */
+static void shut(pd_conn *conn)
+{
+    conn->shut = true;
+    conn->transport->ops->shut(conn->transport);
+}
+
+/* Settles a connection whose peer has ended its side. The store gets the disconnect notice as soon as it knows the
+ * connection, so that a process that was killed counts as lost at once. The effects of its requests stand. False: every
+ * request was answered, and the connection is closed. */
+static bool settle_up(pd_conn *conn)
+{
+    if (conn->state == PD_OPEN && conn->notice != NULL && !conn->declaring) {
+        pd_conn_notify_store(conn, END_TEXT);
+        pd_conn_undeclare(conn);
+    }
+    if (conn->pendings.n > 0 || !pd_output_empty(&conn->output)) return true;
+    pd_conn_close(conn, END_TEXT);
+    return false;
+}
+
+void pd_conn_write(pd_conn *conn)
+{
+    size_t quota = pd_loop_quota(conn->daemon), n;
+    int rc = PD_OK;
+
+    if (conn->state == PD_CLOSED) return;
+    if (!pd_output_empty(&conn->output) && (conn->watched & PD_ON_WRITE) == 0) conn->write_ms = now_ms(conn);
+    while (rc == PD_OK && quota > 0 && !pd_output_empty(&conn->output)) {
+        rc = write_some(conn, quota, &n);
+        quota -= n;
+    }
+    if (rc != PD_OK && rc != PD_UNAVAILABLE) {
+        pd_conn_close(conn, rc == PD_CANCELLED ? "its socket is broken" : pd_code_text(rc));
+        return;
+    }
+    if (conn->state == PD_ENDING && pd_output_empty(&conn->output) && !conn->shut) shut(conn);
+    if (conn->ended && !settle_up(conn)) return;
+    pd_conn_watch(conn);
+}
+
+/* ---- reading ---- */
+
+static ssize_t read_slice(pd_conn *conn, size_t slice, size_t *offered, pd_error *err)
+{
+    struct iovec iov[READ_SPANS];
+    int spans = pd_framer_space(conn->framer, iov, READ_SPANS, slice);
+
+    *offered = 0;
+    for (int i = 0; i < spans; i++) *offered += iov[i].iov_len;
+    return conn->transport->ops->receive(conn->transport, iov, spans, err);
+}
+
+/* Sends a heartbeat of our own. A worker whose share is used gets no answers to its heartbeats, since they are not
+ * read. */
+static void beat(pd_conn *conn, uint64_t now)
+{
+    static const pd_prefix nobody = { .method = PD_HEARTBEAT };
+    Paramd__Ok ok = PARAMD__OK__INIT;
+
+    conn->beat_ms = now;
+    pd_conn_reply(conn, &nobody, &ok.base);
+}
+
+/* Ends a connection whose stream is broken. The error is in conn->why if a callback of the framer found it. */
+static void stream_broke(pd_conn *conn)
+{
+    pd_error why = conn->why.code != PD_OK ? conn->why : *pd_framer_error(conn->framer);
+    pd_conn_end(conn, NULL, &why);
+}
+
+static void after_fed(pd_conn *conn, int rc)
+{
+    if (rc != PD_OK && pd_conn_live(conn)) stream_broke(conn);
+    pd_conn_watch(conn);
+}
+
+/* Sends a heartbeat to find out whether the peer still lives: if its process has ended, the transport breaks. */
+static void probe(pd_conn *conn)
+{
+    if (conn->state == PD_OPEN && conn->joined && pd_output_empty(&conn->output)) beat(conn, now_ms(conn));
+    pd_conn_touch(conn);
+}
+
+/* Notes that the peer has ended its side. Its requests are still answered, as long as a peer may take to read an
+ * answer. */
+static void peer_ended(pd_conn *conn)
+{
+    if (!pd_framer_idle(conn->framer)) {
+        pd_conn_close(conn, END_TEXT " in the middle of a frame");
+        return;
+    }
+    conn->ended = true;
+    conn->end_ms = now_ms(conn) + conn->daemon->config.write_ms;
+    if (!settle_up(conn)) return;
+    probe(conn);
+    pd_conn_watch(conn);
+}
+
+static void read_frames(pd_conn *conn)
+{
+    size_t quota = pd_loop_quota(conn->daemon), offered;
+    pd_error err;
+
+    while (quota > 0 && pd_conn_live(conn) && pd_conn_wants_to_read(conn)) {
+        ssize_t n = read_slice(conn, quota < SLICE ? quota : SLICE, &offered, &err);
+        if (n == 0) return;
+        if (n < 0) {
+            if (n == PD_CANCELLED) peer_ended(conn);
+            else pd_conn_close(conn, err.text);
+            return;
+        }
+        conn->read_ms = now_ms(conn);
+        if (pd_framer_idle(conn->framer)) conn->frame_ms = conn->read_ms;
+        conn->daemon->bytes_in += (size_t)n;
+        quota -= (size_t)n;
+        after_fed(conn, pd_framer_fed(conn->framer, (size_t)n));
+        if ((size_t)n < offered) return;
+    }
+}
+
+static void read_away(pd_conn *conn)
+{
+    uint8_t bin[4096];
+    struct iovec span = { bin, sizeof bin };
+    ssize_t n = 1;
+    pd_error err;
+
+    for (int i = 0; i < 16 && n > 0; i++) n = conn->transport->ops->receive(conn->transport, &span, 1, &err);
+    if (n < 0) pd_conn_close(conn, "ended");
+}
+
+/* Notes that the peer is gone while the connection is not read from. Frames that the peer sent before are read later,
+ * and answered. */
+static void gone(pd_conn *conn)
+{
+    if (!pd_conn_live(conn)) {
+        pd_conn_close(conn, END_TEXT);
+        return;
+    }
+    conn->hung = true;
+    probe(conn);
+    pd_conn_watch(conn);
+}
+
+static void on_ready(void *arg, unsigned events)
+{
+    pd_conn *conn = arg;
+
+    conn->daemon->active++;
+    if ((events & PD_ON_GONE) != 0 && (events & PD_ON_READ) == 0) {
+        if ((conn->watched & PD_ON_GONE) != 0) gone(conn);
+        else pd_conn_close(conn, "the connection is broken");
+        return;
+    }
+    if ((events & PD_ON_READ) != 0) {
+        if (conn->state == PD_ENDING) read_away(conn);
+        else read_frames(conn);
+    }
+    if ((events & PD_ON_WRITE) != 0) pd_conn_touch(conn);
+}
+
+void pd_conn_attach(pd_conn *conn, pd_transport *transport)
+{
+    transport->ready = on_ready;
+    transport->arg = conn;
+    conn->transport = transport;
+    pd_conn_watch(conn);
+}
+
+void pd_conn_resume(pd_conn *conn)
+{
+    if (!pd_conn_live(conn) || !pd_framer_stalled(conn->framer)) return;
+    conn->read_ms = conn->frame_ms = now_ms(conn);
+    after_fed(conn, pd_framer_resume(conn->framer));
+}
+
+/* ---- deadlines ---- */
+
+/* Ends the connection with an error that names the deadline. */
+static void too_slow(pd_conn *conn, int code, const char *what, uint64_t ms)
+{
+    pd_error err;
+
+    pd_fail(&err, code, "%s within %.1f s", what, (double)ms / 1e3);
+    pd_conn_end(conn, NULL, &err);
+}
+
+void pd_conn_tick(pd_conn *conn, uint64_t now)
+{
+    const pd_daemon_config *config = &conn->daemon->config;
+    bool reads = pd_conn_wants_to_read(conn);
+
+    if (conn->state == PD_ENDING && now >= conn->end_ms) pd_conn_close(conn, "ended");
+    if (conn->ended && now >= conn->end_ms) pd_conn_close(conn, END_TEXT);
+    if (!pd_conn_live(conn)) return;
+    if (conn->state == PD_GREETING && now - conn->opened_ms > config->handshake_ms)
+        too_slow(conn, PD_DEADLINE_EXCEEDED, "no Hello", config->handshake_ms);
+    else if (reads && now - conn->read_ms > config->silence_ms)
+        too_slow(conn, PD_DEADLINE_EXCEEDED, "nothing was heard from it", config->silence_ms);
+    else if (reads && !pd_framer_idle(conn->framer) && now - conn->frame_ms > config->read_ms)
+        too_slow(conn, PD_DEADLINE_EXCEEDED, "a frame was not complete", config->read_ms);
+    else if (!pd_output_empty(&conn->output) && now - conn->write_ms > config->write_ms)
+        pd_conn_close(conn, "it did not read an answer in time");
+    else if (pd_framer_stalled(conn->framer) && pd_output_empty(&conn->output)
+             && now - conn->beat_ms >= config->heartbeat_ms)
+        beat(conn, now);
+}

@@ -1,0 +1,264 @@
+/* conversation.c - the conversation as a whole: its parts, a turn of the loop, its beginning and its end. */
+#include "conversation.h"
+
+#include "conn_io.h"
+#include "effect_handlers.h"
+#include "incoming.h"
+#include "methods.h"
+#include "plant.h"
+#include "shutdown.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <syslog.h>
+#include <unistd.h>
+
+enum { ENDING_PLACES = 64 };
+#define EFFECTS_NS 1000000u             /* time that one turn of the loop may spend on effects */
+#define OWN_TICKET ((pd_ticket){ 0, 1 })        /* no connection has number 0 */
+
+const pd_daemon_config *pd_conversation_settings(const pd_daemon *daemon) { return &daemon->config; }
+const pd_platform      *pd_conversation_platform(const pd_daemon *daemon) { return &daemon->platform; }
+
+/* ---- callbacks of the board and the buffer pool ---- */
+
+static void on_resolved(void *arg, pd_wait *wait)
+{
+    pd_pending *pending = pd_pending_of(wait);
+    pd_conn *conn = pending->conn;
+
+    (void)arg;
+    pd_pendings_remove(&conn->pendings, pending);
+    pd_conn_data_reply(conn, pending);
+}
+
+static void on_failed(void *arg, pd_wait *wait, const pd_error *err)
+{
+    pd_pending *pending = pd_pending_of(wait);
+
+    (void)arg;
+    pd_conn_fail(pending->conn, pending, err);
+}
+
+static void on_memory(void *arg)
+{
+    pd_daemon *daemon = arg;
+    daemon->stall_over = true;
+}
+
+static void on_released(void *arg, pd_snapshot *snapshot)
+{
+    pd_daemon *daemon = arg;
+
+    snapshot->next_released = daemon->released;
+    daemon->released = snapshot;
+}
+
+/* ---- a turn of the loop ---- */
+
+/* Returns the mail as an effect. Asserts that effects arrive in the order of their numbers, without a gap:
+ * pd_turn_forward gave them these numbers. */
+static pd_effect *next_effect(const pd_daemon *daemon, pd_mail *mail)
+{
+    pd_effect *effect = (pd_effect *)(void *)mail;
+
+    assert(effect->number == daemon->effects_handled + 1);
+    return effect;
+}
+
+/* Handles one effect. Returns false if the time is up or no effect is left. */
+static bool handle_next(pd_daemon *daemon, uint64_t until_ns)
+{
+    pd_mail *next;
+
+    if (daemon->backlog == NULL && (daemon->backlog = pd_mailbox_take(daemon->effects)) == NULL) return false;
+    next = daemon->backlog->next;
+    if (!pd_effect_handle(daemon, next_effect(daemon, daemon->backlog), until_ns)) return false;
+    daemon->effects_handled++;
+    daemon->backlog = next;
+    return pd_loop_clock_ns(daemon) <= until_ns;
+}
+
+/* The mailbox wakes the loop only for mail that finds it empty. So the loop wakes itself, unless it has seen the
+ * mailbox empty after the last effect. */
+void pd_conversation_take_effects(pd_daemon *daemon)
+{
+    uint64_t until_ns = pd_loop_clock_ns(daemon) + EFFECTS_NS;
+
+    while (handle_next(daemon, until_ns)) continue;
+    if (daemon->backlog != NULL || (pd_loop_clock_ns(daemon) > until_ns && !PD_PLANTED(lost_wake_up)))
+        daemon->platform.wake(daemon->platform.arg);
+}
+
+static void resume_stalled(pd_daemon *daemon)
+{
+    while (daemon->waking != NULL) {
+        pd_conn *conn = daemon->waking;
+        daemon->waking = conn->next_waking;
+        conn->waking = false;
+        pd_conn_resume(conn);
+    }
+    if (!daemon->stall_over) return;
+    daemon->stall_over = daemon->short_of_budget = false;       /* connections that still wait report it again */
+    for (size_t i = 0; i < daemon->capacity; i++)
+        if (daemon->conns[i] != NULL) pd_conn_resume(daemon->conns[i]);
+}
+
+static void write_dirty(pd_daemon *daemon)
+{
+    while (daemon->dirty != NULL) {
+        pd_conn *conn = daemon->dirty;
+        daemon->dirty = conn->next_dirty;
+        conn->dirty = false;
+        pd_conn_write(conn);
+    }
+}
+
+static void free_closed(pd_daemon *daemon)
+{
+    while (daemon->closed != NULL) {
+        pd_conn *conn = daemon->closed;
+        daemon->closed = conn->next_closed;
+        pd_conn_free(conn);
+    }
+}
+
+void pd_conversation_finish_turn(pd_daemon *daemon)
+{
+    resume_stalled(daemon);
+    write_dirty(daemon);
+    pd_loop_flush(daemon);
+    free_closed(daemon);
+    daemon->was_active = daemon->active;
+    daemon->active = 0;
+    pd_shutdown_finish(daemon);
+    pd_lag_poll(&daemon->lag);
+}
+
+void pd_conversation_interrupt(pd_daemon *daemon, const char *name)
+{
+    daemon->config.log(LOG_NOTICE, "%s", name);
+    if (daemon->shutdown.begun) daemon->platform.stop(daemon->platform.arg);
+    else pd_shutdown_begin(daemon);
+}
+
+void pd_conversation_tick(pd_daemon *daemon)
+{
+    uint64_t now = pd_loop_now_ms(daemon);
+
+    if (daemon->stall_unreported) daemon->stall_over = true;
+    daemon->stall_unreported = false;
+    for (size_t i = 0; i < daemon->capacity; i++)
+        if (daemon->conns[i] != NULL) pd_conn_tick(daemon->conns[i], now);
+    if (daemon->config.event != NULL) daemon->config.event(daemon->config.arg, PD_DAEMON_TURNS);
+    pd_shutdown_tick(daemon, now);
+}
+
+/* ---- life ---- */
+
+static int make_parts(pd_daemon *daemon)
+{
+    pd_board_user user = { .arg = daemon, .resolved = on_resolved, .failed = on_failed, .released = on_released };
+
+    daemon->capacity = (size_t)daemon->config.max_connections + ENDING_PLACES;
+    daemon->conns = calloc(daemon->capacity, sizeof *daemon->conns);
+    daemon->numbers = calloc(daemon->capacity, sizeof *daemon->numbers);
+    daemon->effects = pd_mailbox_new(daemon->platform.wake, daemon->platform.arg);
+    daemon->pool = pd_pool_new(daemon->config.ingest_bytes, &daemon->platform, on_memory, daemon);
+    daemon->board = pd_board_new(&user);
+    daemon->arena = pd_arena_new(PD_ARENA_BUDGET);
+    daemon->drain_request = pd_request_new(PD_REQ_DRAIN, OWN_TICKET);
+    if (daemon->conns == NULL || daemon->numbers == NULL || daemon->effects == NULL || daemon->pool == NULL
+        || daemon->board == NULL || daemon->arena == NULL || daemon->drain_request == NULL) return PD_NO_MEMORY;
+    daemon->admission.budget = daemon->config.ingest_bytes;
+    return pd_reply_scratch_init(&daemon->scratch, daemon->config.max_pieces);
+}
+
+int pd_conversation_make(pd_daemon **out, const pd_daemon_config *config, const pd_platform *platform, pd_error *err)
+{
+    pd_daemon *daemon = calloc(1, sizeof *daemon);
+
+    assert(config->ingest_bytes >= config->max_payload
+           && config->max_payload >= config->chunk_elements * sizeof(float));
+    if (daemon == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    pd_methods_check();
+    daemon->config = *config;
+    daemon->platform = *platform;
+    daemon->key = platform->random(platform->arg) | 1;
+    daemon->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    if (make_parts(daemon) != PD_OK) {
+        pd_conversation_dispose(daemon);
+        return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    }
+    *out = daemon;
+    return PD_OK;
+}
+
+pd_mailbox *pd_conversation_effects(pd_daemon *daemon) { return daemon->effects; }
+uint64_t    pd_conversation_calls(const pd_daemon *daemon, unsigned method) { return daemon->calls[method]; }
+bool        pd_conversation_is_drained(const pd_daemon *daemon) { return daemon->shutdown.drained; }
+bool        pd_conversation_has_conns(const pd_daemon *daemon) { return daemon->n_conns > 0; }
+
+void pd_conversation_start(pd_daemon *daemon, pd_mailbox *requests)
+{
+    daemon->requests = requests;
+    daemon->started_ms = pd_loop_now_ms(daemon);
+}
+
+int pd_conversation_accept(pd_daemon *daemon, pd_transport *transport, const char *peer)
+{
+    pd_conn *conn = pd_conn_new(daemon, &pd_incoming_frames, peer);
+    pd_error err;
+
+    if (conn == NULL) return PD_NO_MEMORY;
+    pd_conn_attach(conn, transport);
+    if (daemon->n_conns <= daemon->config.max_connections) return PD_OK;
+    pd_fail(&err, PD_RESOURCE_EXHAUSTED, "%u connections are open already (server.max_connections)",
+            daemon->config.max_connections);
+    pd_conn_end(conn, NULL, &err);
+    return PD_OK;
+}
+
+void pd_conversation_close_all(pd_daemon *daemon)
+{
+    for (size_t i = 0; i < daemon->capacity; i++)
+        if (daemon->conns[i] != NULL) pd_conn_close(daemon->conns[i], "the server stops");
+    pd_board_free(daemon->board);
+    daemon->board = NULL;
+    pd_loop_flush(daemon);
+    free_closed(daemon);
+}
+
+/* Frees effects that came too late to be handled; buffers go back to the pool, and lines are logged. */
+static void free_effects(pd_daemon *daemon, pd_mail *mail)
+{
+    while (mail != NULL) {
+        pd_effect *effect = next_effect(daemon, mail);
+        mail = mail->next;
+        daemon->effects_handled++;
+        if (effect->kind == PD_EFF_BUFFER) pd_conn_return_buffer(daemon, effect->u.buffer);
+        if (effect->kind == PD_EFF_LOG) pd_loop_log(daemon, effect);
+        pd_effect_free(effect);
+    }
+}
+
+void pd_conversation_dispose(pd_daemon *daemon)
+{
+    if (daemon == NULL) return;
+    if (daemon->effects != NULL) {
+        free_effects(daemon, daemon->backlog);
+        free_effects(daemon, pd_mailbox_take(daemon->effects));
+    }
+    pd_board_free(daemon->board);
+    pd_mailbox_free(daemon->effects);
+    pd_pool_free(daemon->pool);
+    pd_arena_free(daemon->arena);
+    pd_reply_scratch_free(&daemon->scratch);
+    pd_request_free(daemon->drain_request);
+    while (daemon->notices != NULL) pd_request_free(pd_loop_take_notice(daemon, daemon->notices->ticket.conn));
+    free(daemon->conns);
+    free(daemon->numbers);
+    if (daemon->statm >= 0) close(daemon->statm);
+    free(daemon);
+}

@@ -1,0 +1,238 @@
+/* effect_handlers.c - handles the effects of the step thread: answers requests, publishes rounds, ends connections. */
+#include "effect_handlers.h"
+
+#include "conn_io.h"
+#include "declare_request.h"
+#include "hello_request.h"
+#include "info_reply.h"
+#include "plant.h"
+#include "printable.h"
+#include "shutdown.h"
+
+#include <syslog.h>
+
+/* Finds the connection and the request that an effect answers. NULL: the connection has gone, or its request has
+ * ended. */
+static pd_conn *addressee(pd_daemon *daemon, const pd_effect *effect, pd_pending **pending)
+{
+    pd_conn *conn = pd_loop_find(daemon, effect->ticket.conn);
+
+    *pending = conn != NULL ? pd_pendings_find_serial(&conn->pendings, effect->ticket.id) : NULL;
+    return *pending != NULL ? conn : NULL;
+}
+
+/* Posts the disconnect notice of a connection that went while its welcome was under way: the job's number is known
+ * now. */
+static void post_notice(pd_daemon *daemon, const pd_effect *effect)
+{
+    pd_request *notice = pd_loop_take_notice(daemon, effect->ticket.conn);
+
+    if (notice == NULL) return;
+    notice->job = effect->job;
+    pd_loop_post(daemon, notice);
+}
+
+static void on_hello(pd_daemon *daemon, const pd_effect *effect)
+{
+    pd_pending *pending;
+    pd_conn *conn = addressee(daemon, effect, &pending);
+
+    if (conn == NULL) {
+        post_notice(daemon, effect);
+        return;
+    }
+    daemon->config.log(LOG_DEBUG, "%s (%s) is rank %u of job %u", conn->peer, conn->label, conn->rank, effect->job);
+    pd_reply_hello(conn, pending, effect);
+}
+
+/* Refuses the frame that is being read: it was meant for the job. */
+static void cancel_incoming(pd_conn *conn, const pd_error *err)
+{
+    if (conn->incoming.begun && conn->incoming.refusal.code == PD_OK) conn->incoming.refusal = *err;
+}
+
+/* Takes a connection out of its job. The store needs no disconnect notice any more. */
+static void left(pd_conn *conn, const pd_error *why)
+{
+    if (!PD_PLANTED(leave_incoming)) cancel_incoming(conn, why);
+    conn->joined = false;
+    conn->job = 0;
+    pd_conn_undeclare(conn);
+}
+
+static void on_ok(pd_daemon *daemon, const pd_effect *effect)
+{
+    Paramd__Ok ok = PARAMD__OK__INIT;
+    pd_pending *pending;
+    pd_conn *conn = addressee(daemon, effect, &pending);
+    pd_error why;
+    unsigned method;
+
+    if (effect->ticket.conn == 0) {     /* our own drain */
+        pd_shutdown_drained(daemon);
+        return;
+    }
+    if (conn == NULL) return;
+    method = pending->method;
+    if (PD_PLANTED(lost_ack) && method == PD_INIT && conn->rank == 1) return;
+    pd_conn_answer(conn, pending, &ok.base);
+    if (method != PD_LEAVE || !pd_conn_live(conn)) return;
+    conn->has_left = true;
+    pd_fail(&why, PD_FAILED_PRECONDITION, "this worker has left the job: connect anew to join it again");
+    left(conn, &why);
+}
+
+/* Refuses a whole set of declarations. The worker may declare again. */
+static void refuse_set(pd_conn *conn, const pd_error *err)
+{
+    pd_pending *pending;
+
+    while ((pending = pd_pendings_of_method(&conn->pendings, PD_DECLARE)) != NULL) pd_conn_fail(conn, pending, err);
+    if (!pd_conn_live(conn)) return;
+    pd_conn_undeclare(conn);
+    pd_conn_resume(conn);
+}
+
+/* Charges this connection with the bytes that the rank's earlier connections still have in flight. They also come home
+ * to it. Otherwise a worker could have one frame more in flight each time it connects. */
+static void inherit(pd_daemon *daemon, const pd_effect *effect)
+{
+    pd_conn *conn = pd_loop_find(daemon, effect->ticket.conn);
+
+    if (conn != NULL) conn->share.charged += effect->u.declared.held;
+}
+
+/* Answers a Declare: from now on the connection may send frames of up to its reserve. The store has reserved these
+ * bytes in the same budget. They are refused if an older connection of this rank was fenced and is not closed yet. */
+static void on_declared(pd_daemon *daemon, const pd_effect *effect)
+{
+    pd_pending *pending;
+    pd_conn *conn = addressee(daemon, effect, &pending);
+    pd_error err;
+
+    inherit(daemon, effect);
+    if (conn == NULL) return;
+    for (size_t i = 0; i < effect->u.declared.n; i++)
+        if (effect->u.declared.params[i].note != NULL) pd_text_mend(effect->u.declared.params[i].note);
+    if (pd_admission_join(&daemon->admission, &conn->share, effect->u.declared.reserve, &err) == PD_OK)
+        pd_reply_declare(conn, effect);
+    else refuse_set(conn, &err);
+}
+
+static void on_error(pd_daemon *daemon, const pd_effect *effect)
+{
+    pd_pending *pending;
+    pd_conn *conn = addressee(daemon, effect, &pending);
+    pd_prefix asked;
+
+    if (effect->ticket.conn == 0) {     /* our own drain has missed its deadline */
+        daemon->config.log(LOG_WARNING, "%s", effect->u.error.text);
+        pd_shutdown_drained(daemon);
+        return;
+    }
+    if (conn == NULL) {
+        pd_request_free(pd_loop_take_notice(daemon, effect->ticket.conn));      /* the store does not know it */
+        return;
+    }
+    asked = pd_pending_asked(pending);
+    if (asked.method == PD_HELLO) {     /* the store does not know this connection */
+        conn->joined = false;
+        pd_conn_end(conn, &asked, &effect->u.error);
+        return;
+    }
+    pd_conn_fail(conn, pending, &effect->u.error);
+    if (asked.method == PD_DECLARE) refuse_set(conn, &effect->u.error);
+}
+
+static void on_fenced(pd_daemon *daemon, const pd_effect *effect)
+{
+    pd_conn *conn = pd_loop_find(daemon, effect->ticket.conn);
+
+    if (conn == NULL) return;
+    conn->joined = false;               /* the store needs no disconnect notice */
+    pd_conn_fail_all(conn, &effect->u.error);
+    pd_conn_end(conn, NULL, &effect->u.error);
+}
+
+static void on_job_gone(pd_daemon *daemon, const pd_effect *effect)
+{
+    pd_board_drop(daemon->board, effect->job, &effect->u.error);
+    for (size_t i = 0; i < daemon->capacity; i++) {
+        pd_conn *conn = daemon->conns[i];
+        if (conn == NULL || conn->job != effect->job || conn->job == 0 || !pd_conn_live(conn)) continue;
+        left(conn, &effect->u.error);
+        pd_conn_fail_all(conn, &effect->u.error);
+        if (conn->state != PD_CLOSED) pd_conn_resume(conn);
+    }
+}
+
+/* Ends the frame that waits for memory, which is not on the board. Frames behind it end when they are read
+ * (pd_conn_is_late). */
+static void time_out_stalled(pd_conn *conn, const pd_effect *effect)
+{
+    conn->overdue = (pd_overdue){ .since = conn->daemon->mark, .step = effect->u.timed_out.step,
+                                  .error = effect->u.timed_out.error };
+    if (pd_conn_is_late(conn)) pd_conn_resume(conn);
+}
+
+/* Fails all requests that wait for an overdue round. */
+static void on_timed_out(pd_daemon *daemon, const pd_effect *effect)
+{
+    daemon->mark++;
+    pd_board_time_out(daemon->board, effect->job, effect->u.timed_out.step, &effect->u.timed_out.error);
+    for (size_t i = 0; i < daemon->capacity; i++) {
+        pd_conn *conn = daemon->conns[i];
+        if (conn != NULL && conn->job == effect->job && pd_conn_live(conn) && pd_framer_stalled(conn->framer))
+            time_out_stalled(conn, effect);
+    }
+}
+
+static void on_info(pd_daemon *daemon, const pd_effect *effect)
+{
+    pd_pending *pending;
+    pd_conn *conn = addressee(daemon, effect, &pending);
+
+    if (conn != NULL) pd_reply_info(conn, pending, effect->u.info);
+}
+
+static void on_set(pd_daemon *daemon, const pd_effect *effect)
+{
+    pd_pending *pending;
+    pd_conn *conn = addressee(daemon, effect, &pending);
+
+    if (conn != NULL) pd_reply_set(conn, pending, effect->u.set);
+}
+
+/* Enters closed rounds on the board, as many as time allows; backlog_at counts them. False: some are left. */
+static bool on_closed(pd_daemon *daemon, const pd_effect *effect, uint64_t until_ns)
+{
+    while (daemon->backlog_at < effect->u.closed.n) {
+        pd_closed *closed = &effect->u.closed.at[daemon->backlog_at++];
+        pd_board_close(daemon->board, effect->job, closed);
+        if (daemon->backlog_at % 16 == 0 && pd_loop_clock_ns(daemon) > until_ns) break;
+    }
+    if (daemon->backlog_at < effect->u.closed.n) return false;
+    daemon->backlog_at = 0;
+    return true;
+}
+
+bool pd_effect_handle(pd_daemon *daemon, pd_effect *effect, uint64_t until_ns)
+{
+    switch (effect->kind) {
+    case PD_EFF_HELLO:     on_hello(daemon, effect); break;
+    case PD_EFF_DECLARED:  on_declared(daemon, effect); break;
+    case PD_EFF_OK:        on_ok(daemon, effect); break;
+    case PD_EFF_ERROR:     on_error(daemon, effect); break;
+    case PD_EFF_CLOSED:    if (!on_closed(daemon, effect, until_ns)) return false; break;
+    case PD_EFF_TIMED_OUT: on_timed_out(daemon, effect); break;
+    case PD_EFF_BUFFER:    pd_conn_return_buffer(daemon, effect->u.buffer); break;
+    case PD_EFF_FENCED:    on_fenced(daemon, effect); break;
+    case PD_EFF_JOB_GONE:  on_job_gone(daemon, effect); break;
+    case PD_EFF_INFO:      on_info(daemon, effect); break;
+    case PD_EFF_SET:       on_set(daemon, effect); break;
+    case PD_EFF_LOG:       pd_loop_log(daemon, effect); break;
+    case PD_EFF_TASK:      break;       /* never reaches the loop thread */
+    }
+    pd_effect_free(effect);
+    return true;
+}

@@ -1,0 +1,233 @@
+/* incoming.c - takes in the frames of a connection: checks each one, finds memory for its payload, runs its method. */
+#include "incoming.h"
+
+#include "conn.h"
+#include "methods.h"
+#include "plant.h"
+
+/* ---- checks before the method sees a frame ---- */
+
+/* Checks that the connection may go on. An error ends the connection: the stream makes no sense, or the peer has sent
+ * no Hello. */
+static int check_stream(pd_conn *conn, const pd_prefix *prefix)
+{
+    const pd_daemon_config *config = &conn->daemon->config;
+
+    if ((prefix->flags & (PD_FLAG_REPLY | PD_FLAG_ERROR)) != 0)
+        return pd_fail(&conn->why, PD_INVALID_ARGUMENT, "expected a request, got a frame that is marked as an answer");
+    if (prefix->request == 0 && !PD_PLANTED(request_zero))
+        return pd_fail(&conn->why, PD_INVALID_ARGUMENT, "a request with id 0, which stands for no request: ids begin "
+                       "with 1");
+    if (conn->state == PD_GREETING && prefix->method != PD_HELLO)
+        return pd_fail(&conn->why, PD_FAILED_PRECONDITION, "expected Hello as the first request, got %s",
+                       pd_method_name(prefix->method));
+    if (conn->state == PD_GREETING && (prefix->header_bytes > config->hello_bytes || prefix->payload_bytes > 0))
+        return pd_fail(&conn->why, PD_RESOURCE_EXHAUSTED, "Hello has a header of %u bytes and a payload of %llu: at "
+                       "most %u bytes of header (limits.hello_bytes) and no payload are allowed. The job's rules and "
+                       "options travel in the header: shorten them, or raise limits.hello_bytes in the server's "
+                       "configuration", prefix->header_bytes, (unsigned long long)prefix->payload_bytes,
+                       config->hello_bytes);
+    if (pd_pendings_find(&conn->pendings, prefix->request) != NULL)
+        return pd_fail(&conn->why, PD_INVALID_ARGUMENT, "request id %llu is still under way: an id may be used again "
+                       "when it is answered", (unsigned long long)prefix->request);
+    return PD_OK;
+}
+
+static int check_needs(const pd_conn *conn, unsigned needs, const char *name, pd_error *err)
+{
+    if ((needs & PD_NEEDS_WORKER) != 0 && conn->job == 0)
+        return pd_fail(err, PD_FAILED_PRECONDITION,
+                       conn->operates ? "%s is for workers: this connection's Hello named no job"
+                       : conn->has_left ? "%s: this worker has left the job: connect anew to join it again"
+                       : "%s: the job has ended: connect anew to begin another", name);
+    if ((needs & PD_NEEDS_DECLARED) != 0 && !conn->declared)
+        return pd_fail(err, PD_FAILED_PRECONDITION, "%s before the parameters are declared", name);
+    if ((needs & PD_NEEDS_OPERATOR) != 0 && !conn->operates)
+        return pd_fail(err, PD_PERMISSION_DENIED, "%s is for operators: connect without naming a job", name);
+    return PD_OK;
+}
+
+static int check_frame(const pd_conn *conn, const pd_prefix *prefix, pd_error *err)
+{
+    const pd_daemon_config *config = &conn->daemon->config;
+    const pd_method_entry *m = pd_methods + (prefix->method < PD_METHODS ? prefix->method : 0);
+    int rc;
+
+    if (prefix->method >= PD_METHODS)
+        return pd_fail(err, PD_UNIMPLEMENTED, "method %u: only 0 to %d are known", prefix->method, PD_METHODS - 1);
+    if ((rc = check_needs(conn, m->needs, m->name, err)) != PD_OK) return rc;
+    if (prefix->header_bytes > config->max_header)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s: a header of %u bytes, at most %u are allowed "
+                       "(limits.max_header)", m->name, prefix->header_bytes, config->max_header);
+    if (m->run != NULL && prefix->payload_bytes > 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s has no payload, this one has %llu bytes", m->name,
+                       (unsigned long long)prefix->payload_bytes);
+    if (conn->pendings.n >= PD_MAX_PENDING + 2 * conn->pieces
+        || conn->pendings.pieces >= PD_MAX_WAITING + 2 * conn->pieces)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s: %zu requests with %zu pieces are under way on this connection: "
+                       "wait for answers", m->name, conn->pendings.n, conn->pendings.pieces);
+    if (m->kind == PD_AWAITS_OTHERS && conn->pendings.of_kind[PD_AWAITS_OTHERS] >= PD_MAX_CONTROL)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%s: %d requests of this connection wait for other connections: "
+                       "wait for answers", m->name, PD_MAX_CONTROL);
+    return PD_OK;
+}
+
+/* Returns whether the frame must wait until the step thread has answered another request of the connection. The step
+ * thread does so without other connections. A request that waits for other connections never stops the reading: its
+ * answer may depend on the frames that this connection sends next. */
+static bool must_wait(const pd_conn *conn, const pd_prefix *prefix)
+{
+    return prefix->method < PD_METHODS && pd_methods[prefix->method].kind == PD_AWAITS_STORE
+           && conn->pendings.of_kind[PD_AWAITS_STORE] >= PD_MAX_CONTROL;
+}
+
+/* ---- the framer's callbacks ---- */
+
+static void begin(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
+{
+    pd_incoming *incoming = &conn->incoming;
+    pd_error *err = &incoming->refusal;
+    void *message;
+
+    incoming->begun = true;
+    err->code = PD_OK;
+    if (check_frame(conn, prefix, err) != PD_OK || pd_methods[prefix->method].prepare == NULL) return;
+    pd_arena_reset(conn->daemon->arena);
+    if (pd_request_unpack(conn->daemon->arena, prefix->method, header, prefix->header_bytes, &message, err) != PD_OK)
+        return;
+    pd_methods[prefix->method].prepare(conn, prefix, message, err);
+}
+
+/* Reports to the step thread that this connection waits for ingest memory, so that the store sums the rank's
+ * contributions early. Without memory for the report, the next tick offers the frame again. */
+static void report_stalled(pd_conn *conn, bool budget)
+{
+    pd_daemon *daemon = conn->daemon;
+    pd_request *request;
+
+    daemon->short_of_budget = daemon->short_of_budget || budget;
+    if (PD_PLANTED(stale_look) || PD_PLANTED(wake_own_only)) return;
+    request = pd_request_new(PD_REQ_STALLED, (pd_ticket){ conn->number, 0 });
+    if (request == NULL) {
+        daemon->stall_unreported = true;
+        return;
+    }
+    request->job = conn->job;
+    request->rank = conn->rank;
+    request->u.stalled.budget = budget;
+    pd_loop_post(daemon, request);
+}
+
+/* Gets memory for the payload, if the rank's share allows it. PD_UNAVAILABLE: the share does not allow it yet, or the
+ * memory is still being allocated. */
+static int land(pd_conn *conn, uint64_t bytes)
+{
+    pd_incoming *incoming = &conn->incoming;
+    pd_daemon *daemon = conn->daemon;
+    int rc;
+
+    incoming->span = (struct iovec){ NULL, bytes };
+    if (incoming->refusal.code != PD_OK || incoming->request == NULL) return PD_OK;
+    if (!pd_admission_take(&daemon->admission, &conn->share, bytes)) {
+        if (pd_conn_is_late(conn)) {
+            incoming->refusal = conn->overdue.error;
+            return PD_OK;
+        }
+        report_stalled(conn, daemon->admission.used + bytes > daemon->admission.budget);
+        return PD_UNAVAILABLE;
+    }
+    rc = pd_pool_get(daemon->pool, bytes, conn->number, incoming->asked, &incoming->buffer);
+    if (rc == PD_OK) {
+        incoming->span.iov_base = incoming->buffer->at;
+        return PD_OK;
+    }
+    pd_admission_give(&daemon->admission, &conn->share, bytes);
+    incoming->asked = true;
+    if (rc == PD_UNAVAILABLE) return rc;
+    pd_fail(&incoming->refusal, rc, "no memory for a payload of %llu bytes: try again later",
+            (unsigned long long)bytes);
+    return PD_OK;
+}
+
+/* Checks the prefix of a frame, before memory for its header is allocated. */
+static int on_prefix(void *arg, const pd_prefix *prefix)
+{
+    pd_conn *conn = arg;
+
+    return pd_conn_live(conn) ? check_stream(conn, prefix) : PD_CANCELLED;
+}
+
+static int on_header(void *arg, const pd_prefix *prefix, const uint8_t *header, struct iovec **spans, size_t *n)
+{
+    pd_conn *conn = arg;
+    int rc;
+
+    if (!pd_conn_live(conn)) return PD_CANCELLED;
+    if (conn->state == PD_WELCOMING || conn->declaring) return PD_UNAVAILABLE;
+    if (!conn->incoming.begun) {
+        if (must_wait(conn, prefix)) return PD_UNAVAILABLE;
+        begin(conn, prefix, header);
+    }
+    if (prefix->payload_bytes == 0) return PD_OK;
+    if ((rc = land(conn, prefix->payload_bytes)) != PD_OK) return rc;
+    *spans = &conn->incoming.span;
+    *n = 1;
+    return PD_OK;
+}
+
+/* Answers a request with an error. A refused Hello also ends the connection. The error is passed by value, since the
+ * end of the connection clears the incoming frame, which may own it. */
+static void refuse(pd_conn *conn, const pd_prefix *prefix, pd_error err)
+{
+    if (prefix->method == PD_HELLO) pd_conn_end(conn, prefix, &err);
+    else pd_conn_refuse(conn, prefix, &err);
+}
+
+static void run(pd_conn *conn, const pd_prefix *prefix, const uint8_t *header)
+{
+    const pd_method_entry *m = &pd_methods[prefix->method];
+    void *message;
+    pd_error err;
+    int rc;
+
+    conn->daemon->calls[prefix->method]++;
+    if (m->finish != NULL) {
+        m->finish(conn);
+        return;
+    }
+    pd_arena_reset(conn->daemon->arena);
+    rc = pd_request_unpack(conn->daemon->arena, prefix->method, header, prefix->header_bytes, &message, &err);
+    if (rc == PD_OK) rc = m->run(conn, prefix, message, &err);
+    if (rc != PD_OK) refuse(conn, prefix, err);
+}
+
+/* Refuses a frame. The store does not know of a push that is refused here, so a later push of the connection must not
+ * end the step and count its gradients as absent. If memory was short, the connection is closed, and the worker sends
+ * both again. Otherwise no push ends a step until the worker has read the error. */
+static void refuse_incoming(pd_conn *conn, const pd_prefix *prefix)
+{
+    const pd_error *err = &conn->incoming.refusal;
+    bool spoils = pd_method_pushes(prefix->method) && conn->job != 0 && !PD_PLANTED(close_counts_refused);
+
+    if (spoils && err->code == PD_NO_MEMORY) {
+        pd_conn_close(conn, "out of memory for a push");
+        return;
+    }
+    if (spoils) conn->refused = ++conn->daemon->mark;
+    refuse(conn, prefix, *err);
+}
+
+static int on_frame(void *arg, const pd_prefix *prefix, const uint8_t *header)
+{
+    pd_conn *conn = arg;
+
+    if (!pd_conn_live(conn)) return PD_CANCELLED;
+    conn->frame_ms = pd_loop_now_ms(conn->daemon);
+    conn->daemon->frames_in++;
+    if (conn->incoming.refusal.code != PD_OK) refuse_incoming(conn, prefix);
+    else run(conn, prefix, header);
+    pd_conn_drop_incoming(conn);
+    return pd_conn_live(conn) ? PD_OK : PD_CANCELLED;
+}
+
+const pd_framer_user pd_incoming_frames = { .prefix = on_prefix, .header = on_header, .frame = on_frame };

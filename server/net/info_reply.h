@@ -1,0 +1,12 @@
+/* info_reply.h - answers operators: lists, the status, and the result of Set. */
+#ifndef PD_INFO_REPLY_H
+#define PD_INFO_REPLY_H
+
+#include "conn.h"
+
+/* Answers Status or List. */
+void pd_reply_info(pd_conn *conn, pd_pending *pending, const pd_info *info);
+/* Answers Set. */
+void pd_reply_set(pd_conn *conn, pd_pending *pending, const pd_set_result *result);
+
+#endif

@@ -1,0 +1,107 @@
+/* loop.c - the loop thread's connections by number, its requests to the store, and its clock. */
+#include "loop.h"
+
+#include <assert.h>
+
+#define TURN_BYTES  (1024 * 1024)               /* bytes that all connections together should move in one turn */
+#define LEAST_QUOTA (32 * 1024)
+#define MOST_QUOTA  (256 * 1024)
+
+uint64_t pd_loop_now_ms(const pd_daemon *daemon)   { return daemon->platform.now_ms(daemon->platform.arg); }
+uint64_t pd_loop_clock_ns(const pd_daemon *daemon) { return daemon->platform.clock_ns(daemon->platform.arg); }
+
+void pd_loop_log(const pd_daemon *daemon, const pd_effect *effect)
+{
+    if (daemon->config.log_text != NULL)
+        daemon->config.log_text(effect->u.log.level, effect->u.log.site, effect->u.log.text);
+    else daemon->config.log(effect->u.log.level, "%s", effect->u.log.text);
+}
+
+/* ---- connections by number: a connection's place is number % capacity ---- */
+
+struct pd_conn *pd_loop_find(pd_daemon *daemon, uint64_t number)
+{
+    size_t place = number % daemon->capacity;
+    return daemon->numbers[place] == number ? daemon->conns[place] : NULL;
+}
+
+int pd_loop_place(pd_daemon *daemon, struct pd_conn *conn, uint64_t *number)
+{
+    size_t place = daemon->next_place;
+
+    if (daemon->n_conns == daemon->capacity) return PD_RESOURCE_EXHAUSTED;
+    while (daemon->conns[place] != NULL) place = (place + 1) % daemon->capacity;
+    *number = daemon->numbers[place] = ++daemon->serial * daemon->capacity + place;
+    daemon->conns[place] = conn;
+    daemon->n_conns++;
+    daemon->next_place = (place + 1) % daemon->capacity;
+    return PD_OK;
+}
+
+void pd_loop_remove(pd_daemon *daemon, uint64_t number)
+{
+    daemon->conns[number % daemon->capacity] = NULL;
+    daemon->n_conns--;
+}
+
+size_t pd_loop_quota(const pd_daemon *daemon)
+{
+    size_t quota = TURN_BYTES / (daemon->was_active > 0 ? daemon->was_active : 1);
+
+    if (quota > MOST_QUOTA) return MOST_QUOTA;
+    return quota < LEAST_QUOTA ? LEAST_QUOTA : quota;
+}
+
+/* ---- requests to the store ---- */
+
+void pd_loop_post(pd_daemon *daemon, pd_request *request)
+{
+    request->mail.next = NULL;
+    if (daemon->post_first == NULL) daemon->post_first = &request->mail;
+    else daemon->post_last->next = &request->mail;
+    daemon->post_last = &request->mail;
+}
+
+void pd_loop_keep_notice(pd_daemon *daemon, pd_request *notice)
+{
+    notice->mail.next = daemon->notices != NULL ? &daemon->notices->mail : NULL;
+    daemon->notices = notice;
+}
+
+pd_request *pd_loop_take_notice(pd_daemon *daemon, uint64_t number)
+{
+    pd_request *before = NULL, *notice = daemon->notices, *next;
+
+    for (; notice != NULL && notice->ticket.conn != number; notice = (pd_request *)(void *)notice->mail.next)
+        before = notice;
+    if (notice == NULL) return NULL;
+    next = (pd_request *)(void *)notice->mail.next;
+    if (before == NULL) daemon->notices = next;
+    else before->mail.next = notice->mail.next;
+    return notice;
+}
+
+static void post_released(pd_daemon *daemon)
+{
+    pd_request *request;
+
+    if (daemon->released == NULL) return;
+    request = pd_request_new(PD_REQ_RELEASED, (pd_ticket){ 0, 0 });
+    if (request == NULL) return;        /* the next turn tries again */
+    request->u.released.first = daemon->released;
+    daemon->released = NULL;
+    pd_loop_post(daemon, request);
+}
+
+/* All requests of a turn are one post, so the step thread is woken once. */
+void pd_loop_flush(pd_daemon *daemon)
+{
+    int rc;
+
+    post_released(daemon);
+    if (daemon->post_first == NULL) return;
+    rc = pd_mailbox_post(daemon->requests, daemon->post_first, daemon->post_last);
+    assert(rc == PD_OK);                /* the mailbox is closed only after this thread has ended */
+    (void)rc;
+    daemon->post_first = daemon->post_last = NULL;
+}

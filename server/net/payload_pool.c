@@ -1,0 +1,244 @@
+/* payload_pool.c - memory for payloads, recycled by size class. */
+#include "payload_pool.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define LEAST     4096u                 /* smallest class; the next are 1.5, 2, 3, 4, 6, 8 ... times this */
+#define CLASSES   96
+#define ALIGNMENT 64u
+#define MAPPED    (1024u * 1024u)       /* from this size on, mmap: freeing returns memory to the kernel */
+#define HUGE_PAGE (2u * 1024u * 1024u)
+#define PREPARED  (64u * 1024u)         /* from this size on, fresh memory is allocated on another thread */
+
+typedef struct slab {
+    pd_buffer    buffer;                /* first: a pd_buffer of ours is a slab */
+    struct slab *next;
+    unsigned     class;
+    struct pd_pool *pool;
+    pd_background work;                 /* allocates and touches its memory */
+} slab;
+
+struct pd_pool {
+    uint64_t   limit, used, kept;
+    slab      *unused[CLASSES];
+    unsigned   coming[CLASSES];         /* slabs being allocated on another thread */
+    uint64_t   making;                  /* bytes of these */
+    bool       failed;                  /* an allocation has failed, and no frame has been refused for it yet */
+    pd_platform platform;               /* without `background`: memory is allocated at once */
+    void     (*ready)(void *arg);
+    void      *arg;
+};
+
+static size_t class_bytes(unsigned class)
+{
+    size_t power = (size_t)LEAST << (class / 2);
+    return class % 2 == 0 ? power : power + power / 2;
+}
+
+static unsigned class_of(size_t size)
+{
+    unsigned class = 0;
+    while (class < CLASSES && class_bytes(class) < size) class++;
+    return class;
+}
+
+/* Maps memory that begins at a multiple of 2 MiB, so that the kernel can back it with huge pages. */
+static uint8_t *map(size_t size)
+{
+    size_t whole = size >= HUGE_PAGE ? size + HUGE_PAGE : size, before;
+    uint8_t *at = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (at == MAP_FAILED) return NULL;
+    if (whole == size) return at;
+    before = (HUGE_PAGE - (uintptr_t)at % HUGE_PAGE) % HUGE_PAGE;
+    if (before > 0) munmap(at, before);
+    munmap(at + before + size, HUGE_PAGE - before);
+    madvise(at + before, size, MADV_HUGEPAGE);
+    return at + before;
+}
+
+/* Allocates memory for a slab. Any thread. NULL: out of memory. */
+static uint8_t *make(size_t size)
+{
+    return size >= MAPPED ? map(size) : aligned_alloc(ALIGNMENT, size);
+}
+
+static slab *slab_new(pd_pool *pool, unsigned class)
+{
+    slab *s = calloc(1, sizeof *s);
+
+    if (s == NULL) return NULL;
+    s->class = class;
+    s->pool = pool;
+    return s;
+}
+
+static void slab_free(slab *s)
+{
+    size_t size = class_bytes(s->class);
+
+    if (s->buffer.at == NULL || size < MAPPED) free(s->buffer.at);
+    else munmap(s->buffer.at, size);
+    free(s);
+}
+
+static slab *take_unused(pd_pool *pool, unsigned class)
+{
+    slab *s = pool->unused[class];
+
+    if (s == NULL) return NULL;
+    pool->unused[class] = s->next;
+    pool->kept -= class_bytes(class);
+    return s;
+}
+
+/* Frees unused buffers until `size` bytes fit into the limit, the largest first. */
+static void make_room(pd_pool *pool, size_t size)
+{
+    for (unsigned class = CLASSES; class-- > 0 && pool->kept > 0;) {
+        while (pool->unused[class] != NULL && pool->used + pool->kept + pool->making + size > pool->limit)
+            slab_free(take_unused(pool, class));
+    }
+}
+
+static void keep(pd_pool *pool, slab *s)
+{
+    s->next = pool->unused[s->class];
+    pool->unused[s->class] = s;
+    pool->kept += class_bytes(s->class);
+}
+
+/* ---- fresh memory ---- */
+
+static slab *slab_of(pd_background *work)
+{
+    return (slab *)(void *)((char *)work - offsetof(slab, work));
+}
+
+/* Allocates the memory and touches every page, on another thread. */
+static void prepare(pd_background *work)
+{
+    slab *s = slab_of(work);
+    size_t size = class_bytes(s->class), page = (size_t)sysconf(_SC_PAGESIZE);
+
+    s->buffer.at = make(size);
+    for (size_t at = 0; s->buffer.at != NULL && at < size; at += page) *(volatile uint8_t *)(s->buffer.at + at) = 0;
+}
+
+/* Files the new slab. If its memory could not be allocated, the next frame that asks is refused. */
+static void prepared(pd_background *work)
+{
+    slab *s = slab_of(work);
+    pd_pool *pool = s->pool;
+
+    pool->coming[s->class]--;
+    pool->making -= class_bytes(s->class);
+    pool->failed = s->buffer.at == NULL;
+    if (pool->failed) slab_free(s);
+    else keep(pool, s);
+    pool->ready(pool->arg);
+}
+
+static int order(pd_pool *pool, unsigned class)
+{
+    slab *s = slab_new(pool, class);
+
+    if (s == NULL) return PD_NO_MEMORY;
+    make_room(pool, class_bytes(class));
+    s->work = (pd_background){ .run = prepare, .done = prepared };
+    if (!pool->platform.background(pool->platform.arg, &s->work)) {
+        slab_free(s);
+        return PD_NO_MEMORY;
+    }
+    pool->coming[class]++;
+    pool->making += class_bytes(class);
+    return PD_UNAVAILABLE;
+}
+
+/* Orders memory for a frame, or lets it wait for memory that is coming. A frame that asks again does not find its slab
+ * if another frame took it, whose own slab is still coming, or if the slab was freed to make room for another size. */
+static int wait_for(pd_pool *pool, unsigned class, bool asked)
+{
+    if (!asked) return order(pool, class);
+    if (pool->coming[class] > 0) return PD_UNAVAILABLE;
+    if (!pool->failed) return order(pool, class);
+    pool->failed = false;
+    return PD_NO_MEMORY;
+}
+
+static slab *make_now(pd_pool *pool, unsigned class)
+{
+    slab *s = slab_new(pool, class);
+
+    if (s == NULL) return NULL;
+    make_room(pool, class_bytes(class));
+    s->buffer.at = make(class_bytes(class));
+    if (s->buffer.at != NULL) return s;
+    slab_free(s);
+    return NULL;
+}
+
+/* ---- */
+
+pd_pool *pd_pool_new(uint64_t limit, const pd_platform *platform, void (*ready)(void *arg), void *arg)
+{
+    pd_pool *pool = calloc(1, sizeof *pool);
+
+    if (pool == NULL) return NULL;
+    pool->limit = limit;
+    if (platform != NULL) pool->platform = *platform;
+    pool->ready = ready;
+    pool->arg = arg;
+    return pool;
+}
+
+void pd_pool_free(pd_pool *pool)
+{
+    if (pool == NULL) return;
+    assert(pool->used == 0);
+    for (unsigned class = 0; class < CLASSES; class++)
+        while (pool->unused[class] != NULL) slab_free(take_unused(pool, class));
+    free(pool);
+}
+
+static pd_buffer *lend(pd_pool *pool, slab *s, size_t size, uint64_t conn)
+{
+    pool->used += class_bytes(s->class);
+    s->buffer = (pd_buffer){ .conn = conn, .charged = size, .size = size, .at = s->buffer.at };
+    return &s->buffer;
+}
+
+int pd_pool_get(pd_pool *pool, size_t size, uint64_t conn, bool asked, pd_buffer **out)
+{
+    unsigned class = class_of(size);
+    slab *s;
+
+    if (class == CLASSES) return PD_NO_MEMORY;
+    s = take_unused(pool, class);
+    if (s == NULL && pool->platform.background != NULL && class_bytes(class) >= PREPARED)
+        return wait_for(pool, class, asked);
+    if (s == NULL) s = make_now(pool, class);
+    if (s == NULL) return PD_NO_MEMORY;
+    *out = lend(pool, s, size, conn);
+    return PD_OK;
+}
+
+void pd_pool_put(pd_pool *pool, pd_buffer *buffer)
+{
+    slab *s = (slab *)buffer;
+    size_t size = class_bytes(s->class);
+
+    pool->used -= size;
+    if (pool->used + pool->kept + size > pool->limit) {
+        slab_free(s);
+        return;
+    }
+    keep(pool, s);
+}
+
+uint64_t pd_pool_used(const pd_pool *pool) { return pool->used; }
+uint64_t pd_pool_kept(const pd_pool *pool) { return pool->kept; }

@@ -1,0 +1,65 @@
+/* shutdown.c - the end of the daemon: drains the store, answers the operators who asked for it, and stops the loop. */
+#include "shutdown.h"
+
+#include "conn.h"
+
+#include <syslog.h>
+
+enum { DRAIN_GRACE_MS = 2000, FLUSH_MS = 1000 };
+
+static void stop(pd_daemon *daemon) { daemon->platform.stop(daemon->platform.arg); }
+
+void pd_shutdown_begin(pd_daemon *daemon)
+{
+    uint64_t within_ms = daemon->config.drain_ms;
+    pd_request *request = daemon->drain_request;
+
+    if (daemon->shutdown.begun) return;
+    daemon->shutdown.begun = true;
+    daemon->shutdown.deadline_ms = pd_loop_now_ms(daemon) + within_ms + DRAIN_GRACE_MS;
+    daemon->config.log(LOG_NOTICE, "stopping: rounds under way may finish within %.1f s", (double)within_ms / 1e3);
+    if (daemon->config.event != NULL) daemon->config.event(daemon->config.arg, PD_DAEMON_STOPS);
+    daemon->platform.end_listening(daemon->platform.arg);
+    daemon->drain_request = NULL;
+    request->u.drain.deadline_ns = within_ms * 1000000u;
+    pd_loop_post(daemon, request);
+}
+
+static void answer_shutdowns(pd_daemon *daemon)
+{
+    Paramd__Ok ok = PARAMD__OK__INIT;
+
+    for (size_t i = 0; i < daemon->capacity; i++) {
+        pd_conn *conn = daemon->conns[i];
+        pd_pending *pending;
+        while (conn != NULL && conn->operates && pd_conn_live(conn)
+               && (pending = pd_pendings_of_method(&conn->pendings, PD_SHUTDOWN)) != NULL)
+            pd_conn_answer(conn, pending, &ok.base);
+    }
+}
+
+void pd_shutdown_drained(pd_daemon *daemon)
+{
+    uint64_t flushed = pd_loop_now_ms(daemon) + FLUSH_MS;
+
+    daemon->shutdown.drained = true;
+    if (daemon->shutdown.deadline_ms > flushed) daemon->shutdown.deadline_ms = flushed;
+    answer_shutdowns(daemon);
+}
+
+static bool all_written(const pd_daemon *daemon)
+{
+    for (size_t i = 0; i < daemon->capacity; i++)
+        if (daemon->conns[i] != NULL && !pd_output_empty(&daemon->conns[i]->output)) return false;
+    return true;
+}
+
+void pd_shutdown_finish(pd_daemon *daemon)
+{
+    if (daemon->shutdown.drained && all_written(daemon)) stop(daemon);
+}
+
+void pd_shutdown_tick(pd_daemon *daemon, uint64_t now_ms)
+{
+    if (daemon->shutdown.begun && now_ms >= daemon->shutdown.deadline_ms) stop(daemon);
+}

@@ -1,0 +1,14 @@
+/* socket.h - a transport over a non-blocking socket, watched by libuv. Loop thread. */
+#ifndef PD_SOCKET_H
+#define PD_SOCKET_H
+
+#include "transport.h"
+#include "uvloop.h"
+
+/* Makes a transport, which owns the socket from then on. NULL: out of memory, or `fd` is no socket; `fd` is still the
+ * caller's. */
+pd_transport *pd_socket_new(pd_uvloop *loop, int fd);
+/* Frees a transport that was never watched, and leaves its socket open. */
+void          pd_socket_release(pd_transport *transport);
+
+#endif

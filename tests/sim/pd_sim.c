@@ -1,0 +1,262 @@
+/* pd_sim.c - runs seeds, reports violated invariants, prints traces and shrinks plans: see README.md. */
+#include "blascore.h"
+#include "sim.h"
+
+#include <argp.h>
+#include <inttypes.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SEED_SECONDS = 60 };             /* a seed that takes longer spins */
+enum { OPT_LIST = 256, OPT_TWICE, OPT_KEEP };
+
+enum pd_plant pd_planted;               /* plant.h */
+
+typedef struct settings {
+    uint64_t      first, last;
+    bool          trace, shrink, twice, keep_going, list;
+    enum pd_plant plant;
+} settings;
+
+/* What the process that runs seeds tells the one that waits for it. */
+typedef struct report {
+    uint64_t seed, hash;
+    char     text[SIM_REPORT_BYTES];
+} report;
+
+static report *shared;
+
+static const struct { const char *name, *text; } plants[] = {
+#define PLANT_ROW(name, text) { #name, text },
+    { "none", "" }, PD_PLANTS_TABLE(PLANT_ROW)
+#undef PLANT_ROW
+};
+enum { PLANTS = sizeof plants / sizeof plants[0] };
+
+/* ---- a process that runs plans ---- */
+
+static void run_plan(const sim_plan *plan, const settings *set)
+{
+    shared->seed = plan->seed;
+    alarm(SEED_SECONDS);
+    pd_planted = plan->plant;
+    shared->hash = sim_run(plan, set->trace);
+    if (set->twice) {
+        uint64_t before = shared->hash;
+        if (sim_run(plan, false) != before) sim_fail("determinism", "two runs of one seed have other traces");
+    }
+}
+
+/* The status of a process that runs `body`: 0, or it says what is wrong in shared->text. */
+static int in_process(void (*body)(const void *arg, const settings *set), const void *arg, const settings *set)
+{
+    int status;
+    pid_t child;
+
+    shared->text[0] = '\0';
+    fflush(stdout);
+    if ((child = fork()) == 0) {
+        sim_report = shared->text;
+        body(arg, set);
+        fflush(stdout);
+        _exit(0);
+    }
+    if (child < 0 || waitpid(child, &status, 0) < 0) return -1;
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
+        snprintf(shared->text, sizeof shared->text, "spins: the run takes more than %d s", SEED_SECONDS);
+    else if (WIFSIGNALED(status)) snprintf(shared->text, sizeof shared->text, "crash: %s", strsignal(WTERMSIG(status)));
+    else if (WEXITSTATUS(status) != 0 && shared->text[0] == '\0')
+        snprintf(shared->text, sizeof shared->text, "crash: exit status %d", WEXITSTATUS(status));
+    return status;
+}
+
+static void run_one(const void *arg, const settings *set) { run_plan(arg, set); }
+
+static void run_range(const void *arg, const settings *set)
+{
+    const uint64_t *from = arg;
+    static sim_plan plan;
+
+    for (uint64_t seed = *from; seed <= set->last; seed++) {
+        sim_plan_draw(&plan, seed);
+        plan.plant = set->plant;
+        run_plan(&plan, set);
+    }
+}
+
+/* ---- shrinking ---- */
+
+/* The same invariant is violated: what stands before the first colon. */
+static bool fails_alike(const sim_plan *plan, const settings *set, const char *before)
+{
+    settings quiet = *set;
+    size_t n = strcspn(before, ":");
+
+    quiet.trace = quiet.twice = false;
+    return in_process(run_one, plan, &quiet) != 0 && strncmp(shared->text, before, n + 1) == 0;
+}
+
+static void forget_job(sim_plan *plan, uint32_t job)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t f = 0; f < plan->n_faults; f++)
+        if (plan->faults[f].job != job) plan->faults[kept++] = plan->faults[f];
+    plan->n_faults = kept;
+    plan->jobs[job].world = 0;
+    plan->jobs[job].missing = 0;
+}
+
+/* Change number `i` that makes the plan smaller. False: there is none of that number. */
+static bool make_smaller(sim_plan *plan, uint32_t i)
+{
+    if (i < plan->n_faults) {
+        memmove(&plan->faults[i], &plan->faults[i + 1], (plan->n_faults - i - 1) * sizeof plan->faults[0]);
+        plan->n_faults--;
+        return true;
+    }
+    i -= plan->n_faults;
+    if (i < plan->n_jobs) {
+        forget_job(plan, i);
+        return true;
+    }
+    i -= plan->n_jobs;
+    if (i < 2 * plan->n_jobs) {
+        sim_job *job = &plan->jobs[i / 2];
+        if (i % 2 == 0 && job->n_params > 1) job->n_params = (job->n_params + 1) / 2;
+        if (i % 2 == 1 && job->steps > 1) job->steps--;
+        return true;
+    }
+    return false;
+}
+
+static void shrink(sim_plan *plan, const settings *set)
+{
+    static char before[SIM_REPORT_BYTES];
+    static sim_plan smaller;
+    bool better = true;
+
+    snprintf(before, sizeof before, "%s", shared->text);
+    while (better) {
+        better = false;
+        for (uint32_t i = 0; ; i++) {
+            smaller = *plan;
+            if (!make_smaller(&smaller, i)) break;
+            if (memcmp(&smaller, plan, sizeof smaller) == 0 || !fails_alike(&smaller, set, before)) continue;
+            *plan = smaller;
+            better = true;
+            i--;
+        }
+    }
+    sim_plan_print(plan);
+    in_process(run_one, plan, set);
+    printf("shrunk: %s\n", shared->text);
+}
+
+/* ---- seeds ---- */
+
+static double now_s(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void report_failure(const settings *set)
+{
+    static sim_plan plan;
+
+    printf("seed %llu: %s\n", (unsigned long long)shared->seed, shared->text);
+    if (!set->shrink) return;
+    sim_plan_draw(&plan, shared->seed);
+    plan.plant = set->plant;
+    shrink(&plan, set);
+}
+
+static int run_all(const settings *set)
+{
+    double begun = now_s();
+    uint64_t failed = 0, done;
+
+    for (uint64_t seed = set->first; seed <= set->last;) {
+        if (in_process(run_range, &seed, set) == 0) break;
+        failed++;
+        seed = shared->seed + 1;
+        report_failure(set);
+        if (!set->keep_going) break;
+    }
+    done = (failed > 0 && !set->keep_going ? shared->seed : set->last) - set->first + 1;
+    printf("%llu seeds, %llu failed, %.1f a second\n", (unsigned long long)done, (unsigned long long)failed,
+           (double)done / (now_s() - begun));
+    return failed > 0;
+}
+
+/* ---- the command line ---- */
+
+static const struct argp_option options[] = {
+    { "seeds", 's', "A..B", 0, "Run the seeds from A to B (default 1..1000)", 0 },
+    { "trace", 't', 0, 0, "Print the plan and every event of a seed", 0 },
+    { "shrink", 'x', 0, 0, "Take faults, jobs, parameters and steps away as long as the same invariant is violated",
+      0 },
+    { "plant", 'p', "NAME", 0, "Switch a planted bug on", 0 },
+    { "list-plants", OPT_LIST, 0, 0, "List the planted bugs", 0 },
+    { "twice", OPT_TWICE, 0, 0, "Run each seed twice and compare the traces", 0 },
+    { "keep-going", OPT_KEEP, 0, 0, "Do not stop at the first seed that fails", 0 },
+    { 0 }
+};
+
+static error_t parse(int key, char *value, struct argp_state *state)
+{
+    settings *set = state->input;
+    int n;
+
+    switch (key) {
+    case 's':
+        n = sscanf(value, "%" SCNu64 "..%" SCNu64, &set->first, &set->last);
+        if (n == 1) set->last = set->first;
+        if (n < 1 || set->last < set->first) argp_error(state, "--seeds %s: expected A..B", value);
+        return 0;
+    case 't': set->trace = true; return 0;
+    case 'x': set->shrink = true; return 0;
+    case OPT_LIST: set->list = true; return 0;
+    case OPT_TWICE: set->twice = true; return 0;
+    case OPT_KEEP: set->keep_going = true; return 0;
+    case 'p':
+        for (n = 0; n < PLANTS && strcmp(plants[n].name, value) != 0; n++) continue;
+        if (n == PLANTS) argp_error(state, "--plant %s: no such bug, --list-plants lists them", value);
+        set->plant = (enum pd_plant)n;
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct argp argp = { options, parse, NULL, "Simulates paramd: server, workers, network and faults, "
+                                      "all drawn from a seed.", NULL, NULL, NULL };
+    settings set = { .first = 1, .last = 1000 };
+    static sim_plan plan;
+
+    pd_blas_one_thread();               /* one core, whatever the machine has */
+    mallopt(M_MMAP_THRESHOLD, 64 << 20);
+    argp_parse(&argp, argc, argv, 0, NULL, &set);
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) return 2;
+    if (set.list) {
+        for (int i = 1; i < PLANTS; i++) printf("%-28s %s\n", plants[i].name, plants[i].text);
+        return 0;
+    }
+    if (set.trace) {
+        sim_plan_draw(&plan, set.first);
+        sim_plan_print(&plan);
+    }
+    return run_all(&set);
+}

@@ -1,0 +1,409 @@
+/* sim_judge.c - keeps what was published, compares what workers get with it, and at the end with what it should have been. */
+#include "sim_judge.h"
+
+#include "../support/rig.h"
+#include "optim.h"
+#include "store_inside.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { VERSIONS = SIM_STEPS + 1 };
+
+typedef struct published {
+    float     *weights[VERSIONS];       /* by version; NULL: none (skipped, or not yet) */
+    pd_outcome outcome[VERSIONS];       /* of the round that closed with this step */
+    uint64_t   step, version;
+    bool       begun;                   /* there are initial weights */
+} published;
+
+/* One job of the store, from its creation to its end. */
+typedef struct sim_history {
+    const sim_job *job;
+    uint32_t       number;
+    published      params[SIM_PARAMS];
+    struct sim_history *next;
+} sim_history;
+
+/* ---- what workers contribute ---- */
+
+bool sim_has_gradient(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param)
+{
+    return sim_mix(job->number + 1, rank, step, param) % 16 >= job->absent_of_16;
+}
+
+bool sim_gradient_is_infinite(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param)
+{
+    return sim_mix(job->number + 101, rank, step, param) % 64 < job->infinite_of_64 && sim_has_gradient(job, rank, step, param);
+}
+
+void sim_range(const sim_job *job, const sim_param *param, uint32_t rank, int64_t *start, int64_t *end)
+{
+    int64_t each = param->n / job->world;
+
+    *start = param->ranged ? rank * each : 0;
+    *end = param->ranged && rank + 1 < job->world ? *start + each : param->n;
+}
+
+void sim_gradient(const sim_job *job, uint32_t rank, uint64_t step, uint32_t param, bool finite, float *out)
+{
+    int64_t start, end;
+
+    sim_range(job, &job->params[param], rank, &start, &end);
+    for (int64_t i = start; i < end; i++) out[i - start] = (float)(int)(sim_mix(job->number, rank << 16 | param, step, (uint64_t)i) % 9) - 4;
+    if (!finite && sim_gradient_is_infinite(job, rank, step, param)) out[(end - start) / 2] = INFINITY;
+}
+
+double sim_weight(const sim_job *job, uint32_t rank, uint64_t step)
+{
+    return job->weighted ? (double)(1 + sim_mix(job->number, rank, step, 77) % 4) : 1;
+}
+
+/* A process marks the weights of a whole parameter by a multiple of 1/64, which small integers do not hide. Where initial weights are averaged
+ * all processes of a rank give the same. */
+void sim_initial(const sim_job *job, uint32_t rank, uint64_t process, uint32_t param, float *out)
+{
+    const sim_param *p = &job->params[param];
+    int64_t start, end;
+    float mark = job->mean_init ? (float)rank : p->ranged ? 0 : (float)(process % 8) / 64;
+
+    sim_range(job, p, rank, &start, &end);
+    for (int64_t i = start; i < end; i++) out[i - start] = (float)(sim_mix(job->number, param, 0, (uint64_t)i) % 9) + mark;
+}
+
+/* ---- what is published ---- */
+
+static sim_history *history_of(sim *s, uint32_t number)
+{
+    sim_history *h = s->histories;
+
+    while (h != NULL && h->number != number) h = h->next;
+    return h;
+}
+
+static sim_history *begin_history(sim *s, const pd_job *job)
+{
+    sim_history *h = sim_must(calloc(1, sizeof *h));
+
+    h->number = job->steps.number;
+    for (uint32_t j = 0; j < s->plan->n_jobs; j++)
+        if (strcmp(s->plan->jobs[j].name, job->steps.name) == 0) h->job = &s->plan->jobs[j];
+    h->next = s->histories;
+    s->histories = h;
+    return h;
+}
+
+static uint32_t param_number(const sim_job *job, const char *name)
+{
+    for (uint32_t p = 0; p < job->n_params; p++)
+        if (strcmp(job->params[p].name, name) == 0) return p;
+    sim_fail("harness", "%s has no parameter %s", job->name, name);
+}
+
+static void check_mark(const sim_job *job, const sim_param *param, const float *weights)
+{
+    if (param->ranged || job->mean_init) return;
+    for (int64_t i = 1; i < param->n; i++)
+        if (weights[i] - floorf(weights[i]) != weights[0] - floorf(weights[0]))
+            sim_fail("consistency", "the initial weights of %s %s come from two processes: element 0 is %g, element %lld is %g", job->name, param->name,
+                     (double)weights[0], (long long)i, (double)weights[i]);
+}
+
+static void keep(sim_history *h, uint32_t p, const pd_snapshot *snapshot)
+{
+    published *pub = &h->params[p];
+    const sim_param *param = &h->job->params[p];
+
+    if (snapshot->version > h->job->steps) sim_fail("exactly once", "%s %s has version %llu after %llu steps", h->job->name, param->name,
+                                                    (unsigned long long)snapshot->version, (unsigned long long)h->job->steps);
+    if (pub->begun && snapshot->version <= pub->version)
+        sim_fail("consistency", "%s %s goes from version %llu to %llu", h->job->name, param->name, (unsigned long long)pub->version, (unsigned long long)snapshot->version);
+    pub->weights[snapshot->version] = sim_must(malloc((size_t)param->n * sizeof(float)));
+    memcpy(pub->weights[snapshot->version], snapshot->at[PD_F32], (size_t)param->n * sizeof(float));
+    pub->version = snapshot->version;
+}
+
+static void on_closed(sim *s, sim_history *h, uint32_t p, const pd_closed *closed)
+{
+    published *pub = &h->params[p];
+    const sim_param *param = &h->job->params[p];
+
+    sim_note(s, h->job->name, p, closed->outcome == 0 ? "has initial weights" : "closes step", closed->step, closed->outcome);
+    if (closed->snapshot != NULL) keep(h, p, closed->snapshot);
+    if (closed->outcome == 0) {
+        if (pub->begun) sim_fail("consistency", "%s %s has initial weights for the second time", h->job->name, param->name);
+        check_mark(h->job, param, pub->weights[0]);
+        pub->begun = true;
+        return;
+    }
+    if (closed->step != pub->step + 1 || closed->step > h->job->steps)
+        sim_fail("exactly once", "%s %s closes step %llu after step %llu of %llu", h->job->name, param->name, (unsigned long long)closed->step,
+                 (unsigned long long)pub->step, (unsigned long long)h->job->steps);
+    pub->step = closed->step;
+    pub->outcome[closed->step] = closed->outcome;
+}
+
+void sim_judge_effect(sim *s, pd_store *store, const pd_effect *effect)
+{
+    const pd_job *job;
+    sim_history *h;
+
+    if (effect->kind != PD_EFF_CLOSED || (job = inside_job(store, effect->job)) == NULL) return;
+    if ((h = history_of(s, effect->job)) == NULL) h = begin_history(s, job);
+    if (strncmp(job->steps.name, "unlike", 6) == 0 && effect->u.closed.n > 0 && effect->u.closed.at[0].outcome != 0)
+        sim_fail("exactly once", "%s steps, though its worker weighs the chunks of a parameter unlike", job->steps.name);
+    for (size_t i = 0; h->job != NULL && i < effect->u.closed.n; i++)
+        on_closed(s, h, param_number(h->job, job->steps.params[effect->u.closed.at[i].param].name), &effect->u.closed.at[i]);
+}
+
+/* ---- what workers get ---- */
+
+void sim_judge_weights(sim *s, const sim_job *job, uint32_t param, uint64_t version, const float *weights, int64_t first, int64_t n)
+{
+    bool known = false;
+
+    for (const sim_history *h = s->histories; h != NULL; h = h->next) {
+        const float *was = h->job == job && version < VERSIONS ? h->params[param].weights[version] : NULL;
+        if (was == NULL) continue;
+        known = true;
+        if (memcmp(was + first, weights, (size_t)n * sizeof *weights) == 0) return;
+    }
+    if (!known) sim_fail("consistency", "%s %s: a worker got version %llu, which was never published", job->name, job->params[param].name, (unsigned long long)version);
+    sim_fail("consistency", "%s %s: a worker got weights that are not those of version %llu", job->name, job->params[param].name, (unsigned long long)version);
+}
+
+/* ---- what it should have been: arithmetic ---- */
+
+/* Of one element: the values of the ranks that contribute it. Gives how many. */
+static int values_of(const sim_job *job, uint32_t p, uint64_t step, int64_t i, double *value, double *weight)
+{
+    float all[SIM_ELEMENTS];
+    int n = 0;
+
+    for (uint32_t rank = 0; rank < job->world; rank++) {
+        int64_t start, end;
+        sim_range(job, &job->params[p], rank, &start, &end);
+        if (i < start || i >= end || !sim_has_gradient(job, rank, step, p)) continue;
+        sim_gradient(job, rank, step, p, job->rejects, all);
+        value[n] = all[i - start];
+        weight[n++] = sim_weight(job, rank, step);
+    }
+    return n;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    return *(const double *)a < *(const double *)b ? -1 : *(const double *)a > *(const double *)b;
+}
+
+static double middle(double *value, int n, int trim)
+{
+    double sum = 0;
+
+    qsort(value, (size_t)n, sizeof *value, by_value);
+    for (int k = trim; k < n - trim; k++) sum += value[k];
+    return sum / (n - 2 * trim);
+}
+
+static double aggregate(const sim_job *job, bool values, double *value, const double *weight, int n)
+{
+    double sum = 0, weights = 0;
+    int most = (n - 1) / 2;
+
+    for (int k = 0; k < n; k++) {
+        double w = job->how == PD_WEIGHTED_MEAN ? weight[k] : 1;
+        sum += w * value[k];
+        weights += w;
+    }
+    if (!values && job->how == PD_SUM) return sum;
+    if (!values && job->how == PD_MEDIAN) return middle(value, n, most);
+    if (!values && job->how == PD_TRIMMED_MEAN) return middle(value, n, most < 1 ? most : 1);
+    return sum / weights;
+}
+
+/* The plain cases: sgd with lr=1 moves by the aggregate. */
+static void check_arithmetic(const sim_history *h, uint32_t p, uint64_t step, const float *before, const float *after)
+{
+    const sim_job *job = h->job;
+    double value[SIM_WORLD], weight[SIM_WORLD];
+    int64_t stride = job->params[p].n > 32 ? 7 : 1;
+
+    for (int64_t i = 0; i < job->params[p].n; i += stride) {
+        int n = values_of(job, p, step, i, value, weight);
+        bool state = job->params[p].model_state;
+        double moved = aggregate(job, state, value, weight, n), expected = state ? moved : before[i] - moved;
+        if (n == 0 || fabs(after[i] - expected) > 1e-3)
+            sim_fail("exactly once", "%s %s: step %llu takes element %lld from %g to %g, expected %g", job->name, job->params[p].name, (unsigned long long)step,
+                     (long long)i, (double)before[i], (double)after[i], expected);
+    }
+}
+
+static void check_plain(const sim_history *h)
+{
+    for (uint32_t p = 0; p < h->job->n_params; p++) {
+        const float *before = h->params[p].weights[0];
+        for (uint64_t step = 1; before != NULL && step <= h->params[p].step; step++) {
+            const float *after = h->params[p].weights[step];
+            if (after == NULL) continue;
+            check_arithmetic(h, p, step, before, after);
+            before = after;
+        }
+    }
+}
+
+/* ---- what it should have been: the same contributions, one by one, to a store of its own ---- */
+
+static void join_options(const sim_job *job, char *text, size_t size)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (uint32_t o = 0; o < job->n_options; o++) used += (size_t)snprintf(text + used, size - used, "%s%s", o > 0 ? " " : "", job->options[o]);
+}
+
+static void declare_twin(rig *r, const sim_job *job, uint32_t rank)
+{
+    const char *names[SIM_PARAMS];
+    pd_shape shapes[SIM_PARAMS];
+    rig_range ranges[SIM_PARAMS];
+    bool states[SIM_PARAMS];
+
+    for (uint32_t p = 0; p < job->n_params; p++) {
+        const sim_param *param = &job->params[p];
+        names[p] = param->name;
+        shapes[p] = param->shape;
+        states[p] = param->model_state;
+        ranges[p] = (rig_range){ -1, 0 };
+        if (param->ranged) sim_range(job, param, rank, &ranges[p].start, &ranges[p].end);
+    }
+    r->ranges = ranges;
+    r->states = states;
+    if (rig_declare(r, r->job, rank, 1 + rank, names, shapes, NULL, job->n_params, PD_F32) != PD_OK) sim_fail("harness", "the twin refuses Declare: %s", r->error.text);
+    r->ranges = NULL;
+    r->states = NULL;
+}
+
+/* One frame with all chunks that the rank has of a parameter. */
+static void send_twin(rig *r, pd_request_kind kind, const sim_job *job, uint32_t rank, uint64_t step, uint32_t p, const float *values)
+{
+    rig_frame *frame = rig_frame_new(r, kind, r->job, rank, 1 + rank, step);
+    int64_t start, end;
+
+    sim_range(job, &job->params[p], rank, &start, &end);
+    rig_weight(frame, sim_weight(job, rank, step), false);
+    for (int64_t at = start, stop; at < end; at = stop) {
+        stop = (at / r->chunk + 1) * r->chunk;
+        if (stop > end) stop = end;
+        rig_piece(frame, p, PD_F32, at, stop - at, values + (at - start));
+    }
+    if (rig_send(r, frame) != PD_OK) sim_fail("harness", "the twin refuses a frame: %s", r->error.text);
+    rig_work(r);
+}
+
+static void init_twin(rig *r, const sim_history *h)
+{
+    for (uint32_t p = 0; p < h->job->n_params; p++)
+        for (uint32_t rank = 0; rank < h->job->world; rank++) {
+            float initial[SIM_ELEMENTS];
+            int64_t start, end;
+            const float *weights = h->params[p].weights[0];
+            if (weights == NULL || (rank > 0 && !h->job->params[p].ranged && !h->job->mean_init)) continue;
+            sim_range(h->job, &h->job->params[p], rank, &start, &end);
+            sim_initial(h->job, rank, 0, p, initial);
+            send_twin(r, PD_REQ_INIT, h->job, rank, 0, p, h->job->mean_init ? initial : weights + start);
+        }
+}
+
+static void step_twin(rig *r, const sim_history *h, uint64_t step)
+{
+    float gradient[SIM_ELEMENTS];
+
+    for (uint32_t rank = 0; rank < h->job->world; rank++)
+        for (uint32_t p = 0; p < h->job->n_params; p++) {
+            if (h->params[p].weights[0] == NULL) continue;
+            if (sim_has_gradient(h->job, rank, step, p)) {
+                sim_gradient(h->job, rank, step, p, h->job->rejects, gradient);
+                send_twin(r, PD_REQ_PUSH, h->job, rank, step, p, gradient);
+            } else {
+                rig_frame *frame = rig_frame_new(r, PD_REQ_PUSH, r->job, rank, 1 + rank, step);
+                rig_absent(frame, p);
+                rig_send(r, frame);
+                rig_work(r);
+            }
+        }
+    rig_work(r);
+}
+
+static void compare_twin(rig *r, const sim_history *h, uint64_t step)
+{
+    for (uint32_t p = 0; p < h->job->n_params; p++) {
+        const published *pub = &h->params[p];
+        const rig_entry *twin = rig_board(r, r->job, p);
+        if (pub->weights[0] == NULL || pub->step < step) continue;
+        if (twin->step != step || (step > 0 && twin->outcome != pub->outcome[step]))
+            sim_fail("exactly once", "%s %s: step %llu has outcome %d, the undisturbed twin %d (at step %llu)", h->job->name, h->job->params[p].name,
+                     (unsigned long long)step, (int)pub->outcome[step], (int)twin->outcome, (unsigned long long)twin->step);
+        if (pub->weights[step] == NULL) continue;
+        if (memcmp(pub->weights[step], rig_weights(r, r->job, p), (size_t)h->job->params[p].n * sizeof(float)) != 0)
+            sim_fail("exactly once", "%s %s: the weights of step %llu have other bits than those of the undisturbed twin", h->job->name, h->job->params[p].name,
+                     (unsigned long long)step);
+    }
+}
+
+static void check_twin(const sim *s, const sim_history *h, uint64_t last)
+{
+    static rig r;
+    pd_store_config config = rig_config();
+    char options[SIM_OPTIONS * 48];
+
+    config.chunk_elements = s->plan->chunk;
+    rig_new(&r, &config);
+    join_options(h->job, options, sizeof options);
+    for (uint32_t rank = 0; rank < h->job->world; rank++) {
+        if (rig_hello(&r, h->job->name, rank, h->job->world, 1 + rank, 1 + rank, options, h->job->rule) != PD_OK) sim_fail("harness", "the twin refuses Hello: %s", r.error.text);
+        declare_twin(&r, h->job, rank);
+    }
+    init_twin(&r, h);
+    compare_twin(&r, h, 0);
+    for (uint64_t step = 1; step <= last; step++) {
+        step_twin(&r, h, step);
+        compare_twin(&r, h, step);
+    }
+    rig_free(&r);
+}
+
+static bool all_begun(const sim_history *h, uint64_t *last)
+{
+    bool all = true;
+
+    *last = 0;
+    for (uint32_t p = 0; p < h->job->n_params; p++) {
+        all = all && h->params[p].begun;
+        if (h->params[p].step > *last) *last = h->params[p].step;
+    }
+    return all;
+}
+
+void sim_judge_all(sim *s)
+{
+    uint64_t last;
+
+    for (const sim_history *h = s->histories; h != NULL; h = h->next) {
+        if (h->job == NULL || !all_begun(h, &last) || last == 0) continue;
+        if (h->job->plain && !h->job->clips && h->job->how != PD_ADASUM && h->job->how != PD_VDOT_ADASUM) check_plain(h);
+        if (h->job->plain || sim_failed_allocations() == 0) check_twin(s, h, last);        /* a root without memory is not made, and counted as failed */
+    }
+}
+
+void sim_judge_free(sim *s)
+{
+    while (s->histories != NULL) {
+        sim_history *h = s->histories;
+        s->histories = h->next;
+        for (uint32_t p = 0; p < SIM_PARAMS; p++)
+            for (int v = 0; v < VERSIONS; v++) free(h->params[p].weights[v]);
+        free(h);
+    }
+}

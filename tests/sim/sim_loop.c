@@ -1,0 +1,330 @@
+/* sim_loop.c - the server's loop thread as events: when it runs, and how much of its mail it takes, is drawn. */
+#include "server_state.h"
+
+#include "conn.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <syslog.h>
+
+enum { TICK_MS = 250, HANDSHAKE_MS = 2000, SILENCE_MS = 3000, HEARTBEAT_MS = 1000, DRAIN_MS = 2000 };
+/* What the server may hold at rest beside what jobs have committed: in all, for each connection, and for each parameter
+ * of the plan. These are tables, and memory that one batch of work leaves to the next. */
+enum { LOOP_BYTES = 128 * 1024, CONN_BYTES = 8 * 1024, PARAM_BYTES = 1024 };
+
+/* ---- the platform of the loop thread ---- */
+
+static uint64_t now_ms(void *arg) { return ((sim_server *)arg)->s->now_ns / 1000000; }
+
+/* On a slow turn every look at the clock finds a third of a millisecond gone. */
+static uint64_t clock_ns(void *arg)
+{
+    sim_server *server = arg;
+
+    if (server->slow) server->loop_spent_ns += 300000;
+    return server->s->now_ns + server->loop_spent_ns;
+}
+
+static uint64_t secret(void *arg) { (void)arg; return 0x5eed; }
+
+static void wake(void *arg)
+{
+    sim_server *server = arg;
+
+    server->mail_due = true;
+    sim_server_wake_loop(server);
+}
+
+static void stop(void *arg)
+{
+    sim_server *server = arg;
+
+    server->stopped = true;
+    sim_note(server->s, "server", 0, "stops", 0, 0);
+}
+
+static void end_listening(void *arg) { ((sim_server *)arg)->listens = false; }
+
+static void finish_background(sim *s, void *who, uint64_t what)
+{
+    pd_background *work = who;
+    sim_side before = sim_enter(SIM_SERVER);
+
+    (void)what;
+    work->run(work);
+    work->done(work);
+    sim_enter(before);
+    sim_server_wake_loop(s->server);
+}
+
+static bool background(void *arg, pd_background *work)
+{
+    sim_server *server = arg;
+
+    sim_after(server->s, sim_draw(server->s, 20 * SIM_MS), finish_background, work, 0);
+    return true;
+}
+
+static void log_line(int level, const char *format, ...)
+{
+    (void)level, (void)format;
+}
+
+/* ---- the loop thread ---- */
+
+static void drop_closed_ends(sim_server *server)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < server->n_ends; i++)
+        if (sim_end_open(server->ends[i])) server->ends[kept++] = server->ends[i];
+    server->n_ends = kept;
+}
+
+/* In an order that is drawn. True: some end had an event. */
+static bool poll_ends(sim_server *server)
+{
+    bool any = false;
+
+    for (size_t i = server->n_ends; i > 1; i--) {
+        size_t k = (size_t)sim_draw(server->s, i);
+        pd_transport *swap = server->ends[k];
+        server->ends[k] = server->ends[i - 1];
+        server->ends[i - 1] = swap;
+    }
+    for (size_t i = 0; i < server->n_ends; i++) any = sim_end_poll(server->ends[i]) || any;
+    drop_closed_ends(server);
+    return any;
+}
+
+static void loop_turn(sim *s, void *who, uint64_t what)
+{
+    sim_server *server = who;
+    sim_side before = sim_enter(SIM_SERVER);
+    bool mail = server->mail_due && !sim_chance(s, 4), any;
+
+    (void)what;
+    server->loop_due = false;
+    server->loop_spent_ns = 0;
+    server->slow = sim_chance(s, 4);
+    if (!server->stopped) {
+        any = poll_ends(server);
+        if (mail) {
+            server->mail_due = false;
+            pd_conversation_take_effects(server->daemon);
+        }
+        pd_conversation_finish_turn(server->daemon);
+        if (any || server->mail_due) sim_server_wake_loop(server);
+    }
+    sim_enter(before);
+}
+
+void sim_server_wake_loop(sim_server *server)
+{
+    sim *s = server->s;
+    uint64_t delay = sim_draw(s, sim_chance(s, 16) ? 5 * SIM_MS : 100000);
+
+    if (server->loop_due || server->stopped) return;
+    server->loop_due = true;
+    if (server->loop_not_before > s->now_ns + delay) delay = server->loop_not_before - s->now_ns;
+    sim_after(s, delay, loop_turn, server, 0);
+}
+
+static void loop_tick(sim *s, void *who, uint64_t what)
+{
+    sim_server *server = who;
+    sim_side before;
+
+    (void)what;
+    if (server->stopped) return;
+    before = sim_enter(SIM_SERVER);
+    if (s->now_ns >= server->loop_not_before) {
+        pd_conversation_tick(server->daemon);
+        pd_conversation_finish_turn(server->daemon);
+    }
+    sim_enter(before);
+    sim_after(s, TICK_MS * SIM_MS, loop_tick, server, 0);
+}
+
+/* ---- from outside ---- */
+
+pd_transport *sim_server_connect(sim_server *server, sim_link **link)
+{
+    pd_transport *ours, *theirs;
+    sim_side before;
+    int rc;
+
+    if (!server->listens || server->stopped || server->n_ends == SIM_ENDS) return NULL;
+    *link = sim_link_new(server->s, &ours, &theirs);
+    before = sim_enter(SIM_SERVER);
+    rc = pd_conversation_accept(server->daemon, ours, "sim");
+    sim_enter(before);
+    if (rc != PD_OK) {
+        ours->ops->close(ours);
+        return NULL;
+    }
+    server->ends[server->n_ends++] = ours;
+    sim_server_wake_loop(server);
+    return theirs;
+}
+
+void sim_server_stall(sim_server *server, bool loop, uint64_t ns)
+{
+    if (loop) server->loop_not_before = server->s->now_ns + ns;
+    else server->step_not_before = server->s->now_ns + ns;
+}
+
+void sim_server_interrupt(sim_server *server)
+{
+    sim_side before = sim_enter(SIM_SERVER);
+
+    sim_note(server->s, "server", 0, "is told to stop", 0, 0);
+    server->stop_asked_ns = server->s->now_ns;
+    pd_conversation_interrupt(server->daemon, "SIGTERM");
+    sim_enter(before);
+    sim_server_wake_loop(server);
+}
+
+bool sim_server_stopped(const sim_server *server)  { return server->stopped; }
+bool sim_server_draining(const sim_server *server) { return server->stop_asked_ns != 0; }
+pd_store *sim_server_store(sim_server *server)     { return server->store; }
+
+/* ---- invariants ---- */
+
+uint64_t sim_bytes_in_flight(const sim_server *server) { return server->daemon->admission.used; }
+
+static bool rests(const pd_conn *conn)
+{
+    return conn->pendings.n == 0 && pd_output_empty(&conn->output) && !conn->incoming.begun;
+}
+
+/* Payload buffers that are kept to be used again, and a little for each connection. */
+bool sim_loop_rests(const sim_server *server, uint64_t *bytes)
+{
+    const pd_daemon *daemon = server->daemon;
+
+    *bytes = LOOP_BYTES + pd_pool_kept(daemon->pool);
+    for (uint32_t j = 0; j < server->s->plan->n_jobs; j++)
+        *bytes += server->s->plan->jobs[j].n_params * (uint64_t)PARAM_BYTES;
+    if (server->loop_due || server->mail_due || daemon->admission.used > 0) return false;
+    for (size_t i = 0; i < daemon->capacity; i++) {
+        if (daemon->conns[i] == NULL) continue;
+        if (!rests(daemon->conns[i])) return false;
+        *bytes += CONN_BYTES;
+    }
+    return true;
+}
+
+bool sim_waits_for_memory(const sim_server *server, uint64_t number)
+{
+    const pd_conn *conn = pd_loop_find(server->daemon, number);
+
+    return conn != NULL && pd_conn_live(conn) && pd_framer_stalled(conn->framer) && conn->incoming.request != NULL
+           && !conn->incoming.asked;
+}
+
+void sim_server_describe(sim_server *server)
+{
+    const pd_daemon *daemon = server->daemon;
+
+    sim_step_describe(server);
+    printf("the loop at the end: %llu of %llu bytes in flight, %llu reserved by %u ranks\n",
+           (unsigned long long)daemon->admission.used, (unsigned long long)daemon->admission.budget,
+           (unsigned long long)daemon->admission.reserved, daemon->admission.ranks);
+    for (size_t i = 0; i < daemon->capacity; i++) {
+        const pd_conn *conn = daemon->conns[i];
+        if (conn == NULL) continue;
+        printf("  connection %llu: state %d, job %u rank %u, %s, %llu of its %llu bytes in flight, %zu requests under "
+               "way\n", (unsigned long long)conn->number, (int)conn->state, conn->job, conn->rank,
+               pd_framer_stalled(conn->framer) ? "stalled" : "reads", (unsigned long long)conn->share.charged,
+               (unsigned long long)conn->share.reserve, conn->pendings.n);
+    }
+}
+
+/* A rank that has nothing in flight may always send a frame, also where ranks that came before it have used the whole
+ * budget. */
+static uint64_t most_ranks(const sim_plan *plan)
+{
+    uint64_t ranks = plan->n_faults;
+
+    for (uint32_t j = 0; j < plan->n_jobs; j++) ranks += plan->jobs[j].world;
+    return ranks;
+}
+
+void sim_server_check(sim_server *server)
+{
+    const pd_admission *admission = &server->daemon->admission;
+    uint64_t deadline = server->stop_asked_ns + (DRAIN_MS + 4000) * SIM_MS;
+
+    if (admission->used > admission->budget + server->s->plan->payload * most_ranks(server->s->plan))
+        sim_fail("accounting", "%llu bytes are in flight, the budget is %llu", (unsigned long long)admission->used,
+                 (unsigned long long)admission->budget);
+    sim_step_check(server);
+    sim_pressure_check(server);
+    if (server->stop_asked_ns != 0 && !server->stopped && server->s->now_ns > deadline
+        && server->s->now_ns > server->loop_not_before + 6 * SIM_S)
+        sim_fail("liveness", "the server was told to stop %.1f s ago and still runs",
+                 (double)(server->s->now_ns - server->stop_asked_ns) / 1e9);
+}
+
+void sim_server_check_rest(sim_server *server)
+{
+    sim_step_check_rest(server);
+    sim_check_zero("bytes in flight", server->daemon->admission.used);
+    sim_check_zero("ingest reserved by connections", server->daemon->admission.reserved);
+    sim_check_zero("ranks with a share", server->daemon->admission.ranks);
+    sim_check_zero("bytes of payload buffers", pd_pool_used(server->daemon->pool));
+}
+
+/* ---- life ---- */
+
+static pd_daemon_config daemon_config(const sim_plan *plan)
+{
+    return (pd_daemon_config){
+        .listen = "", .unix_socket = "", .max_connections = 256, .handshake_ms = HANDSHAKE_MS,
+        .heartbeat_ms = HEARTBEAT_MS, .silence_ms = SILENCE_MS,
+        .read_ms = SILENCE_MS, .write_ms = SILENCE_MS, .drain_ms = DRAIN_MS, .ingest_bytes = plan->ingest,
+        .chunk_elements = plan->chunk,
+        .max_payload = plan->payload, .max_pieces = (uint32_t)plan->pieces, .max_params = 64, .max_header = 65536,
+        .hello_bytes = 4096, .blas_core = "none",
+        .log = log_line,
+    };
+}
+
+sim_server *sim_server_new(sim *s)
+{
+    sim_server *server = sim_must(calloc(1, sizeof *server));
+    pd_platform platform = { .arg = server, .now_ms = now_ms, .clock_ns = clock_ns, .random = secret, .wake = wake,
+                             .stop = stop, .end_listening = end_listening, .background = background };
+    pd_daemon_config daemon = daemon_config(s->plan);
+    sim_side before = sim_enter(SIM_SERVER);
+    pd_error err;
+
+    server->s = s;
+    server->listens = true;
+    sim_step_make(server);
+    if (pd_conversation_make(&server->daemon, &daemon, &platform, &err) != PD_OK)
+        sim_fail("harness", "the server cannot be made: %s", err.text);
+    pd_conversation_start(server->daemon, server->requests);
+    sim_enter(before);
+    sim_after(s, TICK_MS * SIM_MS, loop_tick, server, 0);
+    return server;
+}
+
+void sim_server_free(sim_server *server)
+{
+    sim_side before;
+
+    before = sim_enter(SIM_SERVER);
+    sim_fail_allocations(0, 0);
+    pd_conversation_close_all(server->daemon);
+    sim_step_end(server);
+    pd_conversation_dispose(server->daemon);
+    sim_enter(before);
+    if (sim_live_bytes(SIM_SERVER) != 0)
+        sim_fail("accounting", "the server is gone and %lld bytes of its memory are left",
+                 (long long)sim_live_bytes(SIM_SERVER));
+    free(server);
+}

@@ -1,0 +1,269 @@
+/* sim_step.c - the server's step thread and root pool as events: when they run, how much mail is taken and when a root is done, is drawn. */
+#include "server_state.h"
+
+#include "sim_judge.h"
+#include "optim.h"
+#include "store_inside.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static void wake_step(sim_server *server);
+
+static uint64_t step_now(void *arg)
+{
+    sim_server *server = arg;
+
+    if (server->step_clock_ns < server->s->now_ns) server->step_clock_ns = server->s->now_ns;
+    if (server->step_clock_ns < server->s->now_ns + 20 * SIM_MS) server->step_clock_ns += sim_chance(server->s, 8) ? sim_draw(server->s, 2 * SIM_MS) : 100;
+    return server->step_clock_ns;
+}
+
+static void on_effects(void *arg, pd_mail *first, pd_mail *last)
+{
+    sim_server *server = arg;
+    sim_side before = sim_enter(SIM_HARNESS);
+
+    for (pd_mail *mail = first; mail != NULL; mail = mail->next) sim_judge_effect(server->s, server->store, (const pd_effect *)(const void *)mail);
+    sim_enter(before);
+    pd_mailbox_post(pd_conversation_effects(server->daemon), first, last);
+}
+
+static void post_request(sim_server *server, pd_request *request)
+{
+    request->mail.next = NULL;
+    pd_mailbox_post(server->requests, &request->mail, &request->mail);
+}
+
+static void next_task(sim_server *server);
+
+static pd_request **place_of(sim_server *server, const pd_request *request)
+{
+    for (int i = 0; i < SIM_POOL; i++)
+        if (server->running[i] == request) return &server->running[i];
+    sim_fail("harness", "more threads than there is room for");
+}
+
+static void task_is_done(sim *s, void *who, uint64_t choice)
+{
+    sim_server *server = s->server;
+    sim_side before = sim_enter(SIM_SERVER);
+
+    server->busy[choice]--;
+    *place_of(server, who) = NULL;
+    post_request(server, who);
+    next_task(server);
+    sim_enter(before);
+}
+
+/* Light roots take a millisecond, others as long as the plan says. */
+static uint64_t duration_ns(sim *s, const struct pd_task *task)
+{
+    return pd_task_cost(task) < 3000 ? 1 + sim_draw(s, SIM_MS) : 1 + s->plan->root_ns / 2 + sim_draw(s, s->plan->root_ns / 2);
+}
+
+/* As many threads of this kind as there are take a task each. */
+static void take_tasks(sim_server *server, pd_rootqueue_choice choice, uint32_t threads)
+{
+    pd_request *request;
+
+    while (server->busy[choice] < threads && (request = pd_rootqueue_take(server->roots, choice)) != NULL) {
+        server->busy[choice]++;
+        *place_of(server, NULL) = request;
+        sim_fairness_take(&server->fairness, request->job, pd_task_cost(request->u.task.task), choice == PD_ROOTQUEUE_ALL);
+        sim_hold_failures(true);        /* a root without memory is not made, and the weights are other ones */
+        pd_task_run(request->u.task.task);
+        sim_hold_failures(false);
+        sim_note(server->s, "pool", request->job, "runs a root of parameter", request->u.task.param, choice);
+        sim_after(server->s, duration_ns(server->s, request->u.task.task), task_is_done, request, choice);
+    }
+}
+
+/* The pool has one thread more than its own, for light tasks; small tasks of this simulation are light ones, so it is left out of half of the runs. */
+static void next_task(sim_server *server)
+{
+    take_tasks(server, PD_ROOTQUEUE_ALL, server->s->plan->pool_threads);
+    if (server->s->plan->seed % 2 == 0) take_tasks(server, PD_ROOTQUEUE_LIGHT, 1);
+}
+
+static void on_task(void *arg, pd_effect *effect)
+{
+    sim_server *server = arg;
+    pd_request *unrun = NULL;
+    int rc;
+
+    do rc = pd_rootqueue_add(server->roots, effect->u.task.task, effect->job, effect->u.task.param, &unrun);
+    while (rc != PD_OK);                /* as the step thread does: a task is never lost */
+    if (unrun != NULL) post_request(server, unrun);
+    else sim_fairness_wait(&server->fairness, effect->job, pd_task_cost(effect->u.task.task));
+    pd_effect_free(effect);
+    next_task(server);
+}
+
+static void on_forget(void *arg, uint32_t job)
+{
+    sim_server *server = arg;
+    pd_request *unrun = pd_rootqueue_forget(server->roots, job), *next;
+
+    sim_fairness_forget(&server->fairness, job);
+    for (; unrun != NULL; unrun = next) {
+        next = (pd_request *)(void *)unrun->mail.next;
+        post_request(server, unrun);
+    }
+}
+
+static void step_turn(sim *s, void *who, uint64_t what);
+
+/* Calls the step thread at the store's next deadline. */
+static void set_timer(sim_server *server)
+{
+    uint64_t at = pd_turn_next_tick(&server->turn), now = server->s->now_ns;
+
+    if (at == UINT64_MAX) return;
+    sim_after(server->s, at > now ? at - now + 1000 : 1000, step_turn, server, ++server->step_timer);
+}
+
+/* Called by mail (what 0) or by a timer, of which the last one counts. */
+static void step_turn(sim *s, void *who, uint64_t what)
+{
+    sim_server *server = who;
+    sim_side before;
+    bool more, later = sim_chance(s, 4);
+
+    if (what != 0 && what != server->step_timer) return;
+    if (what == 0) server->step_due = false;
+    if (server->turn.store == NULL) return;
+    if (s->now_ns < server->step_not_before) {
+        wake_step(server);
+        return;
+    }
+    before = sim_enter(SIM_SERVER);
+    if (!later) pd_turn_add(&server->turn, pd_mailbox_take(server->requests));
+    more = pd_turn_run(&server->turn);
+    sim_enter(before);
+    if (more || later) wake_step(server);
+    set_timer(server);
+}
+
+static void wake_step(sim_server *server)
+{
+    sim *s = server->s;
+    uint64_t delay = 1 + sim_draw(s, sim_chance(s, 16) ? 10 * SIM_MS : 200000);
+
+    if (server->step_due) return;
+    server->step_due = true;
+    if (server->step_not_before > s->now_ns + delay) delay = server->step_not_before - s->now_ns;
+    sim_after(s, delay, step_turn, server, 0);
+}
+
+static void on_mail(void *arg) { wake_step(arg); }
+
+/* ---- invariants ---- */
+
+static void describe_job(const pd_job *job)
+{
+    char missing[64];
+
+    printf("  %s: inbox %s, complete %s, partial %s, ready %s, %u rounds open, retry at %.3f s\n", job->steps.name, job->inbox.first != NULL ? "yes" : "no",
+           job->steps.complete != NULL ? "yes" : "no", job->steps.partial != NULL ? "yes" : "no", job->steps.ready != NULL ? "yes" : "no", job->steps.n_open, (double)job->steps.retry_ns / 1e9);
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
+        printf("    rank %u: state %d, declared %d, reserve %llu, held %llu, step %llu\n", r, (int)job->ranks[r].state, job->steps.quotas[r].declared,
+               (unsigned long long)job->steps.quotas[r].reserve, (unsigned long long)job->steps.quotas[r].held, (unsigned long long)job->ranks[r].saved.step);
+    for (uint32_t p = 0; p < job->steps.n_params; p++)
+        printf("    %s: step %llu, stage %d, misses %s\n", job->steps.params[p].name, (unsigned long long)job->steps.params[p].saved.step, (int)job->steps.params[p].stage,
+               pd_round_missing(&job->steps.params[p].round, missing, sizeof missing));
+}
+
+void sim_step_describe(const sim_server *server)
+{
+    const pd_job *job, *next;
+
+    printf("the store at the end: %s\n", server->store->due != NULL ? "has work" : "has nothing to do");
+    HASH_ITER(hh, server->store->jobs.names, job, next) describe_job(job);
+}
+
+void sim_check_zero(const char *what, uint64_t n)
+{
+    if (n != 0) sim_fail("accounting", "at rest %s is %llu, expected 0", what, (unsigned long long)n);
+}
+
+void sim_step_check(const sim_server *server)
+{
+    const pd_store *store = server->store;
+    uint64_t more, live = (uint64_t)sim_live_bytes(SIM_SERVER);
+
+    if (!server->step_due && sim_loop_rests(server, &more) && live > store->budget.used + more)
+        sim_fail("accounting", "at rest %llu bytes are held; jobs have committed %llu, and %llu are for all else", (unsigned long long)live,
+                 (unsigned long long)store->budget.used, (unsigned long long)more);
+    if (store->budget.used > store->budget.limit)
+        sim_fail("accounting", "%llu bytes are committed, %llu are allowed", (unsigned long long)store->budget.used, (unsigned long long)store->budget.limit);
+}
+
+void sim_step_check_rest(const sim_server *server)
+{
+    sim_check_zero("the number of jobs", server->store->jobs.n);
+    sim_check_zero("memory committed", server->store->budget.used);
+    sim_check_zero("ingest reserved in the store", server->store->ingest.reserved);
+    sim_check_zero("the number of ranks", server->store->ingest.n_ranks);
+    sim_check_zero("bytes of frames held in the store", server->store->ingest.held);
+}
+
+/* ---- life ---- */
+
+static pd_store_config store_config(const sim_plan *plan)
+{
+    return (pd_store_config){ .max_jobs = 16, .max_params = 64, .max_total_bytes = 64 << 20, .ingest_bytes = plan->ingest, .chunk_elements = plan->chunk,
+                              .frame_bytes = plan->payload, .threads = 1, .pool_threads = (int)plan->pool_threads, .batch_ns = plan->batch_ns, .hash_key = { 1, 2 } };
+}
+
+void sim_step_make(sim_server *server)
+{
+    pd_store_config config = store_config(server->s->plan);
+    pd_error err;
+
+    server->requests = pd_mailbox_new(on_mail, server);
+    server->roots = pd_rootqueue_new();
+    if (server->requests == NULL || server->roots == NULL || pd_store_new(&server->store, &config, &err) != PD_OK) sim_fail("harness", "the store cannot be made");
+    server->turn = (pd_turn){ .store = server->store, .user = { .arg = server, .now_ns = step_now, .effects = on_effects, .task = on_task, .forget = on_forget } };
+}
+
+/* Published snapshots that the loop thread will not see any more go back to the store. */
+static void take_back(sim_server *server)
+{
+    pd_mail *mail = pd_mailbox_take(pd_conversation_effects(server->daemon)), *first = mail, *last = NULL;
+
+    for (; mail != NULL; last = mail, mail = mail->next) {
+        pd_effect *effect = (pd_effect *)(void *)mail;
+        for (size_t i = 0; effect->kind == PD_EFF_CLOSED && i < effect->u.closed.n; i++) {
+            pd_request *released = effect->u.closed.at[i].snapshot != NULL ? pd_request_new(PD_REQ_RELEASED, (pd_ticket){ 0, 0 }) : NULL;
+            if (released == NULL) continue;
+            released->u.released.first = effect->u.closed.at[i].snapshot;
+            released->u.released.first->next_released = NULL;
+            effect->u.closed.at[i].snapshot = NULL;
+            pd_store_apply(server->store, released, server->s->now_ns);
+        }
+    }
+    if (first != NULL) pd_mailbox_post(pd_conversation_effects(server->daemon), first, last);
+}
+
+static void drop_jobs(sim_server *server)
+{
+    for (int i = 0; i < SIM_POOL; i++)
+        if (server->running[i] != NULL) post_request(server, server->running[i]);
+    pd_turn_add(&server->turn, pd_mailbox_take(server->requests));
+    pd_turn_finish(&server->turn);
+    pd_store_apply(server->store, pd_request_new(PD_REQ_DROP, (pd_ticket){ 0, 0 }), server->s->now_ns);
+    pd_turn_finish(&server->turn);
+    pd_turn_add(&server->turn, pd_mailbox_take(server->requests));
+    pd_turn_finish(&server->turn);
+}
+
+void sim_step_end(sim_server *server)
+{
+    drop_jobs(server);
+    take_back(server);
+    pd_turn_finish(&server->turn);
+    pd_store_free(server->store);
+    pd_mailbox_free(server->requests);
+    pd_rootqueue_free(server->roots);
+}

@@ -1,0 +1,235 @@
+/* daemon_process.c - the real daemon for a test, as a process of its own. */
+#include "daemon_process.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { MAX_FLAGS = 32 };
+
+double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+void sleep_for(double seconds)
+{
+    struct timespec pause = { .tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9) };
+    nanosleep(&pause, NULL);
+}
+
+double patient(double seconds)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return 4 * seconds;
+#else
+    return seconds;
+#endif
+}
+
+/* ---- starting ---- */
+
+static void fill_arguments(const char *const *flags, const char **argv, char *path, size_t size)
+{
+    const char *bin = getenv("PARAMD_BIN");
+    int n = 1;
+    bool listens = false;
+
+    if (bin == NULL) fail_msg("PARAMD_BIN is not set: the folder of the programs");
+    snprintf(path, size, "%s/paramd", bin);
+    argv[0] = path;
+    for (int i = 0; flags != NULL && flags[i] != NULL; i++) {
+        assert_true(n < MAX_FLAGS - 3);
+        listens = listens || strncmp(flags[i], "--listen", 8) == 0;
+        argv[n++] = flags[i];
+    }
+    if (!listens) {
+        argv[n++] = "--listen";
+        argv[n++] = "127.0.0.1:0";
+    }
+    argv[n] = NULL;
+}
+
+static pid_t spawn(const char *const *flags, const char *log)
+{
+    const char *argv[MAX_FLAGS];
+    char path[4096];
+    pid_t pid;
+
+    fill_arguments(flags, argv, path, sizeof path);
+    fflush(NULL);
+    if ((pid = fork()) != 0) return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);           /* a test that fails leaves nobody behind */
+    if (freopen(log, "w", stderr) == NULL || dup2(fileno(stderr), STDOUT_FILENO) < 0) _exit(126);
+    execv(path, (char *const *)argv);
+    _exit(127);
+}
+
+static char *read_log(const test_daemon *daemon)
+{
+    FILE *file = fopen(daemon->log, "r");
+    char *text = calloc(1, 1 << 20);
+
+    if (file != NULL) {
+        text[fread(text, 1, (1 << 20) - 1, file)] = '\0';
+        fclose(file);
+    }
+    return text;
+}
+
+bool daemon_says(const test_daemon *daemon, const char *text, double seconds)
+{
+    double until = seconds_now() + seconds;
+    bool found = false;
+
+    do {
+        char *log = read_log(daemon);
+        found = strstr(log, text) != NULL;
+        free(log);
+        if (!found) sleep_for(0.01);
+    } while (!found && seconds_now() < until);
+    return found;
+}
+
+int daemon_port_of(const test_daemon *daemon, const char *text)
+{
+    char *log = read_log(daemon), *found = strstr(log, text);
+    int port = found != NULL ? atoi(found + strlen(text)) : 0;
+
+    free(log);
+    return port;
+}
+
+/* Exit status, or 128 + signal; -1: still running. */
+static int reap(test_daemon *daemon, bool wait)
+{
+    int status;
+    pid_t pid = waitpid(daemon->pid, &status, wait ? 0 : WNOHANG);
+
+    if (pid != daemon->pid) return -1;
+    daemon->pid = 0;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+bool daemon_lives(test_daemon *daemon)
+{
+    return daemon->pid != 0 && reap(daemon, false) == -1;
+}
+
+static test_daemon *new_daemon(const char *const *flags)
+{
+    static int serial;
+    test_daemon *daemon = calloc(1, sizeof *daemon);
+
+    assert_non_null(daemon);
+    snprintf(daemon->log, sizeof daemon->log, "/tmp/paramd-test-%ld-%d.log", (long)getpid(), serial++);
+    daemon->pid = spawn(flags, daemon->log);
+    assert_true(daemon->pid > 0);
+    return daemon;
+}
+
+static void show_log(const test_daemon *daemon)
+{
+    char *log = read_log(daemon);
+    fprintf(stderr, "---- the daemon's log:\n%s----\n", log);
+    free(log);
+}
+
+static void discard(test_daemon *daemon)
+{
+    unlink(daemon->log);
+    free(daemon);
+}
+
+test_daemon *daemon_start(const char *const *flags)
+{
+    test_daemon *daemon = new_daemon(flags);
+
+    while (!daemon_says(daemon, "listening on ", 0.2) && daemon_lives(daemon)) continue;
+    if (!daemon_lives(daemon)) {
+        show_log(daemon);
+        fail_msg("the daemon did not start");
+    }
+    sleep_for(0.01);                    /* the line is whole */
+    if ((daemon->port = daemon_port_of(daemon, "listening on 127.0.0.1:")) == 0)
+        daemon->port = daemon_port_of(daemon, "listening on [::1]:");
+    snprintf(daemon->url, sizeof daemon->url, "tcp://127.0.0.1:%d", daemon->port);
+    return daemon;
+}
+
+/* ---- ending ---- */
+
+int daemon_stop(test_daemon *daemon, double seconds)
+{
+    double until = seconds_now() + seconds;
+    int status = -1;
+
+    if (daemon == NULL) return -1;          /* it never started */
+    if (daemon->pid != 0) kill(daemon->pid, SIGTERM);
+    while (daemon->pid != 0 && (status = reap(daemon, false)) == -1 && seconds_now() < until) sleep_for(0.005);
+    if (daemon->pid != 0) {
+        kill(daemon->pid, SIGKILL);
+        reap(daemon, true);
+        status = -1;
+    }
+    if (status != 0) show_log(daemon);
+    discard(daemon);
+    return status;
+}
+
+void daemon_kill(test_daemon *daemon)
+{
+    if (daemon->pid != 0) {
+        kill(daemon->pid, SIGKILL);
+        reap(daemon, true);
+    }
+    discard(daemon);
+}
+
+int daemon_refuses(const char *const *flags, char *text, size_t size)
+{
+    test_daemon *daemon = new_daemon(flags);
+    double until = seconds_now() + patient(10);
+    int status;
+    char *log;
+
+    while ((status = reap(daemon, false)) == -1 && seconds_now() < until) sleep_for(0.005);
+    if (status == -1) {
+        kill(daemon->pid, SIGKILL);
+        reap(daemon, true);
+    }
+    log = read_log(daemon);
+    snprintf(text, size, "%s", log);
+    free(log);
+    discard(daemon);
+    return status;
+}
+
+void daemon_freeze(const test_daemon *daemon)
+{
+    kill(daemon->pid, SIGSTOP);
+}
+
+void daemon_thaw(const test_daemon *daemon)
+{
+    kill(daemon->pid, SIGCONT);
+}
+
+/* CMOCKA_TEST_FILTER='*reconnect*' runs those tests of a program that end in such a name. */
+__attribute__((constructor)) static void choose_tests(void)
+{
+    cmocka_set_test_filter(getenv("CMOCKA_TEST_FILTER"));
+}
