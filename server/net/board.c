@@ -16,6 +16,7 @@ typedef struct entry {
     pd_snapshot *snapshot;          /* the board's reference; NULL: no weights yet */
     pd_reason   *why;               /* why the last step was refused; NULL: it was not, or no reason is known */
     pd_scalar_means *scalars;       /* of the last round; NULL: none */
+    pd_counted  *counted;           /* the ranks whose contributions the last round counts; NULL: all */
     pd_waiter   *waiters;
 } entry;
 
@@ -59,6 +60,7 @@ static void job_free(pd_board *board, job *j)
         unref(board, j->at[i]->snapshot);
         pd_reason_unref(j->at[i]->why);
         pd_scalar_means_unref(j->at[i]->scalars);
+        pd_counted_unref(j->at[i]->counted);
         free(j->at[i]);
     }
     assert(j->rest == NULL);
@@ -187,6 +189,7 @@ static void answer(const entry *e, pd_waiter *waiter)
         waiter->why = e->why;
         waiter->why->refs++;
     }
+    if (waiter->outcome != 0 && !pd_counted_has(e->counted, waiter->wait->rank)) waiter->outcome = PD_LATE;
     if (e->scalars != NULL) {
         waiter->scalars = e->scalars;
         waiter->scalars->refs++;
@@ -262,6 +265,9 @@ static void publish(pd_board *board, entry *e, pd_closed *closed)
         pd_scalar_means_unref(e->scalars);
         e->scalars = closed->scalars;
         closed->scalars = NULL;
+        pd_counted_unref(e->counted);
+        e->counted = closed->counted;
+        closed->counted = NULL;
     }
 }
 

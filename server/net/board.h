@@ -35,6 +35,7 @@ typedef struct pd_waiter {
 struct pd_wait {
     uint64_t  step;                     /* every piece waits until this many rounds of its parameter are closed */
     bool      pushes;                   /* the answer has the outcome of that round */
+    uint32_t  rank;                     /* whose push it is: a round may close without some ranks (PD_LATE) */
     bool      all;                      /* it also waits until all other parameters have closed that round */
     size_t    n, open;                  /* pieces; pieces without an answer, plus 1 while `rest` waits */
     pd_waiter rest;                     /* stands in the list for all other parameters */

@@ -167,6 +167,37 @@ int pd_job_values_set(pd_job_values *values, const char *name, const char *value
     return unknown_key(name, err);
 }
 
+static uint64_t count_choices(const char *choices)
+{
+    uint64_t n = 1;
+
+    for (; *choices != '\0'; choices++) n += *choices == '|';
+    return n;
+}
+
+static bool is_in_range(const pd_job_key *key, uint64_t raw)
+{
+    double limit;
+
+    memcpy(&limit, &raw, sizeof limit);
+    switch (key->type) {
+    case PD_JOB_CHOICE: return raw < count_choices(key->choices);
+    case PD_JOB_LIMIT:  return raw == 0 || (limit >= PD_CLIP_LEAST && limit <= PD_CLIP_MOST);
+    default:            return raw >= key->least && (key->most == 0 || raw <= key->most);
+    }
+}
+
+int pd_job_values_set_raw(pd_job_values *values, const char *name, uint64_t raw, pd_error *err)
+{
+    for (int k = 0; k < PD_JOB_KEYS; k++) {
+        if (strcmp(pd_job_keys[k].name, name) != 0) continue;
+        if (!is_in_range(&pd_job_keys[k], raw)) return pd_fail(err, PD_INVALID_ARGUMENT, "%s has no value %llu", name, (unsigned long long)raw);
+        values->at[k] = raw;
+        return PD_OK;
+    }
+    return unknown_key(name, err);
+}
+
 double pd_job_values_limit(const pd_job_values *values, enum pd_job_key_index key)
 {
     double limit;

@@ -34,6 +34,8 @@ typedef struct pd_job_values { uint64_t at[PD_JOB_KEYS]; } pd_job_values;
 void pd_job_values_init(pd_job_values *values);
 /* PD_NOT_FOUND: no such key (the text lists those there are). PD_INVALID_ARGUMENT: not a value of it. */
 int  pd_job_values_set(pd_job_values *values, const char *name, const char *value, pd_error *err);
+/* Sets a key to a value as `at` holds it, read from an image. PD_NOT_FOUND, PD_INVALID_ARGUMENT. */
+int  pd_job_values_set_raw(pd_job_values *values, const char *name, uint64_t raw, pd_error *err);
 /* The names of all keys, "aggregate, adasum_fold, ...", cut with "..." where `size` is short. Returns `text`. */
 char *pd_job_keys_list(char *text, size_t size);
 /* A value as text that pd_job_values_set takes. Returns `text`; 32 bytes are enough. */

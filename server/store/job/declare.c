@@ -10,6 +10,7 @@
 #include "plan.h"
 #include "planning.h"
 #include "ranks.h"
+#include "round_scalars.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -89,11 +90,6 @@ static int declare_again(pd_job *job, const pd_request *request, pd_error *err)
 
 /* ---- element types to publish ---- */
 
-static uint64_t type_bytes(const pd_param *param, pd_dtype dtype)
-{
-    return param->pool[dtype] != NULL ? 0 : 2 * (uint64_t)param->elements * pd_dtype_size(dtype);      /* weights, and those to come */
-}
-
 /* Bytes that the element types new with this request add. */
 static uint64_t types_bytes(const pd_job *job, const pd_request *request)
 {
@@ -102,7 +98,7 @@ static uint64_t types_bytes(const pd_job *job, const pd_request *request)
     for (size_t i = 0; i < request->u.declare.n; i++) {
         const pd_param_decl *decl = &request->u.declare.params[i];
         const pd_param *param = pd_declared_param(job, request, i);
-        bytes += type_bytes(param, decl->pull_dtype);
+        bytes += pd_param_type_bytes(param, decl->pull_dtype);
         if (decl->update_dtype != 0) bytes += pd_param_update_bytes(param, decl->update_dtype);
     }
     return bytes;
@@ -114,7 +110,7 @@ static int publish_types(pd_job *job, const pd_request *request, pd_closed *clos
         const pd_param_decl *decl = &request->u.declare.params[i];
         pd_param *param = pd_declared_param(job, request, i);
         pd_snapshot *again;
-        uint64_t bytes = type_bytes(param, decl->pull_dtype) + (decl->update_dtype != 0 ? pd_param_update_bytes(param, decl->update_dtype) : 0);
+        uint64_t bytes = pd_param_type_bytes(param, decl->pull_dtype) + (decl->update_dtype != 0 ? pd_param_update_bytes(param, decl->update_dtype) : 0);
         if (decl->update_dtype != 0 && pd_param_pull_updates(param, job->steps.pools, decl->update_dtype) != PD_OK)
             return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for its updates", decl->name);
         if (pd_param_pull(param, job->steps.pools, decl->pull_dtype, &again) != PD_OK)
@@ -149,6 +145,28 @@ static int add_types(pd_job *job, const pd_request *request, pd_error *err)
         free(effect);
     }
     return rc;
+}
+
+/* The loop thread knows nothing of a job that was read from an image: weights and outcomes are published once more. */
+static int publish_again(pd_job *job, pd_error *err)
+{
+    pd_effect *effect = pd_effect_new(PD_EFF_CLOSED, (pd_ticket){ 0, 0 }, job->steps.number);
+    pd_closed *closed = calloc(job->steps.n_params, sizeof *closed);
+
+    if (effect == NULL || closed == NULL) {
+        pd_effect_free(effect);
+        free(closed);
+        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+    }
+    for (uint32_t i = 0; i < job->steps.n_params; i++) {
+        pd_param_publish_again(&job->steps.params[i], &closed[i]);
+        closed[i].scalars = pd_scalars_again(&job->steps.params[i]);
+    }
+    effect->u.closed.at = closed;
+    effect->u.closed.n = job->steps.n_params;
+    pd_effects_add(job->steps.outbox, effect);
+    job->unpublished = false;
+    return PD_OK;
 }
 
 /* ---- the answer ---- */
@@ -216,6 +234,7 @@ static int settle(pd_job *job, pd_request *request, pd_rank *rank, uint64_t now_
     int rc = declared == NULL ? pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name) : PD_OK;
 
     if (rc == PD_OK) rc = copy_notes(job, request, declared, err);
+    if (rc == PD_OK && job->unpublished) rc = publish_again(job, err);
     if (rc == PD_OK) rc = add_types(job, request, err);
     if (rc != PD_OK) {
         pd_declared_free(declared, request->u.declare.n);

@@ -85,6 +85,12 @@ static bool is_last(const pd_job *job, uint32_t rank)
     return true;
 }
 
+void pd_range_take(pd_param *param, uint32_t rank, int64_t start, int64_t end)
+{
+    pd_round_set_range(&param->round, rank, start, end);
+    param->unlanded -= param->round.n_chunks - pd_round_count_chunks(&param->round, rank);
+}
+
 int pd_ranges_take(pd_job *job, const pd_request *request, pd_error *err)
 {
     uint32_t rank = request->rank;
@@ -95,8 +101,7 @@ int pd_ranges_take(pd_job *job, const pd_request *request, pd_error *err)
         const pd_param_decl *decl = &request->u.declare.params[i];
         pd_param *param = pd_declared_param(job, request, i);
         if (!decl->ranged) continue;
-        pd_round_set_range(&param->round, rank, decl->start, decl->end);
-        param->unlanded -= param->round.n_chunks - pd_round_count_chunks(&param->round, rank);
+        pd_range_take(param, rank, decl->start, decl->end);
     }
     if (!is_last(job, rank) || (rc = check_all(job, err)) == PD_OK) return PD_OK;
     pd_ranges_give_back(job, rank);

@@ -9,6 +9,8 @@ int  pd_range_check(const pd_param_decl *decl, int64_t elements, pd_error *err);
 /* Checks that the range equals what this rank declared before, and that the parameter is ranged on all ranks or on none.
  * PD_FAILED_PRECONDITION. */
 int  pd_range_match(const pd_job *job, const pd_param *param, const pd_param_decl *decl, uint32_t rank, pd_error *err);
+/* Takes the range of a rank whose range of this parameter is not known. */
+void pd_range_take(pd_param *param, uint32_t rank, int64_t start, int64_t end);
 /* Takes the ranges of a rank that declares for the first time. When it is the last rank every element must be in some range:
  * PD_FAILED_PRECONDITION, and nothing has changed. */
 int  pd_ranges_take(pd_job *job, const pd_request *request, pd_error *err);

@@ -78,6 +78,7 @@ typedef struct pd_job {
     pd_request_queue declares;          /* Declares that are not answered yet */
     struct pd_planning *planning;       /* the first set, while it is planned; n_params is 0 until it is finished. NULL: none is */
     pd_request_queue inbox;             /* frames that need arithmetic before they are taken: Init, and Push under nonfinite = reject */
+    bool        unpublished;            /* it was read from an image, and the loop thread does not know its weights */
     struct pd_import *import;           /* optimizer state on its way into the job; NULL: none */
 
     struct pd_job *prev_due, *next_due; /* the store's queue of jobs with something to do */

@@ -70,6 +70,7 @@ void pd_round_close(pd_steps *steps, pd_param *param, pd_closed *closed)
         return;
     }
     param->saved.step++;
+    param->saved.outcome = (uint32_t)param->outcome;
     count_outcome(steps, param, param->outcome);
     if (param->outcome == PD_NO_GRADIENT) count_gap(steps, param);
     publish_next(param, closed);

@@ -64,6 +64,11 @@ fail:
     return PD_NO_MEMORY;
 }
 
+uint64_t pd_param_type_bytes(const pd_param *param, pd_dtype dtype)
+{
+    return param->pool[dtype] != NULL ? 0 : 2 * (uint64_t)param->elements * pd_dtype_size(dtype);       /* weights, and those to come */
+}
+
 /* ---- updates ---- */
 
 uint64_t pd_param_update_bytes(const pd_param *param, pd_dtype dtype)
@@ -117,6 +122,12 @@ void pd_param_publish(pd_param *param, pd_snapshot *snapshot, pd_outcome outcome
     snapshot->store_refs++;                     /* the loop thread's */
     pd_snapshot_unref(param->current);
     param->current = snapshot;
+}
+
+void pd_param_publish_again(pd_param *param, pd_closed *closed)
+{
+    *closed = (pd_closed){ .param = param->index, .outcome = (pd_outcome)param->saved.outcome, .step = param->saved.step, .snapshot = param->current };
+    if (param->current != NULL) param->current->store_refs++;
 }
 
 static bool has_types(const pd_param *param)

@@ -34,6 +34,7 @@ typedef struct pd_param_saved {
     uint64_t skipped, refused;          /* of them: skipped; without a step because the optimizer refused it */
     uint64_t gaps;                      /* of them: without a step because some elements had no gradient */
     uint64_t contributions;             /* gradients of chunks taken */
+    uint32_t outcome;                   /* of the round closed last (pd_outcome); 0: none was */
     uint64_t initialiser;               /* nonce of the process whose initial weights came last; ranged: in the round's ranges */
 } pd_param_saved;
 
@@ -96,6 +97,8 @@ static inline pd_admission pd_param_admit(const pd_param *param, uint32_t rank, 
 
 /* Returns the bytes of the weights and of the snapshot to come, with these element types; float32 there always is. */
 uint64_t pd_weight_bytes(int64_t elements, const bool pulled[4]);
+/* Returns the bytes that publishing this element type takes more; 0 where it is published already. */
+uint64_t pd_param_type_bytes(const pd_param *param, pd_dtype dtype);
 /* Publishes this element type, too, from now on. A published snapshot is immutable: where there is one, *again is a copy that has
  * the type, to be published in its place, else NULL. PD_NO_MEMORY: nothing has changed. */
 int pd_param_pull(pd_param *param, pd_buffer_pools *all, pd_dtype dtype, pd_snapshot **again);
@@ -110,6 +113,9 @@ void pd_param_end_update(pd_param *param);
 /* Makes the snapshot the current one and fills *closed for the loop thread, which gets a reference of its own. Takes `snapshot`; NULL: the
  * weights before stand. */
 void pd_param_publish(pd_param *param, pd_snapshot *snapshot, pd_outcome outcome, pd_closed *closed);
+
+/* Fills *closed with the weights and the outcome of the last round once more: the loop thread has forgotten them. */
+void pd_param_publish_again(pd_param *param, pd_closed *closed);
 
 /* Writes the name of the open round: "step 7", or "the initial weights". Returns `text`. */
 char *pd_round_text(const pd_param *param, char *text, size_t size);

@@ -21,7 +21,7 @@ static uint64_t bytes_for(const pd_steps *steps)
     return sizeof(pd_scalars) + steps->members.ranks * sizeof(pd_scalar_row) + 2 * sizeof(pd_scalar_means);
 }
 
-static int make_table(pd_steps *steps, pd_param *param, pd_error *err)
+int pd_scalars_make(pd_steps *steps, pd_param *param, pd_error *err)
 {
     const pd_budget *budget = steps->account.budget;
     uint64_t bytes = bytes_for(steps);
@@ -38,7 +38,7 @@ static int make_table(pd_steps *steps, pd_param *param, pd_error *err)
 /* A round that has scalars can be closed without asking for memory. */
 static int make_room(pd_steps *steps, pd_param *param, pd_error *err)
 {
-    int rc = param->scalars != NULL ? PD_OK : make_table(steps, param, err);
+    int rc = param->scalars != NULL ? PD_OK : pd_scalars_make(steps, param, err);
 
     if (rc == PD_OK && param->scalars->means == NULL && (param->scalars->means = calloc(1, sizeof(pd_scalar_means))) == NULL) rc = PD_NO_MEMORY;
     return rc == PD_NO_MEMORY ? pd_fail(err, rc, "%.160s: out of memory for scalars, try again later", param->name) : rc;
@@ -171,4 +171,16 @@ void pd_scalars_of_param(pd_param_info *info, const pd_param *param)
 {
     info->n_scalars = param->scalars != NULL ? param->scalars->n_last : 0;
     if (info->n_scalars > 0) memcpy(info->scalars, param->scalars->last, info->n_scalars * sizeof info->scalars[0]);
+}
+
+pd_scalar_means *pd_scalars_again(const pd_param *param)
+{
+    const pd_scalars *scalars = param->scalars;
+    pd_scalar_means *means = scalars != NULL && scalars->n_last > 0 ? calloc(1, sizeof *means) : NULL;
+
+    if (means == NULL) return NULL;
+    means->refs = 1;
+    means->n = scalars->n_last;
+    memcpy(means->at, scalars->last, means->n * sizeof means->at[0]);
+    return means;
 }

@@ -24,6 +24,8 @@ typedef struct pd_scalars {
     pd_scalar_row    rows[];            /* by rank */
 } pd_scalars;
 
+/* Makes the memory for a parameter's scalars. PD_RESOURCE_EXHAUSTED, PD_NO_MEMORY. */
+int  pd_scalars_make(pd_steps *steps, pd_param *param, pd_error *err);
 /* Checks that a checked push may bring its scalars, and makes memory for them, for good, counted against max_total_bytes. `nonce`: of the
  * process that pushes. PD_INVALID_ARGUMENT: another value of a name; names beyond PD_MAX_SCALARS. PD_RESOURCE_EXHAUSTED, PD_NO_MEMORY. */
 int  pd_scalars_admit(pd_steps *steps, const pd_request *frame, uint64_t nonce, pd_error *err);
@@ -33,6 +35,8 @@ void pd_scalars_file(pd_steps *steps, const pd_request *frame, uint64_t nonce);
 pd_scalar_means *pd_scalars_close(pd_param *param);
 /* Fills in, for operators, what the last round returned. */
 void pd_scalars_of_param(pd_param_info *info, const pd_param *param);
+/* Gives the means that the last round returned once more. NULL: it had none, or memory is short. */
+pd_scalar_means *pd_scalars_again(const pd_param *param);
 void pd_scalars_free(pd_scalars *scalars);      /* accepts NULL */
 
 #endif
