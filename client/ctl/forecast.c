@@ -5,6 +5,9 @@
 #include <string.h>
 
 #include "factor_rules.h"
+#include "plan_bytes.h"
+#include "plan_make.h"
+#include "survey.h"
 
 static int64_t plus(int64_t a, int64_t b)
 {

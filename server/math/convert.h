@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "dispatch.h"
+#include "clones.h"
 
 /* Elements [0, n) of `from` to those of `to`, which must not overlap, by way of float32: rounded to nearest even, NaN stays NaN,
  * what float16 cannot hold becomes infinite, subnormal numbers are kept. Equal types are copied bit for bit. */

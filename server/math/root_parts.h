@@ -1,11 +1,10 @@
-/* root_parts.h - what the methods of root.h share; for them alone. Pure; any thread. */
+/* root_parts.h - helpers that the methods of root.h share; for them alone. Pure; any thread. */
 #ifndef PD_ROOT_PARTS_H
 #define PD_ROOT_PARTS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
-#include "root.h"
+#include "root_types.h"
 
 /* epsilon * max(largest, 1e-6): the ridge of a matrix whose largest eigenvalue is `largest`. A NaN passes. */
 double pd_root_ridge(double epsilon, double largest);

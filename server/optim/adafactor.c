@@ -13,7 +13,9 @@
  * where rms is the root mean square over all dimensions but BATCH ones: tensors that are stacked have a scale and a clip each. Arithmetic is float32; what
  * sums many numbers does so in float64. With param_dtype=bfloat16 what upstream computes in bfloat16 for such parameters (squares, scale, decayed weights,
  * weights) is rounded so. Where upstream warns and goes on (a rule that it ignores) so does the plan, in its note. */
-#include "adafactor.h"
+#include "adafactor_move.h"
+#include "adafactor_plan.h"
+#include "adafactor_sums.h"
 
 #define LARGEST_INT 2147483647
 

@@ -2,6 +2,7 @@
  * needed, which costs less than to write and read them. */
 #include <string.h>
 
+#include "adafactor_move.h"
 #include "adafactor_walk.h"
 
 PD_INLINE float larger(float a, float b) { return ((b > a) | (b != b)) ? b : a; }      /* NaN where either is */

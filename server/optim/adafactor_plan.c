@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adafactor.h"
+#include "adafactor_plan.h"
 #include "factor_rules.h"
 
 enum { CHUNK_ELEMENTS = 65536, MOST_CHUNKS = 64 };

@@ -1,6 +1,7 @@
 /* adafactor_sums.c - the phases that make adafactor's moments: sums over a block, moments, means of row moments. */
 #include <string.h>
 
+#include "adafactor_sums.h"
 #include "adafactor_walk.h"
 #include "kernels.h"
 

@@ -3,9 +3,9 @@
 #ifndef PD_ADAFACTOR_WALK_H
 #define PD_ADAFACTOR_WALK_H
 
-#include "adafactor.h"
+#include "adafactor_plan.h"
 #include "convert.h"
-#include "dispatch.h"
+#include "clones.h"
 
 enum { TILE = 1024, TOGETHER = 4 };
 enum { OF_WEIGHTS, OF_UPDATE };             /* sums of squares; where a group's limits are, its rate and its clip */

@@ -1,3 +1,6 @@
+/* batch.c - runs many steps together: one piece of each step at a time, with all their units in one parallel region. */
+#include "batch.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +12,9 @@
 #endif
 
 #include "blascore.h"
-#include "state.h"
+#include "optimizer.h"
+#include "pages.h"
+#include "stored.h"
 
 /* Below so much work in the steps of a wave the other threads are not woken: that takes longer. The bits are the same. */
 #define WORTH_SHARING_NS 50000.0
@@ -39,7 +44,7 @@ pd_batch *pd_batch_new(pd_optim *const *optims, size_t n, int threads)
     assert(threads >= 1);
     if (batch == NULL) return NULL;
     for (size_t i = 0; i < n; i++) {
-        int64_t floats = pd_floats_padded((int64_t)optims[i]->basis->plan.scratch_floats) + optims[i]->view_floats;
+        int64_t floats = pd_floats_padded((int64_t)optims[i]->shared->plan.scratch_floats) + optims[i]->view_floats;
         units += optims[i]->most_units;
         if (floats > scratch) scratch = floats;
     }
@@ -69,7 +74,7 @@ int pd_batch_threads(const pd_batch *batch) { return batch->threads; }
 static bool skipped(const pd_optim *optim)
 {
     const pd_phase *phase = &optim->row->phases[optim->phase];
-    return phase->skip != NULL && phase->skip(&optim->basis->plan, optim->hyper, optim->count);
+    return phase->skip != NULL && phase->skip(&optim->shared->plan, optim->hyper, optim->count);
 }
 
 /* Up to the next phase before `end` that is not skipped. */
@@ -127,7 +132,7 @@ static bool in_phase(const pd_optim *optim)
 
 static int64_t count_units(const pd_optim *optim)
 {
-    const pd_plan *plan = &optim->basis->plan;
+    const pd_plan *plan = &optim->shared->plan;
 
     if (optim->stage == PD_STAGE_OPEN || optim->stage == PD_STAGE_CLOSE) return (int64_t)optim->n_whole;
     if (!in_phase(optim)) return (int64_t)optim->n_work;
@@ -172,11 +177,11 @@ static void finish_work(const pd_batch *batch, const piece *p)
 static void run_phase(const pd_batch *batch, const piece *p, int64_t index, int thread)
 {
     const pd_optim *optim = p->optim;
-    const pd_plan *plan = &optim->basis->plan;
+    const pd_plan *plan = &optim->shared->plan;
     const pd_phase *phase = &optim->row->phases[optim->phase];
     pd_unit unit = {
-        .plan = plan, .hyper = optim->hyper, .fact = optim->basis->fact, .random = optim->basis->random,
-        .random_of_all = optim->basis->random_of_all, .draws = optim->io.draws, .count = optim->count, .index = index, .n_units = p->n_units,
+        .plan = plan, .hyper = optim->hyper, .fact = optim->shared->fact, .random = optim->shared->random,
+        .random_of_all = optim->shared->random_of_all, .draws = optim->io.draws, .count = optim->count, .index = index, .n_units = p->n_units,
         .gradient = optim->io.gradient, .before = optim->io.before, .after = optim->io.after, .update = optim->io.update, .slot = optim->slot,
         .partial = batch->partial[p->first + index], .total = (const double (*)[PD_MAX_PARTIALS])optim->total,
     };

@@ -9,8 +9,8 @@
 
 #include <math.h>
 
-#include "dispatch.h"
-#include "plan.h"
+#include "clones.h"
+#include "row.h"
 
 /* Entries of the tables of hyperparameters, in torch's words. A beta is below 1. */
 #define PD_HYPER_LR(preset)           { "lr", PD_REAL, preset, 0, INFINITY, NULL, "learning rate", true, false }

@@ -13,7 +13,7 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "dispatch.h"
+#include "clones.h"
 
 typedef enum pd_graft_kind { PD_GRAFT_PLAIN, PD_GRAFT_SIGN, PD_GRAFT_DIAGONAL, PD_GRAFT_CORRECTED } pd_graft_kind;
 

@@ -17,9 +17,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "dispatch.h"
+#include "clones.h"
 #include "kernels.h"
-#include "kron.h"
+#include "kron_move.h"
+#include "kron_plan.h"
 #include "pages.h"
 #include "schedule.h"
 
@@ -193,14 +194,6 @@ static int64_t product(const int64_t *size, int rank)
     return n;
 }
 
-static int64_t padded(int64_t floats) { return (floats + 15) / 16 * 16; }
-
-/* Probe, momentum with its padding, and scratch. */
-int64_t pd_kron_task_scratch(const pd_kron_block *block)
-{
-    return 2 * padded(product(block->full, block->rank)) + pd_kron_update_scratch(block);
-}
-
 /* An element's number is its place in the whole stacked, padded array, so it does not matter who draws it. */
 static void draw_probe(const update *u, float *V, int64_t n)
 {
@@ -236,11 +229,11 @@ static void find_multipliers(const update *u, float *x, float *const *Q, float *
 {
     pd_kron_block block = pd_kron_block_of(u->plan, u->index);
     int64_t n = product(block.full, block.rank);
-    float *V = memory, *H = spread(memory + padded(n), x, &block, n);
+    float *V = memory, *H = spread(memory + pd_floats_padded(n), x, &block, n);
 
     draw_probe(u, V, n);
     add_noise(H, V, DAMPING * u->mean, n);
-    pd_kron_multipliers(&block, H, V, Q, (float)u->hyper[FACTOR_RATE], M, memory + 2 * padded(n));
+    pd_kron_multipliers(&block, H, V, Q, (float)u->hyper[FACTOR_RATE], M, memory + 2 * pd_floats_padded(n));
 }
 
 /* ---- by tasks ---- */
@@ -269,34 +262,21 @@ static void kron_adopt(const pd_task_view *task, float *const *slot)
 
 /* ---- or within the step ---- */
 
-static int64_t factor_floats(const pd_kron_block *block, int d)
-{
-    return block->diagonal[d] ? block->side[d] : block->side[d] * block->side[d];
-}
-
-int64_t pd_kron_phase_scratch(const pd_kron_block *block)
-{
-    int64_t floats = pd_kron_task_scratch(block) + padded(product(block->size, block->rank));
-
-    for (int d = 0; d < block->rank; d++) floats += padded(factor_floats(block, d));
-    return floats;
-}
-
 static void update_factors(const pd_unit *unit)
 {
     const pd_plan *plan = unit->plan;
     pd_kron_block block = pd_kron_block_of(plan, unit->index);
     update u = { .plan = plan, .hyper = unit->hyper, .random = unit->random, .draws = unit->draws, .count = unit->count, .index = unit->index,
                  .mean = slot_of(unit, KRON_DECISION)[DECIDED_MEAN] };
-    float *Q[PD_MAX_RANK], *M[PD_MAX_RANK], *x = unit->scratch, *at = x + padded(product(block.size, block.rank));
+    float *Q[PD_MAX_RANK], *M[PD_MAX_RANK], *x = unit->scratch, *at = x + pd_floats_padded(product(block.size, block.rank));
     bool finite = true;
 
     if (!kron_due(plan, unit->hyper, unit->count, unit->slot)) return;
-    for (int d = 0; d < block.rank; at += padded(factor_floats(&block, d++))) M[d] = at;
+    for (int d = 0; d < block.rank; at += pd_floats_padded(pd_kron_factor_floats(&block, d++))) M[d] = at;
     find_factors(plan, unit->index, unit->slot, Q);
     pd_block_gather(x, slot_of(unit, KRON_X), &plan->shape, unit->block);
     find_multipliers(&u, x, Q, M, at);
-    for (int d = 0; d < block.rank; d++) finite = finite && pd_all_finite(M[d], PD_F32, factor_floats(&block, d));
+    for (int d = 0; d < block.rank; d++) finite = finite && pd_all_finite(M[d], PD_F32, pd_kron_factor_floats(&block, d));
     if (finite) pd_kron_multiply(&block, Q, M, is_bfloat16(plan));
 }
 

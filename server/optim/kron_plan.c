@@ -1,4 +1,6 @@
 /* kron_plan.c - which slots, blocks and tasks a parameter of kron has. */
+#include "kron_plan.h"
+
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -6,7 +8,6 @@
 #include <string.h>
 
 #include "axes.h"
-#include "kron.h"
 #include "shapes.h"
 #include "text.h"
 

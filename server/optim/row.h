@@ -22,14 +22,12 @@
 #define PD_ROW_H
 
 #include "paramd/optim.h"
-#include "quantize.h"
+#include "plan.h"
 #include "random.h"
 
 #define PD_MAX_PHASES   12
 #define PD_MAX_PARTIALS 8       /* numbers a unit leaves behind in a phase */
 #define PD_MAX_FACTS    8       /* facts that couple the parameters of a job */
-#define PD_MAX_TASK_TENSORS (2 * PD_MAX_RANK)   /* inputs, and outputs, of a task: two for each dimension */
-#define PD_RANGE_ELEMENTS 65536 /* usual size of a range unit */
 
 /* ---- facts: what the parameters of a job must know of each other before they are planned ---- */
 
@@ -40,84 +38,6 @@ typedef struct pd_fact {
     const char *name;           /* "largest_block" */
     pd_fold     fold;           /* how the parameters' values become the job's one; folded in declaration order */
 } pd_fact;
-
-/* ---- plan: blocks, slots, units, tasks of one parameter ---- */
-
-/* A block: a box of the parameter's (possibly merged) shape. */
-typedef struct pd_block {
-    int64_t start[PD_MAX_RANK];
-    int64_t size[PD_MAX_RANK];
-} pd_block;
-
-/* What a task of block b gets of a slot, as a copy (input) or to fill (output). */
-typedef enum pd_share {
-    PD_SHARE_WHOLE,             /* all of it */
-    PD_SHARE_BOX,               /* as many elements as the plan's shape, in its order: those of the box plan->blocks[b], dense */
-    PD_SHARE_ITEM,              /* its first dimension counts the plan's blocks: item b */
-} pd_share;
-
-/* A tensor of state. Its name in messages and files (pd_slot_name) is "name" where `number` < 0, else "name.number"; where it is `of_block`
- * "block_3.name.number". */
-typedef struct pd_slot_spec {
-    const char *name;           /* static text */
-    int         number;         /* of a block, or however the row counts them */
-    pd_shape    shape;
-    float       fill;           /* initial value */
-    bool        identity;       /* matrix, or a stack of them (its last two dimensions): fill on the diagonal, zero elsewhere */
-    bool        temporary;      /* lives for one step only: not state, not saved; starts undefined */
-    bool        in_after;       /* temporary, shaped as the parameter: may be the memory of `after`, so whoever writes an element of `after` has read
-                                   that element of the slot. Saves a pass over memory; at most one such slot. Of a row with a `refusal` the phases
-                                   before task_phase leave it alone */
-    bool        symmetric;      /* matrix: phases keep its lower half alone; a task's copy, and what others read, has both */
-    pd_storage  storage;        /* PD_STORE_F32, or how it is kept between steps. Phases see float32 all the same: what they leave is stored at the end
-                                   of the step, or of the unit where it is blockwise; a slot that they leave as it was keeps its codes. PD_STORE_F64 alone
-                                   is seen as it is stored: phases, and tasks in their copies, cast the pointer to double * */
-    bool        diagonal_apart; /* int8 and int16, square: the diagonal is kept in float32 */
-    bool        blockwise;      /* only units and tasks of `block` touch it; then its float32 form exists only while one of them runs */
-    int         block;
-    bool        of_block;       /* belongs to `block`, and its name says so; `number` counts within that block */
-    pd_share    share;          /* what a task of a block gets of it, as input or output. Other than WHOLE: seen as float32 (also where it is kept in fewer
-                                   bits), neither blockwise nor symmetric nor of_block. A BOX may be temporary, and in_after: its memory is there at capture */
-    /* Which dimension of the parameter as declared each dimension of the slot is, or a part of (-1: none of them): so a later sharding can be derived. Known by
-     * itself where a slot of the whole parameter is shaped as that, but for those that are symmetric or begin as the identity. */
-    bool        follows_known;
-    int8_t      follows[PD_MAX_RANK];
-} pd_slot_spec;
-
-/* Recomputation of one block's root: runs on the root pool on copies of slots. */
-typedef struct pd_task_spec {
-    int     block;              /* of plan->blocks where one of its slots is shared (pd_slot_spec.share); else whatever tells the row what to do */
-    int     n_inputs, n_outputs;
-    int     input[PD_MAX_TASK_TENSORS];     /* slot indices whose contents, or its share of them, are copied at capture */
-    int     output[PD_MAX_TASK_TENSORS];    /* slot indices whose shapes the results have, or that of its share */
-    double  cost;               /* estimated floating-point operations: due tasks run largest first */
-    int64_t scratch;            /* bytes that it asks for while it runs, at most */
-    double  exponent;           /* p, where it makes inverse p-th roots of its inputs; 0: it makes something else. For who reads the plan */
-} pd_task_spec;
-
-/* A task of at most this cost is light: it takes a millisecond or less, and the root pool has a thread for light tasks alone. */
-#define PD_TASK_LIGHT 1e6
-
-#define PD_PLAN_OWN 32
-#define PD_ROOT_READY (-1)                  /* root_delay: adopt as soon as it is there; which step that is depends on timing */
-
-/* Filled by `plan` through the pd_plan_* functions of plan.h; arrays belong to the plan. A row finds `shape` as declared,
- * range_elements = PD_RANGE_ELEMENTS, errors_slot = -1 and the rest empty. */
-typedef struct pd_plan {
-    pd_shape      shape;                    /* the shape that blocks refer to (merged), same elements as declared */
-    int64_t       elements;
-    pd_block     *blocks;   size_t n_blocks;
-    pd_slot_spec *slots;    size_t n_slots;
-    pd_task_spec *tasks;    size_t n_tasks;
-    int64_t       range_elements;           /* size of a range unit; the last one may be shorter */
-    size_t        scratch_floats;           /* a unit's private scratch memory, largest over the phases */
-    int           root_delay;               /* d, or PD_ROOT_READY */
-    int           errors_slot;              /* float32, one number for each task: what the row keeps of its roots' errors, for operators; -1: nothing */
-    int64_t       own[PD_PLAN_OWN];         /* whatever its phases and tasks want to know of the plan; the row's own meaning */
-    char          note[240];                /* what who declares this parameter should know (an option that has no effect): told in the answer to Declare, in
-                                               the log and to operators; "": nothing */
-    double        flops;                    /* estimate for one step beyond one pass over gradient, weights and slots: products of matrices */
-} pd_plan;
 
 /* ---- phases ---- */
 
@@ -239,8 +159,5 @@ struct pd_row {
     /* Element type that holds exactly what is written to unit->update; 0: none with these values. NULL: it writes no updates. */
     pd_dtype (*update_dtype)(const double *hyper);
 };
-
-extern const pd_row pd_model_state;         /* for what a worker declares to be model state, whatever the rules say */
-extern const pd_row *const pd_rows[];       /* table.c: every optimizer the server knows; ends with NULL */
 
 #endif

@@ -3,7 +3,7 @@
 #ifndef PD_RULE_H
 #define PD_RULE_H
 
-#include "paramd/optim.h"
+#include "table.h"
 
 typedef struct pd_rule {
     char     *text;                 /* as it was given */

@@ -18,7 +18,8 @@
 #include "block_products.h"
 #include "graft.h"
 #include "root.h"
-#include "scalable_shampoo.h"
+#include "scalable_shampoo_move.h"
+#include "scalable_shampoo_plan.h"
 #include "shapes.h"
 
 #define LARGEST_COUNT 9007199254740991.0        /* whole numbers are exact in a double up to here */

@@ -17,7 +17,10 @@
 #include "kernels.h"
 #include "linalg.h"
 #include "root.h"
-#include "shampoo.h"
+#include "root_eigh.h"
+#include "shampoo_check.h"
+#include "shampoo_plan.h"
+#include "shampoo_step.h"
 #include "shapes.h"
 
 #define LARGEST_COUNT 9007199254740991.0        /* whole numbers are exact in a double up to here */

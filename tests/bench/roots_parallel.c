@@ -5,11 +5,11 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "batch.h"
 #include "figure.h"
 #include "host.h"
 #include "matrices.h"
-#include "optim.h"
-#include "plan.h"
+#include "optimizer.h"
 #include "root.h"
 #include "rootpool.h"
 #include "row.h"

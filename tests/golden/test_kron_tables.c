@@ -11,8 +11,10 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "kron.h"
-#include "optim.h"
+#include "kron_shape.h"
+#include "kron_factor.h"
+#include "kron_plan.h"
+#include "optimizer.h"
 
 static json_t *types, *cuts, *products, *places;       /* the tables */
 

@@ -2,7 +2,6 @@
 
 #include <math.h>
 
-#include "plan.h"
 
 enum { SLOT_FIRST, SLOT_ROOT };
 

@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "partition.h"
-#include "plan.h"
 
 static const pd_hyper coupled_hypers[] = {
     [COUPLED_LR]         = { "lr", PD_REAL, 0.1, 0, INFINITY, NULL, "learning rate", true },

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "partition.h"
-#include "plan.h"
 
 static const pd_hyper hypers[] = {
     [STACKED_BLOCK_SIZE] = { "block_size", PD_INT, 3, 0, 1 << 20, NULL, "largest dimension of a block", false },

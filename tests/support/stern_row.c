@@ -1,6 +1,5 @@
 #include "stern_row.h"
 
-#include "plan.h"
 
 enum { NOTHING, UNFIT, FAILURES };
 

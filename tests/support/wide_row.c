@@ -2,7 +2,6 @@
 
 #include <math.h>
 
-#include "plan.h"
 
 static const pd_hyper hypers[] = {
     [WIDE_STORAGE] = { "storage", PD_CHOICE, 0, 0, 0, "float32|bfloat16|int8|int16|float16|float64", "of the momentum", false, false },

@@ -8,8 +8,10 @@
 
 #include <cmocka.h>
 
-#include "kron.h"
+#include "kron_plan.h"
 #include "oom.h"
+#include "plan_bytes.h"
+#include "plan_make.h"
 #include "shampoos.h"
 
 #define SHAPE(...) (&(pd_shape){ .rank = sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t), .dim = { __VA_ARGS__ } })

@@ -12,8 +12,9 @@
 #include <omp.h>
 #endif
 
+#include "batch.h"
 #include "coupled_row.h"
-#include "optim.h"
+#include "optimizer.h"
 
 static const double no_fact[PD_MAX_FACTS];
 

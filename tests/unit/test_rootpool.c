@@ -19,10 +19,11 @@
 
 #include <dirent.h>
 
+#include "batch.h"
 #include "linalg.h"
 #include "oom.h"
-#include "optim.h"
-#include "plan.h"
+#include "optimizer.h"
+#include "row.h"
 #include "rootpool.h"
 #include "rootqueue.h"
 

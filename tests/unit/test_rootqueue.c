@@ -6,9 +6,10 @@
 
 #include <cmocka.h>
 
+#include "batch.h"
 #include "oom.h"
-#include "optim.h"
-#include "plan.h"
+#include "optimizer.h"
+#include "row.h"
 #include "rootqueue.h"
 
 /* ---- tasks of any cost: one root of a parameter of one element ---- */

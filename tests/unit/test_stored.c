@@ -8,8 +8,9 @@
 
 #include <cmocka.h>
 
+#include "batch.h"
 #include "oom.h"
-#include "optim.h"
+#include "optimizer.h"
 #include "partition.h"
 
 static const double no_fact[PD_MAX_FACTS];

@@ -1,16 +1,16 @@
-/* adafactor.h - what the files of row adafactor share: hyperparameters, how a plan lays the parameter out, and its phases. Pure.
+/* adafactor_plan.h - hyperparameters of row adafactor, and how a plan lays the parameter out. Pure.
  *
  * The plan's shape is the parameter's with neighbouring dimensions of one rule merged. Moments, scales and clips are tensors over some of its dimensions:
  * v_row over all but COLUMN, v_col over all but ROW, a group (which has its own scale and its own clip) over BATCH alone. Blocks are boxes of that shape: an
  * index of each dimension before `cut`, a run of indices of that one, and all of those behind it, so that what a block holds of each such tensor, and
  * its elements, lie together. */
-#ifndef PD_ADAFACTOR_H
-#define PD_ADAFACTOR_H
+#ifndef PD_ADAFACTOR_PLAN_H
+#define PD_ADAFACTOR_PLAN_H
 
 #include <math.h>
 
 #include "axes.h"
-#include "plan.h"
+#include "row.h"
 
 enum {
     LEARNING_RATE, FACTORED, BY_SCALE, BETA1, DECAY_RATE, STEP_OFFSET, CLIPPING, WEIGHT_DECAY, MIN_DIM, EPSILON1, EPSILON2, DTYPE_MOMENTUM, FACTOR_MAP,
@@ -54,13 +54,5 @@ static inline bool pd_adafactor_is_none(double value) { return value == ADAFACTO
 
 int  pd_adafactor_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);
 void pd_adafactor_survey(const pd_declaration *declaration, double *fact);
-
-/* Phases, in their order. */
-void pd_adafactor_sums(const pd_unit *unit);        /* blocks: sums of squares; the new moment of what is not factored */
-void pd_adafactor_moments(const pd_unit *unit);     /* blocks: a share of the row and column moments each */
-void pd_adafactor_means(const pd_unit *unit);       /* whole: what row moments are divided by */
-void pd_adafactor_lengths(const pd_unit *unit);     /* blocks: sums of the update's squares */
-void pd_adafactor_limits(const pd_unit *unit);      /* whole: each group's rate and clip */
-void pd_adafactor_move(const pd_unit *unit);        /* blocks */
 
 #endif

@@ -1,10 +1,9 @@
-/* scalable_shampoo.h - inside of the optimizer scalable_shampoo: shared by its files (scalable_shampoo.c: the row; scalable_shampoo_plan.c;
- * scalable_shampoo_move.c), and by its test. */
-#ifndef PD_SCALABLE_SHAMPOO_H
-#define PD_SCALABLE_SHAMPOO_H
+/* scalable_shampoo_plan.h - hyperparameters of scalable_shampoo, and which slots and tasks a parameter has.
+ * `h`: values by hyperparameter. Pure. */
+#ifndef PD_SCALABLE_SHAMPOO_PLAN_H
+#define PD_SCALABLE_SHAMPOO_PLAN_H
 
-#include "graft.h"
-#include "plan.h"
+#include "row.h"
 
 /* Hyperparameters, in this order. */
 enum {
@@ -14,8 +13,6 @@ enum {
 };
 enum { GRAFT_SGD, GRAFT_ADAGRAD, GRAFT_RMSPROP, GRAFT_RMSPROP_NORMALIZED, GRAFT_SQRT_N, GRAFT_ADAGRAD_NORMALIZED };
 enum { SCOPE_ALL, SCOPE_MOMENTUM };
-
-/* ---- scalable_shampoo_plan.c; `h`: values by hyperparameter ---- */
 
 /* Indices of the slots; -1 of those that a parameter does not have. */
 typedef struct scalable_layout {
@@ -33,26 +30,5 @@ int  pd_scalable_root_order(const pd_plan *plan, const double *h);
 /* The row's survey (one fact: the largest side of a block) and plan. */
 void pd_scalable_survey(const pd_declaration *declaration, double *fact);
 int  pd_scalable_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);
-
-/* ---- scalable_shampoo_move.c ---- */
-
-/* The last pass of a step over n elements: from gradient and direction by both momenta to the weights. */
-typedef struct scalable_move {
-    pd_graft     graft;
-    bool         own_direction;     /* else the direction is the graft's, and `direction` is NULL */
-    bool         nesterov, decays;
-    int64_t      n;
-    float       *after;             /* may be `before`, or the memory of `direction` */
-    const float *before, *gradient;
-    const float *diagonal;          /* the graft's V, after its update; or NULL */
-    const float *direction;
-    float       *momentum, *diagonal_momentum;      /* the latter NULL with PD_GRAFT_SIGN: the one momentum then keeps what was chosen */
-    float        length;            /* of the graft over the direction's own */
-    float        beta1, gain, weight_decay;
-    float        run;               /* 1: the preconditioned direction is used, 0: the graft's */
-    float        rate;              /* minus the learning rate */
-} scalable_move;
-
-void pd_scalable_move(const scalable_move *m);
 
 #endif
