@@ -63,9 +63,11 @@ static double clip_norm(const double *hyper) { return hyper[GLOBAL_CLIP]; }
 
 static bool is_unfactored(const pd_plan *plan, const double *hyper, int64_t count)
 {
+    const pd_adafactor_own *own = plan->own;
+
     (void)hyper;
     (void)count;
-    return plan->own[OWN_FACTORED] == 0;
+    return !own->factored;
 }
 
 /* An unfactored one finds its lengths where it makes its moment. */
@@ -82,6 +84,7 @@ const pd_row pd_adafactor = {
     .survey    = pd_adafactor_survey,
     .check     = check,
     .plan      = pd_adafactor_plan,
+    .own_bytes = sizeof(pd_adafactor_own),
     .clip_norm = clip_norm,
     .phases    = { { .name = "sums", .kind = PD_BLOCKS, .run = pd_adafactor_sums },
                    { .name = "moments", .kind = PD_BLOCKS, .run = pd_adafactor_moments, .skip = is_unfactored },

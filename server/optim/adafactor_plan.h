@@ -21,18 +21,23 @@ enum { DTYPE_FLOAT32, DTYPE_BFLOAT16 };
 
 #define ADAFACTOR_NONE (-INFINITY)              /* a hyperparameter that upstream leaves None where 0 is a value */
 
-/* plan->own */
-enum {
-    OWN_FACTORED, OWN_BY_SCALE, OWN_CUT, OWN_CHUNKS,    /* blocks along `cut` */
-    /* Slots, -1: there is none. Of what is factored: the moments, a step's sums for them, what they become, and the means that rows are divided by. */
-    OWN_V, OWN_M, OWN_V_ROW, OWN_V_COL, OWN_ROW_SUMS, OWN_COL_SUMS, OWN_ROW_FACTORS, OWN_COL_FACTORS, OWN_ROW_MEANS,
-    OWN_SHARED,                                         /* each block's sums for the moment that lacks `cut`, where there are several chunks */
-    OWN_SHARED_IS_ROW, OWN_SHARED_SIZE,                 /* which moment that is, and how many of its elements a block has sums for */
-    OWN_SQUARES, OWN_LIMITS,                            /* each block's sums of its groups' squares, of weights and of updates; rate and clip of each group */
-    OWN_GROUPS,                                         /* groups that a block has room for */
-    OWN_RULE,                                           /* pd_dim_rule of the first dimension; those of the others follow */
-    OWN_END = OWN_RULE + PD_MAX_RANK,
-};
+/* What plan->own points to. Slots that a parameter does not have are -1. */
+typedef struct pd_adafactor_own {
+    bool    factored, by_scale;
+    int     cut;                                /* the dimension along which blocks are cut, */
+    int64_t chunks;                             /* and into how many chunks */
+    int     v, m, v_row, v_col;                 /* slots: moments */
+    int     row_sums, col_sums;                 /* temporary slots: a step's sums for the factored moments, */
+    int     row_factors, col_factors;           /* their factors in the update, */
+    int     row_means;                          /* and the divisors of rows */
+    int     shared;                             /* temporary slot: each block's sums for the moment that lacks `cut`, with several chunks */
+    int     squares;                            /* temporary slot: each block's sums of its groups' squares, of weights and of updates */
+    int     limits;                             /* temporary slot: rate and clip of each group */
+    bool    shared_is_row;                      /* which moment `shared` is for, */
+    int64_t shared_size;                        /* and how many of its elements a block has sums for */
+    int64_t groups;                             /* groups that a block has room for */
+    pd_dim_rule rule[PD_MAX_RANK];              /* of each dimension of plan->shape */
+} pd_adafactor_own;
 
 enum { ADAFACTOR_SHARES = 16 };                 /* a chunked dimension has at least so many indices a chunk, where they share sums */
 
@@ -49,7 +54,11 @@ pd_over pd_over_both(const pd_plan *plan);                          /* BATCH and
 int64_t pd_over_first(const pd_over *over, const pd_block *block, int rank);
 int64_t pd_over_size(const pd_over *over, const pd_block *block, int rank);
 
-static inline pd_dim_rule pd_adafactor_rule(const pd_plan *plan, int dim) { return (pd_dim_rule)plan->own[OWN_RULE + dim]; }
+static inline pd_dim_rule pd_adafactor_rule(const pd_plan *plan, int dim)
+{
+    const pd_adafactor_own *own = plan->own;
+    return own->rule[dim];
+}
 static inline bool pd_adafactor_is_none(double value) { return value == ADAFACTOR_NONE; }
 
 int  pd_adafactor_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);

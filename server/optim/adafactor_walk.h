@@ -16,16 +16,17 @@ PD_INLINE float pd_rounded(float x) { return pd_f32_from_bf16(pd_bf16_from_f32(x
 /* x^(-1/2), rounded once: a power, as upstream has it, and not two operations. */
 PD_INLINE float pd_inverse_root(float x) { return (float)(1 / sqrt((double)x)); }
 
-static inline float *pd_slot_floats(const pd_unit *unit, int own)   { return unit->slot[unit->plan->own[own]]; }
-static inline double *pd_slot_doubles(const pd_unit *unit, int own) { return (double *)unit->slot[unit->plan->own[own]]; }
-static inline bool pd_adafactor_is_factored(const pd_unit *unit) { return unit->plan->own[OWN_FACTORED] != 0; }
-static inline bool pd_adafactor_is_scaled(const pd_unit *unit)   { return unit->plan->own[OWN_BY_SCALE] != 0; }
+static inline float *pd_slot_floats(const pd_unit *unit, int slot)   { return unit->slot[slot]; }
+static inline double *pd_slot_doubles(const pd_unit *unit, int slot) { return (double *)unit->slot[slot]; }
+static inline const pd_adafactor_own *pd_adafactor_own_of(const pd_unit *unit) { return unit->plan->own; }
+static inline bool pd_adafactor_is_factored(const pd_unit *unit) { return pd_adafactor_own_of(unit)->factored; }
+static inline bool pd_adafactor_is_scaled(const pd_unit *unit)   { return pd_adafactor_own_of(unit)->by_scale; }
 
 /* Where the sums of a block (this unit's) for its groups are. */
 static inline double *pd_squares_of(const pd_unit *unit, int which)
 {
-    int64_t room = unit->plan->own[OWN_GROUPS];
-    return pd_slot_doubles(unit, OWN_SQUARES) + (2 * unit->index + which) * room;
+    const pd_adafactor_own *own = unit->plan->own;
+    return pd_slot_doubles(unit, own->squares) + (2 * unit->index + which) * own->groups;
 }
 
 typedef struct pd_walk {

@@ -13,20 +13,22 @@ enum {
     SKIP_ZERO
 };
 
-/* The row's plan. Its shape is the scanned dimensions, then the merged others; its blocks go layer by layer. pd_plan.own holds: */
-enum {
-    KRON_MU, KRON_COUNTER, KRON_Q,      /* indices of the slots; of the momentum -1 where there is none; of the first factor, if any: one for each dimension */
-    KRON_X,                             /* temporary: the debiased momentum, then the update, in plan->shape */
-    KRON_DECISION,                      /* temporary: what is decided in a step, by: */
-    KRON_SCANNED,                       /* number of leading dimensions that count layers */
-    KRON_RANK,                          /* of a block: that of the merged shape */
-    KRON_DIAGONAL,                      /* bit d: factor d is diagonal */
-    KRON_PROBE,                         /* elements of a block with its padding: distance of blocks in the probe */
-    KRON_PADS,                          /* blocks are padded to one size; else they have their own */
-    KRON_IN_STEP,                       /* factors are updated in a phase, not by tasks */
-    KRON_DECAYS,                        /* weights of this parameter decay */
-    KRON_SIDE,                          /* of its factors: one for each dimension */
-};
+/* What plan->own of a parameter of kron points to. plan->shape is the scanned dimensions, then the merged others; blocks
+ * go layer by layer. */
+typedef struct pd_kron_own {
+    int     mu, counter;                /* slots; mu: of the momentum, -1: there is none */
+    int     q;                          /* slot of the first factor: one slot for each dimension */
+    int     x;                          /* temporary slot: the debiased momentum, then the update, in plan->shape */
+    int     decision;                   /* temporary slot: the step's decisions, by DECIDED_... */
+    int     scanned;                    /* number of leading dimensions that count layers */
+    int     rank;                       /* of a block: that of the merged shape */
+    bool    diagonal[PD_MAX_RANK];      /* whether factor d is diagonal */
+    int64_t probe;                      /* elements of a block with its padding: distance of blocks in the probe */
+    bool    pads;                       /* blocks are padded to one size; else they have their own sizes */
+    bool    in_step;                    /* factors are updated in a phase, not by tasks */
+    bool    decays;                     /* weights of this parameter decay */
+    int64_t side[PD_MAX_RANK];          /* of the factors */
+} pd_kron_own;
 enum { DECIDED_UPDATE, DECIDED_BALANCE, DECIDED_MEAN, DECIDED };       /* 0 or 1; 0 or 1; mean |X| with the padding */
 
 int pd_kron_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);

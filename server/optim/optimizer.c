@@ -51,7 +51,7 @@ static int build(pd_optim *optim, const pd_declaration *declaration, const doubl
     optim->shared->plan = *plan;
     *plan = (pd_plan){ 0 };
     while (optim->n_phases < PD_MAX_PHASES && optim->row->phases[optim->n_phases].run != NULL) optim->n_phases++;
-    assert(optim->row->task_phase <= optim->n_phases);
+    assert(optim->row->capture_phase <= optim->n_phases && optim->row->adopt_phase <= optim->n_phases);
     optim->total = calloc((size_t)optim->n_phases, sizeof *optim->total);
     if (optim->total == NULL || make_tasks(optim) != PD_OK) return PD_NO_MEMORY;
     if (pd_slots_measure(optim) != PD_OK || pd_slots_make(optim) != PD_OK) return PD_NO_MEMORY;
@@ -190,6 +190,8 @@ int pd_optim_begin(pd_optim *optim, const pd_step_io *io)
     put_in_force(optim, io);            /* before it is counted: the first step's count is 0 */
     optim->count++;
     optim->phase = 0;
+    optim->round = 0;
+    optim->captured = optim->adopted = false;
     optim->parked = false;
     optim->stage = PD_STAGE_OPEN;
     return PD_OK;

@@ -50,6 +50,7 @@ void pd_plan_free(pd_plan *plan)
     free(plan->blocks);
     free(plan->slots);
     free(plan->tasks);
+    free(plan->own);
     memset(plan, 0, sizeof *plan);
 }
 
@@ -120,7 +121,7 @@ int64_t pd_plan_most_units(const pd_plan *plan)
 {
     int64_t ranges = plan->elements / plan->range_elements + 1, most = ranges;
 
-    if ((int64_t)plan->n_blocks > most) most = (int64_t)plan->n_blocks;
+    if ((int64_t)plan->n_blocks * plan->stripes > most) most = (int64_t)plan->n_blocks * plan->stripes;
     if ((int64_t)plan->n_tasks > most) most = (int64_t)plan->n_tasks;
     if ((int64_t)plan->n_slots > most) most = (int64_t)plan->n_slots;
     return most;

@@ -63,10 +63,10 @@ typedef struct pd_task_spec {
 /* A task of at most this cost is light: it takes a millisecond or less. The root pool has a thread for light tasks. */
 #define PD_TASK_LIGHT 1e6
 
-#define PD_PLAN_OWN 32
 #define PD_ROOT_READY (-1)      /* root_delay: roots are adopted as soon as they are ready; the step depends on timing */
 
-/* A row finds `shape` as declared, range_elements = PD_RANGE_ELEMENTS, errors_slot = -1 and the rest empty. */
+/* A row finds `shape` as declared, range_elements = PD_RANGE_ELEMENTS, stripes = 1, errors_slot = -1, its own struct
+ * zeroed, and the rest empty. */
 typedef struct pd_plan {
     pd_shape      shape;                    /* the shape that blocks refer to (merged), same elements as declared */
     int64_t       elements;
@@ -77,7 +77,10 @@ typedef struct pd_plan {
     size_t        scratch_floats;           /* scratch memory of a unit, the largest over the phases */
     int           root_delay;               /* d, or PD_ROOT_READY */
     int           errors_slot;              /* float32, one number for each task: errors of roots, for operators; -1: none */
-    int64_t       own[PD_PLAN_OWN];         /* numbers for the row's phases and tasks, of the row's own meaning */
+    void         *own;                      /* the row's own struct, zeroed at first (pd_row.own_bytes): written by the
+                                               row's `plan`, only read by its phases and tasks */
+    size_t        own_bytes;
+    int64_t       stripes;                  /* units of a PD_STRIPES phase for each block, at least 1 */
     char          note[240];                /* for whoever declares the parameter (an option without effect): shown in the
                                                answer to Declare, in the log and to operators; "": nothing */
     double        flops;                    /* estimated products of matrices in one step; passes over memory not counted */

@@ -129,7 +129,7 @@ int64_t pd_plan_own_bytes(const pd_plan *plan)
 {
     int64_t arrays = array_bytes(plan->n_slots, sizeof *plan->slots) + array_bytes(plan->n_tasks, sizeof *plan->tasks);
 
-    arrays += pd_block_bytes((int64_t)(plan->n_blocks * sizeof *plan->blocks));
+    arrays += pd_block_bytes((int64_t)(plan->n_blocks * sizeof *plan->blocks)) + pd_block_bytes((int64_t)plan->own_bytes);
     arrays += (int64_t)(plan->n_tasks * (sizeof(pd_root_state) + sizeof(pd_task *)));
     return optimizer_bytes() + batch_bytes(plan) + arrays + slot_bytes(plan) + task_bytes(plan);
 }

@@ -2,6 +2,7 @@
 #include "plan_make.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "row.h"
@@ -37,6 +38,15 @@ static bool task_is_sound(const pd_plan *plan, const pd_task_spec *task)
     return !shares || (task->block >= 0 && (size_t)task->block < plan->n_blocks);
 }
 
+static bool stripes_are_sound(const pd_plan *plan, const pd_row *row)
+{
+    bool striped = false, blockwise = false;
+
+    for (int i = 0; i < PD_MAX_PHASES && row->phases[i].run != NULL; i++) striped |= row->phases[i].kind == PD_STRIPES;
+    for (size_t i = 0; i < plan->n_slots; i++) blockwise |= plan->slots[i].blockwise;
+    return plan->stripes >= 1 && !(striped && blockwise);
+}
+
 static bool all_sound(const pd_plan *plan)
 {
     for (size_t i = 0; i < plan->n_slots; i++)
@@ -59,7 +69,10 @@ static int fill(pd_plan *plan, const pd_declaration *declaration, const double *
                        shape->rank < 0 || shape->rank > PD_MAX_RANK ? "" : pd_shape_text(shape, text, sizeof text));
     plan->shape = *shape;
     plan->range_elements = PD_RANGE_ELEMENTS;
+    plan->stripes = 1;
     plan->errors_slot = -1;
+    plan->own_bytes = row->own_bytes;
+    if (row->own_bytes > 0 && (plan->own = calloc(1, row->own_bytes)) == NULL) return PD_NO_MEMORY;
     return row->plan(declaration, fact, plan, err);
 }
 
@@ -88,7 +101,8 @@ int pd_plan_make(pd_plan *plan, const pd_declaration *declaration, const double 
     }
     find_followers(plan, &declaration->shape);
     assert(plan->range_elements > 0 && plan->root_delay >= PD_ROOT_READY);
-    assert(all_sound(plan));
+    assert(all_sound(plan) && stripes_are_sound(plan, row));
     assert(plan->n_tasks == 0 || (row->task != NULL && row->due != NULL));
+    assert(plan->n_tasks == 0 || row->capture_phase <= row->adopt_phase || plan->root_delay != 0);
     return PD_OK;
 }

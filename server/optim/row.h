@@ -1,23 +1,35 @@
-/* row.h - what an optimizer gives: one row of the table. The row contract.
+/* row.h - the row contract: what an optimizer gives, as one row of the table of optimizers.
  *
- * A row is pure data and pure functions. It says what state a parameter needs (`plan`), what one step does
- * (`phases` over units, with a barrier between two phases), what is expensive and goes to the root pool
- * (`task`), and how a task's result comes back (`adopt`). Threads, memory, rounds, files and the wire are
- * other people's business: they read the row and never ask its name.
+ * A row is pure data and pure functions. It says what state a parameter needs (`plan`), what one step does (`phases` over
+ * units, with a barrier between two phases), what is expensive and goes to the root pool (`task`), and how a task's result
+ * comes back (`adopt`). Threads, memory, rounds, files and the wire belong to others: they read the row and never ask its
+ * name.
  *
  * One step of one parameter, with root delay d:
  *
  *     count += 1
- *     phases[0 .. task_phase)            e.g. statistics
- *     capture the tasks due at this count        (private copies of their input slots)
- *     wait for and adopt the tasks captured d steps ago   (d = 0: those just captured; where a group's counter runs on in steps that
- *                                                          this parameter does not take, also those captured before;
- *                                                          PD_ROOT_READY: whichever are back, without waiting)
- *     phases[task_phase .. n)            e.g. precondition, graft, move
+ *     for phase = 0 .. n:
+ *         if phase == capture_phase: capture the tasks that are due at this count   (private copies of their input slots)
+ *         if phase == adopt_phase:   wait for and adopt the tasks that are due for adoption
+ *         if phase < n:              run phases[phase]
  *
- * Whoever runs it (the step thread, a test, another program) runs each phase over all units under one
- * parallel region; a unit runs on one thread with one BLAS thread. A phase opens no parallel region, computes
- * no root, allocates nothing, and its result does not depend on which thread runs which unit. */
+ * A task that was captured in step c is due for adoption in step c + d (a later one where the counter of a group passes
+ * that step while this parameter takes none); with PD_ROOT_READY it is due as soon as it is back, and no step waits.
+ * There are two kinds of rows:
+ *
+ *   - capture_phase <= adopt_phase: statistics, roots, move. With d = 0 a step uses the roots of its own statistics. What
+ *     phases between the two change does not reach the tasks. Most rows have capture_phase == adopt_phase.
+ *   - capture_phase > adopt_phase: the refresh comes after the move, as in SOAP (capture_phase may be n). A step cannot
+ *     adopt what it captures later, so d is at least 1 or PD_ROOT_READY. d = 1 gives the bits of a refresh at the end of
+ *     the step, but the weights are complete before: the tasks run while the workers compute the next gradient.
+ *
+ * Whoever runs a row (the step thread, a test, another program) runs each phase over all units in one parallel region. A
+ * unit runs on one thread with one BLAS thread. A phase opens no parallel region, computes no root and allocates nothing,
+ * and its result does not depend on which thread runs which unit.
+ *
+ * A large matrix is shared by the threads in stripes: a phase of kind PD_STRIPES has plan->stripes units for each block.
+ * An iteration repeats such a phase (`rounds`), with a barrier after each round. The number of stripes is the plan's and
+ * not the number of threads, so the bits do not depend on threads. */
 #ifndef PD_ROW_H
 #define PD_ROW_H
 
@@ -26,17 +38,17 @@
 #include "random.h"
 
 #define PD_MAX_PHASES   12
-#define PD_MAX_PARTIALS 8       /* numbers a unit leaves behind in a phase */
+#define PD_MAX_PARTIALS 8       /* numbers that a unit leaves behind in a phase */
 #define PD_MAX_FACTS    8       /* facts that couple the parameters of a job */
 
 /* ---- facts: what the parameters of a job must know of each other before they are planned ---- */
 
-/* Folding begins with the first value and takes the others in order; of no values it is 0. A NaN stays. */
+/* Folding begins with the first value and takes the others in order; of no values it gives 0. A NaN stays. */
 typedef enum pd_fold { PD_FOLD_MAX, PD_FOLD_SUM } pd_fold;
 
 typedef struct pd_fact {
     const char *name;           /* "largest_block" */
-    pd_fold     fold;           /* how the parameters' values become the job's one; folded in declaration order */
+    pd_fold     fold;           /* how the parameters' values become the job's value, in declaration order */
 } pd_fact;
 
 /* ---- phases ---- */
@@ -44,6 +56,7 @@ typedef struct pd_fact {
 typedef enum pd_unit_kind {
     PD_RANGES,              /* runs of elements of the parameter: for element-wise work */
     PD_BLOCKS,              /* plan->blocks */
+    PD_STRIPES,             /* plan->stripes units for each block; no slot of the plan is blockwise */
     PD_WHOLE,               /* a single unit */
 } pd_unit_kind;
 
@@ -56,7 +69,9 @@ typedef struct pd_unit {
     int64_t        index;               /* of this unit among the phase's units */
     int64_t        n_units;
     int64_t        first, n;            /* PD_RANGES: elements [first, first + n) */
-    const pd_block *block;              /* PD_BLOCKS */
+    const pd_block *block;              /* PD_BLOCKS, PD_STRIPES */
+    int64_t        stripe;              /* PD_STRIPES: of this block, 0 ... plan->stripes - 1 */
+    int64_t        round;               /* of a phase with rounds: 0 ... */
     const float   *gradient;            /* the whole parameter's aggregated gradient (declared layout) */
     const float   *before;              /* the whole parameter's weights before the step */
     float         *after;               /* and after: some phase must write every element; may alias `before` */
@@ -67,7 +82,9 @@ typedef struct pd_unit {
     pd_random      random_of_all;       /* that of the whole job: for decisions which all parameters take alike */
     const pd_draws *draws;              /* NULL, or to be used instead: those that came with this step */
     double        *partial;             /* out: this unit's numbers, zero on entry */
-    const double (*total)[PD_MAX_PARTIALS]; /* total[phase][k]: earlier phases' partials folded over the units in index order; 0 of a skipped phase */
+    /* total[phase][k]: partials of earlier phases, and of this phase's last round, folded over the units in index order;
+     * 0 of a skipped phase. */
+    const double (*total)[PD_MAX_PARTIALS];
 } pd_unit;
 
 typedef struct pd_phase {
@@ -75,8 +92,12 @@ typedef struct pd_phase {
     pd_unit_kind kind;
     void       (*run)(const pd_unit *unit);
     pd_fold      fold[PD_MAX_PARTIALS];         /* how partial k becomes total[phase][k] */
-    bool       (*skip)(const pd_plan *plan, const double *hyper, int64_t count);   /* true: not in this step; NULL: always runs */
+    bool       (*skip)(const pd_plan *plan, const double *hyper, int64_t count);   /* true: not in this step; NULL: never */
+    int64_t    (*rounds)(const pd_plan *plan, const double *hyper);     /* how often it runs, at least 1; NULL: once */
 } pd_phase;
+
+/* Returns where a unit's stripe of n rows begins, or with `end` = 1 where it ends: stripes differ by at most one row. */
+static inline int64_t pd_stripe_row(const pd_unit *unit, int64_t n, int end) { return n * (unit->stripe + end) / unit->plan->stripes; }
 
 /* ---- tasks ---- */
 
@@ -120,10 +141,11 @@ struct pd_row {
     int  (*plan)(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);
 
     pd_phase phases[PD_MAX_PHASES];         /* ends with a NULL run */
-    int      task_phase;                    /* tasks are captured and adopted before this phase */
+    int      capture_phase, adopt_phase;    /* tasks are captured, and adopted, before these phases; n: after the last */
+    size_t   own_bytes;                     /* size of the struct that plan->own points to; 0: none */
 
     /* NULL where there are no tasks. */
-    /* `slot`: as the phases before task_phase left them; NULL: for a forecast, or before any phase has run (of a row with a `refusal`, whose answer must
+    /* Returns whether tasks are captured in this step. `slot`: as the phases before capture_phase left them; NULL: for a forecast, or before any phase has run (of a row with a `refusal`, whose answer must
      * not depend on them). */
     bool (*due)(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot);
     /* Pure: reads inputs (all finite), writes outputs. Error, or an output that is not finite: the result is thrown away and counted,
@@ -139,7 +161,7 @@ struct pd_row {
      * element that another task of that step writes. NULL: nothing. */
     void (*note)(const pd_task_view *task, float *const *slot);
     /* Must the step fail because this task did (status is not PD_OK)? Called when the task would be adopted, in the order of the plan, on the thread
-     * that owns the optimizer. PD_OK: no, the last good root stays. A code and a text: the step is given up before the phases from task_phase on, so
+     * that owns the optimizer. PD_OK: no, the last good root stays. A code and a text: the step is given up before the phases from adopt_phase on, so
      * `after` is not written, but what the phases before did stays, as do count and the roots of the tasks before this one. The framework puts the
      * parameter's name before the text. NULL: nothing fails. */
     int  (*refusal)(const pd_task_view *task, pd_error *err);

@@ -314,7 +314,7 @@ const pd_row pd_scalable_shampoo = {
         [PHASE_CLIP]         = { .name = "clip", .kind = PD_RANGES, .run = clipped_norm, .fold = { PD_FOLD_SUM }, .skip = no_clip },
         [PHASE_MOVE]         = { .name = "move", .kind = PD_RANGES, .run = move },
     },
-    .task_phase = PHASE_PRECONDITION,
+    .capture_phase = PHASE_PRECONDITION, .adopt_phase = PHASE_PRECONDITION,
     .due    = shampoo_due,
     .task   = shampoo_task,
     .note   = shampoo_note,

@@ -191,7 +191,7 @@ const pd_row pd_shampoo = {
         { .name = "factors", .kind = PD_BLOCKS, .run = pd_shampoo_factors, .skip = pd_shampoo_no_factors },
         { .name = "step", .kind = PD_BLOCKS, .run = pd_shampoo_step },
     },
-    .task_phase = 1,
+    .capture_phase = 1, .adopt_phase = 1,
     .due     = pd_shampoo_due,
     .task    = shampoo_task,
     .refusal = shampoo_refusal,

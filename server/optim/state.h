@@ -10,11 +10,10 @@
 typedef enum pd_stage {
     PD_STAGE_IDLE,          /* no step under way */
     PD_STAGE_OPEN,          /* making float32 forms of coded slots */
-    PD_STAGE_EARLY,         /* phases before task_phase */
+    PD_STAGE_PHASES,        /* running phases, up to the next capture or adoption */
     PD_STAGE_CAPTURE,       /* copying inputs of the tasks that are due */
     PD_STAGE_WAIT,          /* waiting for the roots that are due in this step, and for the other members of the atomic group */
     PD_STAGE_ADOPT,
-    PD_STAGE_LATE,          /* phases from task_phase on */
     PD_STAGE_CLOSE,         /* storing the coded slots again */
 } pd_stage;
 
@@ -58,6 +57,8 @@ struct pd_optim {
     /* the step under way */
     pd_stage      stage;
     int           phase;            /* next one to run */
+    int64_t       round;            /* of that phase */
+    bool          captured, adopted;            /* in this step */
     bool          parked;           /* counted as a wait */
     pd_step_io    io;
     double        hyper[PD_MAX_HYPERS];         /* in force */

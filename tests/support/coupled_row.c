@@ -147,7 +147,7 @@ const pd_row coupled_row = {
         [PHASE_MOVE]         = { .name = "move", .kind = PD_RANGES, .run = move },
         [PHASE_TALLY]        = { .name = "tally", .kind = PD_WHOLE, .run = tally, .skip = even },
     },
-    .task_phase = PHASE_PRECONDITION,
+    .capture_phase = PHASE_PRECONDITION, .adopt_phase = PHASE_PRECONDITION,
     .due    = coupled_due,
     .task   = coupled_task,
 };

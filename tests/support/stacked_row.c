@@ -89,7 +89,7 @@ static void move(const pd_unit *unit)
 
 static int64_t normals(const pd_plan *plan) { return (int64_t)plan->n_blocks; }
 
-#define ROW .normals = normals, .name = "stacked", .hypers = hypers, .plan = plan, .task_phase = 1, .due = due, .task = share, \
+#define ROW .normals = normals, .name = "stacked", .hypers = hypers, .plan = plan, .capture_phase = 1, .adopt_phase = 1, .due = due, .task = share, \
             .phases = { { "collect", PD_RANGES, collect, { 0 }, NULL }, { "move", PD_RANGES, move, { 0 }, NULL } }
 
 const pd_row stacked_row = { ROW };

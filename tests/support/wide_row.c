@@ -120,7 +120,7 @@ static void move(const pd_unit *unit)
 }
 
 const pd_row wide_row = {
-    .name = "wide", .hypers = hypers, .plan = plan, .task_phase = 1, .due = every_step, .task = invert, .note = note,
+    .name = "wide", .hypers = hypers, .plan = plan, .capture_phase = 1, .adopt_phase = 1, .due = every_step, .task = invert, .note = note,
     .phases = { { "statistics", PD_BLOCKS, update_statistics, { 0 }, NULL }, { "precondition", PD_BLOCKS, precondition, { 0 }, NULL },
                 { "move", PD_RANGES, move, { 0 }, NULL } },
 };

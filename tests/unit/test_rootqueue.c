@@ -44,7 +44,7 @@ static bool always(const pd_plan *plan, const double *hyper, int64_t count, floa
 }
 
 static const pd_row row = {
-    .name = "one", .hypers = none, .plan = plan_one, .due = always, .task = root, .task_phase = 1,
+    .name = "one", .hypers = none, .plan = plan_one, .due = always, .task = root, .capture_phase = 1, .adopt_phase = 1,
     .phases = { { "keep", PD_WHOLE, keep, { 0 }, NULL }, { "show", PD_WHOLE, show, { 0 }, NULL } },
 };
 
