@@ -1,9 +1,10 @@
 /* adafactor_plan.h - hyperparameters of row adafactor, and how a plan lays the parameter out. Pure.
  *
- * The plan's shape is the parameter's with neighbouring dimensions of one rule merged. Moments, scales and clips are tensors over some of its dimensions:
- * v_row over all but COLUMN, v_col over all but ROW, a group (which has its own scale and its own clip) over BATCH alone. Blocks are boxes of that shape: an
- * index of each dimension before `cut`, a run of indices of that one, and all of those behind it, so that what a block holds of each such tensor, and
- * its elements, lie together. */
+ * The plan's shape is the parameter's with neighbouring dimensions of one rule merged. Moments, scales and clips
+ * are tensors over some of its dimensions: v_row over all but COLUMN, v_col over all but ROW, a group (which has
+ * its own scale and its own clip) over BATCH alone. Blocks are boxes of that shape: an index of each dimension
+ * before `cut`, a run of indices of that one, and all of those behind it, so that what a block holds of each such
+ * tensor, and its elements, lie together. */
 #ifndef PD_ADAFACTOR_PLAN_H
 #define PD_ADAFACTOR_PLAN_H
 
@@ -30,8 +31,10 @@ typedef struct pd_adafactor_own {
     int     row_sums, col_sums;                 /* temporary slots: a step's sums for the factored moments, */
     int     row_factors, col_factors;           /* their factors in the update, */
     int     row_means;                          /* and the divisors of rows */
-    int     shared;                             /* temporary slot: each block's sums for the moment that lacks `cut`, with several chunks */
-    int     squares;                            /* temporary slot: each block's sums of its groups' squares, of weights and of updates */
+    /* temporary slot: each block's sums for the moment that lacks `cut`, with several chunks */
+    int     shared;
+    /* temporary slot: each block's sums of its groups' squares, of weights and of updates */
+    int     squares;
     int     limits;                             /* temporary slot: rate and clip of each group */
     bool    shared_is_row;                      /* which moment `shared` is for, */
     int64_t shared_size;                        /* and how many of its elements a block has sums for */
@@ -39,7 +42,8 @@ typedef struct pd_adafactor_own {
     pd_dim_rule rule[PD_MAX_RANK];              /* of each dimension of plan->shape */
 } pd_adafactor_own;
 
-enum { ADAFACTOR_SHARES = 16 };                 /* a chunked dimension has at least so many indices a chunk, where they share sums */
+/* a chunked dimension has at least so many indices a chunk, where they share sums */
+enum { ADAFACTOR_SHARES = 16 };
 
 /* A tensor over some dimensions of the plan's shape: a stride in it for each, 0 for those that it lacks. */
 typedef struct pd_over {

@@ -4,7 +4,8 @@
 
 #include "row.h"
 
-void pd_adafactor_sums(const pd_unit *unit);        /* blocks: sums of squares; the new moment of what is not factored */
+/* blocks: sums of squares; the new moment of what is not factored */
+void pd_adafactor_sums(const pd_unit *unit);
 void pd_adafactor_moments(const pd_unit *unit);     /* blocks: a share of the row and column moments each */
 void pd_adafactor_means(const pd_unit *unit);       /* whole: the divisors of row moments */
 

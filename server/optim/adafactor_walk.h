@@ -1,5 +1,5 @@
-/* adafactor_walk.h - how the phases of adafactor go over a block: in runs, the elements of the last dimension, which lie together, and of which each moment
- * has either one element or as many, side by side. Pure. */
+/* adafactor_walk.h - how the phases of adafactor go over a block: in runs, the elements of the last dimension,
+ * which lie together, and of which each moment has either one element or as many, side by side. Pure. */
 #ifndef PD_ADAFACTOR_WALK_H
 #define PD_ADAFACTOR_WALK_H
 
@@ -87,7 +87,8 @@ PD_INLINE double sum_of(const doubles *x)
 
 /* ---- a part of a run ---- */
 
-/* Which moments have an element for each of a run's: column, row, both, or the full one; STILL is WHOLE in a step of which nothing gets into it. */
+/* Which moments have an element for each of a run's: column, row, both, or the full one; STILL is WHOLE in a step
+ * of which nothing gets into it. */
 typedef enum pd_layout { ACROSS, ALONG, SINGLE, WHOLE, STILL } pd_layout;
 
 /* Factors of the update of n elements of a run. */
@@ -103,7 +104,8 @@ pd_stretch pd_stretch_of(const pd_unit *unit, const pd_walk *w, int64_t i, int64
 /* Sum of the squares of its update before the clip. At most TILE elements, of a layout SINGLE, WHOLE or STILL. */
 double pd_stretch_squares(const pd_stretch *s);
 
-/* The update before the clip, of element i. A square that is infinite makes NaN of a moment of which it is 0 parts, also where state keeps the old one. */
+/* The update before the clip, of element i. A square that is infinite makes NaN of a moment of which it is 0
+ * parts, also where state keeps the old one. */
 PD_INLINE float pd_update_of(const pd_stretch *s, pd_layout layout, int64_t i)
 {
     if (layout == STILL) return s->gradient[i] * (1.0f / sqrtf(s->v[i] + 0.0f * (s->gradient[i] * s->gradient[i])));

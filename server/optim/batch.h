@@ -10,7 +10,8 @@
 int  pd_batch_run(pd_optim *const *steps, size_t n, int threads);
 
 typedef struct pd_batch pd_batch;           /* memory for such runs */
-/* Makes a batch that can run any subset of these optimizers' steps, on at most `threads` threads. NULL: out of memory. */
+/* Makes a batch that can run any subset of these optimizers' steps, on at most `threads` threads. NULL: out of
+ * memory. */
 pd_batch *pd_batch_new(pd_optim *const *optims, size_t n, int threads);
 void      pd_batch_free(pd_batch *batch);                   /* accepts NULL */
 int       pd_batch_threads(const pd_batch *batch);

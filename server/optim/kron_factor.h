@@ -10,13 +10,16 @@ typedef struct pd_kron_block {
     int     rank;
     bool    diagonal[PD_MAX_RANK];
     int64_t size[PD_MAX_RANK];          /* of the elements that there are */
-    int64_t full[PD_MAX_RANK];          /* with the zeros behind them that the update of the factors takes for elements, too */
-    int64_t side[PD_MAX_RANK];          /* of a factor in memory, at least `full`: a diagonal of that many, or a matrix with rows of that many, upper triangular with
-                                           zeros below its diagonal */
+    /* with the zeros behind them that the update of the factors takes for elements, too */
+    int64_t full[PD_MAX_RANK];
+    /* of a factor in memory, at least `full`: a diagonal of that many, or a matrix with rows of that many, upper
+     * triangular with zeros below its diagonal */
+    int64_t side[PD_MAX_RANK];
 } pd_kron_block;
 
-/* Lower bound of a symmetric matrix's largest absolute eigenvalue, at least 1/sqrt(2) of it where none is negative. Reads the lower half of S, and leaves it divided by
- * its largest absolute element. Not positive (NaN, or no element but 0): gives that element. `scratch`: 3 floats a row. */
+/* Lower bound of a symmetric matrix's largest absolute eigenvalue, at least 1/sqrt(2) of it where none is
+ * negative. Reads the lower half of S, and leaves it divided by its largest absolute element. Not positive (NaN,
+ * or no element but 0): gives that element. `scratch`: 3 floats a row. */
 float pd_kron_norm_bound(pd_mat S, float *scratch);
 
 /* What is done to a block along a dimension with its factor Q. */
@@ -31,14 +34,16 @@ void pd_kron_along(const pd_block_view *x, int dim, const float *Q, bool diagona
 
 /* Returns the floats of factor d in memory. */
 int64_t pd_kron_factor_floats(const pd_kron_block *block, int d);
-/* Return the scratch memory of an update of the factors, in floats: of the arithmetic alone; of a task, with the probe and
- * the padded momentum; of a phase, with the momentum and the multipliers too. */
+/* Return the scratch memory of an update of the factors, in floats: of the arithmetic alone; of a task, with the
+ * probe and the padded momentum; of a phase, with the momentum and the multipliers too. */
 int64_t pd_kron_update_scratch(const pd_kron_block *block);
 int64_t pd_kron_task_scratch(const pd_kron_block *block);
 int64_t pd_kron_phase_scratch(const pd_kron_block *block);
-/* How the factors are to change: M[d], of the form of Q[d], such that the new factor is M[d] Q[d] where it is triangular, and Q[d] + M[d] Q[d], element by element,
- * where it is diagonal: Q times 1.1 lies between two bfloat16 numbers for one Q in ten, and 1 + M, rounded, would choose where upstream's sum does not. H: the damped
- * momentum; V: the probe; both dense, of the sizes block->full, and used up. All factors are those before the update. */
+/* How the factors are to change: M[d], of the form of Q[d], such that the new factor is M[d] Q[d] where it is
+ * triangular, and Q[d] + M[d] Q[d], element by element, where it is diagonal: Q times 1.1 lies between two
+ * bfloat16 numbers for one Q in ten, and 1 + M, rounded, would choose where upstream's sum does not. H: the damped
+ * momentum; V: the probe; both dense, of the sizes block->full, and used up. All factors are those before the
+ * update. */
 void pd_kron_multipliers(const pd_kron_block *block, float *H, float *V, float *const *Q, float rate, float *const *M, float *scratch);
 /* The new factors in Q, rounded to bfloat16 where that is wanted. */
 void pd_kron_multiply(const pd_kron_block *block, float *const *Q, float *const *M, bool bfloat16);
@@ -46,11 +51,13 @@ void pd_kron_multiply(const pd_kron_block *block, float *const *Q, float *const 
 void pd_kron_balance(const pd_kron_block *block, float *const *Q, bool bfloat16);
 /* Multiplies the block's elements by Q'Q along every dimension, in place; x has the sizes block->size. */
 void pd_kron_precondition(const pd_kron_block *block, const pd_block_view *x, float *const *Q);
-/* Multiplications and additions of all that: an update's (multipliers and multiply), and preconditioning's. Symmetric and triangular products count half. */
+/* Multiplications and additions of all that: an update's (multipliers and multiply), and preconditioning's.
+ * Symmetric and triangular products count half. */
 double pd_kron_update_flops(const pd_kron_block *block);
 double pd_kron_precondition_flops(const pd_kron_block *block);
 
-/* One step of the counter, in float32 as upstream's; `p`: the probability in this step. True: now, and the counter is 0 again. */
+/* One step of the counter, in float32 as upstream's; `p`: the probability in this step. True: now, and the counter
+ * is 0 again. */
 bool pd_kron_counts(float *counter, double p);
 
 #endif

@@ -6,7 +6,8 @@
 #include <stdint.h>
 
 typedef struct pd_kron_momentum {
-    float *X, *mu;                      /* out: the momentum without bias; in and out, NULL: there is none, and X is the gradient */
+    /* out: the momentum without bias; in and out, NULL: there is none, and X is the gradient */
+    float *X, *mu;
     const float *gradient;
     int64_t n;
     float   keep, gain, divisor;        /* b1, 1 - b1, 1 - b1^t */
@@ -15,7 +16,8 @@ typedef struct pd_kron_momentum {
 
 /* Gives the sum of |X|. */
 double pd_kron_follow(const pd_kron_momentum *m);
-/* after = before + rate (u / clip + decay before); `after` may be `before` or `u`; `update`, where not NULL, gets what is added. */
+/* after = before + rate (u / clip + decay before); `after` may be `before` or `u`; `update`, where not NULL, gets
+ * what is added. */
 typedef struct pd_kron_step {
     float *after, *update;
     const float *before, *u;

@@ -1,4 +1,5 @@
-/* kron_plan.h - hyperparameters of kron, and which slots, blocks and tasks a parameter has. Step thread, or who plans. */
+/* kron_plan.h - hyperparameters of kron, and which slots, blocks and tasks a parameter has. Step thread, or who
+ * plans. */
 #ifndef PD_KRON_PLAN_H
 #define PD_KRON_PLAN_H
 
@@ -13,8 +14,8 @@ enum {
     SKIP_ZERO
 };
 
-/* What plan->own of a parameter of kron points to. plan->shape is the scanned dimensions, then the merged others; blocks
- * go layer by layer. */
+/* What plan->own of a parameter of kron points to. plan->shape is the scanned dimensions, then the merged others;
+ * blocks go layer by layer. */
 typedef struct pd_kron_own {
     int     mu, counter;                /* slots; mu: of the momentum, -1: there is none */
     int     q;                          /* slot of the first factor: one slot for each dimension */

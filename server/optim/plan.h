@@ -23,19 +23,22 @@ typedef struct pd_slot_spec {
     int         number;         /* of a block, or counted as the row likes */
     pd_shape    shape;
     float       fill;           /* initial value */
-    bool        identity;       /* matrix, or stack of matrices (the last two dimensions): `fill` on the diagonal, zero elsewhere */
+    /* matrix, or stack of matrices (the last two dimensions): `fill` on the diagonal, zero elsewhere */
+    bool        identity;
     bool        temporary;      /* lives for one step: no state, not saved, starts undefined */
     /* A temporary slot, shaped as the parameter, which may use the memory of `after`. Saves a pass over memory. A phase
      * that writes an element of `after` must have read that element of the slot before. At most one slot of a plan.
      * In a row with a `refusal` the phases before adopt_phase leave the slot alone. */
     bool        in_after;
-    bool        symmetric;      /* matrix: phases use the lower half alone; copies for tasks and readers have both halves */
-    /* How the slot is stored between steps. Phases see float32 whatever the storage: the slot is stored again at the end
-     * of the step, or of the unit where it is blockwise; a slot that did not change keeps its codes. Only PD_STORE_F64
-     * is seen as it is stored: phases and tasks cast the pointer to double *. */
+    /* matrix: phases use the lower half alone; copies for tasks and readers have both halves */
+    bool        symmetric;
+    /* How the slot is stored between steps. Phases see float32 whatever the storage: the slot is stored again at
+     * the end of the step, or of the unit where it is blockwise; a slot that did not change keeps its codes. Only
+     * PD_STORE_F64 is seen as it is stored: phases and tasks cast the pointer to double *. */
     pd_storage  storage;
     bool        diagonal_apart; /* int8 and int16, square: the diagonal is kept in float32 */
-    bool        blockwise;      /* only units and tasks of `block` use it: its float32 form exists only while one of them runs */
+    /* only units and tasks of `block` use it: its float32 form exists only while one of them runs */
+    bool        blockwise;
     int         block;
     bool        of_block;       /* belongs to `block`, and its name says so; `number` counts within that block */
     /* How much of the slot a task of a block gets. A slot with a share other than WHOLE is seen as float32 (also where
@@ -51,7 +54,8 @@ typedef struct pd_slot_spec {
 
 /* Recomputation of one block's root: runs on the root pool, on copies of slots. */
 typedef struct pd_task_spec {
-    int     block;              /* index in plan->blocks where a slot of the task has a share; else the row's own meaning */
+    /* index in plan->blocks where a slot of the task has a share; else the row's own meaning */
+    int     block;
     int     n_inputs, n_outputs;
     int     input[PD_MAX_TASK_TENSORS];     /* slots that are copied at capture, whole or their share */
     int     output[PD_MAX_TASK_TENSORS];    /* slots whose shapes the results have, whole or their share */
@@ -63,7 +67,8 @@ typedef struct pd_task_spec {
 /* A task of at most this cost is light: it takes a millisecond or less. The root pool has a thread for light tasks. */
 #define PD_TASK_LIGHT 1e6
 
-#define PD_ROOT_READY (-1)      /* root_delay: roots are adopted as soon as they are ready; the step depends on timing */
+/* root_delay: roots are adopted as soon as they are ready, in a step that depends on timing. */
+#define PD_ROOT_READY (-1)
 
 /* A row finds `shape` as declared, range_elements = PD_RANGE_ELEMENTS, stripes = 1, errors_slot = -1, its own struct
  * zeroed, and the rest empty. */
@@ -76,14 +81,17 @@ typedef struct pd_plan {
     int64_t       range_elements;           /* size of a range unit; the last one may be shorter */
     size_t        scratch_floats;           /* scratch memory of a unit, the largest over the phases */
     int           root_delay;               /* d, or PD_ROOT_READY */
-    int           errors_slot;              /* float32, one number for each task: errors of roots, for operators; -1: none */
+    /* float32, one number for each task: errors of roots, for operators; -1: none */
+    int           errors_slot;
     void         *own;                      /* the row's own struct, zeroed at first (pd_row.own_bytes): written by the
                                                row's `plan`, only read by its phases and tasks */
     size_t        own_bytes;
     int64_t       stripes;                  /* units of a PD_STRIPES phase for each block, at least 1 */
-    char          note[240];                /* for whoever declares the parameter (an option without effect): shown in the
-                                               answer to Declare, in the log and to operators; "": nothing */
-    double        flops;                    /* estimated products of matrices in one step; passes over memory not counted */
+    /* for whoever declares the parameter (an option without effect): shown in the answer to Declare, in the log
+     * and to operators; "": nothing */
+    char          note[240];
+    /* estimated products of matrices in one step; passes over memory not counted */
+    double        flops;
 } pd_plan;
 
 /* ---- for rows ---- */
@@ -100,11 +108,13 @@ void pd_plan_free(pd_plan *plan);           /* frees the arrays, not the struct;
 /* Returns the number of units of the plan's widest phase. */
 int64_t pd_plan_most_units(const pd_plan *plan);
 
-/* Returns whether phases see another form than the one kept between steps: neither temporary nor float32 nor float64. */
+/* Returns whether phases see another form than the one kept between steps: neither temporary nor float32 nor
+ * float64. */
 bool    pd_slot_is_coded(const pd_slot_spec *spec);
 /* Returns the bytes of the form that phases see: float32, or float64 where it is stored so. INT64_MAX: too many. */
 int64_t pd_slot_seen_bytes(const pd_slot_spec *spec);
-/* Writes a slot's name into `text` (128 bytes suffice): "momentum_buffer", "statistics.3", "block_3.factor_matrices.1". */
+/* Writes a slot's name into `text` (128 bytes suffice): "momentum_buffer", "statistics.3",
+ * "block_3.factor_matrices.1". */
 char   *pd_slot_name(const pd_slot_spec *spec, char *text, size_t size);
 /* Gives a slot's sides as a matrix for quantize.h: its first dimension, and the product of the others. */
 void    pd_slot_sides(const pd_slot_spec *spec, int64_t *rows, int64_t *cols);

@@ -107,7 +107,8 @@ static int64_t batch_bytes(const pd_plan *plan)
     return pd_block_bytes((pd_plan_most_units(plan) + 1) * (int64_t)sizeof(double[PD_MAX_PARTIALS]) + 64);
 }
 
-/* What tasks that are out take, beside what is copied for them: each of their tensors begins at a multiple of 64 bytes. */
+/* What tasks that are out take, beside what is copied for them: each of their tensors begins at a multiple of 64
+ * bytes. */
 static int64_t task_bytes(const pd_plan *plan)
 {
     int64_t bytes = (int64_t)plan->n_tasks * bytes_of_a_task();

@@ -22,9 +22,9 @@ int64_t pd_plan_task_scratch(const pd_plan *plan, double most_cost);
 int64_t pd_plan_step_bytes(const pd_plan *plan);
 /* Gives the bytes that each thread of a batch needs: scratch, and float32 forms of one block's slots. PD_NO_MEMORY. */
 int     pd_plan_thread_bytes(const pd_plan *plan, int64_t *bytes);
-/* Returns the bytes that the plan and its optimizer take beside the state: records of the optimizer and of each slot and
- * task, the allocator's overhead, and what runs while a step is under way. Tasks count as often as they may be away:
- * twice where roots are used in a later step. */
+/* Returns the bytes that the plan and its optimizer take beside the state: records of the optimizer and of each
+ * slot and task, the allocator's overhead, and what runs while a step is under way. Tasks count as often as they
+ * may be away: twice where roots are used in a later step. */
 int64_t pd_plan_own_bytes(const pd_plan *plan);
 
 #endif

@@ -76,7 +76,8 @@ static int fill(pd_plan *plan, const pd_declaration *declaration, const double *
     return row->plan(declaration, fact, plan, err);
 }
 
-/* A number without dimensions follows none. What is shaped as the parameter follows its dimensions, unless the row says otherwise. A matrix of a block may have that shape by chance. */
+/* A number without dimensions follows none. What is shaped as the parameter follows its dimensions, unless the row
+ * says otherwise. A matrix of a block may have that shape by chance. */
 static void find_followers(pd_plan *plan, const pd_shape *declared)
 {
     for (size_t i = 0; i < plan->n_slots; i++) {

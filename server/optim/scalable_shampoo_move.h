@@ -16,7 +16,8 @@ typedef struct scalable_move {
     const float *before, *gradient;
     const float *diagonal;          /* the graft's V, after its update; or NULL */
     const float *direction;
-    float       *momentum, *diagonal_momentum;      /* the latter NULL with PD_GRAFT_SIGN: the one momentum then keeps what was chosen */
+    /* the latter NULL with PD_GRAFT_SIGN: the one momentum then keeps what was chosen */
+    float       *momentum, *diagonal_momentum;
     float        length;            /* of the graft over the direction's own */
     float        beta1, gain, weight_decay;
     float        run;               /* 1: the preconditioned direction is used, 0: the graft's */

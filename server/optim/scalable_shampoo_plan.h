@@ -17,7 +17,8 @@ enum { SCOPE_ALL, SCOPE_MOMENTUM };
 /* Indices of the slots; -1 of those that a parameter does not have. */
 typedef struct scalable_layout {
     int momentum, diagonal_momentum, diagonal_statistics;
-    int direction, errors, statistics;      /* preconditioned parameters alone; `statistics`: the first one's slots, `each` for every one */
+    /* preconditioned parameters alone; `statistics`: the first one's slots, `each` for every one */
+    int direction, errors, statistics;
     int each;
 } scalable_layout;
 enum { STATISTIC, PRECONDITIONER, BASIS };  /* what a statistic's slots are */

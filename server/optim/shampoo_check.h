@@ -1,4 +1,5 @@
-/* shampoo_check.h - checks the values of shampoo: upstream's own refusals in its words, and what concerns several values. */
+/* shampoo_check.h - checks the values of shampoo: upstream's own refusals in its words, and what concerns several
+ * values. */
 #ifndef PD_SHAMPOO_CHECK_H
 #define PD_SHAMPOO_CHECK_H
 

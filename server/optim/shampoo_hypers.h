@@ -15,7 +15,8 @@ enum {
     TRACK_RESIDUALS, PYTORCH_COMPILE, ROOT_DELAY, ROOT_RETRIES
 };
 enum { GRAFT_NONE, GRAFT_SGD, GRAFT_ADAGRAD, GRAFT_RMSPROP, GRAFT_ADAM };
-enum { STORE_FLOAT32, STORE_BFLOAT16, STORE_FLOAT16, STORE_FLOAT64 };           /* choices of the dtypes in precision_config */
+/* choices of the dtypes in precision_config */
+enum { STORE_FLOAT32, STORE_BFLOAT16, STORE_FLOAT16, STORE_FLOAT64 };
 enum { OLD_NONE, OLD_FLOAT32, OLD_FLOAT64 };                                    /* of preconditioner_dtype */
 enum { SEND_FLOAT32, SEND_FLOAT16, SEND_BFLOAT16, SEND_DEFAULT };               /* of communication_dtype */
 enum { ROOT_EIGEN, ROOT_NEWTON, ROOT_HIGHER_ORDER, ROOT_TRACKED };

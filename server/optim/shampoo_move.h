@@ -14,7 +14,8 @@ typedef struct shampoo_filter {
 } shampoo_filter;
 void pd_shampoo_filter(float *D, float *F, const float *G, int64_t n, const shampoo_filter *filter);
 
-/* P <- P length + decay W;  M <- momentum M + gain P;  P <- what momentum makes of it;  U = rate P, rounded;  after = before + U, rounded */
+/* P <- P length + decay W;  M <- momentum M + gain P;  P <- what momentum makes of it;  U = rate P, rounded;
+ * after = before + U, rounded */
 typedef struct shampoo_move {
     float length;
     bool  decays;

@@ -25,7 +25,8 @@ typedef struct shampoo_box { pd_shape shape; pd_block block; } shampoo_box;
 shampoo_box pd_shampoo_box(const pd_plan *plan, const pd_block *block);
 /* The parts of a unit's scratch memory, in floats; 0 of those that it does not need. */
 typedef struct shampoo_scratch {
-    int64_t gradient;               /* the block's gradient, with the penalty's term or because it does not lie together */
+    /* the block's gradient, with the penalty's term or because it does not lie together */
+    int64_t gradient;
     int64_t filtered;               /* D, where gradients are filtered */
     int64_t direction;              /* P, where it may not be D's memory */
     int64_t products;               /* of contraction, or a factor's new term before it is added in float64 */

@@ -1,5 +1,6 @@
-/* state.h - the inside of one parameter's optimizer, for the files of this folder: optimizer.c (its life), task.c (its
- * roots), batch.c (its steps), stored.c (its slots), part.c (reading them). Step thread, except where a comment differs. */
+/* state.h - the inside of one parameter's optimizer, for the files of this folder: optimizer.c (its life), task.c
+ * (its roots), batch.c (its steps), stored.c (its slots), part.c (reading them). Step thread, except where a
+ * comment differs. */
 #ifndef PD_STATE_H
 #define PD_STATE_H
 
@@ -12,7 +13,8 @@ typedef enum pd_stage {
     PD_STAGE_OPEN,          /* making float32 forms of coded slots */
     PD_STAGE_PHASES,        /* running phases, up to the next capture or adoption */
     PD_STAGE_CAPTURE,       /* copying inputs of the tasks that are due */
-    PD_STAGE_WAIT,          /* waiting for the roots that are due in this step, and for the other members of the atomic group */
+    /* waiting for the roots that are due in this step, and for the other members of the atomic group */
+    PD_STAGE_WAIT,
     PD_STAGE_ADOPT,
     PD_STAGE_CLOSE,         /* storing the coded slots again */
 } pd_stage;

@@ -7,22 +7,23 @@
 
 /* ---- for schedulers ---- */
 
-/* Returns the next task that was captured and not handed out yet, in the order of the plan; NULL: none. The caller brings
- * it back by pd_optim_deliver, run or not. Only after the optimizer was freed may it be freed instead. A task owns all it
- * reads, so the optimizer may be freed while it is away. A task without memory for its copies counts as failed and is
- * never handed out. */
+/* Returns the next task that was captured and not handed out yet, in the order of the plan; NULL: none. The caller
+ * brings it back by pd_optim_deliver, run or not. Only after the optimizer was freed may it be freed instead. A
+ * task owns all it reads, so the optimizer may be freed while it is away. A task without memory for its copies
+ * counts as failed and is never handed out. */
 pd_task *pd_optim_capture(pd_optim *optim);
 /* Runs a task: fills its result and status. Pure; any thread. */
 void     pd_task_run(pd_task *task);
 /* Records how long pd_task_run took, measured by a caller that has a clock. */
 void     pd_task_took(pd_task *task, double ms);
-/* Takes a task back. A task that was not run counts as failed. pd_batch_run adopts it in its step (count + root_delay). */
+/* Takes a task back. A task that was not run counts as failed. pd_batch_run adopts it in its step (count +
+ * root_delay). */
 void     pd_optim_deliver(pd_optim *optim, pd_task *task);
 void     pd_task_free(pd_task *task);                       /* accepts NULL */
 double   pd_task_cost(const pd_task *task);                 /* estimated operations: the pool runs the largest first */
 int      pd_task_index(const pd_task *task);                /* its place in plan->tasks */
-/* Returns whether the task may come back unrun once a newer task of its index exists (PD_ROOT_READY). Every other task is
- * waited for and must be run. */
+/* Returns whether the task may come back unrun once a newer task of its index exists (PD_ROOT_READY). Every other
+ * task is waited for and must be run. */
 bool     pd_task_replaceable(const pd_task *task);
 /* Returns whether a step is parked: a task that is due is not back, here or in the atomic group. */
 bool     pd_optim_waits(const pd_optim *optim);
