@@ -2,7 +2,7 @@
 #include "rootpool.h"
 
 #include "blascore.h"
-#include "optim.h"
+#include "optimizer.h"
 #include "rootqueue.h"
 
 #include <pthread.h>

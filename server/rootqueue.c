@@ -2,7 +2,7 @@
 #include "rootqueue.h"
 
 #include "assignment.h"
-#include "optim.h"
+#include "optimizer.h"
 #include "plant.h"
 #include "row.h"
 

@@ -5,6 +5,9 @@
 #include <string.h>
 
 #include "factor_rules.h"
+#include "plan_bytes.h"
+#include "plan_make.h"
+#include "survey.h"
 
 static int64_t plus(int64_t a, int64_t b)
 {
@@ -196,7 +199,7 @@ static uint64_t digest_of(const pd_plan *plan)
 {
     uint64_t digest = digested(0xcbf29ce484222325u, plan->note, strlen(plan->note) + 1);
 
-    digest = digested(digest, plan->own, sizeof plan->own);
+    digest = digested(digest, plan->own, plan->own_bytes);
     digest = digested(digest, (const size_t[]){ plan->n_blocks, plan->n_tasks }, 2 * sizeof(size_t));
     for (size_t i = 0; i < plan->n_slots; i++) {
         const pd_slot_spec *spec = &plan->slots[i];

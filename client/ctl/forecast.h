@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "footprint.h"
-#include "optim.h"
+#include "optimizer.h"
 #include "rule.h"
 #include "shapes_file.h"
 

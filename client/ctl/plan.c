@@ -6,6 +6,8 @@
 #include "ctl.h"
 #include "forecast.h"
 #include "format.h"
+#include "plan_bytes.h"
+#include "table.h"
 
 /* ---- parameters that share an entry: those of a kind. Names that differ in their numbers alone share a line ---- */
 

@@ -1,6 +1,7 @@
 /* plan_json.c - paramctl plan --json: everything that a forecast knows. `params` say which of `kinds` they are, and in those the bytes and
  * operations are of one parameter; `rules` and `total` are sums. */
 #include "forecast.h"
+#include "plan_bytes.h"
 
 static json_t *dims_json(const int64_t *dim, int rank)
 {

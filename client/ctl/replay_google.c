@@ -2,9 +2,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "power_iteration.h"
 #include "quantize.h"
 #include "replay_routine.h"
 #include "root.h"
+#include "root_newton.h"
 #include "symmetric.h"
 
 /* ---- quantized_value ---- */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kron.h"
+#include "kron_factor.h"
 #include "random.h"
 #include "replay_routine.h"
 #include "schedule.h"

@@ -10,6 +10,7 @@
 
 #include "replay_routine.h"
 #include "root.h"
+#include "root_coupled.h"
 
 static const double most_noise = 1e-2;          /* above it only the behaviour is judged */
 static const double least_tolerance = 1e-7;     /* of max |M - I|: below it rounding alone says when an iteration stops */

@@ -8,7 +8,7 @@
 
 #include "convert.h"
 #include "judge.h"
-#include "optim.h"
+#include "optimizer.h"
 #include "plan.h"
 #include "root_bound.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "convert.h"
-#include "dispatch.h"
+#include "clones.h"
 #include "gram.h"
 #include "kernels.h"
 

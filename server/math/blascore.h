@@ -1,7 +1,8 @@
 /* blascore.h - which BLAS this process computes with, and whether it chose well for the CPU. Any thread.
  *
- * OpenBLAS chooses its kernels once, when it is loaded, from a table of CPU models; for a CPU newer than the table it may fall back to its
- * oldest kernels, 4 to 5 times slower. OPENBLAS_CORETYPE=auto in the environment makes it choose by CPU features instead. */
+ * OpenBLAS chooses its kernels once, when it is loaded, from a table of CPU models; for a CPU newer than the table
+ * it may fall back to its oldest kernels, 4 to 5 times slower. OPENBLAS_CORETYPE=auto in the environment makes it
+ * choose by CPU features instead. */
 #ifndef PD_BLASCORE_H
 #define PD_BLASCORE_H
 
@@ -14,8 +15,9 @@ bool pd_blas_uses_openmp(void);
 /* Why the kernels in use are a poor choice for this CPU, as a sentence; NULL: they are not. */
 const char *pd_blas_poor_choice(void);
 
-/* From here on BLAS that the calling thread (in a parallel region: this region's part of it) asks for is computed by it alone. One thread
- * everywhere: bits then do not depend on how many there are. OPENBLAS_NUM_THREADS does not do it: the OpenMP flavour asks OpenMP. */
+/* From here on BLAS that the calling thread (in a parallel region: this region's part of it) asks for is computed
+ * by it alone. One thread everywhere: bits then do not depend on how many there are. OPENBLAS_NUM_THREADS does not
+ * do it: the OpenMP flavour asks OpenMP. */
 void pd_blas_one_thread(void);
 
 /* The judgement behind it, for any core and CPU. */

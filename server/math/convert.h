@@ -6,10 +6,11 @@
 
 #include <string.h>
 
-#include "dispatch.h"
+#include "clones.h"
 
-/* Elements [0, n) of `from` to those of `to`, which must not overlap, by way of float32: rounded to nearest even, NaN stays NaN,
- * what float16 cannot hold becomes infinite, subnormal numbers are kept. Equal types are copied bit for bit. */
+/* Elements [0, n) of `from` to those of `to`, which must not overlap, by way of float32: rounded to nearest even,
+ * NaN stays NaN, what float16 cannot hold becomes infinite, subnormal numbers are kept. Equal types are copied bit
+ * for bit. */
 void pd_convert(void *to, pd_dtype to_type, const void *from, pd_dtype from_type, int64_t n);
 
 /* ---- one element, for loops that convert on the way; without branches, so that they vectorise ---- */
@@ -28,7 +29,8 @@ PD_INLINE float pd_f32_from_bits(uint32_t bits)
     return x;
 }
 
-/* condition ? yes : no, by a mask: compilers make jumps of several conditions on one value, and loops with jumps stay scalar. */
+/* condition ? yes : no, by a mask: compilers make jumps of several conditions on one value, and loops with jumps
+ * stay scalar. */
 PD_INLINE uint32_t pd_choose(bool condition, uint32_t yes, uint32_t no)
 {
     return no ^ ((no ^ yes) & -(uint32_t)condition);
@@ -43,7 +45,8 @@ PD_INLINE uint16_t pd_bf16_from_f32(float x)
 {
     uint32_t bits = pd_f32_bits(x);
     uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-    uint32_t quiet = bits >> 16 | 0x40u;                        /* a NaN whose payload sits in the lost half stays one */
+    /* a NaN whose payload sits in the lost half stays one */
+    uint32_t quiet = bits >> 16 | 0x40u;
 
     return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
 }
@@ -62,7 +65,8 @@ PD_INLINE uint16_t pd_f16_from_f32(float x)
 {
     uint32_t bits = pd_f32_bits(x), a = bits & 0x7fffffffu;
     uint32_t normal = (a + 0xfffu + (a >> 13 & 1u) - (112u << 23)) >> 13;
-    uint32_t tiny = pd_f32_bits(pd_f32_from_bits(a) + 0.5f) - 0x3f000000u;      /* the last place of 0.5f is 2^-24, a half's smallest step */
+    /* the last place of 0.5f is 2^-24, a half's smallest step */
+    uint32_t tiny = pd_f32_bits(pd_f32_from_bits(a) + 0.5f) - 0x3f000000u;
     uint32_t nan = 0x7e00u | (a >> 13 & 0x3ffu);
     uint32_t h = pd_choose(a < 0x38800000u, tiny, normal);
 

@@ -1,9 +1,10 @@
+/* error.c - writes errors, and names their codes. */
 #include "paramd/error.h"
-
-#include "printable.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+
+#include "utf8.h"
 
 int pd_fail(pd_error *err, int code, const char *format, ...)
 {

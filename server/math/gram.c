@@ -1,6 +1,6 @@
 #include "gram.h"
 
-#include "dispatch.h"
+#include "clones.h"
 
 typedef double doubles __attribute__((vector_size(64), may_alias));
 

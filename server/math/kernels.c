@@ -1,7 +1,7 @@
 #include "kernels.h"
 
 #include "convert.h"
-#include "dispatch.h"
+#include "clones.h"
 
 /* A run of acc that stays in the first-level cache while the addends pass over it. */
 enum { TILE = 2048 };

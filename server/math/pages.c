@@ -1,3 +1,4 @@
+/* pages.c - allocates memory for tensors, on huge pages where it is large. */
 #include "pages.h"
 
 #include <stdint.h>
@@ -15,4 +16,14 @@ void *pd_pages_new(size_t bytes)
     if (bytes > PTRDIFF_MAX - ALIGN || posix_memalign(&at, align, bytes / ALIGN * ALIGN + ALIGN) != 0) return NULL;
     if (align == HUGE_PAGE) (void)madvise(at, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);       /* only faster: a refusal is fine */
     return at;
+}
+
+float *pd_floats_new(int64_t n)
+{
+    return n > (int64_t)(PTRDIFF_MAX / sizeof(float)) ? NULL : pd_pages_new((size_t)n * sizeof(float));
+}
+
+int64_t pd_floats_padded(int64_t n)
+{
+    return (n + 15) / 16 * 16;
 }

@@ -1,7 +1,8 @@
 /* plant.h - bugs that the simulator can switch on, to show that it finds them (tests/sim/README.md).
  *
- * The product is built without PD_PLANTS: PD_PLANTED(name) is then the constant false, and the compiler drops the planted code. The
- * simulator builds the same sources with PD_PLANTS and chooses one bug for a run. A plant is one condition at the place where the bug was, or would be. */
+ * The product is built without PD_PLANTS: PD_PLANTED(name) is then the constant false, and the compiler drops the
+ * planted code. The simulator builds the same sources with PD_PLANTS and chooses one bug for a run. A plant is one
+ * condition at the place where the bug was, or would be. */
 #ifndef PD_PLANT_H
 #define PD_PLANT_H
 

@@ -1,4 +1,5 @@
-#include "root.h"
+/* power_iteration.c - the largest eigenvalue of a symmetric matrix, as Google's program estimates it. */
+#include "power_iteration.h"
 
 #include <assert.h>
 #include <cblas.h>

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "convert.h"
-#include "dispatch.h"
+#include "clones.h"
 
 enum { TILE = 1024, ALIGN = 64 };
 

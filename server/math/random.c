@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "convert.h"
-#include "dispatch.h"
+#include "clones.h"
 
 /* ---- the cipher ---- */
 

@@ -3,7 +3,7 @@
 #include <assert.h>
 
 #include "convert.h"
-#include "dispatch.h"
+#include "clones.h"
 
 /* Elements that are sorted side by side: many, or so few that the rows of many vectors stay in the second-level cache. */
 enum { WIDE = 64, NARROW = 16, FEW = 1024 };

@@ -1,10 +1,15 @@
+/* root.c - takes a root by the wanted method, and tries again where it failed. */
 #include "root.h"
 
 #include <assert.h>
 #include <math.h>
 
-#include "root_basis.h"
+#include "root_coupled.h"
+#include "root_diagonal.h"
+#include "root_eigh.h"
+#include "root_newton.h"
 #include "root_parts.h"
+#include "root_tracked.h"
 
 static int by_method(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report)
 {

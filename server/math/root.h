@@ -1,104 +1,18 @@
-/* root.h - X = (A + ridge I)^(-1/p) of a symmetric positive semi-definite matrix A (n, n), and powers of other exponents. Pure; any thread; they
- * allocate what they work with.
- *
- * A (n >= 1) is symmetric up to rounding or what quantizing did to it, dense or strided, and only read. X is written whole, both halves; after an
- * error it holds nothing of use, and report.error is NaN or infinite unless it is X alone that float32 cannot hold, or the error is too large.
- * Errors: PD_OUT_OF_RANGE, A, the root or its measure is not finite, LAPACK gave up, or the error of the iteration of higher order is above 0.1;
- * PD_NO_MEMORY. */
+/* root.h - roots of matrices by any method, with retries; and their cost. Pure; any thread; they allocate their
+ * work memory. */
 #ifndef PD_ROOT_H
 #define PD_ROOT_H
 
-#include <stdbool.h>
+#include "root_types.h"
 
-#include "linalg.h"
-#include "paramd/error.h"
-
-/* In this order as a hyperparameter's choices: */
-#define PD_ROOT_METHODS "newton|eigh|eigh64|tracked"
-typedef enum pd_root_method {
-    PD_ROOT_NEWTON,             /* coupled Newton in float64, exactly as Google's Distributed Shampoo computes it */
-    PD_ROOT_EIGH,               /* symmetric eigendecomposition in float32; with PD_RIDGE_SHIFTED small matrices are decomposed in float64 */
-    PD_ROOT_EIGH64,             /* in float64 */
-    PD_ROOT_TRACKED,            /* float32, from the last eigenbasis; decomposes anew where that is not good enough */
-    PD_ROOT_COUPLED,            /* coupled Newton in float32 with an absolute ridge, as Meta's matrix_functions.py has it: epsilon, no lift. What the
-                                   last of its `iterations` leaves is the root, unless it is not finite; report.error may be NaN then */
-    PD_ROOT_HIGHER_ORDER,       /* coupled iteration of higher order (Lakic 1998), as there; its ridge is relative to a bound of the largest
-                                   eigenvalue: max(epsilon * bound, 1e-16) */
-} pd_root_method;
-
-/* What is added before the root. */
-typedef enum pd_ridge {
-    PD_RIDGE_RELATIVE,          /* Google: epsilon * max(largest eigenvalue, 1e-6) */
-    PD_RIDGE_SHIFTED,           /* Meta: epsilon itself, after a negative smallest eigenvalue was lifted to 0 (meta_shampoo's page, section 5). A with one
-                                   element, and an exactly diagonal A, are taken element by element without that lift, whatever the method */
-} pd_ridge;
-
-typedef struct pd_root_want {
-    pd_root_method method;
-    int     p;                  /* >= 1 */
-    double  epsilon;            /* >= 0 */
-    int64_t padded_side;        /* newton: A counts as the top left corner of a matrix with this many rows, `padding` on the rest of the
-                                   diagonal; nothing is padded in memory. 0, or n: no padding. Other methods pass over it */
-    double  padding;            /* 1, or 0 */
-    double  most_error;         /* a root with an error of at least this, or NaN, is tried again, where `retries` > 0. INFINITY: only one that failed */
-    int     retries;            /* 0 … : first by eigh64 with the same epsilon (higher order: with what that was of the bound), then with one ten
-                                   times larger each time (0 stays 0) */
-    pd_ridge ridge;
-    double  exponent;           /* PD_RIDGE_SHIFTED, eigh, eigh64, tracked: X = (A + ridge I)^-exponent, any finite number; p is passed over. Tracked
-                                   follows a basis only where 1 / exponent is a whole number up to 64 */
-    int     q;                  /* higher order: the root is p/q; 0 counts as 1 */
-    double  tolerance;          /* coupled, higher order: stop when max |M - I| is at most this, */
-    int     iterations;         /* or after so many, */
-    int     order;              /* higher order: 2 … ; 2 is Newton's */
-} pd_root_want;
-
-typedef enum pd_root_end {
-    PD_ENDED_CONVERGED,
-    PD_ENDED_LIMIT,             /* `iterations` were taken, or M is no longer finite */
-    PD_ENDED_EARLY,             /* higher order: max |M - I| grew by a fifth, or stayed as it was */
-} pd_root_end;
-
-typedef struct pd_root_report {
-    double error;               /* newton, coupled: max |M - I| of the last M, in float32. Higher order: max |(A + ridge I) X^p - I| with q = 1. Element
-                                   by element: 0. Where 1 / exponent is no whole number: |Q' L Q v - A v| / (|v| max |L|), the decomposition's. Else |X^a (A + ridge I) X^b v - v| / |v| for a fixed
-                                   pseudo-random v, a = p / 2 rounded down, b = p - a: p + 1 products of matrix and vector. With the root
-                                   on both sides rounding counts sqrt(condition) times, and not condition times as in X^p A */
-    double largest;             /* the estimate of A's largest eigenvalue that the ridge was made from; newton: of the padded A; coupled: the Frobenius
-                                   norm with the ridge; higher order: the bound */
-    double condition;           /* of A + ridge I without padding, an estimate; of no meaning where the error is large */
-    int    iterations;          /* newton, coupled, higher order: steps taken; tracked: corrections, 1 for the first order alone; 0: decomposed */
-    int    tries;               /* 1: the first was good enough */
-    bool   decomposed;          /* an eigendecomposition was made */
-    pd_root_end ended;          /* coupled, higher order: why it took no more steps */
-} pd_root_report;
-
-/* As `want` says, with retries: X and the report are of the first try that is good, or of the last. Out of memory is not tried again.
- * Q (n, n): tracked alone, in and out: the last eigenbasis, an eigenvector in each row, all zeros where there is none yet; else
- * .at is NULL. What is not orthogonal counts as none, and after an error Q is as it was or all zeros. */
+/* As `want` says, with retries: X and the report are of the first try that is good, or of the last. Out of memory
+ * is not tried again. Q (n, n): tracked alone, in and out: the last eigenbasis, an eigenvector in each row, all
+ * zeros where there is none yet; else .at is NULL. What is not orthogonal counts as none, and after an error Q is
+ * as it was or all zeros. */
 int pd_root(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report);
-/* The same of a float64 A (n, n), dense: eigh64 with PD_RIDGE_SHIFTED alone, computed in float64, X rounded to float32 at the end. No retries.
- * An A beyond float32 is well. */
-int pd_root_wide(pd_mat X, const double *A, const pd_root_want *want, pd_root_report *report);
-
-/* ---- the methods, for tests and for those who want one of them: as pd_root without retries, and diagonal matrices are like all others ---- */
-
-int pd_root_newton(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report);
-int pd_root_eigh(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report);
-int pd_root_eigh64(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report);
-int pd_root_tracked(pd_mat X, pd_mat Q, pd_mat A, const pd_root_want *want, pd_root_report *report);
-int pd_root_coupled(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report);
-int pd_root_higher_order(pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report);
-
-/* Google's estimate of the largest eigenvalue: power iteration in float64 from a fixed start vector (google_shampoo's page, 5.2), at most 100
- * steps, absolute tolerance 1e-6. A (n, n) is read only; padding as above. v: NULL, or padded_side (or n) numbers out, the last vector: NaN
- * of a zero matrix. PD_OUT_OF_RANGE: A's quotient is not finite, and *largest is it. PD_NO_MEMORY. */
-int pd_power_iteration(double *largest, double *v, const double *A, int64_t n, int64_t padded_side, double padding);
-/* The start vector's first n entries: MT19937 of seed 1729, uniform on [-1, 1). */
-void pd_start_vector(double *v, int64_t n);
 
 /* Floating-point operations of one root, an estimate: due tasks run largest first. */
 double pd_root_flops(pd_root_method method, int64_t n, int p);
-enum { PD_ROOT_SMALL = 128 };           /* up to so many rows eigendecompositions may be of float64: root_eigh.c */
 /* Bytes that it works with beside X, Q and A, at most. `retried`: eigh64 may have to make it. */
 int64_t pd_root_scratch(pd_root_method method, bool retried, int64_t n, int p);
 

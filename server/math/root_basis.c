@@ -1,3 +1,4 @@
+/* root_basis.c - eigendecomposition in float32, roots made of it, and measures of their errors. */
 #include "root_basis.h"
 
 #include <cblas.h>
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dispatch.h"
+#include "clones.h"
 #include "root_parts.h"
 
 enum { LANES = 8, MOST_ORDER = 64 };

@@ -7,12 +7,13 @@
  *
  * All are powers of A', but no half of a product is spared: rounded as they come, X's errors are such that A' X^p stays 10 to 100 times nearer to I
  * than with products made symmetric (n 7 to 32, conditions 1e4 to 1e10), and by that the root is judged. */
+#include "root_coupled.h"
+
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "root.h"
 #include "root_basis.h"
 #include "root_parts.h"
 

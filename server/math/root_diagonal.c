@@ -1,9 +1,10 @@
 /* Roots of matrices with nothing beside the diagonal, element by element: what Meta's Shampoo does with them, and with a single number, whatever
  * method is wanted (meta_shampoo's page, section 5). Nothing is lifted here: a negative element has no root. */
+#include "root_diagonal.h"
+
 #include <math.h>
 #include <string.h>
 
-#include "root_basis.h"
 #include "root_parts.h"
 
 bool pd_root_is_diagonal(pd_factor A)

@@ -1,5 +1,7 @@
 /* Roots from a symmetric eigendecomposition: in float32 by root_basis.c, and here in float64. Eigenvalues that rounding made negative count as
  * zero, so that with a ridge every root exists; without one a matrix that is singular up to rounding is refused. */
+#include "root_eigh.h"
+
 #include <assert.h>
 #include <cblas.h>
 #include <float.h>
@@ -11,6 +13,7 @@
 
 #include "kernels.h"
 #include "root_basis.h"
+#include "root_diagonal.h"
 #include "root_parts.h"
 
 /* ---- in float64 ---- */

@@ -5,7 +5,7 @@
  * M goes to I and H to the root. Padding is never built: its block of M stays x I, and x enters every measure of M. H and T of the
  * padding are of no use to the corner. All are powers of A, so of a symmetric A one half of every product is enough; an A that quantizing
  * has left asymmetric gets true products. */
-#include "root.h"
+#include "root_newton.h"
 
 #include <assert.h>
 #include <cblas.h>
@@ -15,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dispatch.h"
+#include "clones.h"
+#include "power_iteration.h"
 #include "root_parts.h"
 
 enum { MOST_STEPS = 100, MOST_SPARE = 3 };

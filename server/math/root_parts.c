@@ -1,3 +1,4 @@
+/* root_parts.c - ridges, memory and conversions for the methods of root.h. */
 #include "root_parts.h"
 
 #include <stdint.h>

@@ -23,14 +23,15 @@
  * ssyevd's error 1e-6. With 0.99 it lasts 3 to 20; with 0.95 nearly every refresh decomposes, and looking first costs it a sixth more.
  *
  * A relative ridge of 1e-6 keeps rounding harmless, as with ssyevd; Q is never updated, so it stays as orthogonal as it was made. */
-#include "root_basis.h"
+#include "root_tracked.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "dispatch.h"
+#include "clones.h"
 #include "kernels.h"
+#include "root_basis.h"
 #include "root_parts.h"
 
 enum {

@@ -13,7 +13,9 @@
  * where rms is the root mean square over all dimensions but BATCH ones: tensors that are stacked have a scale and a clip each. Arithmetic is float32; what
  * sums many numbers does so in float64. With param_dtype=bfloat16 what upstream computes in bfloat16 for such parameters (squares, scale, decayed weights,
  * weights) is rounded so. Where upstream warns and goes on (a rule that it ignores) so does the plan, in its note. */
-#include "adafactor.h"
+#include "adafactor_move.h"
+#include "adafactor_plan.h"
+#include "adafactor_sums.h"
 
 #define LARGEST_INT 2147483647
 
@@ -61,9 +63,11 @@ static double clip_norm(const double *hyper) { return hyper[GLOBAL_CLIP]; }
 
 static bool is_unfactored(const pd_plan *plan, const double *hyper, int64_t count)
 {
+    const pd_adafactor_own *own = plan->own;
+
     (void)hyper;
     (void)count;
-    return plan->own[OWN_FACTORED] == 0;
+    return !own->factored;
 }
 
 /* An unfactored one finds its lengths where it makes its moment. */
@@ -80,6 +84,7 @@ const pd_row pd_adafactor = {
     .survey    = pd_adafactor_survey,
     .check     = check,
     .plan      = pd_adafactor_plan,
+    .own_bytes = sizeof(pd_adafactor_own),
     .clip_norm = clip_norm,
     .phases    = { { .name = "sums", .kind = PD_BLOCKS, .run = pd_adafactor_sums },
                    { .name = "moments", .kind = PD_BLOCKS, .run = pd_adafactor_moments, .skip = is_unfactored },

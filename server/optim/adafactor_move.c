@@ -2,6 +2,7 @@
  * needed, which costs less than to write and read them. */
 #include <string.h>
 
+#include "adafactor_move.h"
 #include "adafactor_walk.h"
 
 PD_INLINE float larger(float a, float b) { return ((b > a) | (b != b)) ? b : a; }      /* NaN where either is */
@@ -45,8 +46,9 @@ PD_CLONES static void add_updates_one(const float *const *g, const float *one, c
 
 static void add_lengths(const pd_unit *unit, const pd_runs *r, double *squares, int64_t first)
 {
-    const float *many = pd_slot_floats(unit, r->across_is == ROW ? OWN_ROW_FACTORS : OWN_COL_FACTORS) + r->across;
-    const float *ones = pd_slot_floats(unit, r->along_is == ROW ? OWN_ROW_FACTORS : OWN_COL_FACTORS), *g[TOGETHER];
+    const pd_adafactor_own *own = unit->plan->own;
+    const float *many = pd_slot_floats(unit, r->across_is == ROW ? own->row_factors : own->col_factors) + r->across;
+    const float *ones = pd_slot_floats(unit, r->along_is == ROW ? own->row_factors : own->col_factors), *g[TOGETHER];
     double sum[TOGETHER] = { 0 };
     float one[TOGETHER];
 
@@ -102,15 +104,16 @@ static float clip_of(const pd_unit *unit, float mean)
 
 void pd_adafactor_limits(const pd_unit *unit)
 {
+    const pd_adafactor_own *own = unit->plan->own;
     const pd_plan *plan = unit->plan;
     const pd_over groups = pd_over_groups(plan);
     const float count = (float)(plan->elements / groups.elements);
-    const int64_t room = plan->own[OWN_GROUPS];
-    double *limits = pd_slot_doubles(unit, OWN_LIMITS);
+    const int64_t room = own->groups;
+    double *limits = pd_slot_doubles(unit, own->limits);
 
     memset(limits, 0, 2 * (size_t)groups.elements * sizeof *limits);
     for (size_t b = 0; b < plan->n_blocks; b++) {
-        const double *squares = pd_slot_doubles(unit, OWN_SQUARES) + 2 * (int64_t)b * room;
+        const double *squares = pd_slot_doubles(unit, own->squares) + 2 * (int64_t)b * room;
         double *to = limits + 2 * pd_over_first(&groups, &plan->blocks[b], plan->shape.rank);
         for (int64_t i = 0, n = pd_over_size(&groups, &plan->blocks[b], plan->shape.rank); i < n; i++) {
             to[2 * i + OF_WEIGHTS] += squares[i];
@@ -187,10 +190,12 @@ PD_CLONES static void move_still(const pd_stretch *s, pull f)  { move_as(s, f, S
 
 void pd_adafactor_move(const pd_unit *unit)
 {
+    const pd_adafactor_own *own = unit->plan->own;
+
     static void (*const moves[])(const pd_stretch *s, pull f) = { [ACROSS] = move_across, [ALONG] = move_along, [SINGLE] = move_single, [WHOLE] = move_whole,
                                                                      [STILL] = move_still };
     pd_walk w = pd_walk_of(unit->plan, unit->block);
-    const double *limits = pd_slot_doubles(unit, OWN_LIMITS);
+    const double *limits = pd_slot_doubles(unit, own->limits);
     const int64_t most = w.step[GROUP] != 0 ? 1 : w.n;
     pull f = pull_of(unit);
 

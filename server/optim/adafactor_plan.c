@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adafactor.h"
+#include "adafactor_plan.h"
 #include "factor_rules.h"
 
 enum { CHUNK_ELEMENTS = 65536, MOST_CHUNKS = 64 };
@@ -75,6 +75,7 @@ static int find_rule(pd_factor_rule *rule, const pd_declaration *declaration, co
 
 static int find_scaling(pd_plan *plan, const pd_declaration *declaration, pd_error *err)
 {
+    pd_adafactor_own *own = plan->own;
     const char *text = text_of(declaration, BY_SCALE);
     bool flag = true;
     int rc = PD_OK;
@@ -84,7 +85,7 @@ static int find_scaling(pd_plan *plan, const pd_declaration *declaration, pd_err
             return pd_fail(err, PD_INVALID_ARGUMENT, "multiply_by_parameter_scale must be either yes, no or rules, ['regular expression':yes,...]; got \"%.80s\"", text);
         rc = find_in_map(declaration, BY_SCALE, pd_flag_reader, &flag, err);
     }
-    plan->own[OWN_BY_SCALE] = flag;
+    own->by_scale = flag;
     return rc;
 }
 
@@ -93,6 +94,7 @@ static int find_scaling(pd_plan *plan, const pd_declaration *declaration, pd_err
 /* A scalar counts as a vector of one. */
 static void merge(pd_plan *plan, const pd_shape *shape, const pd_factoring *factoring)
 {
+    pd_adafactor_own *own = plan->own;
     pd_shape *to = &plan->shape;
 
     *to = (pd_shape){ 0 };
@@ -101,13 +103,13 @@ static void merge(pd_plan *plan, const pd_shape *shape, const pd_factoring *fact
         if (alike) {
             to->dim[to->rank - 1] *= shape->dim[i];
         } else {
-            plan->own[OWN_RULE + to->rank] = factoring->dim[i];
+            own->rule[to->rank] = factoring->dim[i];
             to->dim[to->rank++] = shape->dim[i];
         }
     }
     if (to->rank > 0) return;
     to->dim[to->rank++] = 1;
-    plan->own[OWN_RULE] = PD_DIM_NONE;
+    own->rule[0] = PD_DIM_NONE;
 }
 
 /* Over the dimensions whose rule's bit is set. */
@@ -157,6 +159,7 @@ static int64_t at_least(int64_t a, int64_t b) { return a > b ? a : b; }
  * to be few beside the elements. */
 static void find_cut(pd_plan *plan)
 {
+    pd_adafactor_own *own = plan->own;
     int64_t inner = plan->elements, chunks = 1;
     int cut = 0;
 
@@ -172,14 +175,15 @@ static void find_cut(pd_plan *plan)
     }
     chunks = at_most(chunks, plan->shape.dim[cut]);
     chunks = (plan->shape.dim[cut] + chunks - 1) / chunks;          /* indices of a chunk */
-    plan->own[OWN_CUT] = cut;
-    plan->own[OWN_CHUNKS] = (plan->shape.dim[cut] + chunks - 1) / chunks;
+    own->cut = cut;
+    own->chunks = (plan->shape.dim[cut] + chunks - 1) / chunks;
 }
 
 static pd_block block_at(const pd_plan *plan, int64_t index)
 {
-    int cut = (int)plan->own[OWN_CUT];
-    int64_t chunks = plan->own[OWN_CHUNKS], chunk = index % chunks, size = (plan->shape.dim[cut] + chunks - 1) / chunks;
+    const pd_adafactor_own *own = plan->own;
+    int cut = own->cut;
+    int64_t chunks = own->chunks, chunk = index % chunks, size = (plan->shape.dim[cut] + chunks - 1) / chunks;
     pd_block block = { 0 };
 
     index /= chunks;
@@ -196,12 +200,13 @@ static pd_block block_at(const pd_plan *plan, int64_t index)
 
 static int make_blocks(pd_plan *plan)
 {
+    const pd_adafactor_own *own = plan->own;
     int64_t n;
 
     if (plan->elements == 0) return PD_OK;
     find_cut(plan);
-    n = plan->own[OWN_CHUNKS];
-    for (int d = 0; d < plan->own[OWN_CUT]; d++) n *= plan->shape.dim[d];
+    n = own->chunks;
+    for (int d = 0; d < own->cut; d++) n *= plan->shape.dim[d];
     if ((plan->blocks = calloc((size_t)n, sizeof *plan->blocks)) == NULL) return PD_NO_MEMORY;
     plan->n_blocks = (size_t)n;
     for (int64_t i = 0; i < n; i++) plan->blocks[i] = block_at(plan, i);
@@ -224,7 +229,7 @@ static pd_slot_spec moment(const char *name, const pd_shape *shape, const pd_fac
 }
 
 /* PD_OK, and its index in *slot; or PD_NO_MEMORY. */
-static int add(pd_plan *plan, const pd_slot_spec *spec, int64_t *slot)
+static int add(pd_plan *plan, const pd_slot_spec *spec, int *slot)
 {
     int index = pd_plan_slot(plan, spec);
 
@@ -232,7 +237,7 @@ static int add(pd_plan *plan, const pd_slot_spec *spec, int64_t *slot)
     return index < 0 ? index : PD_OK;
 }
 
-static int add_temporary(pd_plan *plan, const char *name, int64_t n, pd_storage storage, int64_t *slot)
+static int add_temporary(pd_plan *plan, const char *name, int64_t n, pd_storage storage, int *slot)
 {
     return add(plan, &(pd_slot_spec){ .name = name, .number = -1, .shape = { 1, { n } }, .temporary = true, .storage = storage }, slot);
 }
@@ -240,46 +245,46 @@ static int add_temporary(pd_plan *plan, const char *name, int64_t n, pd_storage 
 static int add_moments(pd_plan *plan, const pd_shape *shape, const pd_factoring *factoring, bool momentum, pd_storage storage)
 {
     pd_slot_spec v_row = moment("v_row", shape, factoring, PD_DIM_COLUMN), v_col = moment("v_col", shape, factoring, PD_DIM_ROW);
-    int64_t *own = plan->own;
+    pd_adafactor_own *own = plan->own;
     int rc = PD_OK;
 
     if (factoring->factored) {
-        rc = add(plan, &v_row, &own[OWN_V_ROW]);
-        if (rc == PD_OK) rc = add(plan, &v_col, &own[OWN_V_COL]);
+        rc = add(plan, &v_row, &own->v_row);
+        if (rc == PD_OK) rc = add(plan, &v_col, &own->v_col);
     } else {
-        rc = add(plan, &(pd_slot_spec){ .name = "v", .number = -1, .shape = *shape }, &own[OWN_V]);
+        rc = add(plan, &(pd_slot_spec){ .name = "v", .number = -1, .shape = *shape }, &own->v);
     }
-    if (rc == PD_OK && momentum) rc = add(plan, &(pd_slot_spec){ .name = "m", .number = -1, .shape = *shape, .storage = storage }, &own[OWN_M]);
+    if (rc == PD_OK && momentum) rc = add(plan, &(pd_slot_spec){ .name = "m", .number = -1, .shape = *shape, .storage = storage }, &own->m);
     return rc;
 }
 
 /* What a step of a factored one works with. */
 static int add_sums(pd_plan *plan)
 {
+    pd_adafactor_own *own = plan->own;
     pd_over row = pd_over_all_but(plan, PD_DIM_COLUMN), col = pd_over_all_but(plan, PD_DIM_ROW), both = pd_over_both(plan);
-    bool chunked = plan->own[OWN_CHUNKS] > 1 && is_factored_dim(plan, (int)plan->own[OWN_CUT]);
-    int64_t *own = plan->own;
-    int rc = add_temporary(plan, "row_sums", row.elements, PD_STORE_F64, &own[OWN_ROW_SUMS]);
+    bool chunked = own->chunks > 1 && is_factored_dim(plan, own->cut);
+    int rc = add_temporary(plan, "row_sums", row.elements, PD_STORE_F64, &own->row_sums);
 
-    if (rc == PD_OK) rc = add_temporary(plan, "col_sums", col.elements, PD_STORE_F64, &own[OWN_COL_SUMS]);
-    if (rc == PD_OK) rc = add_temporary(plan, "row_factors", row.elements, PD_STORE_F32, &own[OWN_ROW_FACTORS]);
-    if (rc == PD_OK) rc = add_temporary(plan, "col_factors", col.elements, PD_STORE_F32, &own[OWN_COL_FACTORS]);
-    if (rc == PD_OK) rc = add_temporary(plan, "row_means", both.elements, PD_STORE_F64, &own[OWN_ROW_MEANS]);
+    if (rc == PD_OK) rc = add_temporary(plan, "col_sums", col.elements, PD_STORE_F64, &own->col_sums);
+    if (rc == PD_OK) rc = add_temporary(plan, "row_factors", row.elements, PD_STORE_F32, &own->row_factors);
+    if (rc == PD_OK) rc = add_temporary(plan, "col_factors", col.elements, PD_STORE_F32, &own->col_factors);
+    if (rc == PD_OK) rc = add_temporary(plan, "row_means", both.elements, PD_STORE_F64, &own->row_means);
     if (rc != PD_OK || !chunked) return rc;
-    own[OWN_SHARED_IS_ROW] = pd_adafactor_rule(plan, (int)own[OWN_CUT]) == PD_DIM_COLUMN;
-    own[OWN_SHARED_SIZE] = pd_over_size(own[OWN_SHARED_IS_ROW] ? &row : &col, &plan->blocks[0], plan->shape.rank);
-    return add_temporary(plan, "shared_sums", (int64_t)plan->n_blocks * own[OWN_SHARED_SIZE], PD_STORE_F64, &own[OWN_SHARED]);
+    own->shared_is_row = pd_adafactor_rule(plan, own->cut) == PD_DIM_COLUMN;
+    own->shared_size = pd_over_size(own->shared_is_row ? &row : &col, &plan->blocks[0], plan->shape.rank);
+    return add_temporary(plan, "shared_sums", (int64_t)plan->n_blocks * own->shared_size, PD_STORE_F64, &own->shared);
 }
 
 static int add_limits(pd_plan *plan)
 {
     pd_over groups = pd_over_groups(plan);
-    int64_t *own = plan->own;
+    pd_adafactor_own *own = plan->own;
     int rc;
 
-    own[OWN_GROUPS] = plan->n_blocks > 0 ? pd_over_size(&groups, &plan->blocks[0], plan->shape.rank) : 0;      /* the first is as large as any */
-    rc = add_temporary(plan, "squares", 2 * (int64_t)plan->n_blocks * own[OWN_GROUPS], PD_STORE_F64, &own[OWN_SQUARES]);
-    return rc == PD_OK ? add_temporary(plan, "limits", 2 * groups.elements, PD_STORE_F64, &own[OWN_LIMITS]) : rc;
+    own->groups = plan->n_blocks > 0 ? pd_over_size(&groups, &plan->blocks[0], plan->shape.rank) : 0;      /* the first is as large as any */
+    rc = add_temporary(plan, "squares", 2 * (int64_t)plan->n_blocks * own->groups, PD_STORE_F64, &own->squares);
+    return rc == PD_OK ? add_temporary(plan, "limits", 2 * groups.elements, PD_STORE_F64, &own->limits) : rc;
 }
 
 /* ---- */
@@ -307,19 +312,19 @@ static int check_declared(const pd_declaration *declaration, pd_error *err)
 
 int pd_adafactor_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)
 {
+    pd_adafactor_own *own = plan->own;
     const double *h = declaration->hypers.value;
     pd_storage storage = h[DTYPE_MOMENTUM] == DTYPE_BFLOAT16 ? PD_STORE_BF16 : PD_STORE_F32;
     pd_factor_rule rule;
     pd_factoring factoring;
     int rc;
 
-    _Static_assert(OWN_END <= PD_PLAN_OWN, "the plan has room for it");
-    for (int i = OWN_V; i <= OWN_SHARED; i++) plan->own[i] = -1;
+    own->v = own->m = own->v_row = own->v_col = own->shared = -1;
     if ((rc = check_declared(declaration, err)) != PD_OK || (rc = find_scaling(plan, declaration, err)) != PD_OK) return rc;
     if ((rc = find_rule(&rule, declaration, fact, plan, err)) != PD_OK) return rc;
     if ((rc = pd_factoring_of(&factoring, &rule, &declaration->shape, (int64_t)h[MIN_DIM], err)) != PD_OK) return rc;
     note_ignored(plan, &rule, &factoring);
-    plan->own[OWN_FACTORED] = factoring.factored;
+    own->factored = factoring.factored;
     merge(plan, &declaration->shape, &factoring);
     if ((rc = make_blocks(plan)) != PD_OK) return rc;
     rc = add_moments(plan, &declaration->shape, &factoring, !pd_adafactor_is_none(h[BETA1]), storage);

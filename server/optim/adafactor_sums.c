@@ -1,6 +1,7 @@
 /* adafactor_sums.c - the phases that make adafactor's moments: sums over a block, moments, means of row moments. */
 #include <string.h>
 
+#include "adafactor_sums.h"
 #include "adafactor_walk.h"
 #include "kernels.h"
 
@@ -84,10 +85,10 @@ static void add_weights_of(const pd_unit *unit, const pd_runs *r, double *square
 /* Where a block adds up what belongs to one moment: to[walk's position]. Zero at first. */
 static double *sums_of(const pd_unit *unit, const pd_walk *w, int which)
 {
-    const int64_t *own = unit->plan->own;
-    bool shared = own[OWN_SHARED] >= 0 && (own[OWN_SHARED_IS_ROW] != 0) == (which == ROW);
+    const pd_adafactor_own *own = unit->plan->own;
+    bool shared = own->shared >= 0 && own->shared_is_row == (which == ROW);
     int64_t first = w->at[which];
-    double *at = shared ? pd_slot_doubles(unit, OWN_SHARED) + unit->index * own[OWN_SHARED_SIZE] : pd_slot_doubles(unit, which == ROW ? OWN_ROW_SUMS : OWN_COL_SUMS) + first;
+    double *at = shared ? pd_slot_doubles(unit, own->shared) + unit->index * own->shared_size : pd_slot_doubles(unit, which == ROW ? own->row_sums : own->col_sums) + first;
 
     memset(at, 0, (size_t)pd_over_size(&w->over[which], unit->block, w->rank) * sizeof *at);
     return at - first;
@@ -176,7 +177,9 @@ static void sum_whole(const pd_unit *unit)
 
 void pd_adafactor_sums(const pd_unit *unit)
 {
-    memset(pd_squares_of(unit, OF_WEIGHTS), 0, 2 * (size_t)unit->plan->own[OWN_GROUPS] * sizeof(double));
+    const pd_adafactor_own *own = unit->plan->own;
+
+    memset(pd_squares_of(unit, OF_WEIGHTS), 0, 2 * (size_t)own->groups * sizeof(double));
     if (pd_adafactor_is_factored(unit)) sum_factored(unit);
     else sum_whole(unit);
 }
@@ -186,23 +189,25 @@ void pd_adafactor_sums(const pd_unit *unit)
 /* What the blocks found for element i of a moment. */
 static double total_of(const pd_unit *unit, int which, int64_t i)
 {
-    const int64_t *own = unit->plan->own, size = own[OWN_SHARED_SIZE];
+    const pd_adafactor_own *own = unit->plan->own;
+    const int64_t size = own->shared_size;
     const double *shared;
     double sum = 0;
 
-    if (own[OWN_SHARED] < 0 || (own[OWN_SHARED_IS_ROW] != 0) != (which == ROW)) return pd_slot_doubles(unit, which == ROW ? OWN_ROW_SUMS : OWN_COL_SUMS)[i];
-    shared = pd_slot_doubles(unit, OWN_SHARED) + i / size * own[OWN_CHUNKS] * size + i % size;
-    for (int64_t chunk = 0; chunk < own[OWN_CHUNKS]; chunk++) sum += shared[chunk * size];
+    if (own->shared < 0 || own->shared_is_row != (which == ROW)) return pd_slot_doubles(unit, which == ROW ? own->row_sums : own->col_sums)[i];
+    shared = pd_slot_doubles(unit, own->shared) + i / size * own->chunks * size + i % size;
+    for (int64_t chunk = 0; chunk < own->chunks; chunk++) sum += shared[chunk * size];
     return sum;
 }
 
 /* This unit's share of a moment. The new values, NaN and all, go into the factors: state may keep an old one instead. */
 static void mix_moment(const pd_unit *unit, int which, mixture mix)
 {
+    const pd_adafactor_own *own = unit->plan->own;
     const pd_over over = pd_over_all_but(unit->plan, which == ROW ? PD_DIM_COLUMN : PD_DIM_ROW);
     const float count = (float)(unit->plan->elements / over.elements);
     const int64_t begin = over.elements * unit->index / unit->n_units, end = over.elements * (unit->index + 1) / unit->n_units;
-    float *v = pd_slot_floats(unit, which == ROW ? OWN_V_ROW : OWN_V_COL), *next = pd_slot_floats(unit, which == ROW ? OWN_ROW_FACTORS : OWN_COL_FACTORS);
+    float *v = pd_slot_floats(unit, which == ROW ? own->v_row : own->v_col), *next = pd_slot_floats(unit, which == ROW ? own->row_factors : own->col_factors);
 
     for (int64_t i = begin; i < end; i++) {
         next[i] = mix.keep * v[i] + mix.gain * ((float)total_of(unit, which, i) / count);
@@ -232,11 +237,12 @@ static pd_block rows_of(const pd_plan *plan)
 
 void pd_adafactor_means(const pd_unit *unit)
 {
+    const pd_adafactor_own *own = unit->plan->own;
     const pd_block block = rows_of(unit->plan);
     pd_walk w = pd_walk_of(unit->plan, &block);
     const float count = (float)(w.over[ROW].elements / w.over[BOTH].elements);
-    double *mean = pd_slot_doubles(unit, OWN_ROW_MEANS);
-    float *factor = pd_slot_floats(unit, OWN_ROW_FACTORS);
+    double *mean = pd_slot_doubles(unit, own->row_means);
+    float *factor = pd_slot_floats(unit, own->row_factors);
 
     memset(mean, 0, (size_t)w.over[BOTH].elements * sizeof *mean);
     do {

@@ -73,17 +73,18 @@ bool pd_walk_gather(pd_walk *w, pd_runs *r)
 /* Those from element i of a run on. */
 pd_stretch pd_stretch_of(const pd_unit *unit, const pd_walk *w, int64_t i, int64_t n)
 {
-    const int64_t at = w->element + i, *own = unit->plan->own;
+    const pd_adafactor_own *own = unit->plan->own;
+    const int64_t at = w->element + i;
     pd_stretch s = { .layout = w->still ? STILL : WHOLE, .n = n, .gradient = unit->gradient + at, .before = unit->before + at, .after = unit->after + at };
 
-    if (own[OWN_M] >= 0) s.m = pd_slot_floats(unit, OWN_M) + at;
+    if (own->m >= 0) s.m = pd_slot_floats(unit, own->m) + at;
     if (!pd_adafactor_is_factored(unit)) {
-        s.v = pd_slot_floats(unit, OWN_V) + at;
+        s.v = pd_slot_floats(unit, own->v) + at;
         return s;
     }
     s.layout = pd_walk_is_single(w) ? SINGLE : w->step[ROW] == 0 ? ACROSS : ALONG;
-    s.row = pd_slot_floats(unit, OWN_ROW_FACTORS) + w->at[ROW] + i * w->step[ROW];
-    s.col = pd_slot_floats(unit, OWN_COL_FACTORS) + w->at[COL] + i * w->step[COL];
+    s.row = pd_slot_floats(unit, own->row_factors) + w->at[ROW] + i * w->step[ROW];
+    s.col = pd_slot_floats(unit, own->col_factors) + w->at[COL] + i * w->step[COL];
     return s;
 }
 

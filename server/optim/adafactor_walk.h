@@ -1,11 +1,11 @@
-/* adafactor_walk.h - how the phases of adafactor go over a block: in runs, the elements of the last dimension, which lie together, and of which each moment
- * has either one element or as many, side by side. Pure. */
+/* adafactor_walk.h - how the phases of adafactor go over a block: in runs, the elements of the last dimension,
+ * which lie together, and of which each moment has either one element or as many, side by side. Pure. */
 #ifndef PD_ADAFACTOR_WALK_H
 #define PD_ADAFACTOR_WALK_H
 
-#include "adafactor.h"
+#include "adafactor_plan.h"
 #include "convert.h"
-#include "dispatch.h"
+#include "clones.h"
 
 enum { TILE = 1024, TOGETHER = 4 };
 enum { OF_WEIGHTS, OF_UPDATE };             /* sums of squares; where a group's limits are, its rate and its clip */
@@ -16,16 +16,17 @@ PD_INLINE float pd_rounded(float x) { return pd_f32_from_bf16(pd_bf16_from_f32(x
 /* x^(-1/2), rounded once: a power, as upstream has it, and not two operations. */
 PD_INLINE float pd_inverse_root(float x) { return (float)(1 / sqrt((double)x)); }
 
-static inline float *pd_slot_floats(const pd_unit *unit, int own)   { return unit->slot[unit->plan->own[own]]; }
-static inline double *pd_slot_doubles(const pd_unit *unit, int own) { return (double *)unit->slot[unit->plan->own[own]]; }
-static inline bool pd_adafactor_is_factored(const pd_unit *unit) { return unit->plan->own[OWN_FACTORED] != 0; }
-static inline bool pd_adafactor_is_scaled(const pd_unit *unit)   { return unit->plan->own[OWN_BY_SCALE] != 0; }
+static inline float *pd_slot_floats(const pd_unit *unit, int slot)   { return unit->slot[slot]; }
+static inline double *pd_slot_doubles(const pd_unit *unit, int slot) { return (double *)unit->slot[slot]; }
+static inline const pd_adafactor_own *pd_adafactor_own_of(const pd_unit *unit) { return unit->plan->own; }
+static inline bool pd_adafactor_is_factored(const pd_unit *unit) { return pd_adafactor_own_of(unit)->factored; }
+static inline bool pd_adafactor_is_scaled(const pd_unit *unit)   { return pd_adafactor_own_of(unit)->by_scale; }
 
 /* Where the sums of a block (this unit's) for its groups are. */
 static inline double *pd_squares_of(const pd_unit *unit, int which)
 {
-    int64_t room = unit->plan->own[OWN_GROUPS];
-    return pd_slot_doubles(unit, OWN_SQUARES) + (2 * unit->index + which) * room;
+    const pd_adafactor_own *own = unit->plan->own;
+    return pd_slot_doubles(unit, own->squares) + (2 * unit->index + which) * own->groups;
 }
 
 typedef struct pd_walk {
@@ -86,7 +87,8 @@ PD_INLINE double sum_of(const doubles *x)
 
 /* ---- a part of a run ---- */
 
-/* Which moments have an element for each of a run's: column, row, both, or the full one; STILL is WHOLE in a step of which nothing gets into it. */
+/* Which moments have an element for each of a run's: column, row, both, or the full one; STILL is WHOLE in a step
+ * of which nothing gets into it. */
 typedef enum pd_layout { ACROSS, ALONG, SINGLE, WHOLE, STILL } pd_layout;
 
 /* Factors of the update of n elements of a run. */
@@ -102,7 +104,8 @@ pd_stretch pd_stretch_of(const pd_unit *unit, const pd_walk *w, int64_t i, int64
 /* Sum of the squares of its update before the clip. At most TILE elements, of a layout SINGLE, WHOLE or STILL. */
 double pd_stretch_squares(const pd_stretch *s);
 
-/* The update before the clip, of element i. A square that is infinite makes NaN of a moment of which it is 0 parts, also where state keeps the old one. */
+/* The update before the clip, of element i. A square that is infinite makes NaN of a moment of which it is 0
+ * parts, also where state keeps the old one. */
 PD_INLINE float pd_update_of(const pd_stretch *s, pd_layout layout, int64_t i)
 {
     if (layout == STILL) return s->gradient[i] * (1.0f / sqrtf(s->v[i] + 0.0f * (s->gradient[i] * s->gradient[i])));

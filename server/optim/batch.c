@@ -1,3 +1,6 @@
+/* batch.c - runs many steps together: one piece of each step at a time, with all their units in one parallel region. */
+#include "batch.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +12,9 @@
 #endif
 
 #include "blascore.h"
-#include "state.h"
+#include "optimizer.h"
+#include "pages.h"
+#include "stored.h"
 
 /* Below so much work in the steps of a wave the other threads are not woken: that takes longer. The bits are the same. */
 #define WORTH_SHARING_NS 50000.0
@@ -39,7 +44,7 @@ pd_batch *pd_batch_new(pd_optim *const *optims, size_t n, int threads)
     assert(threads >= 1);
     if (batch == NULL) return NULL;
     for (size_t i = 0; i < n; i++) {
-        int64_t floats = pd_floats_padded((int64_t)optims[i]->basis->plan.scratch_floats) + optims[i]->view_floats;
+        int64_t floats = pd_floats_padded((int64_t)optims[i]->shared->plan.scratch_floats) + optims[i]->view_floats;
         units += optims[i]->most_units;
         if (floats > scratch) scratch = floats;
     }
@@ -69,14 +74,39 @@ int pd_batch_threads(const pd_batch *batch) { return batch->threads; }
 static bool skipped(const pd_optim *optim)
 {
     const pd_phase *phase = &optim->row->phases[optim->phase];
-    return phase->skip != NULL && phase->skip(&optim->basis->plan, optim->hyper, optim->count);
+    return phase->skip != NULL && phase->skip(&optim->shared->plan, optim->hyper, optim->count);
 }
 
-/* Up to the next phase before `end` that is not skipped. */
+/* Returns the phase before which tasks are captured or adopted next, or the number of phases. */
+static int next_stop(const pd_optim *optim)
+{
+    int stop = optim->n_phases;
+
+    if (!optim->captured && optim->row->capture_phase < stop) stop = optim->row->capture_phase;
+    if (!optim->adopted && optim->row->adopt_phase < stop) stop = optim->row->adopt_phase;
+    return stop;
+}
+
+/* Moves on to the next phase before `end` that is not skipped. Returns whether there is one. */
 static bool next_phase(pd_optim *optim, int end)
 {
     while (optim->phase < end && skipped(optim)) optim->phase++;
     return optim->phase < end;
+}
+
+/* All phases up to the next stop have run: brings the step to what follows. At the same phase capturing comes first. */
+static void leave_phases(pd_optim *optim)
+{
+    if (!optim->captured && optim->phase == optim->row->capture_phase) {
+        optim->captured = true;
+        optim->stage = PD_STAGE_CAPTURE;
+        pd_tasks_prepare(optim);
+    } else if (!optim->adopted) {
+        optim->adopted = true;
+        optim->stage = PD_STAGE_WAIT;
+    } else {
+        optim->stage = PD_STAGE_CLOSE;
+    }
 }
 
 /* Brings a step to its next piece of work. False: it is done, or has to wait. */
@@ -87,16 +117,15 @@ static bool has_work(pd_optim *optim)
         return false;
     case PD_STAGE_OPEN:
         if (optim->n_whole > 0 && !optim->opened) return true;
-        optim->stage = PD_STAGE_EARLY;
+        optim->stage = PD_STAGE_PHASES;
         break;
-    case PD_STAGE_EARLY:
-        if (next_phase(optim, optim->row->task_phase)) return true;
-        optim->stage = PD_STAGE_CAPTURE;
-        pd_tasks_prepare(optim);
+    case PD_STAGE_PHASES:
+        if (next_phase(optim, next_stop(optim))) return true;
+        leave_phases(optim);
         break;
     case PD_STAGE_CAPTURE:
         if (optim->n_work > 0) return true;
-        optim->stage = PD_STAGE_WAIT;
+        optim->stage = PD_STAGE_PHASES;
         break;
     case PD_STAGE_WAIT:
         pd_step_settle(optim);
@@ -107,11 +136,7 @@ static bool has_work(pd_optim *optim)
         break;
     case PD_STAGE_ADOPT:
         if (optim->n_work > 0) return true;
-        optim->stage = optim->refused ? PD_STAGE_CLOSE : PD_STAGE_LATE;
-        break;
-    case PD_STAGE_LATE:
-        if (next_phase(optim, optim->n_phases)) return true;
-        optim->stage = PD_STAGE_CLOSE;
+        optim->stage = optim->refused ? PD_STAGE_CLOSE : PD_STAGE_PHASES;
         break;
     case PD_STAGE_CLOSE:
         if (optim->n_whole > 0 && optim->opened) return true;
@@ -120,20 +145,16 @@ static bool has_work(pd_optim *optim)
     }
 }
 
-static bool in_phase(const pd_optim *optim)
-{
-    return optim->stage == PD_STAGE_EARLY || optim->stage == PD_STAGE_LATE;
-}
-
 static int64_t count_units(const pd_optim *optim)
 {
-    const pd_plan *plan = &optim->basis->plan;
+    const pd_plan *plan = &optim->shared->plan;
 
     if (optim->stage == PD_STAGE_OPEN || optim->stage == PD_STAGE_CLOSE) return (int64_t)optim->n_whole;
-    if (!in_phase(optim)) return (int64_t)optim->n_work;
+    if (optim->stage != PD_STAGE_PHASES) return (int64_t)optim->n_work;
     switch (optim->row->phases[optim->phase].kind) {
     case PD_RANGES: return plan->elements / plan->range_elements + (plan->elements % plan->range_elements != 0);
     case PD_BLOCKS: return (int64_t)plan->n_blocks;
+    case PD_STRIPES: return (int64_t)plan->n_blocks * plan->stripes;
     case PD_WHOLE:  return 1;
     }
     return 0;
@@ -150,6 +171,16 @@ static void fold_partials(pd_optim *optim, const double (*partial)[PD_MAX_PARTIA
             total[k] = i == 0 ? partial[i][k] : pd_folded(phase->fold[k], total[k], partial[i][k]);
 }
 
+static void end_round(pd_optim *optim)
+{
+    const pd_phase *phase = &optim->row->phases[optim->phase];
+
+    optim->round++;
+    if (phase->rounds != NULL && optim->round < phase->rounds(&optim->shared->plan, optim->hyper)) return;
+    optim->phase++;
+    optim->round = 0;
+}
+
 static void finish_work(const pd_batch *batch, const piece *p)
 {
     pd_optim *optim = p->optim;
@@ -163,7 +194,7 @@ static void finish_work(const pd_batch *batch, const piece *p)
         pd_tasks_collect(optim);
     } else {
         fold_partials(optim, batch->partial + p->first, p->n_units);
-        optim->phase++;
+        end_round(optim);
     }
 }
 
@@ -172,16 +203,17 @@ static void finish_work(const pd_batch *batch, const piece *p)
 static void run_phase(const pd_batch *batch, const piece *p, int64_t index, int thread)
 {
     const pd_optim *optim = p->optim;
-    const pd_plan *plan = &optim->basis->plan;
+    const pd_plan *plan = &optim->shared->plan;
     const pd_phase *phase = &optim->row->phases[optim->phase];
     pd_unit unit = {
-        .plan = plan, .hyper = optim->hyper, .fact = optim->basis->fact, .random = optim->basis->random,
-        .random_of_all = optim->basis->random_of_all, .draws = optim->io.draws, .count = optim->count, .index = index, .n_units = p->n_units,
+        .plan = plan, .hyper = optim->hyper, .fact = optim->shared->fact, .random = optim->shared->random,
+        .random_of_all = optim->shared->random_of_all, .draws = optim->io.draws, .count = optim->count, .index = index, .n_units = p->n_units,
         .gradient = optim->io.gradient, .before = optim->io.before, .after = optim->io.after, .update = optim->io.update, .slot = optim->slot,
         .partial = batch->partial[p->first + index], .total = (const double (*)[PD_MAX_PARTIALS])optim->total,
     };
 
     memset(unit.partial, 0, sizeof batch->partial[0]);
+    unit.round = optim->round;
     unit.scratch = batch->scratch + thread * batch->scratch_floats;
     if (phase->kind == PD_BLOCKS) {
         unit.block = &plan->blocks[index];
@@ -189,6 +221,10 @@ static void run_phase(const pd_batch *batch, const piece *p, int64_t index, int 
             pd_block_open(optim, index, unit.scratch);
             unit.scratch += optim->view_floats;
         }
+    }
+    if (phase->kind == PD_STRIPES) {
+        unit.block = &plan->blocks[index / plan->stripes];
+        unit.stripe = index % plan->stripes;
     }
     if (phase->kind == PD_RANGES) {
         unit.first = index * plan->range_elements;
@@ -255,7 +291,7 @@ static bool run_wave(pd_batch *batch, pd_optim *const *steps, size_t n)
     return true;
 }
 
-/* One that was passed over may go on since: the last of its bond came after it in a wave. */
+/* A step that was passed over may go on: the last member of its atomic group came after it in a wave. */
 static bool any_goes_on(pd_optim *const *steps, size_t n)
 {
     for (size_t i = 0; i < n; i++)

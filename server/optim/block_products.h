@@ -1,8 +1,9 @@
-/* block_products.h - products of one block of a tensor along each of its dimensions: with itself (statistics) and with a matrix for each
- * dimension (preconditioning). Pure; any thread; allocates nothing. Shared by the optimizers that keep Kronecker factors.
+/* block_products.h - products of one block of a tensor along each of its dimensions: with itself (statistics) and
+ * with a matrix for each dimension (preconditioning). Pure; any thread; allocates nothing. Shared by the
+ * optimizers that keep Kronecker factors.
  *
- * Blocks that lie together in memory, and large blocks of matrices, are used where they lie; others are gathered first.
- * Every side, and the elements of a block, are below 2^31. */
+ * Blocks that lie together in memory, and large blocks of matrices, are used where they lie; others are gathered
+ * first. Every side, and the elements of a block, are below 2^31. */
 #ifndef PD_BLOCK_PRODUCTS_H
 #define PD_BLOCK_PRODUCTS_H
 
@@ -24,12 +25,14 @@ int64_t pd_block_contract_scratch(const pd_shape *shape, const pd_block *block);
 /* The block of `whole`, a tensor of `shape` (rank >= 1). */
 pd_block_view pd_block_look(const float *whole, const pd_shape *shape, const pd_block *block, float *scratch);
 
-/* S <- beta S + alpha times the block contracted with itself over all dimensions but `dim`; S has that dimension's side. Symmetric: only its lower
- * half is read and written. With beta = 0 what it held is not read. */
+/* S <- beta S + alpha times the block contracted with itself over all dimensions but `dim`; S has that dimension's
+ * side. Symmetric: only its lower half is read and written. With beta = 0 what it held is not read. */
 void pd_block_gram(pd_mat S, float beta, float alpha, const pd_block_view *view, int dim);
 
-/* Multiplies the block by P[d], row-major (size[d], size[d]), along each dimension d: out[.., b, ..] = sum over a of in[.., a, ..] P[d][a, b].
- * The result goes to the same block of `whole`, a tensor of the same shape; with two dimensions or more that may be what the view looks at. Gives the sum of what `measure` says of it while it is at hand. */
+/* Multiplies the block by P[d], row-major (size[d], size[d]), along each dimension d: out[.., b, ..] = sum over a
+ * of in[.., a, ..] P[d][a, b]. The result goes to the same block of `whole`, a tensor of the same shape; with two
+ * dimensions or more that may be what the view looks at. Gives the sum of what `measure` says of it while it is at
+ * hand. */
 double pd_block_contract(float *whole, const pd_shape *shape, const pd_block *block, const pd_block_view *view, float *const *P, float *scratch,
                          double (*measure)(const float *x, int64_t n));
 

@@ -1,16 +1,17 @@
 /* first_order.h - what the element-wise optimizers that follow torch.optim share. Pure.
  *
- * Each of them (adam.c, rmsprop.c ...) is a table of hyperparameters, a list of slots and one loop over the elements of a range, which reads and
- * writes every stream once. They keep torch's order of operations, each rounded to float32; what is the same for all elements is computed in
- * double, as torch does. Choices that hold for a whole step are selections between values inside the loop, not branches around it: the loop is bound
- * by memory. Only what changes the streams themselves (a slot more) is a loop of its own. */
+ * Each of them (adam.c, rmsprop.c ...) is a table of hyperparameters, a list of slots and one loop over the
+ * elements of a range, which reads and writes every stream once. They keep torch's order of operations, each
+ * rounded to float32; what is the same for all elements is computed in double, as torch does. Choices that hold
+ * for a whole step are selections between values inside the loop, not branches around it: the loop is bound by
+ * memory. Only what changes the streams themselves (a slot more) is a loop of its own. */
 #ifndef PD_FIRST_ORDER_H
 #define PD_FIRST_ORDER_H
 
 #include <math.h>
 
-#include "dispatch.h"
-#include "plan.h"
+#include "clones.h"
+#include "row.h"
 
 /* Entries of the tables of hyperparameters, in torch's words. A beta is below 1. */
 #define PD_HYPER_LR(preset)           { "lr", PD_REAL, preset, 0, INFINITY, NULL, "learning rate", true, false }
@@ -40,7 +41,8 @@ PD_INLINE pd_run pd_run_of(const pd_unit *unit)
 
 PD_INLINE float *pd_run_slot(const pd_unit *unit, int slot) { return unit->slot[slot] + unit->first; }
 
-/* What maximize and weight_decay make of gradient and weights: g <- sign g + l2 w (left alone where l2 is 0), w <- keep w. */
+/* What maximize and weight_decay make of gradient and weights: g <- sign g + l2 w (left alone where l2 is 0), w <-
+ * keep w. */
 typedef struct pd_pull { float sign, l2, keep; } pd_pull;
 
 static inline pd_pull pd_pull_of(double lr, double weight_decay, bool decoupled, bool maximize)

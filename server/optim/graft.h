@@ -1,19 +1,20 @@
-/* graft.h - directions of first-order methods that lend their length to another direction (arXiv:2002.11803), and norms as float32 arithmetic has
- * them. Pure; any thread.
+/* graft.h - directions of first-order methods that lend their length to another direction (arXiv:2002.11803), and
+ * norms as float32 arithmetic has them. Pure; any thread.
  *
  *     PD_GRAFT_PLAIN     D = G
  *     PD_GRAFT_SIGN      D = sign(G), 0 of 0
  *     PD_GRAFT_DIAGONAL  V <- w1 V + w2 g^2,  D = g / (sqrt(V) + epsilon) / clip      with g = G / divisor
  *     PD_GRAFT_CORRECTED V <- w1 V + w2 G^2,  D = F / (sqrt(V / correction) + epsilon) of another gradient F, a filtered one
  *
- * Adagrad is w1 = w2 = 1, RMSProp w1 = beta2 and w2 = 1 - beta2; the normalized forms divide by the gradient's norm. */
+ * Adagrad is w1 = w2 = 1, RMSProp w1 = beta2 and w2 = 1 - beta2; the normalized forms divide by the gradient's
+ * norm. */
 #ifndef PD_GRAFT_H
 #define PD_GRAFT_H
 
 #include <math.h>
 #include <stdint.h>
 
-#include "dispatch.h"
+#include "clones.h"
 
 typedef enum pd_graft_kind { PD_GRAFT_PLAIN, PD_GRAFT_SIGN, PD_GRAFT_DIAGONAL, PD_GRAFT_CORRECTED } pd_graft_kind;
 
@@ -39,8 +40,8 @@ void pd_graft_directions(float *D, const float *G, const float *V, int64_t n, co
 /* Squares of D added up, as pd_squares does. */
 double pd_graft_squares(const float *G, const float *V, int64_t n, const pd_graft *f);
 
-/* Sum of x[i]^2, each square rounded to float32 and so infinite or 0 where that overflows or underflows, but added in float64: the bits do not
- * depend on threads. */
+/* Sum of x[i]^2, each square rounded to float32 and so infinite or 0 where that overflows or underflows, but added
+ * in float64: the bits do not depend on threads. */
 double pd_squares(const float *x, int64_t n);
 /* The same of sign(x): how many are not 0. */
 double pd_sign_squares(const float *x, int64_t n);

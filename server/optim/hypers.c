@@ -1,3 +1,4 @@
+/* hypers.c - hyperparameters: finding rows, setting, checking and printing values. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 #include "number.h"
 #include "row.h"
 #include "schedule.h"
+#include "table.h"
 #include "text.h"
 
 _Static_assert(PD_MAX_HYPERS <= 64, "a bit each");

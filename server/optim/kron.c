@@ -17,9 +17,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "dispatch.h"
+#include "clones.h"
 #include "kernels.h"
-#include "kron.h"
+#include "kron_move.h"
+#include "kron_plan.h"
 #include "pages.h"
 #include "schedule.h"
 
@@ -99,17 +100,13 @@ static const char *kron_warning(const pd_hypers *declared)
 
 enum { PHASE_MOMENTUM, PHASE_DECIDE, PHASE_BALANCE, PHASE_UPDATE, PHASE_PRECONDITION, PHASE_MOVE };
 
-static float *slot_of(const pd_unit *unit, int which)
-{
-    return unit->slot[unit->plan->own[which]];
-}
-
 static void follow_gradient(const pd_unit *unit)
 {
+    const pd_kron_own *own = unit->plan->own;
     const double b1 = unit->hyper[B1];
-    float *mu = unit->plan->own[KRON_MU] < 0 ? NULL : slot_of(unit, KRON_MU);
+    float *mu = own->mu < 0 ? NULL : unit->slot[own->mu];
     pd_kron_momentum m = {
-        .X = slot_of(unit, KRON_X) + unit->first, .mu = mu == NULL ? NULL : mu + unit->first, .gradient = unit->gradient + unit->first, .n = unit->n,
+        .X = unit->slot[own->x] + unit->first, .mu = mu == NULL ? NULL : mu + unit->first, .gradient = unit->gradient + unit->first, .n = unit->n,
         .keep = (float)b1, .gain = (float)(1 - b1), .divisor = (float)(1 - pow(b1, (double)unit->count)), .bfloat16 = unit->hyper[MU_DTYPE] != 0,
     };
 
@@ -129,14 +126,17 @@ static double drawn(const pd_unit *unit)
 /* Elements of all blocks, padding counted. */
 static double elements_of_blocks(const pd_plan *plan)
 {
-    return plan->own[KRON_PADS] == 0 ? (double)plan->elements : (double)plan->n_blocks * (double)plan->own[KRON_PROBE];
+    const pd_kron_own *own = plan->own;
+
+    return !own->pads ? (double)plan->elements : (double)plan->n_blocks * (double)own->probe;
 }
 
 static void decide(const pd_unit *unit)
 {
-    float *decision = slot_of(unit, KRON_DECISION);
+    const pd_kron_own *own = unit->plan->own;
+    float *decision = unit->slot[own->decision];
     double sum = unit->total[PHASE_MOMENTUM][0];
-    bool update = pd_kron_counts(slot_of(unit, KRON_COUNTER), probability(unit->hyper, unit->count));
+    bool update = pd_kron_counts(unit->slot[own->counter], probability(unit->hyper, unit->count));
 
     if (unit->hyper[SKIP_ZERO] != 0 && sum == 0) update = false;
     decision[DECIDED_UPDATE] = update;
@@ -146,7 +146,9 @@ static void decide(const pd_unit *unit)
 
 static bool kron_due(const pd_plan *plan, const double *h, int64_t count, float *const *slot)
 {
-    if (slot != NULL) return slot[plan->own[KRON_DECISION]][DECIDED_UPDATE] != 0;
+    const pd_kron_own *own = plan->own;
+
+    if (slot != NULL) return slot[own->decision][DECIDED_UPDATE] != 0;
     return count % (int64_t)interval_of(probability(h, count)) == 0;
 }
 
@@ -154,23 +156,28 @@ static bool kron_due(const pd_plan *plan, const double *h, int64_t count, float 
 
 static void find_factors(const pd_plan *plan, int64_t block, float *const *slot, float **Q)
 {
-    for (int d = 0; d < plan->own[KRON_RANK]; d++) {
-        int64_t at = plan->own[KRON_Q] + d;
+    const pd_kron_own *own = plan->own;
+
+    for (int d = 0; d < own->rank; d++) {
+        int at = own->q + d;
         Q[d] = slot[at] + block * pd_slot_item_elements(&plan->slots[at]);
     }
 }
 
 static bool is_bfloat16(const pd_plan *plan)
 {
-    return plan->slots[plan->own[KRON_Q]].storage == PD_STORE_BF16;
+    const pd_kron_own *own = plan->own;
+
+    return plan->slots[own->q].storage == PD_STORE_BF16;
 }
 
 static void balance(const pd_unit *unit)
 {
+    const pd_kron_own *own = unit->plan->own;
     pd_kron_block block = pd_kron_block_of(unit->plan, unit->index);
     float *Q[PD_MAX_RANK];
 
-    if (slot_of(unit, KRON_DECISION)[DECIDED_BALANCE] == 0) return;
+    if (unit->slot[own->decision][DECIDED_BALANCE] == 0) return;
     find_factors(unit->plan, unit->index, unit->slot, Q);
     pd_kron_balance(&block, Q, is_bfloat16(unit->plan));
 }
@@ -193,18 +200,11 @@ static int64_t product(const int64_t *size, int rank)
     return n;
 }
 
-static int64_t padded(int64_t floats) { return (floats + 15) / 16 * 16; }
-
-/* Probe, momentum with its padding, and scratch. */
-int64_t pd_kron_task_scratch(const pd_kron_block *block)
-{
-    return 2 * padded(product(block->full, block->rank)) + pd_kron_update_scratch(block);
-}
-
 /* An element's number is its place in the whole stacked, padded array, so it does not matter who draws it. */
 static void draw_probe(const update *u, float *V, int64_t n)
 {
-    int64_t first = u->index * u->plan->own[KRON_PROBE];
+    const pd_kron_own *own = u->plan->own;
+    int64_t first = u->index * own->probe;
 
     if (u->draws == NULL || u->draws->normal == NULL) pd_random_normal(u->random, (uint64_t)u->count, (uint64_t)first, V, n);
     else for (int64_t i = 0; i < n; i++) V[i] = u->draws->normal[first + i];
@@ -236,11 +236,11 @@ static void find_multipliers(const update *u, float *x, float *const *Q, float *
 {
     pd_kron_block block = pd_kron_block_of(u->plan, u->index);
     int64_t n = product(block.full, block.rank);
-    float *V = memory, *H = spread(memory + padded(n), x, &block, n);
+    float *V = memory, *H = spread(memory + pd_floats_padded(n), x, &block, n);
 
     draw_probe(u, V, n);
     add_noise(H, V, DAMPING * u->mean, n);
-    pd_kron_multipliers(&block, H, V, Q, (float)u->hyper[FACTOR_RATE], M, memory + 2 * padded(n));
+    pd_kron_multipliers(&block, H, V, Q, (float)u->hyper[FACTOR_RATE], M, memory + 2 * pd_floats_padded(n));
 }
 
 /* ---- by tasks ---- */
@@ -269,50 +269,41 @@ static void kron_adopt(const pd_task_view *task, float *const *slot)
 
 /* ---- or within the step ---- */
 
-static int64_t factor_floats(const pd_kron_block *block, int d)
-{
-    return block->diagonal[d] ? block->side[d] : block->side[d] * block->side[d];
-}
-
-int64_t pd_kron_phase_scratch(const pd_kron_block *block)
-{
-    int64_t floats = pd_kron_task_scratch(block) + padded(product(block->size, block->rank));
-
-    for (int d = 0; d < block->rank; d++) floats += padded(factor_floats(block, d));
-    return floats;
-}
-
 static void update_factors(const pd_unit *unit)
 {
+    const pd_kron_own *own = unit->plan->own;
     const pd_plan *plan = unit->plan;
     pd_kron_block block = pd_kron_block_of(plan, unit->index);
     update u = { .plan = plan, .hyper = unit->hyper, .random = unit->random, .draws = unit->draws, .count = unit->count, .index = unit->index,
-                 .mean = slot_of(unit, KRON_DECISION)[DECIDED_MEAN] };
-    float *Q[PD_MAX_RANK], *M[PD_MAX_RANK], *x = unit->scratch, *at = x + padded(product(block.size, block.rank));
+                 .mean = unit->slot[own->decision][DECIDED_MEAN] };
+    float *Q[PD_MAX_RANK], *M[PD_MAX_RANK], *x = unit->scratch, *at = x + pd_floats_padded(product(block.size, block.rank));
     bool finite = true;
 
     if (!kron_due(plan, unit->hyper, unit->count, unit->slot)) return;
-    for (int d = 0; d < block.rank; at += padded(factor_floats(&block, d++))) M[d] = at;
+    for (int d = 0; d < block.rank; at += pd_floats_padded(pd_kron_factor_floats(&block, d++))) M[d] = at;
     find_factors(plan, unit->index, unit->slot, Q);
-    pd_block_gather(x, slot_of(unit, KRON_X), &plan->shape, unit->block);
+    pd_block_gather(x, unit->slot[own->x], &plan->shape, unit->block);
     find_multipliers(&u, x, Q, M, at);
-    for (int d = 0; d < block.rank; d++) finite = finite && pd_all_finite(M[d], PD_F32, factor_floats(&block, d));
+    for (int d = 0; d < block.rank; d++) finite = finite && pd_all_finite(M[d], PD_F32, pd_kron_factor_floats(&block, d));
     if (finite) pd_kron_multiply(&block, Q, M, is_bfloat16(plan));
 }
 
 static bool updates_by_tasks(const pd_plan *plan, const double *h, int64_t count)
 {
+    const pd_kron_own *own = plan->own;
+
     (void)h, (void)count;
-    return plan->own[KRON_IN_STEP] == 0;
+    return !own->in_step;
 }
 
 /* ---- phases: the step ---- */
 
 static void precondition(const pd_unit *unit)
 {
+    const pd_kron_own *own = unit->plan->own;
     pd_kron_block block = pd_kron_block_of(unit->plan, unit->index);
     pd_kron_place place = pd_kron_place_of(unit->plan, unit->index);
-    float *layer = slot_of(unit, KRON_X) + place.first, *Q[PD_MAX_RANK];
+    float *layer = unit->slot[own->x] + place.first, *Q[PD_MAX_RANK];
     pd_block_view view = pd_block_look(layer, &place.shape, &place.box, unit->scratch);
 
     find_factors(unit->plan, unit->index, unit->slot, Q);
@@ -331,12 +322,13 @@ static float clip_of(const pd_unit *unit)
 
 static void move(const pd_unit *unit)
 {
+    const pd_kron_own *own = unit->plan->own;
     const double *h = unit->hyper;
     bool scales_only = h[SCALE_ONLY] != 0;
     pd_kron_step step = {
         .after = unit->after + unit->first, .update = unit->update == NULL ? NULL : unit->update + unit->first, .before = unit->before + unit->first,
-        .u = slot_of(unit, KRON_X) + unit->first, .n = unit->n, .clip = clip_of(unit),
-        .decay = scales_only || unit->plan->own[KRON_DECAYS] == 0 ? 0 : (float)h[WEIGHT_DECAY], .rate = scales_only ? -1 : -(float)h[LEARNING_RATE],
+        .u = unit->slot[own->x] + unit->first, .n = unit->n, .clip = clip_of(unit),
+        .decay = scales_only || !own->decays ? 0 : (float)h[WEIGHT_DECAY], .rate = scales_only ? -1 : -(float)h[LEARNING_RATE],
     };
 
     pd_kron_move(&step);
@@ -344,7 +336,9 @@ static void move(const pd_unit *unit)
 
 static int64_t kron_normals(const pd_plan *plan)
 {
-    return (int64_t)plan->n_blocks * plan->own[KRON_PROBE];
+    const pd_kron_own *own = plan->own;
+
+    return (int64_t)plan->n_blocks * own->probe;
 }
 
 static pd_dtype kron_update_dtype(const double *h)
@@ -369,7 +363,8 @@ const pd_row pd_kron = {
         [PHASE_PRECONDITION] = { .name = "precondition", .kind = PD_BLOCKS, .run = precondition, .fold = { PD_FOLD_SUM } },
         [PHASE_MOVE]         = { .name = "move", .kind = PD_RANGES, .run = move },
     },
-    .task_phase = PHASE_PRECONDITION,
+    .own_bytes = sizeof(pd_kron_own),
+    .capture_phase = PHASE_PRECONDITION, .adopt_phase = PHASE_PRECONDITION,
     .due     = kron_due,
     .task    = kron_task,
     .adopt   = kron_adopt,

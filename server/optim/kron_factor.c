@@ -1,12 +1,14 @@
 /* kron_factor.c - the arithmetic of one block: how its factors change, and what they do to its elements. */
+#include "kron_factor.h"
+
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
 #include "convert.h"
-#include "dispatch.h"
+#include "clones.h"
 #include "kernels.h"
-#include "kron.h"
+#include "pages.h"
 
 #define TINY 0x1p-126f                  /* keeps a bound from being a divisor of 0 */
 
@@ -209,11 +211,6 @@ static pd_block_view dense_view(const pd_kron_block *block, float *at)
     return view;
 }
 
-static int64_t padded(int64_t floats)
-{
-    return (floats + 15) / 16 * 16;
-}
-
 static int64_t largest_of(const int64_t *n, int count, const bool *but)
 {
     int64_t most = 0;
@@ -228,7 +225,7 @@ int64_t pd_kron_update_scratch(const pd_kron_block *block)
 {
     int64_t triangle = largest_of(block->full, block->rank, block->diagonal);
 
-    return padded(triangle * triangle) + 3 * padded(largest_of(block->full, block->rank, NULL));
+    return pd_floats_padded(triangle * triangle) + 3 * pd_floats_padded(largest_of(block->full, block->rank, NULL));
 }
 
 /* Sums of squares along all dimensions but one. */
@@ -287,7 +284,7 @@ static void triangular_multiplier(float *at, int64_t side, const pd_block_view *
     pd_block_gram(sum, 0, 1, A, dim);
     pd_block_gram(M, 0, 1, B, dim);
     for (int64_t i = 0; i < n; i++) sum_and_difference(sum.at + i * n, at + i * side, i + 1);
-    to_multiplier(M, rate / (pd_kron_norm_bound(sum, scratch + padded(n * n)) + TINY));
+    to_multiplier(M, rate / (pd_kron_norm_bound(sum, scratch + pd_floats_padded(n * n)) + TINY));
 }
 
 void pd_kron_multipliers(const pd_kron_block *block, float *H, float *V, float *const *Q, float rate, float *const *M, float *scratch)
@@ -306,9 +303,22 @@ void pd_kron_multipliers(const pd_kron_block *block, float *H, float *V, float *
 
 /* ---- factors ---- */
 
-static int64_t factor_floats(const pd_kron_block *block, int d)
+int64_t pd_kron_factor_floats(const pd_kron_block *block, int d)
 {
     return block->diagonal[d] ? block->side[d] : block->side[d] * block->side[d];
+}
+
+int64_t pd_kron_task_scratch(const pd_kron_block *block)
+{
+    return 2 * pd_floats_padded(product(block->full, 0, block->rank)) + pd_kron_update_scratch(block);
+}
+
+int64_t pd_kron_phase_scratch(const pd_kron_block *block)
+{
+    int64_t floats = pd_kron_task_scratch(block) + pd_floats_padded(product(block->size, 0, block->rank));
+
+    for (int d = 0; d < block->rank; d++) floats += pd_floats_padded(pd_kron_factor_floats(block, d));
+    return floats;
 }
 
 void pd_kron_multiply(const pd_kron_block *block, float *const *Q, float *const *M, bool bfloat16)
@@ -317,7 +327,7 @@ void pd_kron_multiply(const pd_kron_block *block, float *const *Q, float *const 
         int64_t n = block->full[d], side = block->side[d];
         if (block->diagonal[d]) add_share_of_each(Q[d], M[d], n);
         else pd_trmm_upper((pd_mat){ Q[d], n, n, side }, (pd_mat){ M[d], n, n, side });
-        if (bfloat16) round_to_bfloat16(Q[d], factor_floats(block, d));
+        if (bfloat16) round_to_bfloat16(Q[d], pd_kron_factor_floats(block, d));
     }
 }
 
@@ -341,8 +351,8 @@ void pd_kron_balance(const pd_kron_block *block, float *const *Q, bool bfloat16)
     for (int d = 0; d < block->rank; d++) {
         float by = mean / size[d];
         if (bfloat16) round_to_bfloat16(&by, 1);
-        scale(Q[d], by, factor_floats(block, d));
-        if (bfloat16) round_to_bfloat16(Q[d], factor_floats(block, d));
+        scale(Q[d], by, pd_kron_factor_floats(block, d));
+        if (bfloat16) round_to_bfloat16(Q[d], pd_kron_factor_floats(block, d));
     }
 }
 

@@ -1,8 +1,10 @@
+/* kron_move.c - the two passes of kron over all elements: the momentum, and the move. */
+#include "kron_move.h"
+
 #include <math.h>
 
 #include "convert.h"
-#include "dispatch.h"
-#include "kron.h"
+#include "clones.h"
 
 /* ---- momentum ---- */
 

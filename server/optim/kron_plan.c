@@ -1,4 +1,6 @@
 /* kron_plan.c - which slots, blocks and tasks a parameter of kron has. */
+#include "kron_plan.h"
+
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -6,7 +8,6 @@
 #include <string.h>
 
 #include "axes.h"
-#include "kron.h"
 #include "shapes.h"
 #include "text.h"
 
@@ -165,23 +166,24 @@ static int add_factor(pd_plan *plan, const draft *d, int dim)
 
 static int add_slots(pd_plan *plan, const draft *d, const pd_shape *declared)
 {
+    pd_kron_own *own = plan->own;
     pd_slot_spec mu = { .name = "mu", .number = -1, .shape = *declared, .storage = storage_of(d->h[MU_DTYPE]) };
     pd_slot_spec counter = { .name = "update_counter", .number = -1 };
     pd_slot_spec X = { .name = "update", .number = -1, .shape = plan->shape, .temporary = true, .in_after = true, .share = PD_SHARE_BOX };
     pd_slot_spec decision = { .name = "decision", .number = -1, .shape = { .rank = 1, .dim = { DECIDED } }, .temporary = true };
     int first = -1;
 
-    plan->own[KRON_MU] = d->h[B1] != 0 ? pd_plan_slot(plan, &mu) : -1;
-    plan->own[KRON_COUNTER] = pd_plan_slot(plan, &counter);
+    own->mu = d->h[B1] != 0 ? pd_plan_slot(plan, &mu) : -1;
+    own->counter = pd_plan_slot(plan, &counter);
     for (int dim = 0; dim < d->merged.shape.rank && plan->n_blocks > 0; dim++) {
         int slot = add_factor(plan, d, dim);
         if (slot == PD_NO_MEMORY) return PD_NO_MEMORY;
         if (dim == 0) first = slot;
     }
-    plan->own[KRON_Q] = first;
-    plan->own[KRON_X] = pd_plan_slot(plan, &X);
-    plan->own[KRON_DECISION] = pd_plan_slot(plan, &decision);
-    return plan->own[KRON_MU] == PD_NO_MEMORY || plan->own[KRON_COUNTER] < 0 || plan->own[KRON_X] < 0 || plan->own[KRON_DECISION] < 0 ? PD_NO_MEMORY : PD_OK;
+    own->q = first;
+    own->x = pd_plan_slot(plan, &X);
+    own->decision = pd_plan_slot(plan, &decision);
+    return own->mu == PD_NO_MEMORY || own->counter < 0 || own->x < 0 || own->decision < 0 ? PD_NO_MEMORY : PD_OK;
 }
 
 /* ---- blocks ---- */
@@ -208,28 +210,31 @@ static int add_blocks(pd_plan *plan, const draft *d)
 
 static void keep(pd_plan *plan, const draft *d, int declared_rank)
 {
-    plan->own[KRON_SCANNED] = d->scanned;
-    plan->own[KRON_RANK] = d->merged.shape.rank;
-    plan->own[KRON_PROBE] = probe_of(d);
-    plan->own[KRON_PADS] = d->h[PARTITION] != 0 && d->h[PAD_BLOCKS] != 0;
-    plan->own[KRON_IN_STEP] = d->h[LAX_MAP] != 0 && d->scanned > 0;
-    plan->own[KRON_DECAYS] = declared_rank >= (int)d->h[DECAY_MIN_NDIM];
+    pd_kron_own *own = plan->own;
+
+    own->scanned = d->scanned;
+    own->rank = d->merged.shape.rank;
+    own->probe = probe_of(d);
+    own->pads = d->h[PARTITION] != 0 && d->h[PAD_BLOCKS] != 0;
+    own->in_step = d->h[LAX_MAP] != 0 && d->scanned > 0;
+    own->decays = declared_rank >= (int)d->h[DECAY_MIN_NDIM];
     for (int i = 0; i < d->merged.shape.rank; i++) {
-        plan->own[KRON_DIAGONAL] |= (int64_t)d->merged.diagonal[i] << i;
-        plan->own[KRON_SIDE + i] = d->cut.side[i];
+        own->diagonal[i] = d->merged.diagonal[i];
+        own->side[i] = d->cut.side[i];
     }
 }
 
 pd_kron_block pd_kron_block_of(const pd_plan *plan, int64_t index)
 {
+    const pd_kron_own *own = plan->own;
     const pd_block *box = &plan->blocks[index];
-    bool pads = plan->own[KRON_PADS] != 0;
-    pd_kron_block block = { .rank = (int)plan->own[KRON_RANK] };
+    bool pads = own->pads;
+    pd_kron_block block = { .rank = own->rank };
 
     for (int d = 0; d < block.rank; d++) {
-        block.diagonal[d] = (plan->own[KRON_DIAGONAL] >> d & 1) != 0;
-        block.size[d] = box->size[plan->own[KRON_SCANNED] + d];
-        block.side[d] = plan->own[KRON_SIDE + d];
+        block.diagonal[d] = own->diagonal[d];
+        block.size[d] = box->size[own->scanned + d];
+        block.side[d] = own->side[d];
         block.full[d] = pads ? block.side[d] : block.size[d];
     }
     return block;
@@ -237,8 +242,9 @@ pd_kron_block pd_kron_block_of(const pd_plan *plan, int64_t index)
 
 pd_kron_place pd_kron_place_of(const pd_plan *plan, int64_t index)
 {
+    const pd_kron_own *own = plan->own;
     const pd_block *box = &plan->blocks[index];
-    int scanned = (int)plan->own[KRON_SCANNED];
+    int scanned = own->scanned;
     pd_kron_place place = { .shape = { .rank = plan->shape.rank - scanned } };
 
     for (int d = 0; d < plan->shape.rank; d++) {
@@ -255,13 +261,14 @@ pd_kron_place pd_kron_place_of(const pd_plan *plan, int64_t index)
 
 static int add_task(pd_plan *plan, int64_t b)
 {
+    const pd_kron_own *own = plan->own;
     pd_kron_block block = pd_kron_block_of(plan, b);
     pd_task_spec task = { .block = (int)b, .n_inputs = 2 + block.rank, .n_outputs = block.rank, .cost = pd_kron_update_flops(&block),
                           .scratch = pd_kron_task_scratch(&block) * (int64_t)sizeof(float) };
 
-    task.input[0] = (int)plan->own[KRON_X];
-    task.input[1] = (int)plan->own[KRON_DECISION];
-    for (int d = 0; d < block.rank; d++) task.input[2 + d] = task.output[d] = (int)plan->own[KRON_Q] + d;
+    task.input[0] = own->x;
+    task.input[1] = own->decision;
+    for (int d = 0; d < block.rank; d++) task.input[2 + d] = task.output[d] = own->q + d;
     return pd_plan_task(plan, &task) < 0 ? PD_NO_MEMORY : PD_OK;
 }
 
@@ -269,7 +276,8 @@ static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static int add_work(pd_plan *plan)
 {
-    bool in_step = plan->own[KRON_IN_STEP] != 0;
+    const pd_kron_own *own = plan->own;
+    bool in_step = own->in_step;
 
     for (int64_t b = 0; b < (int64_t)plan->n_blocks; b++) {
         pd_kron_block block = pd_kron_block_of(plan, b);

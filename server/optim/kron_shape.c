@@ -1,7 +1,8 @@
+/* kron_shape.c - types of factors, merging of dimensions, cutting into blocks. */
+#include "kron_shape.h"
+
 #include <math.h>
 #include <string.h>
-
-#include "kron.h"
 
 /* ---- types ---- */
 

@@ -5,8 +5,11 @@
 #include <string.h>
 
 #include "assignment.h"
+#include "batch.h"
 #include "clip.h"
 #include "factor_rules.h"
+#include "optimizer.h"
+#include "pages.h"
 #include "state.h"
 
 /* Parameters that count their steps together: pd_row.counts_by_group. */
@@ -15,7 +18,7 @@ typedef struct group {
     int           number;
     int64_t       count;            /* steps in which one of them had a gradient */
     size_t        stepping;         /* of them, in the call */
-    pd_bond       bond;
+    pd_atomic_group together;
 } group;
 
 /* Parameters whose gradients are clipped together, since their row has a limit: pd_row.clip_norm. */
@@ -260,7 +263,7 @@ void pd_model_free(pd_model *model)
 
 static int check_draws(const pd_optim *optim, const pd_draws *draws, pd_error *err)
 {
-    int64_t wanted = optim->row->normals != NULL ? optim->row->normals(&optim->basis->plan) : 0;
+    int64_t wanted = optim->row->normals != NULL ? optim->row->normals(&optim->shared->plan) : 0;
 
     if (draws == NULL || draws->normal == NULL || draws->n_normal == wanted) return PD_OK;
     return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %s: expected %lld normal numbers for a step, got %lld", optim->name, (long long)wanted,
@@ -322,7 +325,7 @@ static void bind_groups(pd_model *model, size_t n)
         if (at->stepping == 0) continue;
         n -= at->stepping;
         at->count++;
-        pd_optim_bind(model->steps + n, at->stepping, &at->bond);
+        pd_optim_bind(model->steps + n, at->stepping, &at->together);
     }
 }
 

@@ -6,7 +6,7 @@
  * It has no state and no hyperparameters. Values are float32: a counter (num_batches_tracked) is exact up to 2^24 = 16777216. */
 #include <string.h>
 
-#include "plan.h"
+#include "row.h"
 
 static const pd_hyper no_hypers[] = { { .name = NULL } };
 

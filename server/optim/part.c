@@ -1,11 +1,15 @@
-/* part.c - parts of an optimizer's state by their names, read and written between two steps in float64 whatever they are stored as. */
+/* part.c - parts of an optimizer's state by their names, read and written between two steps in float64 however
+ * they are stored. */
+#include "part.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "linalg.h"
+#include "pages.h"
 #include "partition.h"
-#include "state.h"
+#include "stored.h"
 
 enum { TILE = 1024 };
 
@@ -75,7 +79,7 @@ static int64_t start_of(const pd_plan *plan, const pd_part *part, int64_t run)
 
 static bool is_idle(const pd_optim *optim, const pd_part *part)
 {
-    return optim->stage == PD_STAGE_IDLE && part->slot < optim->basis->plan.n_slots && !optim->basis->plan.slots[part->slot].temporary;
+    return optim->stage == PD_STAGE_IDLE && part->slot < optim->shared->plan.n_slots && !optim->shared->plan.slots[part->slot].temporary;
 }
 
 /* ---- reading ---- */
@@ -103,13 +107,13 @@ static void read_run(double *out, const pd_optim *optim, size_t slot, int64_t fi
 
     if (n == 0) return;
     if (codes != NULL) read_codes(out, codes, first, n);
-    else if (optim->basis->plan.slots[slot].storage == PD_STORE_F64) memcpy(out, (const double *)at + first, (size_t)n * sizeof *out);
+    else if (optim->shared->plan.slots[slot].storage == PD_STORE_F64) memcpy(out, (const double *)at + first, (size_t)n * sizeof *out);
     else widen(out, (const float *)at + first, n);
 }
 
 void pd_optim_read_part(const pd_optim *optim, const pd_part *part, double *out)
 {
-    const pd_plan *plan = &optim->basis->plan;
+    const pd_plan *plan = &optim->shared->plan;
     runs r = runs_of(plan, part);
 
     assert(is_idle(optim, part));
@@ -119,7 +123,7 @@ void pd_optim_read_part(const pd_optim *optim, const pd_part *part, double *out)
 
 void pd_optim_read_slot(const pd_optim *optim, size_t i, float *out)
 {
-    const pd_slot_spec *spec = &optim->basis->plan.slots[i];
+    const pd_slot_spec *spec = &optim->shared->plan.slots[i];
     const double *wide = (const void *)optim->slot[i];
     int64_t n = 0;
 
@@ -150,7 +154,7 @@ static void write_runs(void *slot, bool wide, const pd_plan *plan, const pd_part
 /* Buckets belong to whole columns: the slot's float32 form is made, written to and stored. */
 static int write_codes(const pd_quantized *codes, const pd_optim *optim, const pd_part *part, const double *in)
 {
-    const pd_plan *plan = &optim->basis->plan;
+    const pd_plan *plan = &optim->shared->plan;
     float *form = pd_floats_new(codes->rows * codes->cols);
 
     if (form == NULL) return PD_NO_MEMORY;
@@ -164,7 +168,7 @@ static int write_codes(const pd_quantized *codes, const pd_optim *optim, const p
 
 int pd_optim_write_part(pd_optim *optim, const pd_part *part, const double *in)
 {
-    const pd_plan *plan = &optim->basis->plan;
+    const pd_plan *plan = &optim->shared->plan;
     const pd_quantized *codes = pd_slot_codes(optim, (int)part->slot);
 
     assert(is_idle(optim, part));

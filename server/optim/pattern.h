@@ -1,10 +1,12 @@
 /* pattern.h - regular expressions that come from peers, searched for in names. Pure.
  *
- * An expression is found as Python's re.search finds it: anywhere, case-sensitive, in UTF-8. The syntax is PCRE2's, which has Python's but for a few
- * rare forms; {,n} is {0,n} and a [ inside of [] stands for itself, as there.
+ * An expression is found as Python's re.search finds it: anywhere, case-sensitive, in UTF-8. The syntax is
+ * PCRE2's, which has Python's but for a few rare forms; {,n} is {0,n} and a [ inside of [] stands for itself, as
+ * there.
  *
- * What searches cost is counted in steps, and those of a pd_search all draw on one budget, whatever the expressions. A step is about 20 ns at
- * most: an item of the expression that is tried at a place of the text is one and some more by what it may run over, a search at least 8, compiling by its result. */
+ * What searches cost is counted in steps, and those of a pd_search all draw on one budget, whatever the
+ * expressions. A step is about 20 ns at most: an item of the expression that is tried at a place of the text is
+ * one and some more by what it may run over, a search at least 8, compiling by its result. */
 #ifndef PD_PATTERN_H
 #define PD_PATTERN_H
 
@@ -28,8 +30,8 @@ int64_t    pd_search_left(const pd_search *search);         /* steps; below 0: t
 pd_pattern *pd_pattern_new(pd_search *search, const char *text);
 void        pd_pattern_free(pd_pattern *pattern);           /* accepts NULL */
 
-/* Is it found in the text? Gives *found. PD_INVALID_ARGUMENT: no regular expression, or one of more than PD_MAX_PATTERN bytes.
- * PD_RESOURCE_EXHAUSTED: the budget is used up, or this takes too much memory. PD_NO_MEMORY. */
+/* Is it found in the text? Gives *found. PD_INVALID_ARGUMENT: no regular expression, or one of more than
+ * PD_MAX_PATTERN bytes. PD_RESOURCE_EXHAUSTED: the budget is used up, or this takes too much memory. PD_NO_MEMORY. */
 int pd_pattern_find(pd_pattern *pattern, const char *text, bool *found, pd_error *err);
 
 #endif

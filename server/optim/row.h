@@ -1,129 +1,62 @@
-/* row.h - what an optimizer gives: one row of the table. The row contract.
+/* row.h - the row contract: what an optimizer gives, as one row of the table of optimizers.
  *
  * A row is pure data and pure functions. It says what state a parameter needs (`plan`), what one step does
- * (`phases` over units, with a barrier between two phases), what is expensive and goes to the root pool
- * (`task`), and how a task's result comes back (`adopt`). Threads, memory, rounds, files and the wire are
- * other people's business: they read the row and never ask its name.
+ * (`phases` over units, with a barrier between two phases), what is expensive and goes to the root pool (`task`),
+ * and how a task's result comes back (`adopt`). Threads, memory, rounds, files and the wire belong to others: they
+ * read the row and never ask its name.
  *
  * One step of one parameter, with root delay d:
  *
  *     count += 1
- *     phases[0 .. task_phase)            e.g. statistics
- *     capture the tasks due at this count        (private copies of their input slots)
- *     wait for and adopt the tasks captured d steps ago   (d = 0: those just captured; where a group's counter runs on in steps that
- *                                                          this parameter does not take, also those captured before;
- *                                                          PD_ROOT_READY: whichever are back, without waiting)
- *     phases[task_phase .. n)            e.g. precondition, graft, move
+ *     for phase = 0 .. n:
+ *         if phase == capture_phase: capture the tasks due at this count (private copies of their input slots)
+ *         if phase == adopt_phase:   wait for and adopt the tasks that are due for adoption
+ *         if phase < n:              run phases[phase]
  *
- * Whoever runs it (the step thread, a test, another program) runs each phase over all units under one
- * parallel region; a unit runs on one thread with one BLAS thread. A phase opens no parallel region, computes
- * no root, allocates nothing, and its result does not depend on which thread runs which unit. */
+ * A task that was captured in step c is due for adoption in step c + d (a later one where the counter of a group
+ * passes that step while this parameter takes none); with PD_ROOT_READY it is due as soon as it is back, and no
+ * step waits. There are two kinds of rows:
+ *
+ *   - capture_phase <= adopt_phase: statistics, roots, move. With d = 0 a step uses the roots of its own statistics.
+ *     What phases between the two change does not reach the tasks. Most rows have capture_phase == adopt_phase.
+ *   - capture_phase > adopt_phase: the refresh comes after the move, as in SOAP (capture_phase may be n). A step
+ *     cannot adopt what it captures later, so d is at least 1 or PD_ROOT_READY. d = 1 gives the bits of a refresh at
+ *     the end of the step, but the weights are complete before: tasks run while workers compute the next gradient.
+ *
+ * Whoever runs a row (the step thread, a test, another program) runs each phase over all units in one parallel
+ * region. A unit runs on one thread with one BLAS thread. A phase opens no parallel region, computes no root and
+ * allocates nothing, and its result does not depend on which thread runs which unit.
+ *
+ * A large matrix is shared by the threads in stripes: a phase of kind PD_STRIPES has plan->stripes units for each
+ * block. An iteration repeats such a phase (`rounds`), with a barrier after each round. The number of stripes is
+ * the plan's and not the number of threads, so the bits do not depend on threads. */
 #ifndef PD_ROW_H
 #define PD_ROW_H
 
 #include "paramd/optim.h"
-#include "quantize.h"
+#include "plan.h"
 #include "random.h"
 
 #define PD_MAX_PHASES   12
-#define PD_MAX_PARTIALS 8       /* numbers a unit leaves behind in a phase */
+#define PD_MAX_PARTIALS 8       /* numbers that a unit leaves behind in a phase */
 #define PD_MAX_FACTS    8       /* facts that couple the parameters of a job */
-#define PD_MAX_TASK_TENSORS (2 * PD_MAX_RANK)   /* inputs, and outputs, of a task: two for each dimension */
-#define PD_RANGE_ELEMENTS 65536 /* usual size of a range unit */
 
 /* ---- facts: what the parameters of a job must know of each other before they are planned ---- */
 
-/* Folding begins with the first value and takes the others in order; of no values it is 0. A NaN stays. */
+/* Folding begins with the first value and takes the others in order; of no values it gives 0. A NaN stays. */
 typedef enum pd_fold { PD_FOLD_MAX, PD_FOLD_SUM } pd_fold;
 
 typedef struct pd_fact {
     const char *name;           /* "largest_block" */
-    pd_fold     fold;           /* how the parameters' values become the job's one; folded in declaration order */
+    pd_fold     fold;           /* how the parameters' values become the job's value, in declaration order */
 } pd_fact;
-
-/* ---- plan: blocks, slots, units, tasks of one parameter ---- */
-
-/* A block: a box of the parameter's (possibly merged) shape. */
-typedef struct pd_block {
-    int64_t start[PD_MAX_RANK];
-    int64_t size[PD_MAX_RANK];
-} pd_block;
-
-/* What a task of block b gets of a slot, as a copy (input) or to fill (output). */
-typedef enum pd_share {
-    PD_SHARE_WHOLE,             /* all of it */
-    PD_SHARE_BOX,               /* as many elements as the plan's shape, in its order: those of the box plan->blocks[b], dense */
-    PD_SHARE_ITEM,              /* its first dimension counts the plan's blocks: item b */
-} pd_share;
-
-/* A tensor of state. Its name in messages and files (pd_slot_name) is "name" where `number` < 0, else "name.number"; where it is `of_block`
- * "block_3.name.number". */
-typedef struct pd_slot_spec {
-    const char *name;           /* static text */
-    int         number;         /* of a block, or however the row counts them */
-    pd_shape    shape;
-    float       fill;           /* initial value */
-    bool        identity;       /* matrix, or a stack of them (its last two dimensions): fill on the diagonal, zero elsewhere */
-    bool        temporary;      /* lives for one step only: not state, not saved; starts undefined */
-    bool        in_after;       /* temporary, shaped as the parameter: may be the memory of `after`, so whoever writes an element of `after` has read
-                                   that element of the slot. Saves a pass over memory; at most one such slot. Of a row with a `refusal` the phases
-                                   before task_phase leave it alone */
-    bool        symmetric;      /* matrix: phases keep its lower half alone; a task's copy, and what others read, has both */
-    pd_storage  storage;        /* PD_STORE_F32, or how it is kept between steps. Phases see float32 all the same: what they leave is stored at the end
-                                   of the step, or of the unit where it is blockwise; a slot that they leave as it was keeps its codes. PD_STORE_F64 alone
-                                   is seen as it is stored: phases, and tasks in their copies, cast the pointer to double * */
-    bool        diagonal_apart; /* int8 and int16, square: the diagonal is kept in float32 */
-    bool        blockwise;      /* only units and tasks of `block` touch it; then its float32 form exists only while one of them runs */
-    int         block;
-    bool        of_block;       /* belongs to `block`, and its name says so; `number` counts within that block */
-    pd_share    share;          /* what a task of a block gets of it, as input or output. Other than WHOLE: seen as float32 (also where it is kept in fewer
-                                   bits), neither blockwise nor symmetric nor of_block. A BOX may be temporary, and in_after: its memory is there at capture */
-    /* Which dimension of the parameter as declared each dimension of the slot is, or a part of (-1: none of them): so a later sharding can be derived. Known by
-     * itself where a slot of the whole parameter is shaped as that, but for those that are symmetric or begin as the identity. */
-    bool        follows_known;
-    int8_t      follows[PD_MAX_RANK];
-} pd_slot_spec;
-
-/* Recomputation of one block's root: runs on the root pool on copies of slots. */
-typedef struct pd_task_spec {
-    int     block;              /* of plan->blocks where one of its slots is shared (pd_slot_spec.share); else whatever tells the row what to do */
-    int     n_inputs, n_outputs;
-    int     input[PD_MAX_TASK_TENSORS];     /* slot indices whose contents, or its share of them, are copied at capture */
-    int     output[PD_MAX_TASK_TENSORS];    /* slot indices whose shapes the results have, or that of its share */
-    double  cost;               /* estimated floating-point operations: due tasks run largest first */
-    int64_t scratch;            /* bytes that it asks for while it runs, at most */
-    double  exponent;           /* p, where it makes inverse p-th roots of its inputs; 0: it makes something else. For who reads the plan */
-} pd_task_spec;
-
-/* A task of at most this cost is light: it takes a millisecond or less, and the root pool has a thread for light tasks alone. */
-#define PD_TASK_LIGHT 1e6
-
-#define PD_PLAN_OWN 32
-#define PD_ROOT_READY (-1)                  /* root_delay: adopt as soon as it is there; which step that is depends on timing */
-
-/* Filled by `plan` through the pd_plan_* functions of plan.h; arrays belong to the plan. A row finds `shape` as declared,
- * range_elements = PD_RANGE_ELEMENTS, errors_slot = -1 and the rest empty. */
-typedef struct pd_plan {
-    pd_shape      shape;                    /* the shape that blocks refer to (merged), same elements as declared */
-    int64_t       elements;
-    pd_block     *blocks;   size_t n_blocks;
-    pd_slot_spec *slots;    size_t n_slots;
-    pd_task_spec *tasks;    size_t n_tasks;
-    int64_t       range_elements;           /* size of a range unit; the last one may be shorter */
-    size_t        scratch_floats;           /* a unit's private scratch memory, largest over the phases */
-    int           root_delay;               /* d, or PD_ROOT_READY */
-    int           errors_slot;              /* float32, one number for each task: what the row keeps of its roots' errors, for operators; -1: nothing */
-    int64_t       own[PD_PLAN_OWN];         /* whatever its phases and tasks want to know of the plan; the row's own meaning */
-    char          note[240];                /* what who declares this parameter should know (an option that has no effect): told in the answer to Declare, in
-                                               the log and to operators; "": nothing */
-    double        flops;                    /* estimate for one step beyond one pass over gradient, weights and slots: products of matrices */
-} pd_plan;
 
 /* ---- phases ---- */
 
 typedef enum pd_unit_kind {
-    PD_RANGES,              /* runs of elements of the parameter: for element-wise work */
+    PD_RANGES,              /* ranges of elements of the parameter: for element-wise work */
     PD_BLOCKS,              /* plan->blocks */
+    PD_STRIPES,             /* plan->stripes units for each block; no slot of the plan is blockwise */
     PD_WHOLE,               /* a single unit */
 } pd_unit_kind;
 
@@ -136,18 +69,22 @@ typedef struct pd_unit {
     int64_t        index;               /* of this unit among the phase's units */
     int64_t        n_units;
     int64_t        first, n;            /* PD_RANGES: elements [first, first + n) */
-    const pd_block *block;              /* PD_BLOCKS */
+    const pd_block *block;              /* PD_BLOCKS, PD_STRIPES */
+    int64_t        stripe;              /* PD_STRIPES: of this block, 0 ... plan->stripes - 1 */
+    int64_t        round;               /* of a phase with rounds: 0 ... */
     const float   *gradient;            /* the whole parameter's aggregated gradient (declared layout) */
     const float   *before;              /* the whole parameter's weights before the step */
-    float         *after;               /* and after: some phase must write every element; may alias `before` */
-    float         *update;              /* NULL, or where a row with update_dtype writes, once, what it adds to the weights */
+    float         *after;               /* and after it: some phase must write every element; may be `before` */
+    float         *update;              /* NULL, or gets what is added to the weights (a row with update_dtype) */
     float *const  *slot;                /* slot[i] is the tensor of plan->slots[i] */
-    float         *scratch;             /* scratch_floats of this thread's own, 64-byte aligned */
+    float         *scratch;             /* scratch_floats of this thread, 64-byte aligned */
     pd_random      random;              /* the parameter's stream: random.h. Draws of a step take `count` as key */
-    pd_random      random_of_all;       /* that of the whole job: for decisions which all parameters take alike */
-    const pd_draws *draws;              /* NULL, or to be used instead: those that came with this step */
+    pd_random      random_of_all;       /* the job's stream: for decisions that all parameters take alike */
+    const pd_draws *draws;              /* NULL, or recorded numbers to use instead, which came with this step */
     double        *partial;             /* out: this unit's numbers, zero on entry */
-    const double (*total)[PD_MAX_PARTIALS]; /* total[phase][k]: earlier phases' partials folded over the units in index order; 0 of a skipped phase */
+    /* total[phase][k]: partials of earlier phases, and of this phase's last round, folded over the units in index
+     * order; 0 of a skipped phase. */
+    const double (*total)[PD_MAX_PARTIALS];
 } pd_unit;
 
 typedef struct pd_phase {
@@ -155,28 +92,38 @@ typedef struct pd_phase {
     pd_unit_kind kind;
     void       (*run)(const pd_unit *unit);
     pd_fold      fold[PD_MAX_PARTIALS];         /* how partial k becomes total[phase][k] */
-    bool       (*skip)(const pd_plan *plan, const double *hyper, int64_t count);   /* true: not in this step; NULL: always runs */
+    /* true: not in this step; NULL: never */
+    bool       (*skip)(const pd_plan *plan, const double *hyper, int64_t count);
+    int64_t    (*rounds)(const pd_plan *plan, const double *hyper);     /* how often it runs, at least 1; NULL: once */
 } pd_phase;
+
+/* Returns where a unit's stripe of n rows begins, or with `end` = 1 where it ends: stripes differ by at most one
+ * row. */
+static inline int64_t pd_stripe_row(const pd_unit *unit, int64_t n, int end)
+{
+    return n * (unit->stripe + end) / unit->plan->stripes;
+}
 
 /* ---- tasks ---- */
 
-/* Why no root can be made of a task's inputs. NaN counts before infinities. */
+/* Why a task's inputs have no root. A NaN counts before infinities. */
 typedef enum pd_unfit { PD_FIT, PD_UNFIT_NAN, PD_UNFIT_INF } pd_unfit;
 
 typedef struct pd_task_view {
     const pd_plan      *plan;
     const pd_task_spec *spec;
-    const double       *hyper;              /* values in force when it was captured */
+    const double       *hyper;              /* values in force when the task was captured */
     const double       *fact;
     pd_random           random, random_of_all;  /* as a unit's */
     const pd_draws     *draws;
-    int64_t             count;              /* step of the statistics */
-    float *const       *input;              /* copies of its own, in the order of spec->input: the task may use them as workspace */
-    float       *const *output;             /* to be filled, in the order of spec->output */
-    double              error;              /* out, also of a result that is refused: a measure of its error (row's own meaning) */
-    double              condition;          /* out: estimated condition number of what was inverted; 0: not known */
-    pd_unfit            unfit;              /* of its inputs: FIT, or it was never run; a row that finds its own reason sets it, too */
-    int                 status;             /* for `note`: PD_OK, the result was adopted; else it was refused, and why */
+    int64_t             count;              /* step in which the task was captured */
+    float *const       *input;              /* the task's own copies, by spec->input: it may use them as workspace */
+    float       *const *output;             /* to be filled, by spec->output */
+    /* out, also of a refused result: a measure of its error, as the row likes */
+    double              error;
+    double              condition;          /* out: estimated condition number of the inverted matrix; 0: not known */
+    pd_unfit            unfit;              /* why the inputs have no root; set by the framework, or by the row */
+    int                 status;             /* for `note`: PD_OK, the result was adopted; else why it was refused */
 } pd_task_view;
 
 /* ---- the row ---- */
@@ -187,60 +134,64 @@ struct pd_row {
     const pd_hyper  *hypers;                /* ends with a NULL name */
     const pd_fact   *facts;                 /* ends with a NULL name; NULL: none */
 
-    /* What concerns several hyperparameters, or (`now` of one step against those `declared`) what state there is. Texts are read of `declared`: `now` may be
-     * values alone. NULL: nothing. */
+    /* Checks what concerns several hyperparameters, and whether the state of a parameter `declared` so provides for the
+     * values `now` of one step. Texts are read from `declared`: `now` may be values alone. NULL: nothing to check. */
     int  (*check)(const pd_hypers *declared, const pd_hypers *now, pd_error *err);
-    bool words_ranges;                      /* `check` refuses numbers outside of their ranges, too: then its words are told, which are upstream's */
-    /* What whoever set these values, which are in order, should hear all the same: static text without a newline, told in the log once for each rule of a
-     * job. NULL, or gives NULL: nothing. */
+    bool words_ranges;                      /* `check` also refuses numbers outside their ranges, in upstream's words */
+    /* Returns a warning about values that are valid but doubtful, or NULL: static text without a newline. Logged once
+     * per rule of a job. NULL: no warnings. */
     const char *(*warning)(const pd_hypers *declared);
-    /* This parameter's value of each fact; the shape may be one that `plan` will refuse. NULL where facts is NULL. */
+    /* Gives this parameter's value of each fact. `plan` may refuse the shape later. NULL where facts is NULL. */
     void (*survey)(const pd_declaration *declaration, double *fact);
-    /* Fills *plan (empty on entry; freed by the caller also after an error). `fact`: the job's. */
+    /* Fills *plan, which the caller frees also after an error. `fact`: the job's. */
     int  (*plan)(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err);
 
     pd_phase phases[PD_MAX_PHASES];         /* ends with a NULL run */
-    int      task_phase;                    /* tasks are captured and adopted before this phase */
+    /* tasks are captured, and adopted, before these phases; n: after the last */
+    int      capture_phase, adopt_phase;
+    size_t   own_bytes;                     /* size of the struct that plan->own points to; 0: none */
 
-    /* NULL where there are no tasks. */
-    /* `slot`: as the phases before task_phase left them; NULL: for a forecast, or before any phase has run (of a row with a `refusal`, whose answer must
-     * not depend on them). */
+    /* Returns whether tasks are captured in this step. `slot`: as the phases before capture_phase left them. NULL:
+     * for a forecast, or before any phase has run (in a row with a `refusal`, whose answer must not depend on
+     * slots). `due`, and those that follow up to `refusal`, are NULL in rows without tasks. */
     bool (*due)(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot);
-    /* Pure: reads inputs (all finite), writes outputs. Error, or an output that is not finite: the result is thrown away and counted,
-     * the last good one stays. Unlike a phase it may allocate what it works with. */
+    /* Computes a result. Pure: reads inputs (all finite), writes outputs. After an error, or where an output is not
+     * finite, the result is thrown away and counted, and the last good one stays. May allocate work memory. */
     int  (*task)(pd_task_view *task);
-    /* Puts a finished result into its slots. The tasks of one step are adopted at the same time, so no two of them write the same element, and no two
-     * have a slot in common but by their shares (pd_slot_spec.share): a row whose roots change what belongs to several of them makes one task of those.
-     * slot[i] is the whole slot: item b begins at slot[i] + b * pd_slot_item_elements(&plan->slots[i]), and a box is put there by pd_block_scatter
-     * with plan->shape and &plan->blocks[b]. NULL: each output is copied over (or stored in) the slot it is shaped after, or its share of that; a row with
-     * blockwise slots leaves it NULL. */
+    /* Puts a finished result into its slots. The tasks of one step are adopted at the same time: no two of them
+     * write the same element, and two have a slot in common only by their shares (pd_slot_spec.share). A row whose
+     * roots change what several of them need makes one task of these. slot[i] is the whole slot: item b begins at
+     * slot[i] + b * pd_slot_item_elements(&plan->slots[i]), and pd_block_scatter with plan->shape and
+     * &plan->blocks[b] stores a box. NULL: each output is stored in the slot whose shape it has, or in its share
+     * of it. A row with blockwise slots leaves `adopt` NULL. */
     void (*adopt)(const pd_task_view *task, float *const *slot);
-    /* Keeps what the state records of a task that has run, adopted (before this) or refused: its error, say. Of slots stored as float32, and no
-     * element that another task of that step writes. NULL: nothing. */
+    /* Records in float32 slots what is known of a task that has run, adopted (before this) or refused: its error, say.
+     * Writes no element that another task of that step writes. NULL: nothing. */
     void (*note)(const pd_task_view *task, float *const *slot);
-    /* Must the step fail because this task did (status is not PD_OK)? Called when the task would be adopted, in the order of the plan, on the thread
-     * that owns the optimizer. PD_OK: no, the last good root stays. A code and a text: the step is given up before the phases from task_phase on, so
-     * `after` is not written, but what the phases before did stays, as do count and the roots of the tasks before this one. The framework puts the
-     * parameter's name before the text. NULL: nothing fails. */
+    /* Decides whether the step fails because this task did (status is not PD_OK). Called when the task would be
+     * adopted, in the order of the plan, on the owner's thread. PD_OK: the last good root stays. A code and a
+     * text: the step ends before the phases from adopt_phase on, so `after` is not written and nothing more is
+     * captured. What phases before did stays, as do count and the roots of tasks before this one. The framework
+     * puts the parameter's name before the text. NULL: nothing fails. */
     int  (*refusal)(const pd_task_view *task, pd_error *err);
 
-    /* The counter belongs to a group of parameters (those with this row and the same pd_declaration.group): it advances in every step in which any of
-     * them has a gradient, and their steps fail together where one is refused (in a pd_model, and in a job that steps as a whole; else a refusal is
-     * that parameter's own affair). Otherwise each parameter counts its own steps. */
+    /* The counter belongs to a group of parameters (those with this row and the same pd_declaration.group). It
+     * advances in every step in which a parameter of the group has a gradient. If one parameter's step is refused,
+     * the steps of the group fail together (in a pd_model, and in a job that steps as a whole; elsewhere that step
+     * fails alone). Otherwise each parameter counts its own steps. */
     bool counts_by_group;
-    /* Its contributions are values, not gradients: their mean is taken whatever the job's aggregate is (weighted under weighted_mean), and clipping by the
-     * global norm passes over them. */
+    /* Contributions are values, not gradients: their mean is taken whatever the job's aggregate is (weighted under
+     * weighted_mean), and clipping by the global norm leaves them alone. */
     bool takes_values;
-    /* Limit of the norm of all gradients of the parameters of one rule together (pd_declaration.group), which therefore step together; 0: none. Of the values
-     * declared, so it depends on none that is per_step. From 1e-30 to 1e30. NULL: none. Applied by whoever runs the steps: rows see the gradients scaled. */
+    /* Returns the limit of the norm of all gradients of the parameters of one rule (pd_declaration.group), which
+     * then step together: 1e-30 to 1e30, or 0: none. Depends on declared values only, none of them per_step. NULL:
+     * none. Applied by whoever runs the steps: rows see the scaled gradients. */
     double (*clip_norm)(const double *hyper);
-    /* How many normal numbers the steps of a parameter take from pd_draws, where these have some. NULL: none. */
+    /* Returns how many normal numbers a step of the parameter takes from pd_draws. NULL: none. */
     int64_t (*normals)(const pd_plan *plan);
-    /* Element type that holds exactly what is written to unit->update; 0: none with these values. NULL: it writes no updates. */
+    /* Returns the element type that holds unit->update exactly; 0: none with these values. NULL: the row gives no
+     * updates. */
     pd_dtype (*update_dtype)(const double *hyper);
 };
-
-extern const pd_row pd_model_state;         /* for what a worker declares to be model state, whatever the rules say */
-extern const pd_row *const pd_rows[];       /* table.c: every optimizer the server knows; ends with NULL */
 
 #endif

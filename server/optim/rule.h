@@ -1,9 +1,9 @@
-/* rule.h - which optimizer does a parameter get? Rules are "glob optimizer name=value ...", and the first whose glob matches the
- * parameter's name wins. Pure. */
+/* rule.h - which optimizer does a parameter get? Rules are "glob optimizer name=value ...", and the first whose
+ * glob matches the parameter's name wins. Pure. */
 #ifndef PD_RULE_H
 #define PD_RULE_H
 
-#include "paramd/optim.h"
+#include "table.h"
 
 typedef struct pd_rule {
     char     *text;                 /* as it was given */
@@ -16,12 +16,13 @@ typedef struct pd_rule {
     pd_hypers pushed;
 } pd_rule;
 
-/* Reads rules; none at all means "* sgd". `rows`: the optimizers there are, ending with NULL. Gives *out, `*n_out` rules.
- * PD_INVALID_ARGUMENT: names the rule, and what there is instead. PD_NO_MEMORY. */
+/* Reads rules; none at all means "* sgd". `rows`: the optimizers there are, ending with NULL. Gives *out, `*n_out`
+ * rules. PD_INVALID_ARGUMENT: names the rule, and what there is instead. PD_NO_MEMORY. */
 int  pd_rules_parse(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_row *const *rows,
                     pd_error *err);
 /* The same for a job: behind them comes one that matches no name, with the row model_state. */
-int  pd_rules_of_job(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_row *const *rows, pd_error *err);
+int  pd_rules_of_job(pd_rule **out, size_t *n_out, char *const *rules, size_t n, const pd_row *const *rows,
+                     pd_error *err);
 /* That one; `n` counts it. */
 pd_rule *pd_rules_of_state(pd_rule *rules, size_t n);
 void pd_rules_free(pd_rule *rules, size_t n);       /* accepts NULL */

@@ -18,7 +18,8 @@
 #include "block_products.h"
 #include "graft.h"
 #include "root.h"
-#include "scalable_shampoo.h"
+#include "scalable_shampoo_move.h"
+#include "scalable_shampoo_plan.h"
 #include "shapes.h"
 
 #define LARGEST_COUNT 9007199254740991.0        /* whole numbers are exact in a double up to here */
@@ -313,7 +314,7 @@ const pd_row pd_scalable_shampoo = {
         [PHASE_CLIP]         = { .name = "clip", .kind = PD_RANGES, .run = clipped_norm, .fold = { PD_FOLD_SUM }, .skip = no_clip },
         [PHASE_MOVE]         = { .name = "move", .kind = PD_RANGES, .run = move },
     },
-    .task_phase = PHASE_PRECONDITION,
+    .capture_phase = PHASE_PRECONDITION, .adopt_phase = PHASE_PRECONDITION,
     .due    = shampoo_due,
     .task   = shampoo_task,
     .note   = shampoo_note,

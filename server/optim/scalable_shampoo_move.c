@@ -1,5 +1,5 @@
-#include "dispatch.h"
-#include "scalable_shampoo.h"
+#include "clones.h"
+#include "scalable_shampoo_move.h"
 
 /* `kind`, `own`, `nesterov` and `decays` are constants where it is called, so the loop has no branches. */
 PD_INLINE void pass(const scalable_move *m, pd_graft_kind kind, bool own, bool nesterov, bool decays)

@@ -3,7 +3,7 @@
 
 #include "block_products.h"
 #include "root.h"
-#include "scalable_shampoo.h"
+#include "scalable_shampoo_plan.h"
 #include "shapes.h"
 
 /* ---- what a parameter's values mean ---- */

@@ -8,8 +8,8 @@
  *     table(0.1,0.05,0.01)
  *     precond_update_prob_schedule(min_prob=0.05,flat_start=1000)
  *
- * `count` is 0 in the first step. Values are computed in double. The kinds are one table in schedule.c; where optax has the same
- * schedule, so are its formula and its meaning of arguments. */
+ * `count` is 0 in the first step. Values are computed in double. The kinds are one table in schedule.c; where
+ * optax has the same schedule, so are its formula and its meaning of arguments. */
 #ifndef PD_SCHEDULE_H
 #define PD_SCHEDULE_H
 
@@ -25,7 +25,8 @@ struct pd_schedule {
     double   arg[PD_SCHEDULE_ARGS];     /* in the order of the kind's arguments */
     size_t   n;                         /* of a list: how many values */
     double  *value;
-    int64_t *from;                      /* of a piecewise one: value[i] holds from this count on; ascending, the first is 0 */
+    /* of a piecewise one: value[i] holds from this count on; ascending, the first is 0 */
+    int64_t *from;
     char    *text;                      /* as it was given */
 
     /* its place in a pd_hypers: hypers.c */
@@ -36,8 +37,8 @@ struct pd_schedule {
 
 /* What a value is that is not a plain number, flag or word: something in parentheses. */
 bool pd_schedule_is_text(const char *text);
-/* Gives *out. PD_INVALID_ARGUMENT: not a schedule; the text lists the kinds, or the arguments of the kind. PD_OUT_OF_RANGE: an argument
- * outside its range. PD_NO_MEMORY. */
+/* Gives *out. PD_INVALID_ARGUMENT: not a schedule; the text lists the kinds, or the arguments of the kind.
+ * PD_OUT_OF_RANGE: an argument outside its range. PD_NO_MEMORY. */
 int  pd_schedule_read(pd_schedule **out, const char *text, pd_error *err);
 void pd_schedule_free(pd_schedule *schedule);               /* accepts NULL */
 
@@ -46,8 +47,8 @@ double pd_schedule_at(const pd_schedule *schedule, int64_t count);
 double pd_schedule_anneal(int64_t count);
 /* Its values are those of a list, and no others. */
 bool   pd_schedule_is_list(const pd_schedule *schedule);
-/* The i-th of the counts whose values are the schedule's least and largest, among others; each value of a list is at one of them.
- * False: there are not so many. */
+/* The i-th of the counts whose values are the schedule's least and largest, among others; each value of a list is
+ * at one of them. False: there are not so many. */
 bool   pd_schedule_corner(const pd_schedule *schedule, size_t i, int64_t *count);
 
 #endif

@@ -9,8 +9,8 @@
  * not to or from 0: the buffer's first value would then depend on when that happened. A parameter without a gradient takes no step. */
 #include <math.h>
 
-#include "dispatch.h"
-#include "plan.h"
+#include "clones.h"
+#include "row.h"
 
 enum { LR, MOMENTUM, DAMPENING, WEIGHT_DECAY, NESTEROV, MAXIMIZE };
 

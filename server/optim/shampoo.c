@@ -17,7 +17,10 @@
 #include "kernels.h"
 #include "linalg.h"
 #include "root.h"
-#include "shampoo.h"
+#include "root_eigh.h"
+#include "shampoo_check.h"
+#include "shampoo_plan.h"
+#include "shampoo_step.h"
 #include "shapes.h"
 
 #define LARGEST_COUNT 9007199254740991.0        /* whole numbers are exact in a double up to here */
@@ -188,7 +191,7 @@ const pd_row pd_shampoo = {
         { .name = "factors", .kind = PD_BLOCKS, .run = pd_shampoo_factors, .skip = pd_shampoo_no_factors },
         { .name = "step", .kind = PD_BLOCKS, .run = pd_shampoo_step },
     },
-    .task_phase = 1,
+    .capture_phase = 1, .adopt_phase = 1,
     .due     = pd_shampoo_due,
     .task    = shampoo_task,
     .refusal = shampoo_refusal,

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shampoo.h"
+#include "shampoo_check.h"
+#include "shampoo_plan.h"
 
 enum { TEXT = 40 };
 

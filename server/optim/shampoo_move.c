@@ -1,5 +1,6 @@
 #include "convert.h"
-#include "shampoo.h"
+#include "shampoo_hypers.h"
+#include "shampoo_move.h"
 
 /* ---- filter ---- */
 

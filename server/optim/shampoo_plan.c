@@ -4,7 +4,7 @@
 #include "assignment.h"
 #include "block_products.h"
 #include "root.h"
-#include "shampoo.h"
+#include "shampoo_plan.h"
 #include "shapes.h"
 
 /* ---- what a parameter's values mean ---- */

@@ -1,8 +1,12 @@
 /* shampoo_step.c - the arithmetic of a step of shampoo, block by block: all of it but the roots runs while a block is in the caches. */
+#include <math.h>
 #include <string.h>
 
 #include "block_products.h"
-#include "shampoo.h"
+#include "graft.h"
+#include "shampoo_move.h"
+#include "shampoo_plan.h"
+#include "shampoo_step.h"
 #include "shapes.h"
 
 #define TINY 1e-16f                             /* keeps a norm from being a divisor of 0 */

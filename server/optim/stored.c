@@ -1,4 +1,7 @@
-/* stored.c - a parameter's slots in memory: float32 or float64 where they lie, or coded in fewer bits with a float32 form while somebody works on it. */
+/* stored.c - a parameter's slots in memory: float32 or float64 where they lie, or coded in
+ * fewer bits, with a float32 form while a step, a unit or a task uses them. */
+#include "stored.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +9,6 @@
 #include "linalg.h"
 #include "pages.h"
 #include "partition.h"
-#include "state.h"
 
 /* Rough times of one core that touches fresh memory: for each slot, and for each element of it. */
 #define SLOT_NS  100.0
@@ -16,23 +18,13 @@ enum { LEAST_FILL = 1 << 16 };
 
 static const pd_slot_spec *spec_of(const pd_optim *optim, int slot)
 {
-    return &optim->basis->plan.slots[slot];
-}
-
-static int64_t elements_of(const pd_slot_spec *spec)
-{
-    int64_t n = 0;
-    int rc = pd_shape_elements(&spec->shape, &n);
-
-    assert(rc == PD_OK);
-    (void)rc;
-    return n;
+    return &optim->shared->plan.slots[slot];
 }
 
 /* Of the form that phases see, in floats: a float64 takes two. */
 static int64_t floats_of(const pd_slot_spec *spec)
 {
-    return pd_floats_padded(elements_of(spec) * (spec->storage == PD_STORE_F64 ? 2 : 1));
+    return pd_floats_padded(pd_slot_elements(spec) * (spec->storage == PD_STORE_F64 ? 2 : 1));
 }
 
 /* ---- measuring ---- */
@@ -70,7 +62,7 @@ static int by_block(const void *left, const void *right)
 
 static int list_stored(pd_optim *optim)
 {
-    const pd_plan *plan = &optim->basis->plan;
+    const pd_plan *plan = &optim->shared->plan;
 
     for (size_t i = 0; i < plan->n_slots; i++) optim->n_stored += pd_slot_is_coded(&plan->slots[i]);
     if (optim->n_stored == 0) return PD_OK;
@@ -111,7 +103,7 @@ static void measure_views(pd_optim *optim)
 
 int pd_slots_measure(pd_optim *optim)
 {
-    const pd_plan *plan = &optim->basis->plan;
+    const pd_plan *plan = &optim->shared->plan;
 
     for (size_t i = 0; i < plan->n_slots; i++) {
         const pd_slot_spec *spec = &plan->slots[i];
@@ -149,7 +141,7 @@ static void fill(void *at, const pd_slot_spec *spec, int64_t first, int64_t end,
 
 static void place(pd_optim *optim)
 {
-    const pd_plan *plan = &optim->basis->plan;
+    const pd_plan *plan = &optim->shared->plan;
     char *memory = optim->state;
 
     for (size_t i = 0; i < plan->n_slots; i++) {
@@ -168,7 +160,7 @@ static void place(pd_optim *optim)
 
 int pd_slots_make(pd_optim *optim)
 {
-    if ((optim->slot = calloc(optim->basis->plan.n_slots + 1, sizeof *optim->slot)) == NULL) return PD_NO_MEMORY;
+    if ((optim->slot = calloc(optim->shared->plan.n_slots + 1, sizeof *optim->slot)) == NULL) return PD_NO_MEMORY;
     if (optim->state_bytes == 0) return PD_OK;
     if ((optim->state = pd_pages_new((size_t)optim->state_bytes)) == NULL) return PD_NO_MEMORY;
     place(optim);
@@ -192,7 +184,7 @@ static int fill_coded(const pd_optim *optim, int slot, int64_t n)
 int pd_slot_fill(const pd_optim *optim, pd_fill *at, double *budget_ns)
 {
     const pd_slot_spec *spec = spec_of(optim, (int)at->slot);
-    int64_t n = spec->temporary ? 0 : elements_of(spec), left = n - at->element, most;
+    int64_t n = spec->temporary ? 0 : pd_slot_elements(spec), left = n - at->element, most;
 
     *budget_ns -= SLOT_NS;
     if (pd_slot_is_coded(spec) && n > 0) {
@@ -214,7 +206,7 @@ int pd_slot_fill(const pd_optim *optim, pd_fill *at, double *budget_ns)
 
 int pd_slots_open(pd_optim *optim)
 {
-    const pd_plan *plan = &optim->basis->plan;
+    const pd_plan *plan = &optim->shared->plan;
     bool borrow = optim->io.after != optim->io.before;
     int64_t floats = optim->temporary_floats - (borrow ? optim->after_floats : 0);
     float *memory;
@@ -233,7 +225,7 @@ int pd_slots_open(pd_optim *optim)
 
 void pd_slots_close(pd_optim *optim)
 {
-    const pd_plan *plan = &optim->basis->plan;
+    const pd_plan *plan = &optim->shared->plan;
 
     if (optim->temporary_floats == 0) return;
     for (size_t i = 0; i < plan->n_slots; i++)
@@ -343,7 +335,7 @@ static size_t item_bytes(const pd_optim *optim, int slot)
 
 void pd_share_load(const pd_optim *optim, const pd_task_spec *task, int slot, void *to)
 {
-    const pd_plan *plan = &optim->basis->plan;
+    const pd_plan *plan = &optim->shared->plan;
 
     switch (plan->slots[slot].share) {
     case PD_SHARE_WHOLE: pd_slot_load(optim, slot, to); break;
@@ -354,7 +346,7 @@ void pd_share_load(const pd_optim *optim, const pd_task_spec *task, int slot, vo
 
 void pd_share_store(const pd_optim *optim, const pd_task_spec *task, int slot, const void *from)
 {
-    const pd_plan *plan = &optim->basis->plan;
+    const pd_plan *plan = &optim->shared->plan;
 
     switch (plan->slots[slot].share) {
     case PD_SHARE_WHOLE: pd_slot_store(optim, slot, from); break;

@@ -1,5 +1,5 @@
 /* table.c - every optimizer the server knows: one line each. */
-#include "row.h"
+#include "table.h"
 
 #define ROWS(X) \
     X(pd_sgd) \

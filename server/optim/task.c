@@ -1,10 +1,14 @@
+/* task.c - root tasks: their copies, their way to other threads and back, and whether a step fails because of them. */
+#include "task.h"
+
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels.h"
-#include "state.h"
+#include "pages.h"
+#include "stored.h"
 
 /* ---- capture ---- */
 
@@ -27,44 +31,36 @@ static int64_t floats_of_task(const pd_plan *plan, const pd_task_spec *spec)
     return lay_out(plan, spec, spec->input, spec->n_inputs, NULL, none) + lay_out(plan, spec, spec->output, spec->n_outputs, NULL, none);
 }
 
-/* Counts the task's records, what the allocator wastes on them, and the message that carries it to the pool and back (MAIL). */
-int64_t pd_task_own_bytes(void)
-{
-    enum { MAIL = 1200 };
-
-    return pd_block_bytes(sizeof(pd_task)) + pd_block_bytes(sizeof(pd_slip)) + pd_pages_bytes(0) + MAIL;
-}
-
 /* Room for all tasks of a capture that lasts for the step. NULL: each gets its own memory. */
-static pd_room *room_new(const pd_plan *plan)
+static pd_task_arena *arena_new(const pd_plan *plan)
 {
-    pd_room *room = plan->root_delay == 0 && plan->n_tasks > 1 ? calloc(1, sizeof *room) : NULL;
+    pd_task_arena *arena = plan->root_delay == 0 && plan->n_tasks > 1 ? calloc(1, sizeof *arena) : NULL;
     int64_t floats = 0;
 
-    if (room == NULL) return NULL;
+    if (arena == NULL) return NULL;
     for (size_t i = 0; i < plan->n_tasks; i++) floats += floats_of_task(plan, &plan->tasks[i]);
-    room->refs = 1;
-    if ((room->memory = pd_floats_new(floats)) != NULL) return room;
-    free(room);
+    arena->refs = 1;
+    if ((arena->memory = pd_floats_new(floats)) != NULL) return arena;
+    free(arena);
     return NULL;
 }
 
-static void room_drop(pd_room *room)
+static void arena_drop(pd_task_arena *arena)
 {
-    if (room == NULL || --room->refs > 0) return;
-    free(room->memory);
-    free(room);
+    if (arena == NULL || --arena->refs > 0) return;
+    free(arena->memory);
+    free(arena);
 }
 
-static bool give_memory(pd_task *task, const pd_plan *plan, pd_room *room)
+static bool give_memory(pd_task *task, const pd_plan *plan, pd_task_arena *arena)
 {
     const pd_task_spec *spec = task->view.spec;
     int64_t floats = floats_of_task(plan, spec), in;
 
-    if ((task->room = room) != NULL) {
-        task->memory = room->memory + room->used;
-        room->used += floats;
-        room->refs++;
+    if ((task->arena = arena) != NULL) {
+        task->memory = arena->memory + arena->used;
+        arena->used += floats;
+        arena->refs++;
     } else if ((task->memory = pd_floats_new(floats)) == NULL) {
         return false;
     }
@@ -74,7 +70,7 @@ static bool give_memory(pd_task *task, const pd_plan *plan, pd_room *room)
 }
 
 /* NULL: out of memory. */
-static pd_task *task_new(const pd_optim *optim, const pd_task_spec *spec, pd_room *room)
+static pd_task *task_new(const pd_optim *optim, const pd_task_spec *spec, pd_task_arena *arena)
 {
     pd_task *task = calloc(1, sizeof *task);
 
@@ -82,13 +78,13 @@ static pd_task *task_new(const pd_optim *optim, const pd_task_spec *spec, pd_roo
     task->row = optim->row;
     task->status = PD_CANCELLED;
     memcpy(task->hyper, optim->hyper, sizeof task->hyper);
-    task->basis = optim->basis;
-    task->basis->refs++;
-    task->view = (pd_task_view){ .plan = &task->basis->plan, .spec = spec, .hyper = task->hyper, .fact = task->basis->fact, .count = optim->count,
-                                 .random = task->basis->random, .random_of_all = task->basis->random_of_all, .draws = optim->io.draws,
+    task->shared = optim->shared;
+    task->shared->refs++;
+    task->view = (pd_task_view){ .plan = &task->shared->plan, .spec = spec, .hyper = task->hyper, .fact = task->shared->fact, .count = optim->count,
+                                 .random = task->shared->random, .random_of_all = task->shared->random_of_all, .draws = optim->io.draws,
                                  .input = task->input, .output = task->output };
-    if ((task->slip = calloc(1, sizeof *task->slip)) != NULL && give_memory(task, &optim->basis->plan, room)) return task;
-    free(task->slip);
+    if ((task->pending = calloc(1, sizeof *task->pending)) != NULL && give_memory(task, &optim->shared->plan, arena)) return task;
+    free(task->pending);
     pd_task_free(task);
     return NULL;
 }
@@ -96,23 +92,23 @@ static pd_task *task_new(const pd_optim *optim, const pd_task_spec *spec, pd_roo
 void pd_task_free(pd_task *task)
 {
     if (task == NULL) return;
-    pd_basis_drop(task->basis);
-    if (task->room == NULL) free(task->memory);
-    room_drop(task->room);
+    pd_shared_plan_drop(task->shared);
+    if (task->arena == NULL) free(task->memory);
+    arena_drop(task->arena);
     free(task);
 }
 
 void pd_tasks_prepare(pd_optim *optim)
 {
-    const pd_plan *plan = &optim->basis->plan;
-    pd_room *room;
+    const pd_plan *plan = &optim->shared->plan;
+    pd_task_arena *arena;
 
     optim->n_work = 0;
     if (plan->n_tasks == 0 || !optim->row->due(plan, optim->hyper, optim->count, optim->slot)) return;
-    room = room_new(plan);
+    arena = arena_new(plan);
     optim->stats.due += (int64_t)plan->n_tasks;
     for (size_t i = 0; i < plan->n_tasks; i++) {
-        pd_task *task = task_new(optim, &plan->tasks[i], room);
+        pd_task *task = task_new(optim, &plan->tasks[i], arena);
         if (task != NULL) {
             optim->work[optim->n_work++] = task;
             continue;
@@ -121,7 +117,7 @@ void pd_tasks_prepare(pd_optim *optim)
         optim->roots[i].failed++;
         optim->roots[i].failing = true;
     }
-    room_drop(room);
+    arena_drop(arena);
 }
 
 void pd_tasks_copy(const pd_optim *optim, size_t i)
@@ -134,25 +130,25 @@ void pd_tasks_copy(const pd_optim *optim, size_t i)
 void pd_tasks_captured(pd_optim *optim)
 {
     for (size_t i = 0; i < optim->n_work; i++) {
-        pd_slip *slip = optim->work[i]->slip;
-        *slip = (pd_slip){ .count = optim->count, .task = optim->work[i] };
-        if (optim->oldest == NULL) optim->oldest = slip;
-        else optim->newest->next = slip;
-        optim->newest = slip;
-        if (optim->to_hand_out == NULL) optim->to_hand_out = slip;
+        pd_pending_task *pending = optim->work[i]->pending;
+        *pending = (pd_pending_task){ .count = optim->count, .task = optim->work[i] };
+        if (optim->oldest == NULL) optim->oldest = pending;
+        else optim->newest->next = pending;
+        optim->newest = pending;
+        if (optim->to_hand_out == NULL) optim->to_hand_out = pending;
     }
     optim->n_work = 0;
 }
 
 pd_task *pd_optim_capture(pd_optim *optim)
 {
-    pd_slip *slip = optim->to_hand_out;
+    pd_pending_task *pending = optim->to_hand_out;
     pd_task *task;
 
-    if (slip == NULL) return NULL;
-    optim->to_hand_out = slip->next;
-    task = slip->task;
-    slip->task = NULL;
+    if (pending == NULL) return NULL;
+    optim->to_hand_out = pending->next;
+    task = pending->task;
+    pending->task = NULL;
     return task;
 }
 
@@ -215,48 +211,48 @@ void pd_task_run(pd_task *task)
 
 void   pd_task_took(pd_task *task, double ms) { task->ms = ms; }
 double pd_task_cost(const pd_task *task)      { return task->view.spec->cost; }
-int    pd_task_index(const pd_task *task)     { return (int)(task->view.spec - task->basis->plan.tasks); }
-bool   pd_task_replaceable(const pd_task *task) { return task->basis->plan.root_delay == PD_ROOT_READY; }
+int    pd_task_index(const pd_task *task)     { return (int)(task->view.spec - task->shared->plan.tasks); }
+bool   pd_task_replaceable(const pd_task *task) { return task->shared->plan.root_delay == PD_ROOT_READY; }
 
 /* ---- back ---- */
 
 void pd_optim_deliver(pd_optim *optim, pd_task *task)
 {
-    assert(task->basis == optim->basis && task->slip->task == NULL);
-    task->slip->task = task;
-    task->slip->back = true;
+    assert(task->shared == optim->shared && task->pending->task == NULL);
+    task->pending->task = task;
+    task->pending->back = true;
     if (optim->stage == PD_STAGE_WAIT) pd_step_settle(optim);
 }
 
 static bool adopts_when_ready(const pd_optim *optim)
 {
-    return optim->basis->plan.root_delay == PD_ROOT_READY;
+    return optim->shared->plan.root_delay == PD_ROOT_READY;
 }
 
 /* The task behind it is to be adopted in this step. */
-static bool is_due(const pd_optim *optim, const pd_slip *slip)
+static bool is_due(const pd_optim *optim, const pd_pending_task *pending)
 {
-    if (adopts_when_ready(optim)) return slip->back;
-    return slip->count <= optim->count - optim->basis->plan.root_delay;
+    if (adopts_when_ready(optim)) return pending->back;
+    return pending->count <= optim->count - optim->shared->plan.root_delay;
 }
 
-bool pd_tasks_are_back(const pd_optim *optim)
+static bool tasks_are_back(const pd_optim *optim)
 {
     if (adopts_when_ready(optim)) return true;
-    for (const pd_slip *slip = optim->oldest; slip != NULL && is_due(optim, slip); slip = slip->next)
-        if (!slip->back) return false;
+    for (const pd_pending_task *pending = optim->oldest; pending != NULL && is_due(optim, pending); pending = pending->next)
+        if (!pending->back) return false;
     return true;
 }
 
-/* Takes the slip after `before` (NULL: the oldest) away and gives its task. */
-static pd_task *take_out(pd_optim *optim, pd_slip *before)
+/* Takes the pending after `before` (NULL: the oldest) away and gives its task. */
+static pd_task *take_out(pd_optim *optim, pd_pending_task *before)
 {
-    pd_slip **link = before == NULL ? &optim->oldest : &before->next, *slip = *link;
-    pd_task *task = slip->task;
+    pd_pending_task **link = before == NULL ? &optim->oldest : &before->next, *pending = *link;
+    pd_task *task = pending->task;
 
-    *link = slip->next;
-    if (optim->newest == slip) optim->newest = before;
-    free(slip);
+    *link = pending->next;
+    if (optim->newest == pending) optim->newest = before;
+    free(pending);
     return task;
 }
 
@@ -282,45 +278,45 @@ static bool refuses(const pd_optim *optim, pd_task *task, pd_error *why)
 
 void pd_step_settle(pd_optim *optim)
 {
-    pd_bond *bond = optim->bond;
+    pd_atomic_group *group = optim->group;
     pd_error why;
 
-    if (optim->settled || !pd_tasks_are_back(optim)) return;
+    if (optim->settled || !tasks_are_back(optim)) return;
     optim->settled = true;
-    for (pd_slip *slip = optim->oldest; slip != NULL; slip = slip->next) {
-        slip->due = is_due(optim, slip);
-        if (slip->due && optim->last == NULL && optim->row->refusal != NULL && refuses(optim, slip->task, &why)) optim->last = slip;
+    for (pd_pending_task *pending = optim->oldest; pending != NULL; pending = pending->next) {
+        pending->due = is_due(optim, pending);
+        if (pending->due && optim->last == NULL && optim->row->refusal != NULL && refuses(optim, pending->task, &why)) optim->last = pending;
     }
-    bond->arrived++;
-    if (optim->last == NULL || bond->first <= optim->place) return;
-    bond->first = optim->place;
-    bond->why = why;
+    group->arrived++;
+    if (optim->last == NULL || group->first <= optim->place) return;
+    group->first = optim->place;
+    group->why = why;
 }
 
 bool pd_step_is_decided(const pd_optim *optim)
 {
-    return optim->settled && optim->bond->arrived == optim->bond->steps;
+    return optim->settled && optim->group->arrived == optim->group->steps;
 }
 
 void pd_step_decide(pd_optim *optim)
 {
-    const pd_bond *bond = optim->bond;
+    const pd_atomic_group *group = optim->group;
 
-    optim->refused = bond->first < bond->steps;
-    optim->dropping = optim->refused && bond->first < optim->place;
-    if (optim->refused && bond != &optim->own) optim->own.why = bond->why;
+    optim->refused = group->first < group->steps;
+    optim->dropping = optim->refused && group->first < optim->place;
+    if (optim->refused && group != &optim->own) optim->own.why = group->why;
 }
 
 bool pd_optim_waits(const pd_optim *optim)
 {
     if (optim->stage != PD_STAGE_WAIT) return false;
-    return optim->settled ? !pd_step_is_decided(optim) : !pd_tasks_are_back(optim);
+    return optim->settled ? !pd_step_is_decided(optim) : !tasks_are_back(optim);
 }
 
 /* ---- adopted ---- */
 
 /* Takes the task after `before` for adoption, or throws it away: for a newer one, or since the step was given up before it. */
-static void collect(pd_optim *optim, pd_slip *before)
+static void collect(pd_optim *optim, pd_pending_task *before)
 {
     bool last = (before == NULL ? optim->oldest : before->next) == optim->last;
     pd_task *task = take_out(optim, before);
@@ -338,12 +334,12 @@ static void collect(pd_optim *optim, pd_slip *before)
 
 void pd_tasks_collect(pd_optim *optim)
 {
-    pd_slip *before = NULL, *slip;
+    pd_pending_task *before = NULL, *pending;
 
     optim->n_work = 0;
-    while ((slip = before == NULL ? optim->oldest : before->next) != NULL) {
-        if (slip->due && (optim->n_work == 0 || slip->count == optim->work[0]->view.count)) collect(optim, before);
-        else before = slip;
+    while ((pending = before == NULL ? optim->oldest : before->next) != NULL) {
+        if (pending->due && (optim->n_work == 0 || pending->count == optim->work[0]->view.count)) collect(optim, before);
+        else before = pending;
     }
 }
 

@@ -11,7 +11,8 @@
 #include <string.h>
 
 #include "figure.h"
-#include "plan.h"
+#include "row.h"
+#include "plan_make.h"
 #include "sgemm.h"
 
 enum { ROUNDS = 60, LEAST_ROUNDS = 5, WARM = 2, PEAKS = 4 };

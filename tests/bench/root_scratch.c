@@ -5,6 +5,7 @@
 #include "figure.h"
 #include "matrices.h"
 #include "root.h"
+#include "root_eigh.h"
 
 #include <stdlib.h>
 

@@ -6,6 +6,7 @@
 #include "figure.h"
 #include "matrices.h"
 #include "root.h"
+#include "root_tracked.h"
 
 #include <stdlib.h>
 

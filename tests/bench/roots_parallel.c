@@ -5,11 +5,11 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "batch.h"
 #include "figure.h"
 #include "host.h"
 #include "matrices.h"
-#include "optim.h"
-#include "plan.h"
+#include "optimizer.h"
 #include "root.h"
 #include "rootpool.h"
 #include "row.h"
@@ -52,7 +52,7 @@ static void show(const pd_unit *unit) { memcpy(unit->after, unit->slot[1], (size
 static bool always(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot) { return plan != NULL && hyper != NULL && count > 0 && slot != NULL; }
 
 static const pd_row row = {
-    .name = "roots", .hypers = none, .plan = plan_root, .due = always, .task = root, .task_phase = 1,
+    .name = "roots", .hypers = none, .plan = plan_root, .due = always, .task = root, .capture_phase = 1, .adopt_phase = 1,
     .phases = { { "keep", PD_WHOLE, keep, { 0 }, NULL }, { "show", PD_WHOLE, show, { 0 }, NULL } },
 };
 

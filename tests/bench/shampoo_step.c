@@ -9,8 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "batch.h"
 #include "figure.h"
-#include "optim.h"
+#include "optimizer.h"
 #include "sgemm.h"
 #include "shapes_file.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "figure.h"
-#include "optim.h"
+#include "optimizer.h"
 #include "partition.h"
 #include "shapes.h"
 

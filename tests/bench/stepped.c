@@ -1,6 +1,8 @@
 #include "stepped.h"
 
+#include "batch.h"
 #include "figure.h"
+#include "survey.h"
 
 pd_optim *stepped_optim(const char *row, const char *hyper, const char *value, pd_shape shape)
 {

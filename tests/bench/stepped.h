@@ -2,7 +2,7 @@
 #ifndef PD_STEPPED_H
 #define PD_STEPPED_H
 
-#include "optim.h"
+#include "optimizer.h"
 
 /* A row's presets but for one hyperparameter (hyper NULL: none). Ends the program where it cannot be. */
 pd_optim *stepped_optim(const char *row, const char *hyper, const char *value, pd_shape shape);

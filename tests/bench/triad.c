@@ -1,6 +1,6 @@
 #include "triad.h"
 
-#include "dispatch.h"
+#include "clones.h"
 #include "figure.h"
 #include "pages.h"
 

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "daemon_process.h"
-#include "optim.h"
+#include "optimizer.h"
 #include "quantize.h"
 #include "rule.h"
 #include "statefile.h"

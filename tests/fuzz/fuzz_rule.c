@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan.h"
-#include "optim.h"
+#include "optimizer.h"
 #include "row.h"
 #include "rule.h"
 #include "seed.h"

@@ -13,7 +13,7 @@
 
 #include "blascore.h"
 #include "convert.h"
-#include "dispatch.h"
+#include "clones.h"
 #include "golden.h"
 
 /* A function of ours that has clones, so that this program contains them: the linker takes what is used. */

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "forecast.h"
+#include "table.h"
 
 static json_t *entries;
 

@@ -11,7 +11,9 @@
 #include <cmocka.h>
 
 #include "golden.h"
+#include "power_iteration.h"
 #include "root.h"
+#include "root_newton.h"
 #include "symmetric.h"
 
 static golden_file roots, powers;

@@ -11,8 +11,10 @@
 #include <cmocka.h>
 #include <jansson.h>
 
-#include "kron.h"
-#include "optim.h"
+#include "kron_shape.h"
+#include "kron_factor.h"
+#include "kron_plan.h"
+#include "optimizer.h"
 
 static json_t *types, *cuts, *products, *places;       /* the tables */
 
@@ -350,7 +352,7 @@ static void assert_factors(const json_t *entry, const pd_plan *plan)
     size_t d;
 
     json_array_foreach(factors, d, factor) {
-        const pd_slot_spec *Q = &plan->slots[plan->own[KRON_Q] + (int64_t)d];
+        const pd_slot_spec *Q = &plan->slots[((const pd_kron_own *)plan->own)->q + (int64_t)d];
         pd_shape expected = shape_of(factor);
         assert_int_equal(Q->shape.rank, 1 + expected.rank);
         for (int k = 0; k < expected.rank; k++) assert_int_equal(Q->shape.dim[1 + k], expected.dim[k]);
@@ -424,7 +426,7 @@ static void assert_places(const json_t *entry, const pd_plan *plan)
     bool scanned = json_is_true(json_object_get(entry, "scanned"));
     size_t d;
 
-    json_array_foreach(specs, d, spec) assert_place(entry, &plan->slots[plan->own[KRON_Q] + (int64_t)d], spec, scanned);
+    json_array_foreach(specs, d, spec) assert_place(entry, &plan->slots[((const pd_kron_own *)plan->own)->q + (int64_t)d], spec, scanned);
 }
 
 static void state_lies_where_what_it_follows_does(void **state)
@@ -443,7 +445,7 @@ static void state_lies_where_what_it_follows_does(void **state)
         set_flag(&declaration.hypers, options, "merge_small_dims");
         set_flag(&declaration.hypers, options, "partition_grads_into_blocks");
         assert_int_equal(pd_plan_make(&plan, &declaration, (double[PD_MAX_FACTS]){ 0 }, NULL), PD_OK);
-        mu = &plan.slots[plan.own[KRON_MU]];
+        mu = &plan.slots[((const pd_kron_own *)plan.own)->mu];
         assert_true(mu->follows_known && pd_shape_equal(&mu->shape, &declaration.shape));
         for (int d = 0; d < declaration.shape.rank; d++) assert_axis(axis_of(entry, mu->follows[d]), json_array_get(json_object_get(entry, "mu_spec"), (size_t)d));
         if (excuse(entry) != NULL) {

@@ -11,7 +11,7 @@
 
 #include "recipe.h"
 #include "rule.h"
-#include "shampoo.h"
+#include "shampoo_plan.h"
 #include "trace.h"
 
 static const char *const examples[] = { "SGD", "Adam", "Adagrad", "AdamW" };

@@ -11,8 +11,9 @@
 #include <jansson.h>
 
 #include "partition.h"
-#include "optim.h"
-#include "shampoo.h"
+#include "optimizer.h"
+#include "shampoo_plan.h"
+#include "shampoo_step.h"
 #include "state_keys.h"
 
 static json_t *validation, *schedules, *merges, *offsets, *checkpoints;        /* rows of the tables */

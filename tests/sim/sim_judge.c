@@ -2,7 +2,7 @@
 #include "sim_judge.h"
 
 #include "../support/rig.h"
-#include "optim.h"
+#include "optimizer.h"
 #include "store_inside.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
 #include "server_state.h"
 
 #include "sim_judge.h"
-#include "optim.h"
+#include "optimizer.h"
 #include "store_inside.h"
 
 #include <stdio.h>

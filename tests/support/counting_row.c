@@ -2,7 +2,6 @@
 
 #include <math.h>
 
-#include "plan.h"
 
 enum { SLOT_FIRST, SLOT_ROOT };
 
@@ -53,7 +52,7 @@ const pd_row counting_row = {
     .hypers = counting_hypers,
     .plan   = counting_plan,
     .phases = { { .name = "note", .kind = PD_WHOLE, .run = note_first }, { .name = "move", .kind = PD_RANGES, .run = move } },
-    .task_phase = 1,
+    .capture_phase = 1, .adopt_phase = 1,
     .due     = always,
     .task    = counting_task,
     .refusal = refuse,

@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "partition.h"
-#include "plan.h"
 
 static const pd_hyper coupled_hypers[] = {
     [COUPLED_LR]         = { "lr", PD_REAL, 0.1, 0, INFINITY, NULL, "learning rate", true },
@@ -148,7 +147,7 @@ const pd_row coupled_row = {
         [PHASE_MOVE]         = { .name = "move", .kind = PD_RANGES, .run = move },
         [PHASE_TALLY]        = { .name = "tally", .kind = PD_WHOLE, .run = tally, .skip = even },
     },
-    .task_phase = PHASE_PRECONDITION,
+    .capture_phase = PHASE_PRECONDITION, .adopt_phase = PHASE_PRECONDITION,
     .due    = coupled_due,
     .task   = coupled_task,
 };

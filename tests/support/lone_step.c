@@ -1,4 +1,5 @@
 #include "lone_step.h"
+#include "batch.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 #ifndef LONE_STEP_H
 #define LONE_STEP_H
 
-#include "optim.h"
+#include "optimizer.h"
 
 /* Its tasks are run here, each as soon as it can be captured. */
 void lone_step(pd_optim *optim, const pd_step_io *io, int threads);

@@ -1,7 +1,7 @@
 #include "rig.h"
 
 #include "convert.h"
-#include "optim.h"
+#include "optimizer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

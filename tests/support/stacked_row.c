@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "partition.h"
-#include "plan.h"
 
 static const pd_hyper hypers[] = {
     [STACKED_BLOCK_SIZE] = { "block_size", PD_INT, 3, 0, 1 << 20, NULL, "largest dimension of a block", false },
@@ -90,7 +89,7 @@ static void move(const pd_unit *unit)
 
 static int64_t normals(const pd_plan *plan) { return (int64_t)plan->n_blocks; }
 
-#define ROW .normals = normals, .name = "stacked", .hypers = hypers, .plan = plan, .task_phase = 1, .due = due, .task = share, \
+#define ROW .normals = normals, .name = "stacked", .hypers = hypers, .plan = plan, .capture_phase = 1, .adopt_phase = 1, .due = due, .task = share, \
             .phases = { { "collect", PD_RANGES, collect, { 0 }, NULL }, { "move", PD_RANGES, move, { 0 }, NULL } }
 
 const pd_row stacked_row = { ROW };

@@ -1,6 +1,5 @@
 #include "stern_row.h"
 
-#include "plan.h"
 
 enum { NOTHING, UNFIT, FAILURES };
 
@@ -118,7 +117,7 @@ static pd_dtype float32(const double *hyper)
 }
 
 const pd_row stern_row = {
-    .name = "stern", .hypers = hypers, .plan = plan, .task_phase = 2, .due = due, .task = make_root, .note = note, .refusal = refusal,
+    .name = "stern", .hypers = hypers, .plan = plan, .capture_phase = 2, .adopt_phase = 2, .due = due, .task = make_root, .note = note, .refusal = refusal,
     .counts_by_group = true, .update_dtype = float32,
     .phases = { { "sum", PD_BLOCKS, sum_up, { 0 }, NULL }, { "average", PD_RANGES, average, { 0 }, NULL },
                 { "precondition", PD_BLOCKS, precondition, { 0 }, NULL }, { "move", PD_RANGES, move, { 0 }, NULL }, { "see", PD_WHOLE, see, { 0 }, NULL } },

@@ -1,4 +1,5 @@
 #include "stern_steps.h"
+#include "batch.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,14 +2,14 @@
 #ifndef STERN_STEPS_H
 #define STERN_STEPS_H
 
-#include "optim.h"
+#include "optimizer.h"
 #include "stern_row.h"
 
 enum { STERN_PARAMS = 3, STERN_N = 12, STERN_BLOCKS = STERN_N / STERN_BLOCK, STERN_MOST = 64 };
 
 typedef struct stern_steps {
     pd_optim *optim[STERN_PARAMS];
-    pd_bond   bond;
+    pd_atomic_group bond;
     float     before[STERN_PARAMS][STERN_N], after[STERN_PARAMS][STERN_N], gradient[STERN_PARAMS][STERN_N];
     pd_task  *out[STERN_MOST];              /* captured and not given back */
     int       owner[STERN_MOST], n_out;

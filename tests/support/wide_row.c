@@ -2,7 +2,6 @@
 
 #include <math.h>
 
-#include "plan.h"
 
 static const pd_hyper hypers[] = {
     [WIDE_STORAGE] = { "storage", PD_CHOICE, 0, 0, 0, "float32|bfloat16|int8|int16|float16|float64", "of the momentum", false, false },
@@ -121,7 +120,7 @@ static void move(const pd_unit *unit)
 }
 
 const pd_row wide_row = {
-    .name = "wide", .hypers = hypers, .plan = plan, .task_phase = 1, .due = every_step, .task = invert, .note = note,
+    .name = "wide", .hypers = hypers, .plan = plan, .capture_phase = 1, .adopt_phase = 1, .due = every_step, .task = invert, .note = note,
     .phases = { { "statistics", PD_BLOCKS, update_statistics, { 0 }, NULL }, { "precondition", PD_BLOCKS, precondition, { 0 }, NULL },
                 { "move", PD_RANGES, move, { 0 }, NULL } },
 };

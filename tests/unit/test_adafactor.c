@@ -11,7 +11,7 @@
 #include <jansson.h>
 
 #include "oom.h"
-#include "optim.h"
+#include "optimizer.h"
 
 static pd_hypers hypers;
 static pd_error err;

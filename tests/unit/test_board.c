@@ -160,6 +160,24 @@ static void answers_a_push_when_its_round_has_closed(void **state)
     drop(n, wait);
 }
 
+static void a_push_of_a_rank_that_the_round_left_out_is_late(void **state)
+{
+    notes *n = *state;
+    pd_counted *counted = pd_counted_new(2);
+    pd_wait *first = wait_for(1, true, false, 0, 1), *second = wait_for(1, true, false, 0, 1);
+    pd_closed closed = { .param = 0, .outcome = PD_STEPPED, .step = 1, .counted = counted };
+
+    pd_counted_add(counted, 1);
+    pd_board_close(n->board, 1, &closed);
+    second->rank = 1;
+    assert_true(pd_board_wait(n->board, 1, first));
+    assert_true(pd_board_wait(n->board, 1, second));
+    assert_int_equal(first->at[0].outcome, PD_LATE);
+    assert_int_equal(second->at[0].outcome, PD_STEPPED);
+    drop(n, first);
+    drop(n, second);
+}
+
 static void answers_a_request_when_its_last_piece_is_there(void **state)
 {
     notes *n = *state;
@@ -481,6 +499,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(answers_a_push_when_its_round_has_closed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(initial_weights_say_how_many_rounds_count_as_closed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_has_no_elements_waits_for_weights_and_no_round, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_push_of_a_rank_that_the_round_left_out_is_late, set_up, tear_down),
         cmocka_unit_test_setup_teardown(answers_a_request_when_its_last_piece_is_there, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_push_for_a_closed_round_has_its_answer_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_pull_waits_for_weights, set_up, tear_down),

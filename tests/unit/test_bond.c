@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "batch.h"
 #include "stern_steps.h"
 
 enum { STEPS = 4 };

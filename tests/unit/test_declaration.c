@@ -1,6 +1,6 @@
 /* Facts that come with a declaration: names of dimensions, the job's seed, model state; and what optimizers say back. */
 #include "oom.h"
-#include "plan.h"
+#include "row.h"
 #include "rig.h"
 
 #include <math.h>

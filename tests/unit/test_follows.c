@@ -1,5 +1,6 @@
 /* Which dimension of its parameter each dimension of a slot follows. */
-#include "plan.h"
+#include "row.h"
+#include "plan_make.h"
 #include "rig.h"
 #include "shapes.h"
 

@@ -1,6 +1,6 @@
 /* Jobs that gather: what is refused, where contributions wait and when their memory goes back, what is told, and that nobody waits for long. */
 #include "gathering.h"
-#include "optim.h"
+#include "optimizer.h"
 #include "row.h"
 #include "store_inside.h"
 

@@ -1,7 +1,7 @@
 /* What operators and the log hear of a job's roots, and what memory Declare counts for them. */
 #include "coupled_row.h"
-#include "optim.h"
-#include "plan.h"
+#include "optimizer.h"
+#include "row.h"
 #include "rig.h"
 #include "stacked_row.h"
 

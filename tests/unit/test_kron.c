@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#include "kron.h"
+#include "kron_plan.h"
 #include "oom.h"
-#include "optim.h"
+#include "optimizer.h"
 #include "shampoos.h"
 
 typedef shampoo_run run;

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "kron.h"
+#include "kron_factor.h"
 #include "shampoos.h"
 
 enum { MOST = 4096, MOST_SIDE = 80, CONFIGURATIONS = 60 };

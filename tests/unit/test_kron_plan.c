@@ -8,8 +8,10 @@
 
 #include <cmocka.h>
 
-#include "kron.h"
+#include "kron_plan.h"
 #include "oom.h"
+#include "plan_bytes.h"
+#include "plan_make.h"
 #include "shampoos.h"
 
 #define SHAPE(...) (&(pd_shape){ .rank = sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t), .dim = { __VA_ARGS__ } })
@@ -47,7 +49,7 @@ static void without_momentum_there_is_no_buffer(void **state)
 static int scanned(const char *axes, const char *hypers)
 {
     pd_plan plan = plan_of(SHAPE(4, 3, 2), hypers, axes);
-    int n = (int)plan.own[KRON_SCANNED];
+    int n = ((const pd_kron_own *)plan.own)->scanned;
 
     pd_plan_free(&plan);
     return n;
@@ -90,7 +92,7 @@ static void declarations_that_cannot_be_are_refused(void **state)
 static void slots_are_stacks_of_factors_by_layer_and_block(void **state)
 {
     pd_plan plan = plan_of(SHAPE(3, 20, 11), "block_size=8 merge_small_dims=no memory_save_mode=one_diag precond_dtype=bfloat16", "layers,,");
-    const pd_slot_spec *Q = &plan.slots[plan.own[KRON_Q]];
+    const pd_slot_spec *Q = &plan.slots[((const pd_kron_own *)plan.own)->q];
     (void)state;
 
     assert_int_equal(plan.n_blocks, 3 * 2);                             /* the largest dimension is diagonal, and is not cut */
@@ -106,7 +108,7 @@ static void slots_are_stacks_of_factors_by_layer_and_block(void **state)
 static void a_factor_of_a_merged_dimension_follows_none(void **state)
 {
     pd_plan plan = plan_of(SHAPE(4, 6, 5), "partition_grads_into_blocks=no", "layers,,");
-    const pd_slot_spec *Q = &plan.slots[plan.own[KRON_Q]];
+    const pd_slot_spec *Q = &plan.slots[((const pd_kron_own *)plan.own)->q];
     (void)state;
 
     assert_true(pd_shape_equal(&Q->shape, SHAPE(4, 30, 30)));

@@ -10,7 +10,8 @@
 
 #include <cmocka.h>
 
-#include "kron.h"
+#include "kron_shape.h"
+#include "kron_plan.h"
 #include "shampoos.h"
 
 enum { MOST = 4096, MOST_SIDE = 40, MOST_STACK = 64, STEPS = 6, CONFIGURATIONS = 150 };

@@ -12,8 +12,9 @@
 #include <omp.h>
 #endif
 
+#include "batch.h"
 #include "coupled_row.h"
-#include "optim.h"
+#include "optimizer.h"
 
 static const double no_fact[PD_MAX_FACTS];
 
@@ -70,7 +71,7 @@ static int one(pd_task_view *task)
 }
 
 static const pd_row blind = {
-    .name = "blind", .hypers = none, .plan = blind_plan, .due = always, .task = one, .task_phase = 1,
+    .name = "blind", .hypers = none, .plan = blind_plan, .due = always, .task = one, .capture_phase = 1, .adopt_phase = 1,
     .phases = { { "keep", PD_WHOLE, keep_gradient, { 0 }, NULL }, { "show", PD_WHOLE, show_root, { 0 }, NULL } },
 };
 
@@ -97,7 +98,7 @@ static int count_threads(pd_task_view *task)
 }
 
 static const pd_row census = {
-    .name = "census", .hypers = none, .plan = blind_plan, .due = always, .task = count_threads, .task_phase = 1,
+    .name = "census", .hypers = none, .plan = blind_plan, .due = always, .task = count_threads, .capture_phase = 1, .adopt_phase = 1,
     .phases = { { "keep", PD_WHOLE, keep_gradient, { 0 }, NULL }, { "show", PD_WHOLE, show_threads, { 0 }, NULL } },
 };
 

@@ -8,9 +8,10 @@
 
 #include <cmocka.h>
 
+#include "batch.h"
 #include "convert.h"
 #include "oom.h"
-#include "optim.h"
+#include "optimizer.h"
 #include "wide_row.h"
 
 enum { ROWS = 5, COLS = 4, N = ROWS * COLS };

@@ -8,7 +8,9 @@
 
 #include "coupled_row.h"
 #include "oom.h"
-#include "plan.h"
+#include "row.h"
+#include "plan_bytes.h"
+#include "plan_make.h"
 
 static const double no_fact[PD_MAX_FACTS];
 

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "oom.h"
+#include "power_iteration.h"
 #include "root.h"
 
 enum { MOST = 40 };

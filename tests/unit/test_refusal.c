@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "batch.h"
 #include "convert.h"
 #include "oom.h"
 #include "stern_steps.h"

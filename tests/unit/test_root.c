@@ -9,6 +9,9 @@
 
 #include "oom.h"
 #include "root.h"
+#include "root_eigh.h"
+#include "root_newton.h"
+#include "root_tracked.h"
 
 enum { N = 8, STRIDE = N + 3 };
 

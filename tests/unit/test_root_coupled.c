@@ -9,6 +9,7 @@
 
 #include "oom.h"
 #include "root.h"
+#include "root_coupled.h"
 #include "roots.h"
 
 /* The coupled iterations in float32, each by itself, and behind pd_root. */

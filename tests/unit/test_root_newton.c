@@ -9,7 +9,9 @@
 #include <cmocka.h>
 
 #include "oom.h"
+#include "power_iteration.h"
 #include "root.h"
+#include "root_newton.h"
 
 enum { MOST = 24 };
 typedef double square[MOST][MOST];

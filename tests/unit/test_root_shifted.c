@@ -9,6 +9,7 @@
 
 #include "oom.h"
 #include "root.h"
+#include "root_eigh.h"
 #include "roots.h"
 
 /* Roots with a ridge that is absolute, after a negative least eigenvalue was lifted. */

@@ -9,6 +9,7 @@
 
 #include "oom.h"
 #include "root.h"
+#include "root_tracked.h"
 #include "roots.h"
 
 enum { N = 24 };

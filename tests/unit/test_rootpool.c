@@ -19,10 +19,11 @@
 
 #include <dirent.h>
 
+#include "batch.h"
 #include "linalg.h"
 #include "oom.h"
-#include "optim.h"
-#include "plan.h"
+#include "optimizer.h"
+#include "row.h"
 #include "rootpool.h"
 #include "rootqueue.h"
 
@@ -108,7 +109,7 @@ static void show_root(const pd_unit *unit)     { for (int i = 0; i < unit->plan-
 static bool always(const pd_plan *plan, const double *hyper, int64_t count, float *const *slot) { return plan != NULL && hyper != NULL && count > 0 && slot != NULL; }
 
 static const pd_row row = {
-    .name = "noting", .hypers = none, .plan = plan_one, .due = always, .task = root, .task_phase = 1,
+    .name = "noting", .hypers = none, .plan = plan_one, .due = always, .task = root, .capture_phase = 1, .adopt_phase = 1,
     .phases = { { "keep", PD_WHOLE, keep_gradient, { 0 }, NULL }, { "show", PD_WHOLE, show_root, { 0 }, NULL } },
 };
 

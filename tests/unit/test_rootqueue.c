@@ -6,9 +6,10 @@
 
 #include <cmocka.h>
 
+#include "batch.h"
 #include "oom.h"
-#include "optim.h"
-#include "plan.h"
+#include "optimizer.h"
+#include "row.h"
 #include "rootqueue.h"
 
 /* ---- tasks of any cost: one root of a parameter of one element ---- */
@@ -43,7 +44,7 @@ static bool always(const pd_plan *plan, const double *hyper, int64_t count, floa
 }
 
 static const pd_row row = {
-    .name = "one", .hypers = none, .plan = plan_one, .due = always, .task = root, .task_phase = 1,
+    .name = "one", .hypers = none, .plan = plan_one, .due = always, .task = root, .capture_phase = 1, .adopt_phase = 1,
     .phases = { { "keep", PD_WHOLE, keep, { 0 }, NULL }, { "show", PD_WHOLE, show, { 0 }, NULL } },
 };
 

@@ -9,9 +9,10 @@
 
 #include <cmocka.h>
 
+#include "batch.h"
 #include "coupled_row.h"
 #include "oom.h"
-#include "optim.h"
+#include "optimizer.h"
 
 enum { PARAMS = 5, STEPS = 11, MOST = 300 * 130, OUT = 4096 };
 

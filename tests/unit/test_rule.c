@@ -1,5 +1,5 @@
 /* Rules: globs and what stands behind them. */
-#include "optim.h"
+#include "optimizer.h"
 #include "oom.h"
 #include "rule.h"
 

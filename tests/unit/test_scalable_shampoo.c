@@ -12,7 +12,7 @@
 
 #include "block_products.h"
 #include "oom.h"
-#include "optim.h"
+#include "optimizer.h"
 #include "partition.h"
 #include "shampoos.h"
 #include "shapes.h"

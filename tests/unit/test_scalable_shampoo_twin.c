@@ -10,7 +10,8 @@
 #include <cmocka.h>
 
 #include "root.h"
-#include "scalable_shampoo.h"
+#include "root_newton.h"
+#include "scalable_shampoo_plan.h"
 #include "shampoos.h"
 #include "shapes.h"
 

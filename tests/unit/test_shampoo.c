@@ -13,7 +13,9 @@
 #include "convert.h"
 #include "oom.h"
 #include "partition.h"
-#include "shampoo.h"
+#include "plan_bytes.h"
+#include "plan_make.h"
+#include "shampoo_plan.h"
 #include "shampoos.h"
 #include "shapes.h"
 

@@ -10,7 +10,9 @@
 
 #include <cmocka.h>
 
-#include "shampoo.h"
+#include "plan_make.h"
+#include "shampoo_check.h"
+#include "shampoo_plan.h"
 #include "shampoos.h"
 
 typedef shampoo_run run;

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "shampoo.h"
+#include "shampoo_hypers.h"
 #include "shampoos.h"
 #include "shapes.h"
 

@@ -8,9 +8,10 @@
 
 #include <cmocka.h>
 
+#include "batch.h"
 #include "lone_step.h"
 #include "oom.h"
-#include "optim.h"
+#include "optimizer.h"
 #include "partition.h"
 #include "stacked_row.h"
 

@@ -1,7 +1,7 @@
 /* Memory that runs out, at any allocation: an error is told, nothing is lost, and it goes on when there is memory again. */
 #include "coupled_row.h"
 #include "oom.h"
-#include "optim.h"
+#include "optimizer.h"
 #include "rig.h"
 
 #include <setjmp.h>

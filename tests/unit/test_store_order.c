@@ -1,7 +1,7 @@
 /* The same bits whatever comes first: arrival order, memory, threads, element types, late root tasks. */
 #include "coupled_row.h"
 #include "convert.h"
-#include "optim.h"
+#include "optimizer.h"
 #include "rig.h"
 
 #include <setjmp.h>

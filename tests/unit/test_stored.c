@@ -8,8 +8,9 @@
 
 #include <cmocka.h>
 
+#include "batch.h"
 #include "oom.h"
-#include "optim.h"
+#include "optimizer.h"
 #include "partition.h"
 
 static const double no_fact[PD_MAX_FACTS];
@@ -130,7 +131,7 @@ static void move(const pd_unit *unit)
 }
 
 static const pd_row thrifty = {
-    .name = "thrifty", .hypers = thrifty_hypers, .plan = thrifty_plan, .task_phase = 1, .due = every_step, .task = invert, .note = note,
+    .name = "thrifty", .hypers = thrifty_hypers, .plan = thrifty_plan, .capture_phase = 1, .adopt_phase = 1, .due = every_step, .task = invert, .note = note,
     .phases = { { "statistics", PD_BLOCKS, update_statistics, { 0 }, is_lazy }, { "precondition", PD_BLOCKS, precondition, { 0 }, NULL },
                 { "move", PD_RANGES, move, { 0 }, NULL } },
 };

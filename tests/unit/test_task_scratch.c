@@ -9,8 +9,9 @@
 
 #include <cmocka.h>
 
+#include "batch.h"
 #include "oom.h"
-#include "optim.h"
+#include "optimizer.h"
 #include "rule.h"
 #include "state.h"
 

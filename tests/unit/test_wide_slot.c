@@ -10,7 +10,7 @@
 
 #include "lone_step.h"
 #include "oom.h"
-#include "optim.h"
+#include "optimizer.h"
 #include "partition.h"
 #include "wide_row.h"
 

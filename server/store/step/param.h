@@ -3,7 +3,7 @@
 #define PD_PARAM_H
 
 #include "job_keys.h"
-#include "optim.h"
+#include "optimizer.h"
 #include "round.h"
 #include "rule.h"
 #include "snapshot.h"

@@ -1,6 +1,7 @@
 /* step_batch.c - one batch of optimizer steps: begun, run together, published. */
 #include "step_batch.h"
 
+#include "batch.h"
 #include "commit.h"
 #include "initial_mean.h"
 #include "override.h"

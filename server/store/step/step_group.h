@@ -35,7 +35,7 @@ typedef struct pd_step_group {
     uint32_t  behind;                   /* members that have closed `base` rounds and no more */
     uint32_t  to_begin, begun;          /* members whose steps stand or fall together in this round; those of them that have begun */
     bool      bound;                    /* all of these have begun, and some may wait for others */
-    pd_bond   atomic;
+    pd_atomic_group atomic;
 } pd_step_group;
 
 /* Finds the job's groups, once its parameters are added. PD_NO_MEMORY. pd_param_set_forget frees them. */

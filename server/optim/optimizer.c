@@ -1,4 +1,5 @@
-#include "optim.h"
+/* optimizer.c - the life of one parameter's optimizer: made, filled, read, and its steps begun and ended. */
+#include "optimizer.h"
 
 #include <assert.h>
 #include <math.h>
@@ -7,69 +8,19 @@
 #include <string.h>
 
 #include "pages.h"
-#include "state.h"
+#include "plan_bytes.h"
+#include "stored.h"
 
 /* Rough speeds of one core, for estimates alone. */
 #define BYTES_PER_NS 25.0
 #define FLOPS_PER_NS 50.0
 #define STEP_NS      500.0
 
-float *pd_floats_new(int64_t n)
-{
-    return n > (int64_t)(PTRDIFF_MAX / sizeof(float)) ? NULL : pd_pages_new((size_t)n * sizeof(float));
-}
-
-int64_t pd_floats_padded(int64_t n)
-{
-    return (n + 15) / 16 * 16;
-}
-
-int64_t pd_optim_own_bytes(void)
-{
-    int64_t records = pd_block_bytes(sizeof(pd_optim)) + pd_block_bytes(sizeof(pd_basis)) + pd_block_bytes(PD_MAX_PHASES * sizeof(double[PD_MAX_PARTIALS]));
-
-    return records + pd_block_bytes(sizeof(float *)) + 2 * pd_pages_bytes(0);          /* the array of slots; state, and temporaries of a step */
-}
-
-void pd_basis_drop(pd_basis *basis)
-{
-    if (basis == NULL || --basis->refs > 0) return;
-    pd_plan_free(&basis->plan);
-    free(basis);
-}
-
-/* ---- facts ---- */
-
-double pd_folded(pd_fold fold, double sofar, double value)
-{
-    if (fold == PD_FOLD_SUM) return sofar + value;
-    return isnan(sofar) || value <= sofar ? sofar : value;
-}
-
-void pd_optim_survey_one(const pd_row *row, const pd_declaration *param, bool *any, double *fact)
-{
-    double value[PD_MAX_FACTS] = { 0 };
-
-    if (row->facts == NULL || param->hypers.row != row) return;
-    row->survey(param, value);
-    for (int k = 0; row->facts[k].name != NULL; k++)
-        fact[k] = *any ? pd_folded(row->facts[k].fold, fact[k], value[k]) : value[k];
-    *any = true;
-}
-
-void pd_optim_survey(const pd_row *row, const pd_declaration *params, size_t n, double *fact)
-{
-    bool any = false;
-
-    memset(fact, 0, PD_MAX_FACTS * sizeof *fact);
-    for (size_t i = 0; row->facts != NULL && i < n; i++) pd_optim_survey_one(row, &params[i], &any, fact);
-}
-
 /* ---- state ---- */
 
 static int make_tasks(pd_optim *optim)
 {
-    const pd_plan *plan = &optim->basis->plan;
+    const pd_plan *plan = &optim->shared->plan;
 
     if (plan->n_tasks == 0) return PD_OK;
     optim->work = calloc(plan->n_tasks, sizeof *optim->work);
@@ -77,20 +28,10 @@ static int make_tasks(pd_optim *optim)
     return optim->work == NULL || optim->roots == NULL ? PD_NO_MEMORY : PD_OK;
 }
 
-int64_t pd_plan_most_units(const pd_plan *plan)
-{
-    int64_t ranges = plan->elements / plan->range_elements + 1, most = ranges;
-
-    if ((int64_t)plan->n_blocks > most) most = (int64_t)plan->n_blocks;
-    if ((int64_t)plan->n_tasks > most) most = (int64_t)plan->n_tasks;
-    if ((int64_t)plan->n_slots > most) most = (int64_t)plan->n_slots;
-    return most;
-}
-
 /* Gradient in, weights in and out, state in and out. */
 static double estimate_ns(const pd_optim *optim)
 {
-    const pd_plan *plan = &optim->basis->plan;
+    const pd_plan *plan = &optim->shared->plan;
     double bytes = 3.0 * sizeof(float) * (double)plan->elements + 2.0 * (double)optim->state_bytes + 2.0 * sizeof(float) * (double)optim->temporary_floats;
 
     return STEP_NS + bytes / BYTES_PER_NS + plan->flops / FLOPS_PER_NS;
@@ -101,20 +42,20 @@ static int build(pd_optim *optim, const pd_declaration *declaration, const doubl
     optim->row = declaration->hypers.row;
     snprintf(optim->name, sizeof optim->name, "%s", declaration->name);
     optim->hypers = declaration->hypers;
-    if ((optim->basis = calloc(1, sizeof *optim->basis)) == NULL) return PD_NO_MEMORY;
-    optim->basis->refs = 1;
-    memcpy(optim->basis->fact, fact, sizeof optim->basis->fact);
-    optim->basis->random = pd_random_stream(declaration->seed, declaration->name);
-    optim->basis->random_of_all = pd_random_stream(declaration->seed, "");
+    if ((optim->shared = calloc(1, sizeof *optim->shared)) == NULL) return PD_NO_MEMORY;
+    optim->shared->refs = 1;
+    memcpy(optim->shared->fact, fact, sizeof optim->shared->fact);
+    optim->shared->random = pd_random_stream(declaration->seed, declaration->name);
+    optim->shared->random_of_all = pd_random_stream(declaration->seed, "");
     optim->count = declaration->start_step;
-    optim->basis->plan = *plan;
+    optim->shared->plan = *plan;
     *plan = (pd_plan){ 0 };
     while (optim->n_phases < PD_MAX_PHASES && optim->row->phases[optim->n_phases].run != NULL) optim->n_phases++;
-    assert(optim->row->task_phase <= optim->n_phases);
+    assert(optim->row->capture_phase <= optim->n_phases && optim->row->adopt_phase <= optim->n_phases);
     optim->total = calloc((size_t)optim->n_phases, sizeof *optim->total);
     if (optim->total == NULL || make_tasks(optim) != PD_OK) return PD_NO_MEMORY;
     if (pd_slots_measure(optim) != PD_OK || pd_slots_make(optim) != PD_OK) return PD_NO_MEMORY;
-    optim->most_units = pd_plan_most_units(&optim->basis->plan);
+    optim->most_units = pd_plan_most_units(&optim->shared->plan);
     optim->cost_ns = estimate_ns(optim);
     return PD_OK;
 }
@@ -139,7 +80,7 @@ int pd_optim_bare(pd_optim **out, const pd_declaration *declaration, const doubl
 bool pd_optim_fill(pd_optim *optim, pd_fill *at, double *budget_ns, int *rc)
 {
     *rc = PD_OK;
-    while (*rc == PD_OK && at->slot < optim->basis->plan.n_slots) {
+    while (*rc == PD_OK && at->slot < optim->shared->plan.n_slots) {
         if (!(*budget_ns > 0)) return false;
         *rc = pd_slot_fill(optim, at, budget_ns);
     }
@@ -176,7 +117,7 @@ void pd_optim_free(pd_optim *optim)
 {
     if (optim == NULL) return;
     pd_tasks_free(optim);
-    pd_basis_drop(optim->basis);
+    pd_shared_plan_drop(optim->shared);
     free(optim->slot);
     free(optim->state);
     free(optim->stored);
@@ -189,11 +130,11 @@ void pd_optim_free(pd_optim *optim)
 
 /* ---- reading ---- */
 
-const pd_plan   *pd_optim_plan(const pd_optim *optim)     { return &optim->basis->plan; }
+const pd_plan   *pd_optim_plan(const pd_optim *optim)     { return &optim->shared->plan; }
 const pd_hypers *pd_optim_hypers(const pd_optim *optim)   { return &optim->hypers; }
 int64_t          pd_optim_count(const pd_optim *optim)    { return optim->count; }
-int64_t          pd_optim_elements(const pd_optim *optim) { return optim->basis->plan.elements; }
-int64_t          pd_optim_state_bytes(const pd_optim *optim) { return pd_plan_state_bytes(&optim->basis->plan); }
+int64_t          pd_optim_elements(const pd_optim *optim) { return optim->shared->plan.elements; }
+int64_t          pd_optim_state_bytes(const pd_optim *optim) { return pd_plan_state_bytes(&optim->shared->plan); }
 double           pd_optim_cost_ns(const pd_optim *optim)  { return optim->cost_ns; }
 pd_root_stats    pd_optim_root_stats(const pd_optim *optim) { return optim->stats; }
 bool             pd_optim_rests(const pd_optim *optim)    { return optim->stage == PD_STAGE_IDLE && optim->oldest == NULL; }
@@ -202,13 +143,13 @@ const pd_error  *pd_optim_refused(const pd_optim *optim)  { return optim->refuse
 
 pd_tensor pd_optim_slot(const pd_optim *optim, size_t i)
 {
-    assert(i < optim->basis->plan.n_slots);
-    return (pd_tensor){ optim->slot[i], optim->basis->plan.slots[i].shape };
+    assert(i < optim->shared->plan.n_slots);
+    return (pd_tensor){ optim->slot[i], optim->shared->plan.slots[i].shape };
 }
 
 pd_root_state pd_optim_root(const pd_optim *optim, size_t task)
 {
-    assert(task < optim->basis->plan.n_tasks);
+    assert(task < optim->shared->plan.n_tasks);
     return optim->roots[task];
 }
 
@@ -233,7 +174,7 @@ static void unbind(pd_optim *optim)
 {
     optim->own.steps = optim->own.first = 1;
     optim->own.arrived = 0;
-    optim->bond = &optim->own;
+    optim->group = &optim->own;
     optim->place = 0;
     optim->settled = false;
     optim->last = NULL;
@@ -249,6 +190,8 @@ int pd_optim_begin(pd_optim *optim, const pd_step_io *io)
     put_in_force(optim, io);            /* before it is counted: the first step's count is 0 */
     optim->count++;
     optim->phase = 0;
+    optim->round = 0;
+    optim->captured = optim->adopted = false;
     optim->parked = false;
     optim->stage = PD_STAGE_OPEN;
     return PD_OK;
@@ -272,7 +215,7 @@ void pd_optim_cancel(pd_optim *optim)
 /* With a delay: something captured earlier is due. Without: the row captures in this step. */
 static bool may_refuse(const pd_optim *optim)
 {
-    const pd_plan *plan = &optim->basis->plan;
+    const pd_plan *plan = &optim->shared->plan;
 
     if (optim->row->refusal == NULL || plan->n_tasks == 0) return false;
     if (plan->root_delay == PD_ROOT_READY) return optim->oldest != NULL;
@@ -280,17 +223,17 @@ static bool may_refuse(const pd_optim *optim)
     return plan->root_delay == 0 && optim->row->due(plan, optim->hyper, optim->count, NULL);
 }
 
-void pd_optim_bind(pd_optim *const *steps, size_t n, pd_bond *bond)
+void pd_optim_bind(pd_optim *const *steps, size_t n, pd_atomic_group *group)
 {
     bool needed = false;
 
-    *bond = (pd_bond){ .steps = n, .first = n };
+    *group = (pd_atomic_group){ .steps = n, .first = n };
     for (size_t i = 0; i < n; i++) {
-        assert(steps[i]->stage == PD_STAGE_OPEN && steps[i]->phase == 0 && steps[i]->bond == &steps[i]->own);
+        assert(steps[i]->stage == PD_STAGE_OPEN && steps[i]->phase == 0 && steps[i]->group == &steps[i]->own);
         needed = needed || may_refuse(steps[i]);
     }
     for (size_t i = 0; needed && i < n; i++) {
-        steps[i]->bond = bond;
+        steps[i]->group = group;
         steps[i]->place = i;
     }
 }

@@ -1,0 +1,136 @@
+/* plan_bytes.c - counts what a plan, its state, its steps and its tasks take. */
+#include "plan_bytes.h"
+
+#include <stdlib.h>
+
+#include "state.h"
+
+enum { PADDING = 60 };                  /* before a tensor that begins at a multiple of 64 bytes, at most */
+
+static int64_t plus(int64_t bytes, int64_t more)
+{
+    return more == INT64_MAX || __builtin_add_overflow(bytes, more, &bytes) ? INT64_MAX : bytes;
+}
+
+int64_t pd_slot_bytes(const pd_slot_spec *spec)
+{
+    int64_t bytes = pd_slot_seen_bytes(spec), rows, cols;
+
+    if (spec->temporary) return 0;
+    if (!pd_slot_is_coded(spec) || bytes == INT64_MAX) return bytes;
+    pd_slot_sides(spec, &rows, &cols);
+    return pd_quantized_bytes(spec->storage, spec->diagonal_apart, rows, cols);
+}
+
+int64_t pd_plan_state_bytes(const pd_plan *plan)
+{
+    int64_t bytes = 0;
+
+    for (size_t i = 0; i < plan->n_slots && bytes < INT64_MAX; i++) bytes = plus(bytes, pd_slot_bytes(&plan->slots[i]));
+    return bytes;
+}
+
+int64_t pd_plan_task_bytes(const pd_plan *plan)
+{
+    int64_t bytes = 0;
+
+    for (size_t t = 0; t < plan->n_tasks && bytes < INT64_MAX; t++) {
+        const pd_task_spec *task = &plan->tasks[t];
+        for (int k = 0; k < task->n_inputs; k++) bytes = plus(bytes, pd_task_share_bytes(plan, task, task->input[k]));
+        for (int k = 0; k < task->n_outputs; k++) bytes = plus(bytes, pd_task_share_bytes(plan, task, task->output[k]));
+    }
+    return bytes;
+}
+
+int64_t pd_plan_task_scratch(const pd_plan *plan, double most_cost)
+{
+    int64_t most = 0;
+
+    for (size_t t = 0; t < plan->n_tasks; t++)
+        if (plan->tasks[t].cost <= most_cost && plan->tasks[t].scratch > most) most = plan->tasks[t].scratch;
+    return most;
+}
+
+int64_t pd_plan_step_bytes(const pd_plan *plan)
+{
+    int64_t bytes = 0;
+
+    for (size_t i = 0; i < plan->n_slots && bytes < INT64_MAX; i++) {
+        const pd_slot_spec *spec = &plan->slots[i];
+        bool in_step = spec->temporary ? !spec->in_after : pd_slot_is_coded(spec) && !spec->blockwise;
+        if (in_step) bytes = plus(bytes, pd_slot_seen_bytes(spec));
+    }
+    return bytes;
+}
+
+int pd_plan_thread_bytes(const pd_plan *plan, int64_t *bytes)
+{
+    int64_t *forms = calloc(plan->n_blocks + 1, sizeof *forms), most = 0;
+
+    if (forms == NULL) return PD_NO_MEMORY;
+    for (size_t i = 0; i < plan->n_slots; i++) {
+        const pd_slot_spec *spec = &plan->slots[i];
+        if (!pd_slot_is_coded(spec) || !spec->blockwise) continue;
+        forms[spec->block] = plus(forms[spec->block], pd_slot_seen_bytes(spec));
+        if (forms[spec->block] > most) most = forms[spec->block];
+    }
+    free(forms);
+    *bytes = plus(most, (int64_t)(plan->scratch_floats * sizeof(float)));
+    return PD_OK;
+}
+
+/* Returns the bytes that every optimizer takes, whatever its plan. */
+static int64_t optimizer_bytes(void)
+{
+    int64_t records = pd_block_bytes(sizeof(pd_optim)) + pd_block_bytes(sizeof(pd_shared_plan)) +
+                      pd_block_bytes(PD_MAX_PHASES * sizeof(double[PD_MAX_PARTIALS]));
+
+    records += pd_block_bytes(sizeof(float *));                         /* the array of slots */
+    return records + 2 * pd_pages_bytes(0);                             /* state, and temporaries of a step */
+}
+
+/* Returns the bytes of one task that is away, whatever its plan: its records, the allocator's overhead, and the message
+ * that carries it to the pool and back (MAIL). */
+static int64_t bytes_of_a_task(void)
+{
+    enum { MAIL = 1200 };
+
+    return pd_block_bytes(sizeof(pd_task)) + pd_block_bytes(sizeof(pd_pending_task)) + pd_pages_bytes(0) + MAIL;
+}
+
+/* Returns the most bytes that an array of n entries takes: it grows by doubling, so up to half of it may be unused. */
+static int64_t array_bytes(size_t n, size_t size) { return n == 0 ? 0 : pd_block_bytes((int64_t)((n < 4 ? 4 : 2 * n) * size)); }
+
+/* What a batch keeps of the units of one stage of a step. */
+static int64_t batch_bytes(const pd_plan *plan)
+{
+    return pd_block_bytes((pd_plan_most_units(plan) + 1) * (int64_t)sizeof(double[PD_MAX_PARTIALS]) + 64);
+}
+
+/* What tasks that are out take, beside what is copied for them: each of their tensors begins at a multiple of 64
+ * bytes. */
+static int64_t task_bytes(const pd_plan *plan)
+{
+    int64_t bytes = (int64_t)plan->n_tasks * bytes_of_a_task();
+
+    for (size_t t = 0; t < plan->n_tasks; t++) bytes += (plan->tasks[t].n_inputs + plan->tasks[t].n_outputs) * PADDING;
+    return plan->root_delay != 0 ? 2 * bytes : bytes;
+}
+
+static int64_t slot_bytes(const pd_plan *plan)
+{
+    int64_t bytes = (int64_t)plan->n_slots * (int64_t)(sizeof(float *) + PADDING);
+
+    for (size_t i = 0; i < plan->n_slots; i++)
+        if (pd_slot_is_coded(&plan->slots[i])) bytes += (int64_t)sizeof(pd_stored);
+    return bytes;
+}
+
+int64_t pd_plan_own_bytes(const pd_plan *plan)
+{
+    int64_t arrays = array_bytes(plan->n_slots, sizeof *plan->slots) + array_bytes(plan->n_tasks, sizeof *plan->tasks);
+
+    arrays += pd_block_bytes((int64_t)(plan->n_blocks * sizeof *plan->blocks)) + pd_block_bytes((int64_t)plan->own_bytes);
+    arrays += (int64_t)(plan->n_tasks * (sizeof(pd_root_state) + sizeof(pd_task *)));
+    return optimizer_bytes() + batch_bytes(plan) + arrays + slot_bytes(plan) + task_bytes(plan);
+}

@@ -1,0 +1,109 @@
+/* plan_make.c - asks a row for the plan of a declaration, and checks what the row's contract demands of a plan. */
+#include "plan_make.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "row.h"
+
+static bool share_is_sound(const pd_plan *plan, const pd_slot_spec *spec)
+{
+    if (spec->share == PD_SHARE_WHOLE) return true;
+    if (spec->storage == PD_STORE_F64 || spec->blockwise || spec->symmetric || spec->of_block) return false;
+    if (spec->share == PD_SHARE_BOX) return pd_slot_elements(spec) == plan->elements;
+    return spec->shape.rank >= 1 && spec->shape.dim[0] == (int64_t)plan->n_blocks;
+}
+
+/* What the row's contract asks of a slot. */
+static bool is_sound(const pd_plan *plan, const pd_slot_spec *spec)
+{
+    bool has_block = spec->block >= 0 && (size_t)spec->block < plan->n_blocks;
+    int64_t elements = -1;
+
+    if ((spec->blockwise || spec->of_block) && !has_block) return false;
+    if (spec->storage == PD_STORE_F64 && (spec->blockwise || spec->in_after || spec->diagonal_apart)) return false;
+    if (spec->in_after && (!spec->temporary || pd_shape_elements(&spec->shape, &elements) != PD_OK || elements != plan->elements)) return false;
+    if (spec->identity && spec->shape.rank < 2) return false;
+    return (!spec->symmetric || spec->shape.rank == 2) && share_is_sound(plan, spec);
+}
+
+/* Where it shares a slot with others it has a block. */
+static bool task_is_sound(const pd_plan *plan, const pd_task_spec *task)
+{
+    bool shares = false;
+
+    for (int k = 0; k < task->n_inputs; k++) shares = shares || plan->slots[task->input[k]].share != PD_SHARE_WHOLE;
+    for (int k = 0; k < task->n_outputs; k++) shares = shares || plan->slots[task->output[k]].share != PD_SHARE_WHOLE;
+    return !shares || (task->block >= 0 && (size_t)task->block < plan->n_blocks);
+}
+
+static bool stripes_are_sound(const pd_plan *plan, const pd_row *row)
+{
+    bool striped = false, blockwise = false;
+
+    for (int i = 0; i < PD_MAX_PHASES && row->phases[i].run != NULL; i++) striped |= row->phases[i].kind == PD_STRIPES;
+    for (size_t i = 0; i < plan->n_slots; i++) blockwise |= plan->slots[i].blockwise;
+    return plan->stripes >= 1 && !(striped && blockwise);
+}
+
+static bool all_sound(const pd_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_slots; i++)
+        if (!is_sound(plan, &plan->slots[i])) return false;
+    for (size_t t = 0; t < plan->n_tasks; t++)
+        if (!task_is_sound(plan, &plan->tasks[t])) return false;
+    return plan->errors_slot < 0 || ((size_t)plan->errors_slot < plan->n_slots && plan->slots[plan->errors_slot].storage == PD_STORE_F32);
+}
+
+static int fill(pd_plan *plan, const pd_declaration *declaration, const double *fact, pd_error *err)
+{
+    const pd_row *row = declaration->hypers.row;
+    const pd_shape *shape = &declaration->shape;
+    char text[192];
+    int rc;
+
+    if (row->check != NULL && (rc = row->check(&declaration->hypers, &declaration->hypers, err)) != PD_OK) return rc;
+    if (pd_shape_elements(shape, &plan->elements) != PD_OK)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a shape of %d dimensions %s is not possible", shape->rank,
+                       shape->rank < 0 || shape->rank > PD_MAX_RANK ? "" : pd_shape_text(shape, text, sizeof text));
+    plan->shape = *shape;
+    plan->range_elements = PD_RANGE_ELEMENTS;
+    plan->stripes = 1;
+    plan->errors_slot = -1;
+    plan->own_bytes = row->own_bytes;
+    if (row->own_bytes > 0 && (plan->own = calloc(1, row->own_bytes)) == NULL) return PD_NO_MEMORY;
+    return row->plan(declaration, fact, plan, err);
+}
+
+/* A number without dimensions follows none. What is shaped as the parameter follows its dimensions, unless the row
+ * says otherwise. A matrix of a block may have that shape by chance. */
+static void find_followers(pd_plan *plan, const pd_shape *declared)
+{
+    for (size_t i = 0; i < plan->n_slots; i++) {
+        pd_slot_spec *spec = &plan->slots[i];
+        if (spec->shape.rank == 0) spec->follows_known = true;
+        if (spec->follows_known || spec->identity || spec->symmetric || spec->blockwise || spec->of_block || !pd_shape_equal(&spec->shape, declared)) continue;
+        spec->follows_known = true;
+        for (int d = 0; d < declared->rank; d++) spec->follows[d] = (int8_t)d;
+    }
+}
+
+int pd_plan_make(pd_plan *plan, const pd_declaration *declaration, const double *fact, pd_error *err)
+{
+    const pd_row *row = declaration->hypers.row;
+    pd_error why = { 0 };
+    int rc;
+
+    memset(plan, 0, sizeof *plan);
+    if ((rc = fill(plan, declaration, fact, &why)) != PD_OK) {
+        pd_plan_free(plan);
+        return pd_fail(err, rc, "parameter %.160s: %.300s", declaration->name, rc == PD_NO_MEMORY ? "out of memory for its plan" : why.text);
+    }
+    find_followers(plan, &declaration->shape);
+    assert(plan->range_elements > 0 && plan->root_delay >= PD_ROOT_READY);
+    assert(all_sound(plan) && stripes_are_sound(plan, row));
+    assert(plan->n_tasks == 0 || (row->task != NULL && row->due != NULL));
+    assert(plan->n_tasks == 0 || row->capture_phase <= row->adopt_phase || plan->root_delay != 0);
+    return PD_OK;
+}

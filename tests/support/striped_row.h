@@ -1,0 +1,19 @@
+/* striped_row.h - an optimizer for tests whose one matrix is shared by the threads in stripes of rows, as Muon's would be:
+ *
+ *     X <- G / |G|;   STRIPED_ITERATIONS times (Newton-Schulz):  A = X X',  B = b A + c A A,  X <- a X + B X
+ *     w <- w - X / (1 + largest |X|)
+ *
+ * `stripes`: units of each striped phase. */
+#ifndef STRIPED_ROW_H
+#define STRIPED_ROW_H
+
+#include "row.h"
+
+enum { STRIPED_ITERATIONS = 5 };
+#define STRIPED_A 3.4445f
+#define STRIPED_B (-4.7750f)
+#define STRIPED_C 2.0315f
+
+extern const pd_row striped_row;
+
+#endif
