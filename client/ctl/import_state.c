@@ -1,6 +1,8 @@
 /* import_state.c - paramctl import-state: optimizer state of a saved file, put into a job of a daemon whole or not at all.
  *
  * What the file has and what the job keeps are compared first; nothing is sent where they do not match, unless --partial. */
+#include "import_state.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -11,6 +13,7 @@
 
 #include "convert.h"
 #include "format.h"
+#include "result.h"
 #include "safetensors.h"
 #include "state_keys.h"
 #include "state_list.h"
@@ -30,8 +33,9 @@ typedef struct entry {
 typedef struct stranger { const char *name, *why; } stranger;
 
 typedef struct import {
-    const pd_ctl   *ctl;
-    const char     *path;
+    const pd_line  *line;
+    const char     *job, *path;
+    bool            partial, verbose;
     pd_operator     op;
     pd_state_list   list;
     void           *file;
@@ -266,7 +270,7 @@ static Paramd__ImportRequest request_of(const import *im, uint32_t act)
 {
     Paramd__ImportRequest request = PARAMD__IMPORT_REQUEST__INIT;
 
-    request.job = im->ctl->args[0];
+    request.job = (char *)im->job;
     request.act = act;
     return request;
 }
@@ -280,7 +284,7 @@ static void show_progress(const import *im, bool last)
 {
     char sent[PD_CELL], all[PD_CELL];
 
-    if (im->ctl->json || !isatty(STDERR_FILENO)) return;
+    if (im->line->json || !isatty(STDERR_FILENO)) return;
     fprintf(stderr, "\r%s of %s sent%s", pd_bytes_text(sent, im->sent), pd_bytes_text(all, im->bytes), last ? "\n" : "");
 }
 
@@ -413,7 +417,7 @@ static int send_all(import *im, pd_error *err)
 
     for (size_t i = 0; i < im->n && rc == PD_OK; i++)
         rc = im->entries[i].key.kind == PD_KEY_COUNT ? send_count(im, &im->entries[i], err) : send_tensor(im, &im->entries[i], err);
-    commit.partial = im->ctl->partial;
+    commit.partial = im->partial;
     if (rc == PD_OK) show_progress(im, true);
     return rc == PD_OK ? call(im, &commit, NULL, 0, err) : rc;
 }
@@ -422,9 +426,9 @@ static int send_all(import *im, pd_error *err)
 
 static void print_unknown(const import *im)
 {
-    for (size_t i = 0; i < im->n_unknown && (i < LISTED || im->ctl->verbose); i++)
+    for (size_t i = 0; i < im->n_unknown && (i < LISTED || im->verbose); i++)
         pd_print_line(stdout, "unknown  %s%s%s", im->unknown[i].name, im->unknown[i].why != NULL ? ": " : "", im->unknown[i].why != NULL ? im->unknown[i].why : "");
-    if (im->n_unknown > LISTED && !im->ctl->verbose) printf("unknown  ... and %zu more (--verbose)\n", im->n_unknown - LISTED);
+    if (im->n_unknown > LISTED && !im->verbose) printf("unknown  ... and %zu more (--verbose)\n", im->n_unknown - LISTED);
 }
 
 static void print_missing(const import *im)
@@ -434,7 +438,7 @@ static void print_missing(const import *im)
 
     for (size_t i = 0; i < im->list.n; i++) {
         const pd_state_tensor *slot = &im->list.at[i];
-        if (!is_missing(slot) || (told == LISTED && !im->ctl->verbose)) continue;
+        if (!is_missing(slot) || (told == LISTED && !im->verbose)) continue;
         pd_print_line(stdout, "missing  %s.%s %s%s", slot->param, pd_state_tensor_name(slot, name, sizeof name),
                       pd_shape_text(&slot->shape, shape, sizeof shape), slot->covered > 0 ? " in part" : "");
         told++;
@@ -461,13 +465,13 @@ static int tell(const import *im, bool imported)
 {
     char bytes[PD_CELL];
 
-    if (im->ctl->json) {
-        int status = pd_ctl_print_json(as_json(im, imported));
+    if (im->line->json) {
+        int status = pd_result_json(as_json(im, imported));
         return imported ? status : PD_EXIT_REFUSED;
     }
     print_unknown(im);
     print_missing(im);
-    if (imported) pd_print_line(stdout, "imported %zu tensors (%s) and %zu counters into job %s", im->parts, pd_bytes_text(bytes, im->bytes), im->counts, im->ctl->args[0]);
+    if (imported) pd_print_line(stdout, "imported %zu tensors (%s) and %zu counters into job %s", im->parts, pd_bytes_text(bytes, im->bytes), im->counts, im->job);
     else printf("nothing was imported: %zu names of the file are unknown to the job, %zu of its tensors are missing in the file (--partial imports the rest)\n",
                 im->n_unknown, count_missing(im));
     return imported ? PD_EXIT_OK : PD_EXIT_REFUSED;
@@ -486,20 +490,46 @@ static void close_import(import *im)
     free(im->floats);
 }
 
-int pd_ctl_import_state(const pd_ctl *ctl)
+static int run(import *im)
 {
-    import im = { .ctl = ctl, .path = ctl->args[1] };
+    const pd_line *line = im->line;
     pd_error err = { 0 };
-    int rc = map_file(&im, &err), status;
     bool matches = false;
+    int rc = map_file(im, &err), status;
 
-    if (rc == PD_OK) rc = pd_operator_open(&im.op, ctl->server, ctl->timeout, &err);
-    if (rc == PD_OK) im.piece = piece_bytes(&im.op);
-    if (rc == PD_OK) rc = pd_state_list_fetch(&im.list, &im.op, ctl->args[0], NULL, &err);
-    if (rc == PD_OK) rc = sort_out(&im, &err);
-    matches = rc == PD_OK && (ctl->partial ? im.n > 0 : im.n_unknown == 0 && count_missing(&im) == 0);
-    if (matches) rc = send_all(&im, &err);
-    status = rc == PD_OK ? tell(&im, matches) : pd_ctl_fail(ctl, &err);
-    close_import(&im);
+    if (rc == PD_OK) rc = pd_operator_open(&im->op, line->server, line->timeout, &err);
+    if (rc == PD_OK) im->piece = piece_bytes(&im->op);
+    if (rc == PD_OK) rc = pd_state_list_fetch(&im->list, &im->op, im->job, NULL, &err);
+    if (rc == PD_OK) rc = sort_out(im, &err);
+    matches = rc == PD_OK && (im->partial ? im->n > 0 : im->n_unknown == 0 && count_missing(im) == 0);
+    if (matches) rc = send_all(im, &err);
+    status = rc == PD_OK ? tell(im, matches) : pd_result_fail(line->json, &err);
+    close_import(im);
     return status;
+}
+
+int pd_run_import_state(pd_line *line)
+{
+    import im = { .line = line };
+    const pd_line_option options[] = {
+        { "partial", 0, NULL, "Pass over what the job does not know, and leave what the file does not have as it is",
+          pd_take_flag, &im.partial, 0, 0 },
+        { "verbose", 'v', NULL, "List all names that are unknown or missing", pd_take_flag, &im.verbose, 0, 0 },
+        { NULL, 0, NULL, "FILE is a safetensors file. Names that it may have, for a parameter NAME:\n"
+          "NAME.SLOT, NAME.block_B.SLOT.I, NAME.step: as `paramctl state JOB' lists them.\n"
+          "NAME[\"block_B\", \"shampoo\", \"factor_matrices\", I, \"quantized_values\"], NAME[\"step\"]: "
+          "flat keys of Meta's distributed_state_dict.\n"
+          "count, stats/NAME/momentum/quantized, stats/NAME/statistics/I: "
+          "paths into scalable_shampoo's ShampooState; integers with their bucket_size and diagonal.\n"
+          "step, param_states/NAME/v_row (v_col, v, m): T5X's Adafactor.\n"
+          "count, update_counter, mu/NAME, Qs_preconditioners/NAME/I: distributed_kron.\n"
+          "Paths may be joined by / or ., or be jax.tree_util.keystr's; an index or a word like opt_state may stand before, and NAME may have "
+          "either separator.", NULL, NULL, 0, 0 },
+        { 0 }
+    };
+
+    pd_line_parse(line, options);
+    im.job = line->args[0];
+    im.path = line->args[1];
+    return run(&im);
 }

@@ -1,3 +1,4 @@
+/* state_keys.c - reads the names of tensors in saved files. */
 #include "state_keys.h"
 
 #include <jansson.h>

@@ -2,7 +2,7 @@
 #ifndef PD_STATE_LIST_H
 #define PD_STATE_LIST_H
 
-#include "ctl.h"
+#include "connection.h"
 #include "paramd/tensor.h"
 
 typedef struct pd_state_tensor {

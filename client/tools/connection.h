@@ -1,0 +1,26 @@
+/* connection.h - an operator's connection to a daemon, which joins no job. */
+#ifndef PD_CONNECTION_H
+#define PD_CONNECTION_H
+
+#include "operator.h"
+
+enum { PD_LIST_JOBS = 1, PD_LIST_PARAMS, PD_LIST_WORKERS, PD_LIST_ROOTS, PD_LIST_SETTINGS, PD_LIST_STATE };  /* ListRequest.what */
+
+/* The connection, and memory for its answers. */
+typedef struct pd_operator {
+    pd_client *client;
+    pd_arena  *arena;
+} pd_operator;
+
+/* `url` NULL: PARAMD_URL, else tcp://127.0.0.1:7070. PD_UNAVAILABLE: nobody answers there. */
+int  pd_operator_open(pd_operator *out, const char *url, double timeout, pd_error *err);
+void pd_operator_close(pd_operator *op);
+/* Hands each page of a list to `use`, which borrows it for the call. Changes request->start. */
+typedef void pd_page_user(void *arg, const Paramd__ListReply *page);
+int  pd_operator_list(pd_operator *op, Paramd__ListRequest *request, pd_page_user *use, void *arg, pd_error *err);
+/* Ends a job if that is possible: for cleaning up, where nobody asks how it went. */
+void pd_operator_drop(const char *url, double timeout, const char *job);
+/* Checks that a daemon answers there: before a request whose own deadline is long. */
+int  pd_operator_probe(const char *url, double timeout, pd_error *err);
+
+#endif

@@ -1,0 +1,415 @@
+/* replay_server.c - a trace through a daemon: one thread and one connection for each replica.
+ *
+ * A trace of weights is played step by step. A trace of averages asks one independent question a parameter ("what is the mean of these?"):
+ * weights 0, `sgd lr=1` and a single round leave minus the average there, exactly. Where weights lie in shards a parameter has all of them, and a replica
+ * contributes, and gets, the range of its own. */
+#include "replay_server.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "connection.h"
+#include "replay_average.h"
+#include "replay_net.h"
+#include "replay_parts.h"
+#include "replay_step.h"
+
+typedef struct stage {              /* what all workers of a replay share, read only while they run but for first_failed */
+    const pd_trace       *trace;
+    const pd_trace_param *params;
+    const char           *url;
+    double                timeout;
+    const pd_recipe      *recipe;
+    const char           *rate;     /* hyperparameter set at each step, or NULL */
+    char                  job[300];
+    char                **rules;    /* one a group, that of group 0 last; NULL at the end */
+    pd_replay_parts       parts;    /* what is declared */
+    size_t                n;        /* parameters of the trace */
+    int64_t               rounds;
+    int                   world_size;
+    atomic_int           *first_failed;     /* rank; -1: none */
+} stage;
+
+typedef struct worker {
+    const stage *stage;
+    pthread_t    thread;
+    bool         started, refused;  /* refused: the job or its parameters, as it should be */
+    int          rank, rc;
+    pd_error     err;
+    uint64_t     sent;              /* chunks of gradients, as the daemon counts contributions */
+    pd_client   *client;
+    float      **weights, **gradient;
+    bool        *present;           /* there is a gradient in this round */
+    pd_item     *io;                /* of each part */
+    pd_replay_net *net;             /* NULL: gradients were recorded */
+    double       loss;              /* of the net, before this step */
+    double      *recorded;
+    pd_verdict  *verdicts;          /* of each parameter, and of the losses */
+} worker;
+
+/* ---- one worker ---- */
+
+static int allocate(worker *w)
+{
+    const stage *s = w->stage;
+
+    w->weights = calloc(s->n, sizeof *w->weights);
+    w->gradient = calloc(s->n, sizeof *w->gradient);
+    w->present = calloc(s->n, sizeof *w->present);
+    w->io = calloc(s->parts.n + 1, sizeof *w->io);
+    w->recorded = calloc((size_t)pd_trace_elements(s->trace) + 1, sizeof *w->recorded);
+    w->verdicts = calloc(s->n + 1, sizeof *w->verdicts);
+    if (!w->weights || !w->gradient || !w->present || !w->io || !w->recorded || !w->verdicts) return pd_fail(&w->err, PD_NO_MEMORY, "out of memory");
+    for (size_t i = 0; i < s->n; i++) {
+        w->weights[i] = calloc((size_t)s->params[i].elements + 1, sizeof(float));
+        w->gradient[i] = calloc((size_t)s->params[i].elements + 1, sizeof(float));
+        if (w->weights[i] == NULL || w->gradient[i] == NULL) return pd_fail(&w->err, PD_NO_MEMORY, "out of memory");
+        pd_trace_initial(s->trace, i, w->weights[i]);
+    }
+    return pd_replay_net_wanted(s->trace) ? pd_replay_net_open(&w->net, s->trace, &w->err) : PD_OK;
+}
+
+static void release(worker *w)
+{
+    pd_client_close(w->client);
+    pd_replay_net_close(w->net);
+    for (size_t i = 0; i < w->stage->n; i++) {
+        if (w->weights != NULL) free(w->weights[i]);
+        if (w->gradient != NULL) free(w->gradient[i]);
+    }
+    free(w->weights);
+    free(w->gradient);
+    free(w->present);
+    free(w->io);
+    free(w->recorded);
+    free(w->verdicts);
+}
+
+/* Weights in shards: the parameter has a row for each of them, and the replica one of the rows. */
+static pd_client_param declaration_of(const worker *w, const pd_replay_part *part)
+{
+    int64_t shards = w->stage->recipe->shards, elements;
+
+    if (w->stage->recipe->aggregate == NULL || shards == 1) return (pd_client_param){ .name = part->name, .shape = part->shape, .axes = part->axes };
+    pd_shape_elements(&part->shape, &elements);
+    return (pd_client_param){ .name = part->name, .shape = { 2, { shards, elements } }, .ranged = true, .start = w->rank % shards * elements,
+                              .end = (w->rank % shards + 1) * elements };
+}
+
+static int declare(worker *w, pd_error *err)
+{
+    const pd_replay_parts *parts = &w->stage->parts;
+    pd_client_param *params = calloc(parts->n + 1, sizeof *params);
+    int rc;
+
+    if (params == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    for (size_t i = 0; i < parts->n; i++) params[i] = declaration_of(w, &parts->at[i]);
+    rc = pd_client_declare(w->client, params, parts->n, err);
+    free(params);
+    return rc;
+}
+
+static int init(worker *w, pd_error *err)
+{
+    const pd_replay_parts *parts = &w->stage->parts;
+    void **weights = calloc(parts->n + 1, sizeof *weights);
+    int rc;
+
+    if (weights == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    for (size_t i = 0; i < parts->n; i++) weights[i] = w->weights[parts->at[i].param] + parts->at[i].offset;
+    rc = pd_client_init(w->client, weights, err);
+    free(weights);
+    return rc;
+}
+
+static int join_job(worker *w)
+{
+    const stage *s = w->stage;
+    const char *aggregate = s->recipe->aggregate != NULL ? s->recipe->aggregate : "mean";
+    bool hard = pd_trace_averages(s->trace) || pd_trace_nonfinite(s->trace) || pd_trace_has_errors(s->trace);  /* a step then fails or not for all parameters */
+    char how[64], start[64];
+    const char *options[] = { how, start, hard ? "nonfinite=apply" : NULL, "nonfinite_scope=job", NULL };       /* up to the first NULL */
+    pd_client_options open = { .urls = s->url, .job = s->job, .rank = w->rank, .world_size = s->world_size, .options = options,
+                               .rules = (const char *const *)s->rules, .label = "paramctl replay", .deadline = fmax(s->timeout, 60) };
+    pd_error why = { 0 };
+    int rc;
+
+    snprintf(how, sizeof how, "aggregate=%s", aggregate);
+    snprintf(start, sizeof start, "start_step=%lld", (long long)s->recipe->start_step);
+    rc = pd_client_open(&w->client, &open, &why);
+    if (rc == PD_OK) rc = declare(w, &why);
+    if (rc != PD_OK && pd_replay_is_refusal(s->trace, rc)) {
+        pd_replay_refused(s->trace, w->weights);
+        w->refused = true;
+        return PD_OK;
+    }
+    if (rc == PD_OK) rc = init(w, &why);
+    if (rc != PD_OK) w->err = why;
+    return rc;
+}
+
+/* Chunks that a part's gradient travels in: what it shares with the daemon's grid. */
+static uint64_t chunks_of(const worker *w, const pd_replay_part *part)
+{
+    const pd_client_param decl = declaration_of(w, part);
+    int64_t chunk = (int64_t)pd_client_welcome(w->client)->chunk_elements, end = decl.end;
+
+    if (!decl.ranged) pd_shape_elements(&decl.shape, &end);
+    return end > decl.start ? (uint64_t)((end - 1) / chunk - decl.start / chunk + 1) : 0;
+}
+
+static void fill_items(worker *w, int64_t round)
+{
+    const stage *s = w->stage;
+
+    if (w->net != NULL) w->loss = pd_replay_net_differentiate(w->net, round, w->weights, w->gradient);
+    for (size_t i = 0; i < s->n; i++) {
+        int64_t step = s->params[i].step > 0 ? s->params[i].step : round;
+        w->present[i] = w->net != NULL || pd_trace_gradient(s->trace, step, w->rank, i, w->gradient[i]);
+    }
+    for (size_t i = 0; i < s->parts.n; i++) {
+        const pd_replay_part *part = &s->parts.at[i];
+        bool present = w->present[part->param];
+        w->io[i] = (pd_item){ .param = i, .gradient = present ? w->gradient[part->param] + part->offset : NULL,
+                              .weights = w->weights[part->param] + part->offset };
+        if (present) w->sent += chunks_of(w, part);
+    }
+}
+
+static int push_pull(worker *w, int64_t round, pd_error *err)
+{
+    const stage *s = w->stage;
+    char value[64] = "";
+    const char *hypers[] = { value, NULL };
+    double rate;
+    pd_push_options options = { 0 };
+    pd_ticket_id ticket;
+    int rc;
+
+    if (s->rate != NULL && pd_replay_rate(s->trace, s->recipe, round, &rate)) {
+        snprintf(value, sizeof value, "%s=%.17g", s->rate, rate);
+        options.hypers = hypers;
+    }
+    fill_items(w, round);
+    rc = pd_client_push_pull(w->client, w->io, s->parts.n, &options, &ticket, err);
+    return rc == PD_OK ? pd_client_wait(w->client, ticket, 0, err) : rc;
+}
+
+/* After a step that failed: the weights are asked for, not believed to be what they were. */
+static int pull(worker *w)
+{
+    pd_ticket_id ticket;
+    int rc = pd_client_pull(w->client, w->io, w->stage->parts.n, 0, &ticket, &w->err);
+
+    return rc == PD_OK ? pd_client_wait(w->client, ticket, 0, &w->err) : rc;
+}
+
+static int take_round(worker *w, int64_t round)
+{
+    const pd_trace *trace = w->stage->trace;
+    pd_error why = { 0 };
+    int rc, judged;
+
+    if (w->refused) return PD_OK;
+    rc = push_pull(w, round, &why);
+    if (pd_trace_averages(trace)) {
+        w->err = why;
+        return rc;
+    }
+    judged = pd_replay_judge_step(trace, round, rc, &why, &w->err);
+    return judged == PD_OK && rc != PD_OK ? pull(w) : judged;
+}
+
+static void compare(worker *w, int64_t step)
+{
+    const stage *s = w->stage;
+
+    if (w->net != NULL) pd_verdict_add(&w->verdicts[s->n], s->n, step, pd_replay_net_error(w->net, step, w->loss));
+    for (size_t i = 0; w->net == NULL && i < s->n; i++) {
+        if (!pd_trace_weights(s->trace, step, i, w->recorded)) continue;
+        pd_verdict_add(&w->verdicts[i], i, step, pd_relative_error(w->weights[i], w->recorded, s->params[i].elements, 0));
+    }
+}
+
+/* Largest norm of the gradients that went into an average. */
+static double largest_input(worker *w, size_t i)
+{
+    const pd_trace_param *param = &w->stage->params[i];
+    int shards = w->stage->recipe->shards;
+    double norm = 0;
+
+    for (int rank = w->rank % shards; rank < w->stage->world_size; rank += shards) {
+        pd_trace_gradient(w->stage->trace, param->step, rank, i, w->gradient[i]);
+        norm = fmax(norm, pd_finite_norm(w->gradient[i], param->elements));
+    }
+    return norm;
+}
+
+static void compare_averages(worker *w)
+{
+    const stage *s = w->stage;
+
+    for (size_t i = 0; i < s->n; i++) {
+        const pd_trace_param *param = &s->params[i];
+        for (int64_t k = 0; k < param->elements; k++) w->weights[i][k] = -w->weights[i][k];
+        pd_trace_average(s->trace, param->step, w->rank, i, w->recorded);
+        pd_verdict_add(&w->verdicts[i], i, param->step,
+                       pd_relative_error(w->weights[i], w->recorded, param->elements, largest_input(w, i)));
+    }
+}
+
+/* The first to fail is remembered; it ends the job, so that the others do not wait for it. */
+static void give_up(worker *w)
+{
+    int nobody = -1;
+
+    if (atomic_compare_exchange_strong(w->stage->first_failed, &nobody, w->rank)) pd_operator_drop(w->stage->url, w->stage->timeout, w->stage->job);
+}
+
+static void *run_worker(void *arg)
+{
+    worker *w = arg;
+    const stage *s = w->stage;
+
+    w->rc = allocate(w);
+    if (w->rc == PD_OK) w->rc = join_job(w);
+    for (int64_t round = 1; w->rc == PD_OK && round <= s->rounds; round++) {
+        w->rc = take_round(w, round);
+        if (w->rc == PD_OK && !pd_trace_averages(s->trace)) compare(w, round);
+    }
+    if (w->rc == PD_OK && pd_trace_averages(s->trace)) compare_averages(w);
+    if (w->rc != PD_OK) give_up(w);
+    return NULL;
+}
+
+/* ---- the job ---- */
+
+/* Groups have names of their own ("2/NAME"); what is in none comes last. */
+static int set_rules(stage *s, pd_error *err)
+{
+    size_t n = s->recipe->n_groups;
+
+    if ((s->rules = calloc(n + 1, sizeof *s->rules)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    for (size_t i = 0; i < n; i++) {
+        size_t group = (i + 1) % n;
+        char glob[32];
+        if (group == 0) snprintf(glob, sizeof glob, "*");
+        else snprintf(glob, sizeof glob, "%zu/*", group);
+        if ((s->rules[i] = pd_recipe_rule(s->recipe, group, glob)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    }
+    return PD_OK;
+}
+
+static int set_stage(stage *s, pd_error *err)
+{
+    bool averages = pd_trace_averages(s->trace);
+    uint64_t nonce = 0;
+    int rc = averages ? pd_replay_check_replicas(s->trace, s->recipe, err) : PD_OK;
+
+    if (rc == PD_OK) rc = pd_replay_parts_find(&s->parts, s->trace, s->recipe, err);
+    if (rc != PD_OK) return rc;
+    s->params = pd_trace_params(s->trace, &s->n);
+    s->world_size = pd_trace_replicas(s->trace);
+    s->rounds = averages ? 1 : pd_trace_steps(s->trace);
+    s->rate = averages ? NULL : s->recipe->rate;
+    if (getrandom(&nonce, sizeof nonce, 0) != sizeof nonce) return pd_fail(err, PD_INTERNAL, "no random numbers");
+    snprintf(s->job, sizeof s->job, "replay/%.128s/%016llx", pd_trace_case(s->trace), (unsigned long long)nonce);
+    return set_rules(s, err);
+}
+
+static void free_stage(stage *s)
+{
+    pd_replay_parts_free(&s->parts);
+    for (size_t i = 0; s->rules != NULL && s->rules[i] != NULL; i++) free(s->rules[i]);
+    free(s->rules);
+}
+
+static int run_workers(worker *workers, const stage *s, pd_error *err)
+{
+    int rc = PD_OK;
+
+    for (int i = 0; i < s->world_size; i++) {
+        workers[i] = (worker){ .stage = s, .rank = i };
+        workers[i].started = pthread_create(&workers[i].thread, NULL, run_worker, &workers[i]) == 0;
+        if (!workers[i].started) {
+            rc = pd_fail(err, PD_NO_MEMORY, "cannot start a thread");
+            pd_operator_drop(s->url, s->timeout, s->job);
+            break;
+        }
+    }
+    for (int i = 0; i < s->world_size; i++) {
+        if (workers[i].started) pthread_join(workers[i].thread, NULL);
+    }
+    return rc;
+}
+
+static void add_counts(void *arg, const Paramd__ListReply *page)
+{
+    for (size_t i = 0; i < page->n_params; i++) *(uint64_t *)arg += page->params[i]->contributions;
+}
+
+/* Asks the daemon how many contributions it counted in the job. */
+static int counted(const stage *s, uint64_t *count, pd_error *err)
+{
+    Paramd__ListRequest request = PARAMD__LIST_REQUEST__INIT;
+    pd_operator op;
+    int rc = pd_operator_open(&op, s->url, s->timeout, err);
+
+    request.what = PD_LIST_PARAMS;
+    request.job = (char *)s->job;
+    *count = 0;
+    if (rc == PD_OK) rc = pd_operator_list(&op, &request, add_counts, count, err);
+    pd_operator_close(&op);
+    return rc;
+}
+
+static int check_count(const worker *workers, const stage *s, pd_error *err)
+{
+    uint64_t sent = 0, count;
+    int rc;
+
+    if (workers[0].refused) return PD_OK;
+    rc = counted(s, &count, err);
+    for (int i = 0; i < s->world_size; i++) sent += workers[i].sent;
+    if (rc == PD_OK && sent != count) {
+        return pd_fail(err, PD_DATA_LOSS, "the daemon counted %llu contributions of %llu that were sent", (unsigned long long)count, (unsigned long long)sent);
+    }
+    return rc;
+}
+
+static int perform(worker *workers, const stage *s, pd_verdict *verdicts, pd_error *err)
+{
+    int rc = run_workers(workers, s, err), first = atomic_load(s->first_failed);
+
+    if (rc == PD_OK && first >= 0) {        /* the others failed because their job was gone */
+        rc = workers[first].rc;
+        if (err != NULL) *err = workers[first].err;
+    }
+    if (rc == PD_OK) rc = check_count(workers, s, err);
+    for (int i = 0; i < s->world_size; i++) {
+        for (size_t p = 0; rc == PD_OK && p < s->n + (workers[i].net != NULL); p++) pd_verdict_fold(&verdicts[p], &workers[i].verdicts[p]);
+    }
+    pd_operator_drop(s->url, s->timeout, s->job);
+    for (int i = 0; i < s->world_size; i++) {
+        if (workers[i].started) release(&workers[i]);
+    }
+    return rc;
+}
+
+int pd_replay_server(const pd_trace *trace, const pd_recipe *recipe, const char *url, double timeout, pd_verdict *verdicts, pd_error *err)
+{
+    atomic_int first_failed = -1;
+    stage s = { .trace = trace, .recipe = recipe, .url = url, .timeout = timeout, .first_failed = &first_failed };
+    int rc = set_stage(&s, err);
+    worker *workers = calloc((size_t)s.world_size + 1, sizeof *workers);
+
+    if (rc == PD_OK && workers == NULL) rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (rc == PD_OK) rc = perform(workers, &s, verdicts, err);
+    free(workers);
+    free_stage(&s);
+    return rc;
+}
