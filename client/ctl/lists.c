@@ -1,7 +1,8 @@
-/* lists.c - jobs, workers and roots: their columns. */
+/* lists.c - the columns of jobs, workers and roots. */
 #include "lists.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* ---- cells of several fields ---- */
 
@@ -104,14 +105,23 @@ static const pd_column root_columns[] = {
     { 0 }
 };
 
-const pd_list pd_jobs_list = { PD_LIST_JOBS, "jobs", "no jobs", job_columns };
-static const pd_list workers_list = { PD_LIST_WORKERS, "workers", "no workers", worker_columns };
-static const pd_list roots_list = { PD_LIST_ROOTS, "roots", "no roots", root_columns };
+static const pd_list lists[] = {
+    { PARAMD__LIST_KIND__LIST_JOBS, "jobs", "no jobs", job_columns },
+    { PARAMD__LIST_KIND__LIST_WORKERS, "workers", "no workers", worker_columns },
+    { PARAMD__LIST_KIND__LIST_ROOTS, "roots", "no roots", root_columns },
+};
 
-/* ---- commands ---- */
-
-static int run_list(pd_line *line, const pd_list *list)
+const pd_list *pd_list_named(const char *name)
 {
+    const pd_list *list = lists;
+
+    while (strcmp(list->name, name) != 0) list++;
+    return list;
+}
+
+int pd_run_list(pd_line *line)
+{
+    const pd_list *list = pd_list_named(line->command->name);
     pd_list_output out;
     pd_error err = { 0 };
 
@@ -119,7 +129,3 @@ static int run_list(pd_line *line, const pd_list *list)
     out = pd_list_begin(list, line->json);
     return pd_list_end(&out, pd_list_fetch(line, list->what, pd_list_add_page, &out, &err), &err);
 }
-
-int pd_run_jobs(pd_line *line) { return run_list(line, &pd_jobs_list); }
-int pd_run_workers(pd_line *line) { return run_list(line, &workers_list); }
-int pd_run_roots(pd_line *line) { return run_list(line, &roots_list); }

@@ -4,10 +4,9 @@
 
 #include "list_table.h"
 
-extern const pd_list pd_jobs_list;      /* `status` prints it, too */
-
-int pd_run_jobs(pd_line *line);
-int pd_run_workers(pd_line *line);
-int pd_run_roots(pd_line *line);
+/* One of these lists. */
+const pd_list *pd_list_named(const char *name);
+/* The command has the list's name. */
+int pd_run_list(pd_line *line);
 
 #endif

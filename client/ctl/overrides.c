@@ -186,7 +186,7 @@ int pd_run_settings(pd_line *line)
     pd_line_parse(line, options);
     out.list = line->json ? json_array() : NULL;
     out.apart = verbose;
-    rc = pd_list_fetch(line, PD_LIST_SETTINGS, add_page, &out, &err);
+    rc = pd_list_fetch(line, PARAMD__LIST_KIND__LIST_SETTINGS, add_page, &out, &err);
     if (rc == PD_OK && out.starved) rc = pd_fail(&err, PD_NO_MEMORY, "out of memory");
     if (rc != PD_OK) status = pd_result_fail(line->json, &err);
     else if (line->json) status = pd_result_json(json_pack("{s:O}", "settings", out.list));

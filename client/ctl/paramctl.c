@@ -22,10 +22,10 @@
 static const pd_command commands[] = {
     { "ping",         "",                 "Ask whether the daemon answers",                0, 0, pd_run_ping },
     { "status",       "",                 "Show memory, traffic and jobs",                 0, 0, pd_run_status },
-    { "jobs",         "",                 "List jobs",                                     0, 0, pd_run_jobs },
+    { "jobs",         "",                 "List jobs",                                     0, 0, pd_run_list },
     { "params",       "JOB",              "List a job's parameters and whom they wait for", 1, 1, pd_run_params },
-    { "workers",      "JOB",              "List a job's workers",                          1, 1, pd_run_workers },
-    { "roots",        "JOB [PARAM-GLOB]", "List the inverse roots of a job's blocks",      1, 2, pd_run_roots },
+    { "workers",      "JOB",              "List a job's workers",                          1, 1, pd_run_list },
+    { "roots",        "JOB [PARAM-GLOB]", "List the inverse roots of a job's blocks",      1, 2, pd_run_list },
     { "state",        "JOB [PARAM-GLOB]", "List the tensors of a job's optimizer state",   1, 2, pd_run_state },
     { "import-state", "JOB FILE",         "Put saved optimizer state into a job",          2, 2, pd_run_import_state },
     { "optimizers",   "[NAME]",           "List optimizers, or one's hyperparameters",     0, 1, pd_run_optimizers },

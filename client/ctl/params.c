@@ -54,7 +54,7 @@ static const pd_column columns[] = {
     { 0 }
 };
 
-static const pd_list params_list = { PD_LIST_PARAMS, "params", "no parameters", columns };
+static const pd_list params_list = { PARAMD__LIST_KIND__LIST_PARAMS, "params", "no parameters", columns };
 
 /* ---- remarks and errors ---- */
 
@@ -119,7 +119,7 @@ static void add_errors(void *arg, const Paramd__ListReply *page)
 static int fetch_errors(const pd_line *line, output *out, pd_error *err)
 {
     if ((out->errors = json_object()) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    return pd_list_fetch(line, PD_LIST_ROOTS, add_errors, out->errors, err);
+    return pd_list_fetch(line, PARAMD__LIST_KIND__LIST_ROOTS, add_errors, out->errors, err);
 }
 
 static void merge_errors(const output *out)
@@ -172,7 +172,7 @@ int pd_run_params(pd_line *line)
     pd_line_parse(line, options);
     out.list = pd_list_begin(&params_list, line->json);
     out.remarks = verbose && !line->json ? json_array() : NULL;
-    rc = pd_list_fetch(line, PD_LIST_PARAMS, add_page, &out, &err);
+    rc = pd_list_fetch(line, PARAMD__LIST_KIND__LIST_PARAMS, add_page, &out, &err);
     if (rc == PD_OK && out.any_roots && (line->json || verbose)) rc = fetch_errors(line, &out, &err);
     if (rc == PD_OK && line->json) merge_errors(&out);
     status = pd_list_end(&out.list, rc, &err);

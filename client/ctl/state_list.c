@@ -71,7 +71,7 @@ int pd_state_list_fetch(pd_state_list *out, pd_operator *op, const char *job, co
     int rc;
 
     *out = (pd_state_list){ 0 };
-    request.what = PD_LIST_STATE;
+    request.what = PARAMD__LIST_KIND__LIST_STATE;
     request.job = (char *)job;
     if (glob != NULL) request.param = (char *)glob;
     rc = pd_operator_list(op, &request, add_page, &f, err);

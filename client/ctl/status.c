@@ -26,7 +26,7 @@ static void print_daemon(const Paramd__StatusReply *s)
 
 static int print_status(const Paramd__StatusReply *status)
 {
-    pd_list_output jobs = pd_list_begin(&pd_jobs_list, false);
+    pd_list_output jobs = pd_list_begin(pd_list_named("jobs"), false);
 
     print_daemon(status);
     for (size_t i = 0; i < status->n_jobs; i++) pd_list_add(&jobs, &status->jobs[i]->base);

@@ -4,8 +4,6 @@
 
 #include "operator.h"
 
-enum { PD_LIST_JOBS = 1, PD_LIST_PARAMS, PD_LIST_WORKERS, PD_LIST_ROOTS, PD_LIST_SETTINGS, PD_LIST_STATE };  /* ListRequest.what */
-
 /* The connection, and memory for its answers. */
 typedef struct pd_operator {
     pd_client *client;

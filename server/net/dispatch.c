@@ -1,8 +1,10 @@
+#include "info.h"
 #include "loop.h"
 #include "optimizers.h"
 #include "plant.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -372,10 +374,15 @@ static int run_status(pd_conn *conn, const pd_prefix *prefix, void *message, pd_
 static int run_list(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
     const Paramd__ListRequest *list = message;
+    const pd_info_list *other;
+    char all[256] = "";
 
-    if (list->what < PD_INFO_JOBS || list->what > PD_INFO_STATE)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "List of %u: 1 is jobs, 2 parameters, 3 workers, 4 roots, 5 settings, 6 state", list->what);
-    return ask_info(conn, prefix, list, err);
+    if (list->what != PD_INFO_STATUS && pd_info_list_of(list->what) != NULL) return ask_info(conn, prefix, list, err);
+    for (uint32_t i = 1; (other = pd_info_list_of(i)) != NULL; i++) {
+        size_t used = strlen(all);
+        snprintf(all + used, sizeof all - used, "%s%u%s %s", i > 1 ? ", " : "", i, i > 1 ? "" : " is", other->about);
+    }
+    return pd_fail(err, PD_INVALID_ARGUMENT, "List of %u: %s", list->what, all);
 }
 
 static int run_optimizers(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)

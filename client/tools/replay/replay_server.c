@@ -359,7 +359,7 @@ static int counted(const stage *s, uint64_t *count, pd_error *err)
     pd_operator op;
     int rc = pd_operator_open(&op, s->url, s->timeout, err);
 
-    request.what = PD_LIST_PARAMS;
+    request.what = PARAMD__LIST_KIND__LIST_PARAMS;
     request.job = (char *)s->job;
     *count = 0;
     if (rc == PD_OK) rc = pd_operator_list(&op, &request, add_counts, count, err);
