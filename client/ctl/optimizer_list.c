@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "inquiry.h"
+#include "connection.h"
 #include "list_table.h"
 #include "reflect.h"
 #include "result.h"
@@ -142,7 +142,7 @@ static int show_optimizer(const pd_line *line)
     int status;
 
     request.name = line->args[0];
-    if (pd_inquire(line, &op, PD_OPTIMIZERS, &request.base, (void **)&page, &err) != PD_OK) status = pd_result_fail(line->json, &err);
+    if (pd_operator_ask(line, &op, PD_OPTIMIZERS, &request.base, (void **)&page, &err) != PD_OK) status = pd_result_fail(line->json, &err);
     else if (page->n_optimizers != 1) status = pd_result_fail(line->json, &others);
     else if (line->json) status = pd_result_json(pd_message_json(&page->optimizers[0]->base));
     else status = print_optimizer(page->optimizers[0]);

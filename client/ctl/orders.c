@@ -4,7 +4,7 @@
 #include <time.h>
 
 #include "format.h"
-#include "inquiry.h"
+#include "connection.h"
 #include "result.h"
 
 static int order(const pd_line *line, unsigned method, const ProtobufCMessage *request, const char *done)
@@ -13,7 +13,7 @@ static int order(const pd_line *line, unsigned method, const ProtobufCMessage *r
     pd_error err = { 0 };
     int status = PD_EXIT_OK;
 
-    if (pd_inquire(line, &op, method, request, NULL, &err) != PD_OK) status = pd_result_fail(line->json, &err);
+    if (pd_operator_ask(line, &op, method, request, NULL, &err) != PD_OK) status = pd_result_fail(line->json, &err);
     else if (line->json) status = pd_result_json(json_pack("{s:b}", "ok", 1));
     else pd_print_line(stdout, "%s", done);
     pd_operator_close(&op);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "inquiry.h"
+#include "connection.h"
 #include "list_table.h"
 #include "reflect.h"
 #include "result.h"
@@ -73,7 +73,7 @@ int pd_run_set(pd_line *line)
     request.options = list;
     request.n_options = (size_t)line->n_args - 2;
     request.from_step = (uint64_t)from;
-    if (pd_inquire(line, &op, PD_SET, &request.base, &reply, &err) != PD_OK) status = pd_result_fail(line->json, &err);
+    if (pd_operator_ask(line, &op, PD_SET, &request.base, &reply, &err) != PD_OK) status = pd_result_fail(line->json, &err);
     else status = line->json ? pd_result_json(pd_message_json(reply)) : print_reply(reply);
     pd_operator_close(&op);
     return status;
@@ -81,118 +81,85 @@ int pd_run_set(pd_line *line)
 
 /* ---- settings JOB [PARAM-GLOB] ---- */
 
-/* Parameters that hold the same share a line. */
-typedef struct group {
-    char    *param, *pattern, *name, *value, *by;
-    uint64_t from, params;
-    bool     in_force;
-} group;
-
+/* Entries as JSON. Those of several parameters that are otherwise alike share one: "others" is the number of further parameters. */
 typedef struct listing {
-    group  *at;
-    size_t  n, room;
-    json_t *list;                   /* instead, for machines */
-    bool    apart;                  /* every parameter has a line of its own */
-    bool    starved;
+    json_t *entries;
+    bool    apart;                  /* every parameter has an entry of its own */
 } listing;
 
-static bool is_alike(const group *g, const Paramd__SettingInfo *setting)
+static bool are_alike(const json_t *a, const json_t *b)
 {
-    return g->from == setting->from && g->in_force == setting->in_force && strcmp(g->name, setting->name) == 0 && strcmp(g->value, setting->value) == 0
-        && strcmp(g->pattern, setting->pattern) == 0 && strcmp(g->by, setting->by) == 0;
+    static const char *const keys[] = { "pattern", "name", "value", "by", "from", "in_force" };
+
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!json_equal(json_object_get(a, keys[i]), json_object_get(b, keys[i]))) return false;
+    return true;
 }
 
-static void free_group(group *g)
-{
-    free(g->param);
-    free(g->pattern);
-    free(g->name);
-    free(g->value);
-    free(g->by);
-}
+static json_int_t others_of(const json_t *entry) { return json_integer_value(json_object_get(entry, "others")); }
 
-static void add_group(listing *out, const Paramd__SettingInfo *setting)
+/* Takes the entry. */
+static void add_setting(listing *out, json_t *entry)
 {
-    group *g;
-
-    if (out->n == out->room) {
-        size_t room = 2 * out->room + 16;
-        group *more = realloc(out->at, room * sizeof *more);
-        if (more == NULL) {
-            out->starved = true;
-            return;
-        }
-        out->at = more;
-        out->room = room;
-    }
-    g = &out->at[out->n];
-    *g = (group){ strdup(setting->param), strdup(setting->pattern), strdup(setting->name), strdup(setting->value), strdup(setting->by), setting->from, 1,
-                  setting->in_force };
-    out->n++;
-    if (g->param == NULL || g->pattern == NULL || g->name == NULL || g->value == NULL || g->by == NULL) {
-        out->starved = true;
-        free_group(&out->at[--out->n]);
-    }
-}
-
-static void add_setting(listing *out, const Paramd__SettingInfo *setting)
-{
-    if (out->list != NULL) {
-        json_array_append_new(out->list, pd_message_json(&setting->base));
+    for (size_t i = json_array_size(out->entries); !out->apart && i-- > 0;) {
+        json_t *like = json_array_get(out->entries, i);
+        if (!are_alike(like, entry)) continue;
+        json_object_set_new(like, "others", json_integer(others_of(like) + 1));
+        json_decref(entry);
         return;
     }
-    for (size_t i = out->n; !out->apart && i-- > 0;) {
-        if (!is_alike(&out->at[i], setting)) continue;
-        out->at[i].params++;
-        return;
-    }
-    add_group(out, setting);
+    json_array_append_new(out->entries, entry);
 }
 
 static void add_page(void *arg, const Paramd__ListReply *page)
 {
-    for (size_t i = 0; i < page->n_settings; i++) add_setting(arg, page->settings[i]);
+    for (size_t i = 0; i < page->n_settings; i++) add_setting(arg, pd_message_json(&page->settings[i]->base));
 }
 
-static void settings_row(pd_table *table, const group *g)
+static const char *text_of(const json_t *entry, const char *key)
 {
-    if (g->params == 1) pd_table_cell(table, "%s", g->param);
-    else pd_table_cell(table, "%" PRIu64 " of %s", g->params, g->pattern);
-    pd_table_cell(table, "%s", g->name);
-    pd_table_cell(table, "%s", g->value[0] != '\0' ? g->value : "(withdrawn)");
-    pd_table_cell(table, "%" PRIu64, g->from);
-    pd_table_cell(table, "%s", g->in_force ? "in force" : "planned");
-    pd_table_cell(table, "%s", g->by);
+    const char *text = json_string_value(json_object_get(entry, key));
+
+    return text != NULL ? text : "";
 }
 
-static int print_groups(listing *out)
+static void settings_row(pd_table *table, const json_t *entry)
+{
+    const char *value = text_of(entry, "value");
+
+    if (others_of(entry) == 0) pd_table_cell(table, "%s", text_of(entry, "param"));
+    else pd_table_cell(table, "%lld of %s", (long long)others_of(entry) + 1, text_of(entry, "pattern"));
+    pd_table_cell(table, "%s", text_of(entry, "name"));
+    pd_table_cell(table, "%s", value[0] != '\0' ? value : "(withdrawn)");
+    pd_table_cell(table, "%lld", (long long)json_integer_value(json_object_get(entry, "from")));
+    pd_table_cell(table, "%s", json_is_true(json_object_get(entry, "in_force")) ? "in force" : "planned");
+    pd_table_cell(table, "%s", text_of(entry, "by"));
+}
+
+static int print_settings(const json_t *entries)
 {
     pd_table *table = pd_table_new("PARAMETERS|HYPERPARAMETER|VALUE|>FROM STEP|STATE|SET BY");
+    json_t *entry;
+    size_t i;
 
-    for (size_t i = 0; table != NULL && i < out->n; i++) settings_row(table, &out->at[i]);
-    return pd_table_print(table, stdout, "nothing is set: the configuration and its schedules hold");
+    json_array_foreach(entries, i, entry) settings_row(table, entry);
+    return pd_table_print(table, stdout, "nothing is set: the configuration and its schedules hold") == PD_OK ? PD_EXIT_OK : PD_EXIT_REFUSED;
 }
 
 int pd_run_settings(pd_line *line)
 {
-    bool verbose = false;
-    const pd_line_option options[] = {
-        { "verbose", 'v', NULL, "List every parameter; without it those that are alike share a line", pd_take_flag, &verbose, 0, 0 }, { 0 }
-    };
     listing out = { 0 };
+    const pd_line_option options[] = {
+        { "verbose", 'v', NULL, "List every parameter; without it those that are alike share a line", pd_take_flag, &out.apart, 0, 0 }, { 0 }
+    };
     pd_error err = { 0 };
-    int status, rc;
+    int status;
 
     pd_line_parse(line, options);
-    out.list = line->json ? json_array() : NULL;
-    out.apart = verbose;
-    rc = pd_list_fetch(line, PARAMD__LIST_KIND__LIST_SETTINGS, add_page, &out, &err);
-    if (rc == PD_OK && out.starved) rc = pd_fail(&err, PD_NO_MEMORY, "out of memory");
-    if (rc != PD_OK) status = pd_result_fail(line->json, &err);
-    else if (line->json) status = pd_result_json(json_pack("{s:O}", "settings", out.list));
-    else status = print_groups(&out) == PD_OK ? PD_EXIT_OK : PD_EXIT_REFUSED;
-    json_decref(out.list);
-    for (size_t i = 0; i < out.n; i++) free_group(&out.at[i]);
-    free(out.at);
+    out.apart = out.apart || line->json;
+    out.entries = json_array();
+    if (pd_list_fetch(line, PARAMD__LIST_KIND__LIST_SETTINGS, add_page, &out, &err) != PD_OK) status = pd_result_fail(line->json, &err);
+    else status = line->json ? pd_result_json(json_pack("{s:O}", "settings", out.entries)) : print_settings(out.entries);
+    json_decref(out.entries);
     return status;
 }

@@ -1,7 +1,7 @@
 /* status.c - prints a daemon's status. */
 #include "status.h"
 
-#include "inquiry.h"
+#include "connection.h"
 #include "lists.h"
 #include "reflect.h"
 #include "result.h"
@@ -41,7 +41,7 @@ int pd_run_status(pd_line *line)
     int status;
 
     pd_line_parse(line, NULL);
-    if (pd_inquire(line, &op, PD_STATUS, NULL, &reply, &err) != PD_OK) status = pd_result_fail(line->json, &err);
+    if (pd_operator_ask(line, &op, PD_STATUS, NULL, &reply, &err) != PD_OK) status = pd_result_fail(line->json, &err);
     else status = line->json ? pd_result_json(pd_message_json(reply)) : print_status(reply);
     pd_operator_close(&op);
     return status;

@@ -127,7 +127,7 @@ void pd_line_parse(pd_line *line, const pd_line_option *options)
     static const struct argp_child common[] = { { &pd_common_argp, 0, NULL, 0 }, { 0 } };
     parsing p = { line, options };
     struct argp_option own[MOST_OPTIONS + 1] = { 0 };
-    struct argp argp = { .options = own, .parser = parse_command_part, .args_doc = line->command->args, .doc = line->command->about,
+    struct argp argp = { .options = options != NULL ? own : NULL, .parser = parse_command_part, .args_doc = line->command->args, .doc = line->command->about,
                          .children = common };
     char name[64];
 

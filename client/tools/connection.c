@@ -37,6 +37,13 @@ void pd_operator_close(pd_operator *op)
     *op = (pd_operator){ 0 };
 }
 
+int pd_operator_ask(const pd_line *line, pd_operator *op, unsigned method, const ProtobufCMessage *request, void **reply, pd_error *err)
+{
+    int rc = pd_operator_open(op, line->server, line->timeout, err);
+
+    return rc == PD_OK ? pd_client_call(op->client, method, request, op->arena, reply, err) : rc;
+}
+
 int pd_operator_list(pd_operator *op, Paramd__ListRequest *request, pd_page_user *use, void *arg, pd_error *err)
 {
     Paramd__ListReply *page = NULL;

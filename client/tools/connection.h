@@ -2,6 +2,7 @@
 #ifndef PD_CONNECTION_H
 #define PD_CONNECTION_H
 
+#include "command_line.h"
 #include "operator.h"
 
 /* The connection, and memory for its answers. */
@@ -13,6 +14,8 @@ typedef struct pd_operator {
 /* `url` NULL: PARAMD_URL, else tcp://127.0.0.1:7070. PD_UNAVAILABLE: nobody answers there. */
 int  pd_operator_open(pd_operator *out, const char *url, double timeout, pd_error *err);
 void pd_operator_close(pd_operator *op);
+/* Opens a connection as the line says, asks one thing and leaves the answer in op's arena. The caller closes op, after an error too. */
+int  pd_operator_ask(const pd_line *line, pd_operator *op, unsigned method, const ProtobufCMessage *request, void **reply, pd_error *err);
 /* Hands each page of a list to `use`, which borrows it for the call. Changes request->start. */
 typedef void pd_page_user(void *arg, const Paramd__ListReply *page);
 int  pd_operator_list(pd_operator *op, Paramd__ListRequest *request, pd_page_user *use, void *arg, pd_error *err);

@@ -14,9 +14,9 @@
 
 #include "connection.h"
 #include "replay_average.h"
-#include "replay_net.h"
 #include "replay_parts.h"
 #include "replay_step.h"
+#include "replay_tensors.h"
 
 typedef struct stage {              /* what all workers of a replay share, read only while they run but for first_failed */
     const pd_trace       *trace;
@@ -42,12 +42,8 @@ typedef struct worker {
     pd_error     err;
     uint64_t     sent;              /* chunks of gradients, as the daemon counts contributions */
     pd_client   *client;
-    float      **weights, **gradient;
-    bool        *present;           /* there is a gradient in this round */
+    pd_replay_tensors t;
     pd_item     *io;                /* of each part */
-    pd_replay_net *net;             /* NULL: gradients were recorded */
-    double       loss;              /* of the net, before this step */
-    double      *recorded;
     pd_verdict  *verdicts;          /* of each parameter, and of the losses */
 } worker;
 
@@ -57,35 +53,17 @@ static int allocate(worker *w)
 {
     const stage *s = w->stage;
 
-    w->weights = calloc(s->n, sizeof *w->weights);
-    w->gradient = calloc(s->n, sizeof *w->gradient);
-    w->present = calloc(s->n, sizeof *w->present);
     w->io = calloc(s->parts.n + 1, sizeof *w->io);
-    w->recorded = calloc((size_t)pd_trace_elements(s->trace) + 1, sizeof *w->recorded);
     w->verdicts = calloc(s->n + 1, sizeof *w->verdicts);
-    if (!w->weights || !w->gradient || !w->present || !w->io || !w->recorded || !w->verdicts) return pd_fail(&w->err, PD_NO_MEMORY, "out of memory");
-    for (size_t i = 0; i < s->n; i++) {
-        w->weights[i] = calloc((size_t)s->params[i].elements + 1, sizeof(float));
-        w->gradient[i] = calloc((size_t)s->params[i].elements + 1, sizeof(float));
-        if (w->weights[i] == NULL || w->gradient[i] == NULL) return pd_fail(&w->err, PD_NO_MEMORY, "out of memory");
-        pd_trace_initial(s->trace, i, w->weights[i]);
-    }
-    return pd_replay_net_wanted(s->trace) ? pd_replay_net_open(&w->net, s->trace, &w->err) : PD_OK;
+    if (!w->io || !w->verdicts) return pd_fail(&w->err, PD_NO_MEMORY, "out of memory");
+    return pd_replay_tensors_new(&w->t, s->trace, &w->err);
 }
 
 static void release(worker *w)
 {
     pd_client_close(w->client);
-    pd_replay_net_close(w->net);
-    for (size_t i = 0; i < w->stage->n; i++) {
-        if (w->weights != NULL) free(w->weights[i]);
-        if (w->gradient != NULL) free(w->gradient[i]);
-    }
-    free(w->weights);
-    free(w->gradient);
-    free(w->present);
+    pd_replay_tensors_free(&w->t);
     free(w->io);
-    free(w->recorded);
     free(w->verdicts);
 }
 
@@ -120,7 +98,7 @@ static int init(worker *w, pd_error *err)
     int rc;
 
     if (weights == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    for (size_t i = 0; i < parts->n; i++) weights[i] = w->weights[parts->at[i].param] + parts->at[i].offset;
+    for (size_t i = 0; i < parts->n; i++) weights[i] = w->t.weights[parts->at[i].param] + parts->at[i].offset;
     rc = pd_client_init(w->client, weights, err);
     free(weights);
     return rc;
@@ -143,7 +121,7 @@ static int join_job(worker *w)
     rc = pd_client_open(&w->client, &open, &why);
     if (rc == PD_OK) rc = declare(w, &why);
     if (rc != PD_OK && pd_replay_is_refusal(s->trace, rc)) {
-        pd_replay_refused(s->trace, w->weights);
+        pd_replay_refused(s->trace, w->t.weights);
         w->refused = true;
         return PD_OK;
     }
@@ -166,16 +144,12 @@ static void fill_items(worker *w, int64_t round)
 {
     const stage *s = w->stage;
 
-    if (w->net != NULL) w->loss = pd_replay_net_differentiate(w->net, round, w->weights, w->gradient);
-    for (size_t i = 0; i < s->n; i++) {
-        int64_t step = s->params[i].step > 0 ? s->params[i].step : round;
-        w->present[i] = w->net != NULL || pd_trace_gradient(s->trace, step, w->rank, i, w->gradient[i]);
-    }
+    pd_replay_tensors_fill(&w->t, round, w->rank);
     for (size_t i = 0; i < s->parts.n; i++) {
         const pd_replay_part *part = &s->parts.at[i];
-        bool present = w->present[part->param];
-        w->io[i] = (pd_item){ .param = i, .gradient = present ? w->gradient[part->param] + part->offset : NULL,
-                              .weights = w->weights[part->param] + part->offset };
+        bool present = w->t.present[part->param];
+        w->io[i] = (pd_item){ .param = i, .gradient = present ? w->t.gradient[part->param] + part->offset : NULL,
+                              .weights = w->t.weights[part->param] + part->offset };
         if (present) w->sent += chunks_of(w, part);
     }
 }
@@ -224,17 +198,6 @@ static int take_round(worker *w, int64_t round)
     return judged == PD_OK && rc != PD_OK ? pull(w) : judged;
 }
 
-static void compare(worker *w, int64_t step)
-{
-    const stage *s = w->stage;
-
-    if (w->net != NULL) pd_verdict_add(&w->verdicts[s->n], s->n, step, pd_replay_net_error(w->net, step, w->loss));
-    for (size_t i = 0; w->net == NULL && i < s->n; i++) {
-        if (!pd_trace_weights(s->trace, step, i, w->recorded)) continue;
-        pd_verdict_add(&w->verdicts[i], i, step, pd_relative_error(w->weights[i], w->recorded, s->params[i].elements, 0));
-    }
-}
-
 /* Largest norm of the gradients that went into an average. */
 static double largest_input(worker *w, size_t i)
 {
@@ -243,8 +206,8 @@ static double largest_input(worker *w, size_t i)
     double norm = 0;
 
     for (int rank = w->rank % shards; rank < w->stage->world_size; rank += shards) {
-        pd_trace_gradient(w->stage->trace, param->step, rank, i, w->gradient[i]);
-        norm = fmax(norm, pd_finite_norm(w->gradient[i], param->elements));
+        pd_trace_gradient(w->stage->trace, param->step, rank, i, w->t.gradient[i]);
+        norm = fmax(norm, pd_finite_norm(w->t.gradient[i], param->elements));
     }
     return norm;
 }
@@ -255,10 +218,10 @@ static void compare_averages(worker *w)
 
     for (size_t i = 0; i < s->n; i++) {
         const pd_trace_param *param = &s->params[i];
-        for (int64_t k = 0; k < param->elements; k++) w->weights[i][k] = -w->weights[i][k];
-        pd_trace_average(s->trace, param->step, w->rank, i, w->recorded);
+        for (int64_t k = 0; k < param->elements; k++) w->t.weights[i][k] = -w->t.weights[i][k];
+        pd_trace_average(s->trace, param->step, w->rank, i, w->t.recorded);
         pd_verdict_add(&w->verdicts[i], i, param->step,
-                       pd_relative_error(w->weights[i], w->recorded, param->elements, largest_input(w, i)));
+                       pd_relative_error(w->t.weights[i], w->t.recorded, param->elements, largest_input(w, i)));
     }
 }
 
@@ -279,7 +242,7 @@ static void *run_worker(void *arg)
     if (w->rc == PD_OK) w->rc = join_job(w);
     for (int64_t round = 1; w->rc == PD_OK && round <= s->rounds; round++) {
         w->rc = take_round(w, round);
-        if (w->rc == PD_OK && !pd_trace_averages(s->trace)) compare(w, round);
+        if (w->rc == PD_OK && !pd_trace_averages(s->trace)) pd_replay_tensors_judge(&w->t, round, w->verdicts);
     }
     if (w->rc == PD_OK && pd_trace_averages(s->trace)) compare_averages(w);
     if (w->rc != PD_OK) give_up(w);
@@ -391,7 +354,7 @@ static int perform(worker *workers, const stage *s, pd_verdict *verdicts, pd_err
     }
     if (rc == PD_OK) rc = check_count(workers, s, err);
     for (int i = 0; i < s->world_size; i++) {
-        for (size_t p = 0; rc == PD_OK && p < s->n + (workers[i].net != NULL); p++) pd_verdict_fold(&verdicts[p], &workers[i].verdicts[p]);
+        for (size_t p = 0; rc == PD_OK && p < s->n + (workers[i].t.net != NULL); p++) pd_verdict_fold(&verdicts[p], &workers[i].verdicts[p]);
     }
     pd_operator_drop(s->url, s->timeout, s->job);
     for (int i = 0; i < s->world_size; i++) {
