@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "command_line.h"
+
 /* Names the operator, for the daemon's log and its records: "user@host:pid". */
 static const char *operator_label(char *text, size_t size)
 {

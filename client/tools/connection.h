@@ -2,8 +2,9 @@
 #ifndef PD_CONNECTION_H
 #define PD_CONNECTION_H
 
-#include "command_line.h"
 #include "operator.h"
+
+struct pd_line;                         /* command_line.h */
 
 /* The connection, and memory for its answers. */
 typedef struct pd_operator {
@@ -15,7 +16,7 @@ typedef struct pd_operator {
 int  pd_operator_open(pd_operator *out, const char *url, double timeout, pd_error *err);
 void pd_operator_close(pd_operator *op);
 /* Opens a connection as the line says, asks one thing and leaves the answer in op's arena. The caller closes op, after an error too. */
-int  pd_operator_ask(const pd_line *line, pd_operator *op, unsigned method, const ProtobufCMessage *request, void **reply, pd_error *err);
+int  pd_operator_ask(const struct pd_line *line, pd_operator *op, unsigned method, const ProtobufCMessage *request, void **reply, pd_error *err);
 /* Hands each page of a list to `use`, which borrows it for the call. Changes request->start. */
 typedef void pd_page_user(void *arg, const Paramd__ListReply *page);
 int  pd_operator_list(pd_operator *op, Paramd__ListRequest *request, pd_page_user *use, void *arg, pd_error *err);
