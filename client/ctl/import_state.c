@@ -1,6 +1,8 @@
-/* import_state.c - paramctl import-state: optimizer state of a saved file, put into a job of a daemon whole or not at all.
+/* import_state.c - paramctl import-state: optimizer state of a saved file, put into a job of a daemon whole or not at
+ * all.
  *
- * What the file has and what the job keeps are compared first; nothing is sent where they do not match, unless --partial. */
+ * What the file has and what the job keeps are compared first; nothing is sent where they do not match, unless
+ * --partial. */
 #include "import_state.h"
 
 #include <errno.h>
@@ -79,7 +81,10 @@ static bool is_float(pd_st_dtype dtype)
     return dtype == PD_ST_F32 || dtype == PD_ST_F64 || dtype == PD_ST_F16 || dtype == PD_ST_BF16;
 }
 
-static int64_t elements_of(const pd_st_tensor *tensor) { return (int64_t)(tensor->bytes / pd_st_dtype_size(tensor->dtype)); }
+static int64_t elements_of(const pd_st_tensor *tensor)
+{
+    return (int64_t)(tensor->bytes / pd_st_dtype_size(tensor->dtype));
+}
 
 /* A counter: one element, whole. */
 static bool read_count(const import *im, const pd_st_tensor *tensor, int64_t *count)
@@ -129,7 +134,8 @@ static const pd_st_tensor *companion(const import *im, const pd_st_tensor *codes
     char *name = NULL;
 
     for (const char *at = strstr(codes->name, own); at != NULL; at = strstr(at + 1, own)) last = at;
-    if (last == NULL || asprintf(&name, "%.*s%s%s", (int)(last - codes->name), codes->name, word, last + strlen(own)) < 0) return NULL;
+    if (last == NULL || asprintf(&name, "%.*s%s%s", (int)(last - codes->name), codes->name, word,
+                                 last + strlen(own)) < 0) return NULL;
     found = pd_safetensors_find(im->tensors, name);
     free(name);
     return found;
@@ -142,10 +148,14 @@ static bool has_companions(const import *im, const pd_st_tensor *codes)
     int64_t rows = codes->shape.rank > 0 ? codes->shape.dim[0] : 0, n = elements_of(codes);
 
     if (n == 0 || buckets == NULL || buckets->dtype != PD_ST_F32 || elements_of(buckets) != n / rows) return false;
-    return diagonal == NULL || elements_of(diagonal) == 0 || (diagonal->dtype == PD_ST_F32 && elements_of(diagonal) == rows && rows * rows == n);
+    return diagonal == NULL || elements_of(diagonal) == 0 || (diagonal->dtype == PD_ST_F32
+                                                              && elements_of(diagonal) == rows && rows * rows == n);
 }
 
-static bool is_codes(const entry *e) { return e->key.codes && (e->tensor->dtype == PD_ST_I8 || e->tensor->dtype == PD_ST_I16); }
+static bool is_codes(const entry *e)
+{
+    return e->key.codes && (e->tensor->dtype == PD_ST_I8 || e->tensor->dtype == PD_ST_I16);
+}
 
 /* Its numbers can be read. */
 static bool is_readable(const import *im, const entry *e)
@@ -223,7 +233,8 @@ static int place(import *im, const pd_st_tensor *tensor, const char **why)
     *why = NULL;
     pd_state_key_read(&e.key, tensor->name, im->list.names, im->list.n_names);
     switch (e.key.kind) {
-    case PD_KEY_PART:    return e.key.param == PD_KEY_ALL ? place_parts(im, &e) : place_part(im, &e, im->list.names[e.key.param]);
+    case PD_KEY_PART:    return e.key.param == PD_KEY_ALL ? place_parts(im, &e)
+        : place_part(im, &e, im->list.names[e.key.param]);
     case PD_KEY_COUNT:   return place_count(im, &e);
     case PD_KEY_REFUSED: *why = e.key.why; return PD_NOT_FOUND;
     case PD_KEY_UNKNOWN: return PD_NOT_FOUND;
@@ -285,7 +296,8 @@ static void show_progress(const import *im, bool last)
     char sent[PD_CELL], all[PD_CELL];
 
     if (im->line->json || !isatty(STDERR_FILENO)) return;
-    fprintf(stderr, "\r%s of %s sent%s", pd_bytes_text(sent, im->sent), pd_bytes_text(all, im->bytes), last ? "\n" : "");
+    fprintf(stderr, "\r%s of %s sent%s", pd_bytes_text(sent, im->sent), pd_bytes_text(all, im->bytes),
+            last ? "\n" : "");
 }
 
 /* Numbers as they lie in memory. */
@@ -340,7 +352,8 @@ static const void *piece_of(import *im, const source *from, uint64_t first, uint
     return im->floats;
 }
 
-/* The same elements in the same order, but for dimensions before the others that one of them has together or not at all. */
+/* The same elements in the same order, but for dimensions before the others that one of them has together or not at
+ * all. */
 static bool is_stacked_alike(const pd_shape *a, const pd_shape *b)
 {
     int i = a->rank, k = b->rank;
@@ -349,12 +362,15 @@ static bool is_stacked_alike(const pd_shape *a, const pd_shape *b)
     return i <= 1 || k <= 1;
 }
 
-/* The shape to send it under. What writes arrays may turn a scalar's () into (1,), as numpy.ascontiguousarray does: one element is one element. */
+/* The shape to send it under. What writes arrays may turn a scalar's () into (1,), as numpy.ascontiguousarray does: one
+ * element is one element. */
 static const pd_shape *shape_of(const entry *e)
 {
     bool whole = e->key.block == e->slot->block && elements_of(e->tensor) == e->slot->elements;
 
-    return whole && (e->key.param == PD_KEY_ALL || e->slot->elements == 1 || (e->key.stacked && is_stacked_alike(&e->tensor->shape, &e->slot->shape))) ? &e->slot->shape : &e->tensor->shape;
+    return whole && (e->key.param == PD_KEY_ALL || e->slot->elements == 1
+                     || (e->key.stacked && is_stacked_alike(&e->tensor->shape, &e->slot->shape))) ? &e->slot->shape
+                     : &e->tensor->shape;
 }
 
 static int send_pieces(import *im, const entry *e, const source *from, pd_error *err)
@@ -416,7 +432,8 @@ static int send_all(import *im, pd_error *err)
     int rc = call(im, &begin, NULL, 0, err);
 
     for (size_t i = 0; i < im->n && rc == PD_OK; i++)
-        rc = im->entries[i].key.kind == PD_KEY_COUNT ? send_count(im, &im->entries[i], err) : send_tensor(im, &im->entries[i], err);
+        rc = im->entries[i].key.kind == PD_KEY_COUNT ? send_count(im, &im->entries[i],
+                                                                  err) : send_tensor(im, &im->entries[i], err);
     commit.partial = im->partial;
     if (rc == PD_OK) show_progress(im, true);
     return rc == PD_OK ? call(im, &commit, NULL, 0, err) : rc;
@@ -427,8 +444,10 @@ static int send_all(import *im, pd_error *err)
 static void print_unknown(const import *im)
 {
     for (size_t i = 0; i < im->n_unknown && (i < LISTED || im->verbose); i++)
-        pd_print_line(stdout, "unknown  %s%s%s", im->unknown[i].name, im->unknown[i].why != NULL ? ": " : "", im->unknown[i].why != NULL ? im->unknown[i].why : "");
-    if (im->n_unknown > LISTED && !im->verbose) printf("unknown  ... and %zu more (--verbose)\n", im->n_unknown - LISTED);
+        pd_print_line(stdout, "unknown  %s%s%s", im->unknown[i].name, im->unknown[i].why != NULL ? ": " : "",
+                      im->unknown[i].why != NULL ? im->unknown[i].why : "");
+    if (im->n_unknown > LISTED && !im->verbose)
+        printf("unknown  ... and %zu more (--verbose)\n", im->n_unknown - LISTED);
 }
 
 static void print_missing(const import *im)
@@ -454,10 +473,12 @@ static json_t *as_json(const import *im, bool imported)
     for (size_t i = 0; i < im->n_unknown; i++) json_array_append_new(unknown, json_string(im->unknown[i].name));
     for (size_t i = 0; i < im->list.n; i++) {
         if (!is_missing(&im->list.at[i])) continue;
-        snprintf(text, sizeof text, "%s.%s", im->list.at[i].param, pd_state_tensor_name(&im->list.at[i], name, sizeof name));
+        snprintf(text, sizeof text, "%s.%s", im->list.at[i].param,
+                 pd_state_tensor_name(&im->list.at[i], name, sizeof name));
         json_array_append_new(missing, json_string(text));
     }
-    return json_pack("{s:b, s:I, s:I, s:I, s:I, s:o, s:o}", "imported", imported, "tensors", (json_int_t)im->parts, "counters", (json_int_t)im->counts, "derived",
+    return json_pack("{s:b, s:I, s:I, s:I, s:I, s:o, s:o}", "imported", imported, "tensors", (json_int_t)im->parts,
+                     "counters", (json_int_t)im->counts, "derived",
                      (json_int_t)im->derived, "bytes", (json_int_t)im->bytes, "unknown", unknown, "missing", missing);
 }
 
@@ -471,9 +492,11 @@ static int tell(const import *im, bool imported)
     }
     print_unknown(im);
     print_missing(im);
-    if (imported) pd_print_line(stdout, "imported %zu tensors (%s) and %zu counters into job %s", im->parts, pd_bytes_text(bytes, im->bytes), im->counts, im->job);
-    else printf("nothing was imported: %zu names of the file are unknown to the job, %zu of its tensors are missing in the file (--partial imports the rest)\n",
-                im->n_unknown, count_missing(im));
+    if (imported)
+        pd_print_line(stdout, "imported %zu tensors (%s) and %zu counters into job %s", im->parts,
+                      pd_bytes_text(bytes, im->bytes), im->counts, im->job);
+    else printf("nothing was imported: %zu names of the file are unknown to the job, %zu of its tensors are "
+                "missing in the file (--partial imports the rest)\n", im->n_unknown, count_missing(im));
     return imported ? PD_EXIT_OK : PD_EXIT_REFUSED;
 }
 
@@ -523,8 +546,8 @@ int pd_run_import_state(pd_line *line)
           "paths into scalable_shampoo's ShampooState; integers with their bucket_size and diagonal.\n"
           "step, param_states/NAME/v_row (v_col, v, m): T5X's Adafactor.\n"
           "count, update_counter, mu/NAME, Qs_preconditioners/NAME/I: distributed_kron.\n"
-          "Paths may be joined by / or ., or be jax.tree_util.keystr's; an index or a word like opt_state may stand before, and NAME may have "
-          "either separator.", NULL, NULL, 0, 0 },
+          "Paths may be joined by / or ., or be jax.tree_util.keystr's; an index or a word like opt_state may stand "
+          "before, and NAME may have either separator.", NULL, NULL, 0, 0 },
         { 0 }
     };
 

@@ -60,7 +60,8 @@ void pd_cell_shape(pd_table *table, const pd_column *column, const void *entry)
     pd_shape shape = { 0 };
     char text[192];
 
-    for (size_t i = 0; i < pd_message_count(entry, field) && i < PD_MAX_RANK; i++) shape.dim[shape.rank++] = (int64_t)dims[i];
+    for (size_t i = 0; i < pd_message_count(entry, field) && i < PD_MAX_RANK; i++)
+        shape.dim[shape.rank++] = (int64_t)dims[i];
     pd_table_cell(table, "%s", pd_shape_text(&shape, text, sizeof text));
 }
 
@@ -103,7 +104,8 @@ pd_list_output pd_list_begin(const pd_list *list, bool json)
 void pd_list_add(pd_list_output *out, const ProtobufCMessage *entry)
 {
     if (out->json != NULL) json_array_append_new(out->json, pd_message_json(entry));
-    for (const pd_column *c = out->list->columns; out->table != NULL && c->title != NULL; c++) c->cell(out->table, c, entry);
+    for (const pd_column *c = out->list->columns; out->table != NULL && c->title != NULL; c++)
+        c->cell(out->table, c, entry);
 }
 
 void pd_list_add_page(void *arg, const Paramd__ListReply *page)

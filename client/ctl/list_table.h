@@ -11,7 +11,8 @@
 typedef struct pd_column pd_column;
 struct pd_column {
     const char *title;                  /* as pd_table_new takes it: '>' aligns to the right */
-    const char *field;                  /* of the entry, as paramd.proto names it; NULL: `cell` reads the entry by itself */
+    const char *field;                  /* of the entry, as paramd.proto names it; NULL: `cell` reads the entry by
+                                         * itself */
     void      (*cell)(pd_table *table, const pd_column *column, const void *entry);     /* a message */
 };
 

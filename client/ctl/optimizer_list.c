@@ -43,7 +43,8 @@ static void names_cell(pd_table *table, const pd_column *column, const void *ent
 }
 
 static const pd_column columns[] = {
-    { "OPTIMIZER", "name", pd_cell_text }, { "ABOUT", "about", pd_cell_text }, { "HYPERPARAMETERS", NULL, names_cell }, { 0 }
+    { "OPTIMIZER", "name", pd_cell_text }, { "ABOUT", "about", pd_cell_text }, { "HYPERPARAMETERS", NULL,
+                                                                                 names_cell }, { 0 }
 };
 
 static const pd_list optimizers_list = { 0, "optimizers", "no optimizers", columns };
@@ -70,8 +71,10 @@ static void range_cell(pd_table *table, const Paramd__Hyper *hyper)
 {
     bool ranged = strcmp(hyper->type, "real") == 0 || strcmp(hyper->type, "int") == 0;
 
-    if (ranged && isinf(hyper->least) && hyper->choices[0] != '\0') pd_table_cell(table, "%s, or a number", hyper->choices);
-    else if (ranged && hyper->choices[0] != '\0') pd_table_cell(table, "%g to %g; %g is %s", hyper->least, hyper->most, hyper->least, hyper->choices);
+    if (ranged && isinf(hyper->least) && hyper->choices[0] != '\0')
+        pd_table_cell(table, "%s, or a number", hyper->choices);
+    else if (ranged && hyper->choices[0] != '\0')
+        pd_table_cell(table, "%g to %g; %g is %s", hyper->least, hyper->most, hyper->least, hyper->choices);
     else if (ranged) pd_table_cell(table, "%g to %g", hyper->least, hyper->most);
     else if (strcmp(hyper->type, "text") == 0) pd_table_cell(table, "at most %g bytes", hyper->most);
     else pd_table_cell(table, "%s", hyper->choices[0] != '\0' ? hyper->choices : "yes, no");
@@ -84,7 +87,8 @@ static void help_cell(pd_table *table, const Paramd__Optimizer *row, size_t firs
     size_t used = 0;
 
     for (size_t k = 0; k < n && n <= 3; k++) {
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", k > 0 ? "; " : "", row->hypers[first + k]->help);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", k > 0 ? "; " : "",
+                                 row->hypers[first + k]->help);
         if (used >= sizeof text) used = sizeof text - 1;
     }
     pd_table_cell(table, "%s", n <= 3 ? text : row->hypers[first]->help);
@@ -142,7 +146,8 @@ static int show_optimizer(const pd_line *line)
     int status;
 
     request.name = line->args[0];
-    if (pd_operator_ask(line, &op, PD_OPTIMIZERS, &request.base, (void **)&page, &err) != PD_OK) status = pd_result_fail(line->json, &err);
+    if (pd_operator_ask(line, &op, PD_OPTIMIZERS, &request.base, (void **)&page, &err) != PD_OK)
+        status = pd_result_fail(line->json, &err);
     else if (page->n_optimizers != 1) status = pd_result_fail(line->json, &others);
     else if (line->json) status = pd_result_json(pd_message_json(&page->optimizers[0]->base));
     else status = print_optimizer(page->optimizers[0]);

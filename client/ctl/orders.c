@@ -31,7 +31,8 @@ static double now_ms(void)
 int pd_run_ping(pd_line *line)
 {
     bool quiet = false;
-    const pd_line_option options[] = { { "quiet", 'q', NULL, "Print nothing: the exit status is the answer", pd_take_flag, &quiet, 0, 0 }, { 0 } };
+    const pd_line_option options[] = { { "quiet", 'q', NULL, "Print nothing: the exit status is the answer",
+                                         pd_take_flag, &quiet, 0, 0 }, { 0 } };
     pd_operator op;
     pd_error err = { 0 };
     double began;
@@ -44,7 +45,8 @@ int pd_run_ping(pd_line *line)
     if (rc != PD_OK) {
         status = quiet ? pd_result_fail_quietly(line->json, &err) : pd_result_fail(line->json, &err);
     } else if (line->json) {
-        status = pd_result_json(json_pack("{s:s, s:f}", "server", pd_client_welcome(op.client)->server, "ms", now_ms() - began));
+        status = pd_result_json(json_pack("{s:s, s:f}", "server", pd_client_welcome(op.client)->server,
+                                          "ms", now_ms() - began));
     } else if (!quiet) {
         pd_print_line(stdout, "%s answers in %.2f ms", pd_client_welcome(op.client)->server, now_ms() - began);
     }
@@ -67,7 +69,8 @@ int pd_run_drain(pd_line *line)
 {
     double within = 60;
     const pd_line_option options[] = {
-        { "within", 0, "SECONDS", "Time that open rounds have to finish (default 60)", pd_take_seconds, &within, 0, 0 }, { 0 }
+        { "within", 0, "SECONDS", "Time that open rounds have to finish (default 60)", pd_take_seconds,
+          &within, 0, 0 }, { 0 }
     };
     Paramd__DrainRequest request = PARAMD__DRAIN_REQUEST__INIT;
     pd_error err;

@@ -18,7 +18,8 @@ static bool read_settings(const pd_line *line, Paramd__Option *settings, Paramd_
     for (int i = 2; i < line->n_args; i++, settings++) {
         char *text = line->args[i], *equals = strchr(text, '=');
         if (equals == NULL || equals == text) {
-            pd_print_line(stderr, "paramctl: %s: expected NAME=VALUE, like lr=0.05 (NAME= withdraws what was set)", text);
+            pd_print_line(stderr, "paramctl: %s: expected NAME=VALUE, like lr=0.05 (NAME= withdraws what was set)",
+                          text);
             return false;
         }
         *equals = '\0';
@@ -36,9 +37,10 @@ static void print_change(const Paramd__SetChange *change)
     char last[PD_CELL] = "";
 
     if (change->from_most > change->from_least) snprintf(last, sizeof last, " to %" PRIu64, change->from_most);
-    pd_print_line(stdout, "%s of %" PRIu64 " parameter%s (%s): %s%s -> %s%s, from step %" PRIu64 "%s on", change->name, change->params,
-                  change->params == 1 ? "" : "s", change->optimizer, change->before, change->mixed ? " and others" : "", change->value,
-                  change->withdrawn ? " again" : "", change->from_least, last);
+    pd_print_line(stdout, "%s of %" PRIu64 " parameter%s (%s): %s%s -> %s%s, from step %" PRIu64 "%s on",
+                  change->name, change->params, change->params == 1 ? "" : "s", change->optimizer, change->before,
+                  change->mixed ? " and others" : "", change->value, change->withdrawn ? " again" : "",
+                  change->from_least, last);
 }
 
 static int print_reply(const Paramd__SetReply *reply)
@@ -54,9 +56,9 @@ int pd_run_set(pd_line *line)
     const pd_line_option options[] = {
         { "from", 0, "STEP", "Step from which it holds (default: each parameter's next step that has not begun)",
           pd_take_number, &from, 1, INT64_MAX },
-        { NULL, 0, NULL, "Parameters whose name matches PATTERN (* is all) take what their optimizer has of it, or nothing changes. "
-          "VALUE is a number, flag or schedule, as in a job's rules, and goes before values sent with a push; "
-          "NAME= withdraws what was set before.", NULL, NULL, 0, 0 },
+        { NULL, 0, NULL, "Parameters whose name matches PATTERN (* is all) take what their optimizer has of it, or "
+          "nothing changes. VALUE is a number, flag or schedule, as in a job's rules, and goes before values "
+          "sent with a push; NAME= withdraws what was set before.", NULL, NULL, 0, 0 },
         { 0 }
     };
     Paramd__SetRequest request = PARAMD__SET_REQUEST__INIT;
@@ -73,7 +75,8 @@ int pd_run_set(pd_line *line)
     request.options = list;
     request.n_options = (size_t)line->n_args - 2;
     request.from_step = (uint64_t)from;
-    if (pd_operator_ask(line, &op, PD_SET, &request.base, &reply, &err) != PD_OK) status = pd_result_fail(line->json, &err);
+    if (pd_operator_ask(line, &op, PD_SET, &request.base, &reply, &err) != PD_OK)
+        status = pd_result_fail(line->json, &err);
     else status = line->json ? pd_result_json(pd_message_json(reply)) : print_reply(reply);
     pd_operator_close(&op);
     return status;
@@ -81,7 +84,8 @@ int pd_run_set(pd_line *line)
 
 /* ---- settings JOB [PARAM-GLOB] ---- */
 
-/* Entries as JSON. Those of several parameters that are otherwise alike share one: "others" is the number of further parameters. */
+/* Entries as JSON. Those of several parameters that are otherwise alike share one: "others" is the number of further
+ * parameters. */
 typedef struct listing {
     json_t *entries;
     bool    apart;                  /* every parameter has an entry of its own */
@@ -143,14 +147,16 @@ static int print_settings(const json_t *entries)
     size_t i;
 
     json_array_foreach(entries, i, entry) settings_row(table, entry);
-    return pd_table_print(table, stdout, "nothing is set: the configuration and its schedules hold") == PD_OK ? PD_EXIT_OK : PD_EXIT_REFUSED;
+    return pd_table_print(table, stdout, "nothing is set: the configuration and its schedules hold") == PD_OK
+        ? PD_EXIT_OK : PD_EXIT_REFUSED;
 }
 
 int pd_run_settings(pd_line *line)
 {
     listing out = { 0 };
     const pd_line_option options[] = {
-        { "verbose", 'v', NULL, "List every parameter; without it those that are alike share a line", pd_take_flag, &out.apart, 0, 0 }, { 0 }
+        { "verbose", 'v', NULL, "List every parameter; without it those that are alike share a line",
+          pd_take_flag, &out.apart, 0, 0 }, { 0 }
     };
     pd_error err = { 0 };
     int status;
@@ -158,8 +164,10 @@ int pd_run_settings(pd_line *line)
     pd_line_parse(line, options);
     out.apart = out.apart || line->json;
     out.entries = json_array();
-    if (pd_list_fetch(line, PARAMD__LIST_KIND__LIST_SETTINGS, add_page, &out, &err) != PD_OK) status = pd_result_fail(line->json, &err);
-    else status = line->json ? pd_result_json(json_pack("{s:O}", "settings", out.entries)) : print_settings(out.entries);
+    if (pd_list_fetch(line, PARAMD__LIST_KIND__LIST_SETTINGS, add_page, &out, &err) != PD_OK)
+        status = pd_result_fail(line->json, &err);
+    else status = line->json ? pd_result_json(json_pack("{s:O}", "settings", out.entries))
+        : print_settings(out.entries);
     json_decref(out.entries);
     return status;
 }

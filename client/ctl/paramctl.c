@@ -1,4 +1,5 @@
-/* paramctl.c - the operator's program: asks a daemon, and executes the tools that do more (paramctl-replay and others). */
+/* paramctl.c - the operator's program: asks a daemon, and executes the tools that do more (paramctl-replay and
+ * others). */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,8 @@ static const pd_command commands[] = {
     { "state",        "JOB [PARAM-GLOB]", "List the tensors of a job's optimizer state",   1, 2, pd_run_state },
     { "import-state", "JOB FILE",         "Put saved optimizer state into a job",          2, 2, pd_run_import_state },
     { "optimizers",   "[NAME]",           "List optimizers, or one's hyperparameters",     0, 1, pd_run_optimizers },
-    { "set",          "JOB PATTERN NAME=VALUE...", "Set hyperparameters while a job runs", 3, 2 + PD_MOST_SETTINGS, pd_run_set },
+    { "set",          "JOB PATTERN NAME=VALUE...", "Set hyperparameters while a job runs", 3, 2 + PD_MOST_SETTINGS,
+      pd_run_set },
     { "settings",     "JOB [PARAM-GLOB]", "List what operators have set in a job",         1, 2, pd_run_settings },
     { "drop",         "JOB",              "End a job; its workers get an error",           1, 1, pd_run_drop },
     { "drain",        "",                 "Finish the open steps and take no new ones",    0, 0, pd_run_drain },
@@ -73,7 +75,8 @@ static error_t parse_line(int key, char *arg, struct argp_state *state)
 
 static void list_table(FILE *out, const pd_command *table)
 {
-    for (const pd_command *c = table; c->name != NULL; c++) fprintf(out, "  %-13s%-16s %s\n", c->name, c->args, c->about);
+    for (const pd_command *c = table; c->name != NULL; c++)
+        fprintf(out, "  %-13s%-16s %s\n", c->name, c->args, c->about);
 }
 
 /* The list of commands, for --help. */
@@ -106,7 +109,8 @@ static int execute(char *program, char **argv)
     return errno;
 }
 
-/* The program gets the common options that stood before its name, and then the rest of the line. Returns only if it cannot run. */
+/* The program gets the common options that stood before its name, and then the rest of the line. Returns only if it
+ * cannot run. */
 static int run_program(const pd_line *line)
 {
     char **argv = calloc((size_t)line->argc + 4, sizeof *argv), program[64], timeout[64], *server = NULL;
@@ -132,8 +136,10 @@ int main(int argc, char **argv)
 {
     static const struct argp_child common[] = { { &pd_common_argp, 0, NULL, 0 }, { 0 } };
     pd_line line = pd_line_new(NULL, argc, argv);
-    struct argp argp = { .parser = parse_line, .args_doc = "COMMAND [ARGUMENT...]", .children = common, .help_filter = list_commands,
-                         .doc = "Asks a paramd daemon, proves a build by replaying recorded runs, measures a machine.\v(commands)" };
+    struct argp argp = { .parser = parse_line, .args_doc = "COMMAND [ARGUMENT...]", .children = common,
+                         .help_filter = list_commands,
+                         .doc = "Asks a paramd daemon, proves a build by replaying recorded runs, measures a machine."
+                                "\v(commands)" };
 
     if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &line) != 0) return PD_EXIT_USAGE;
     return line.command->run != NULL ? line.command->run(&line) : run_program(&line);

@@ -14,7 +14,8 @@ static void roots_cell(pd_table *table, const pd_column *column, const void *ent
     char text[PD_CELL];
 
     (void)column;
-    if (param->roots_failing > 0) pd_table_cell(table, "%" PRIu64 " (%" PRIu64 " failing)", param->roots, param->roots_failing);
+    if (param->roots_failing > 0)
+        pd_table_cell(table, "%" PRIu64 " (%" PRIu64 " failing)", param->roots, param->roots_failing);
     else pd_table_cell(table, "%s", param->roots > 0 ? pd_count_text(text, param->roots) : "-");
 }
 
@@ -24,7 +25,8 @@ static void aggregate_cell(pd_table *table, const pd_column *column, const void 
     char text[PD_CELL];
 
     (void)column;
-    if (param->gather_bytes > 0) pd_table_cell(table, "%s (holds %s)", param->aggregate, pd_bytes_text(text, param->gather_bytes));
+    if (param->gather_bytes > 0)
+        pd_table_cell(table, "%s (holds %s)", param->aggregate, pd_bytes_text(text, param->gather_bytes));
     else pd_table_cell(table, "%s", param->aggregate);
 }
 
@@ -71,16 +73,17 @@ static void add_remark(json_t *remarks, const Paramd__ParamInfo *param)
     bool both = param->axes[0] != '\0' && param->note[0] != '\0';
 
     if (param->axes[0] == '\0' && param->note[0] == '\0') return;
-    json_array_append_new(remarks, json_sprintf("%s: %s%s%s%s", param->name, param->axes[0] != '\0' ? "axes " : "", param->axes,
-                                                both ? "; " : "", param->note));
+    json_array_append_new(remarks, json_sprintf("%s: %s%s%s%s", param->name, param->axes[0] != '\0' ? "axes " : "",
+                                                param->axes, both ? "; " : "", param->note));
 }
 
 /* The scalars that its last round returned. */
 static void add_scalars(json_t *remarks, const Paramd__ParamInfo *param)
 {
     for (size_t i = 0; i < param->n_scalars; i++)
-        json_array_append_new(remarks, json_sprintf("%s: %s %.6g in step %llu, of weight %.6g", param->name, param->scalars[i]->name,
-                                                    param->scalars[i]->value, (unsigned long long)param->step, param->scalars[i]->weight));
+        json_array_append_new(remarks, json_sprintf("%s: %s %.6g in step %llu, of weight %.6g", param->name,
+                                                    param->scalars[i]->name, param->scalars[i]->value,
+                                                    (unsigned long long)param->step, param->scalars[i]->weight));
 }
 
 static void add_page(void *arg, const Paramd__ListReply *page)
@@ -115,7 +118,8 @@ static void add_errors(void *arg, const Paramd__ListReply *page)
     for (size_t i = 0; i < page->n_roots; i++) add_error(arg, page->roots[i]);
 }
 
-/* Parameters with many roots have no room for their errors in their entry, so the errors come from the list of roots. */
+/* Parameters with many roots have no room for their errors in their entry, so the errors come from the list of
+ * roots. */
 static int fetch_errors(const pd_line *line, output *out, pd_error *err)
 {
     if ((out->errors = json_object()) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
@@ -162,7 +166,8 @@ int pd_run_params(pd_line *line)
 {
     bool verbose = false;
     const pd_line_option options[] = {
-        { "verbose", 'v', NULL, "Also show axes, remarks, the scalars of the last round and the error that is kept of each root",
+        { "verbose", 'v', NULL,
+          "Also show axes, remarks, the scalars of the last round and the error that is kept of each root",
           pd_take_flag, &verbose, 0, 0 }, { 0 }
     };
     output out = { 0 };

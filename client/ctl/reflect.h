@@ -5,7 +5,8 @@
 #include <jansson.h>
 #include <protobuf-c/protobuf-c.h>
 
-/* Any message as a JSON object with the field names of paramd.proto; fixed64 (nonces) as hexadecimal text. Gives; NULL: out of memory. */
+/* Any message as a JSON object with the field names of paramd.proto; fixed64 (nonces) as hexadecimal text. Gives; NULL:
+ * out of memory. */
 json_t *pd_message_json(const ProtobufCMessage *message);
 /* A field that the message has, by its name. */
 const ProtobufCFieldDescriptor *pd_message_field(const ProtobufCMessage *message, const char *name);

@@ -9,40 +9,49 @@
 
 enum { CODES = 1, STACKED = 2, FILL = 4 };
 
-#define SHARDED "the stacked matrices of upstream's sharded mode do not say whose they are: save them by parameter, stats/NAME/statistics/I and preconditioners/I"
+#define SHARDED "the stacked matrices of upstream's sharded mode do not say whose they are: save them by parameter, " \
+                "stats/NAME/statistics/I and preconditioners/I"
 
-/* Upstream's paths: where `before` is NULL those below the block in Meta's keys, else behind before/NAME. Words are joined by '/'; '#' is a number. `slot` NULL: it
- * follows from the rest. CODES: as the path says, or a QuantizedValue there. One line a quantity: add those of other systems here. */
+/* Upstream's paths: where `before` is NULL those below the block in Meta's keys, else behind before/NAME. Words are
+ * joined by '/'; '#' is a number. `slot` NULL: it follows from the rest. CODES: as the path says, or a QuantizedValue
+ * there. One line a quantity: add those of other systems here. */
 static const struct { const char *before, *path, *slot; unsigned flags; } upstream[] = {
     { NULL, "shampoo/factor_matrices/#/quantized_values", "factor_matrices", 0 },
     { NULL, "shampoo/inv_factor_matrices/#/quantized_values", "inv_factor_matrices", 0 },
-    { NULL, "shampoo/is_factor_matrices_diagonal/#", NULL, 0 },                         /* always true where upstream saves it: tested anew at the next root */
-    { NULL, "adagrad/quantized_values", "grafting_second_moment", 0 },                  /* whatever the method: its class derives from Adagrad's */
+    /* always true where upstream saves it: tested anew at the next root */
+    { NULL, "shampoo/is_factor_matrices_diagonal/#", NULL, 0 },
+    /* whatever the method: its class derives from Adagrad's */
+    { NULL, "adagrad/quantized_values", "grafting_second_moment", 0 },
     { NULL, "momentum/quantized_values", "momentum", 0 },
     { NULL, "filtered_grad/quantized_values", "filtered_grad", 0 },
 
-    { "stats", "diagonal_statistics", "diagonal_statistics", CODES },                   /* scalable_shampoo: ParameterStats */
+    /* scalable_shampoo: ParameterStats */
+    { "stats", "diagonal_statistics", "diagonal_statistics", CODES },
     { "stats", "diagonal_momentum", "diagonal_momentum", CODES },
     { "stats", "momentum", "momentum", CODES },
     { "stats", "statistics/#", "statistics", CODES },
     { "stats", "preconditioners/#", "preconditioners", CODES },
     { "stats", "training_metrics/inverse_pth_root_errors", "inverse_pth_root_errors", FILL },
-    { "local_stats", "diagonal_statistics", "diagonal_statistics", CODES },             /* the same, LocalShardedParameterStats */
+    /* the same, LocalShardedParameterStats */
+    { "local_stats", "diagonal_statistics", "diagonal_statistics", CODES },
     { "local_stats", "diagonal_momentum", "diagonal_momentum", CODES },
     { "local_stats", "momentum", "momentum", CODES },
     { "local_stats", "training_metrics/inverse_pth_root_errors", "inverse_pth_root_errors", FILL },
 
-    { "param_states", "v_row", "v_row", FILL },                                         /* adafactor: T5X's OptimizerState */
+    /* adafactor: T5X's OptimizerState */
+    { "param_states", "v_row", "v_row", FILL },
     { "param_states", "v_col", "v_col", FILL },
     { "param_states", "v", "v", FILL },
     { "param_states", "m", "m", FILL },
 
-    { "mu", "", "mu", 0 },                                                              /* kron: distributed_kron's state */
+    /* kron: distributed_kron's state */
+    { "mu", "", "mu", 0 },
     { "Qs_preconditioners", "#", "Q", STACKED },
 };
 
 /* Upstream's values of all parameters at once, by the last word of their paths. `slot` NULL: the step counter. */
-static const struct { const char *word, *slot; } common[] = { { "count", NULL }, { "step", NULL }, { "update_counter", "update_counter" } };
+static const struct { const char *word, *slot; } common[] = { { "count", NULL }, { "step", NULL },
+                                                              { "update_counter", "update_counter" } };
 
 /* ---- parameters ---- */
 
@@ -71,9 +80,12 @@ static bool find_before(const char *text, size_t length, const char *const *name
     const size_t skip = sizeof prefix;          /* with the separator */
 
     if (find_name(text, length, names, n, param)) return true;
-    if (length > 1 && (text[length - 1] == '.' || text[length - 1] == '/') && find_before(text, length - 1, names, n, param)) return true;
-    if (length <= skip || strncmp(text, prefix, skip - 1) != 0 || (text[skip - 1] != '.' && text[skip - 1] != '/')) return false;
-    return find_name(text + skip, length - skip, names, n, param) || find_name(text + skip, length - skip - 1, names, n, param);
+    if (length > 1 && (text[length - 1] == '.' || text[length - 1] == '/')
+        && find_before(text, length - 1, names, n, param)) return true;
+    if (length <= skip || strncmp(text, prefix, skip - 1) != 0 || (text[skip - 1] != '.' && text[skip - 1] != '/'))
+        return false;
+    return find_name(text + skip, length - skip, names, n, param) || find_name(text + skip, length - skip - 1,
+                                                                               names, n, param);
 }
 
 /* ---- upstream's paths ---- */
@@ -97,7 +109,8 @@ static bool join(const json_t *path, char *text, size_t size, int *number)
         const json_t *item = json_array_get(path, i);
         const char *word = json_is_integer(item) ? "#" : json_string_value(item);
         if (word == NULL || used + strlen(word) + 2 > size) return false;
-        if (json_is_integer(item) && (*number >= 0 || json_integer_value(item) < 0 || json_integer_value(item) > 1 << 20)) return false;
+        if (json_is_integer(item) && (*number >= 0 || json_integer_value(item) < 0
+                                      || json_integer_value(item) > 1 << 20)) return false;
         if (json_is_integer(item)) *number = (int)json_integer_value(item);
         used += (size_t)snprintf(text + used, size - used, "%s%s", i > 1 ? "/" : "", word);
     }
@@ -151,9 +164,11 @@ static void read_slot(pd_state_key *out, const char *text)
         if (out->block >= 0) text = dot + 1;
     }
     last = strrchr(text, '.');
-    if (last != NULL && (sscanf(last, ".%9d%n", &out->number, &end) != 1 || last[end] != '\0' || out->number < 0)) return;
+    if (last != NULL && (sscanf(last, ".%9d%n", &out->number, &end) != 1 || last[end] != '\0' || out->number < 0))
+        return;
     if (last == NULL) last = text + strlen(text);
-    if (last == text || (size_t)(last - text) >= sizeof out->slot || memchr(text, '.', (size_t)(last - text)) != NULL) return;
+    if (last == text || (size_t)(last - text) >= sizeof out->slot || memchr(text, '.', (size_t)(last - text)) != NULL)
+        return;
     snprintf(out->slot, sizeof out->slot, "%.*s", (int)(last - text), text);
     out->kind = strcmp(out->slot, "step") == 0 && out->number < 0 && out->block < 0 ? PD_KEY_COUNT : PD_KEY_PART;
 }
@@ -217,7 +232,8 @@ static bool find_in_path(const path *p, size_t from, size_t end, const char *con
     char dotted[sizeof p->words];
 
     if (end <= from) return false;
-    if (find_name(p->stood + from, end - from, names, n, param) || find_name(p->words + from, end - from, names, n, param)) return true;
+    if (find_name(p->stood + from, end - from, names, n, param)
+        || find_name(p->words + from, end - from, names, n, param)) return true;
     for (size_t i = from; i < end; i++) dotted[i - from] = p->words[i] == '/' ? '.' : p->words[i];
     return find_name(dotted, end - from, names, n, param);
 }
@@ -265,7 +281,9 @@ typedef enum ending { WHOLE, OF_CODES, BESIDE_CODES } ending;
 /* Copies the path without that; false: it is too long. */
 static bool cut_ending(char *out, size_t size, const char *text, ending *found)
 {
-    static const struct { const char *word; ending is; } endings[] = { { "quantized", OF_CODES }, { "bucket_size", BESIDE_CODES }, { "diagonal", BESIDE_CODES } };
+    static const struct { const char *word; ending is; } endings[] = { { "quantized", OF_CODES },
+                                                                       { "bucket_size", BESIDE_CODES },
+                                                                       { "diagonal", BESIDE_CODES } };
     size_t n = strlen(text);
 
     *found = WHOLE;
@@ -285,7 +303,8 @@ static bool read_row(pd_state_key *out, size_t row, size_t param, const char *re
     int number;
 
     if (is_like(rest, upstream[row].path, &number)) return take_row(out, row, param, number);
-    if ((upstream[row].flags & CODES) == 0 || !cut_ending(stem, sizeof stem, rest, &found) || !is_like(stem, upstream[row].path, &number)) return false;
+    if ((upstream[row].flags & CODES) == 0 || !cut_ending(stem, sizeof stem, rest, &found)
+        || !is_like(stem, upstream[row].path, &number)) return false;
     take_row(out, row, param, number);
     if (found == BESIDE_CODES) out->kind = PD_KEY_COMPANION;
     return true;

@@ -1,14 +1,19 @@
 /* state_keys.h - which part of which parameter's optimizer state does a tensor of a saved file hold? Pure.
  *
- * What is understood:
- *     NAME.exp_avg   NAME.block_3.factor_matrices.1   NAME.step              paramd's own names
- *     NAME["block_3", "shampoo", "factor_matrices", 1, "quantized_values"]   Meta's flat keys, behind the parameter's fully qualified name; a
- *                                                                            '.' or '/' may stand between, and "state." or "state/" before
- *     stats/NAME/statistics/3   .stats['NAME'].momentum.quantized            paths into JAX's optimizer state: scalable_shampoo's ShampooState,
- *     param_states/NAME/v_row   mu/NAME   Qs_preconditioners/NAME/0          T5X's Adafactor, distributed_kron; count, step and update_counter of all
- *     state/0007/NAME/statistics/3                                           recorded runs; the step may be left out
- * Paths are joined by '/' or '.', or are jax.tree_util.keystr's; a parameter's name may have either separator, whichever the job has. What stands before
- * "stats" and its like (an index into a chain, "opt_state") does not matter. One table maps upstream's paths to slots. */
+ * Names that are understood:
+ *
+ *     NAME.exp_avg   NAME.block_3.factor_matrices.1   NAME.step                 paramd's own names
+ *     NAME["block_3", "shampoo", "factor_matrices", 1, "quantized_values"]      Meta's flat keys
+ *     stats/NAME/statistics/3   .stats['NAME'].momentum.quantized               scalable_shampoo's ShampooState
+ *     param_states/NAME/v_row                                                   T5X's Adafactor
+ *     mu/NAME   Qs_preconditioners/NAME/0                                       distributed_kron
+ *     count   step   update_counter                                             of all parameters
+ *     state/0007/NAME/statistics/3                                              recorded runs; the step may be left out
+ *
+ * A flat key stands behind the parameter's fully qualified name, with '.' or '/' between if there is something between,
+ * and with "state." or "state/" before it if there is something before it. Paths are joined by '/' or '.', or are
+ * jax.tree_util.keystr's. A parameter's name may have either separator, whichever the job has. Words before "stats" and
+ * its like (an index into a chain, "opt_state") do not matter. One table maps upstream's paths to slots. */
 #ifndef PD_STATE_KEYS_H
 #define PD_STATE_KEYS_H
 
@@ -31,7 +36,8 @@ typedef struct pd_state_key {
     size_t      param;          /* index in the list of names; PD_KEY_ALL */
     char        slot[64];
     int         number, block;  /* -1: none */
-    bool        codes;          /* where it holds integers they are codes of a quantized value: the key ends in "quantized", those beside it in "bucket_size", "diagonal" */
+    bool        codes;          /* where it holds integers they are codes of a quantized value: the key ends in
+                                 * "quantized", those beside it in "bucket_size", "diagonal" */
     bool        stacked;        /* its leading dimensions (layers, blocks) may be fewer or more than the slot's */
     bool        fill;           /* upstream saves one zero where it keeps nothing */
     const char *why;            /* of PD_KEY_REFUSED: what to do; static */

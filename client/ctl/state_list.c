@@ -43,10 +43,12 @@ static int add(pd_state_list *list, const Paramd__StateInfo *from, pd_error *err
     *to = (pd_state_tensor){ .number = from->number, .block = from->block, .bytes = from->bytes, .kept = from->kept };
     snprintf(to->slot, sizeof to->slot, "%s", from->slot);
     snprintf(to->storage, sizeof to->storage, "%s", from->storage);
-    for (size_t i = 0; i < from->n_shape && i < PD_MAX_RANK; i++) to->shape.dim[to->shape.rank++] = (int64_t)from->shape[i];
+    for (size_t i = 0; i < from->n_shape && i < PD_MAX_RANK; i++)
+        to->shape.dim[to->shape.rank++] = (int64_t)from->shape[i];
     to->follows_known = from->follows_known && from->n_follows == (size_t)to->shape.rank;
     for (int d = 0; to->follows_known && d < to->shape.rank; d++) to->follows[d] = from->follows[d];
-    if (pd_shape_elements(&to->shape, &to->elements) != PD_OK) return pd_fail(err, PD_DATA_LOSS, "the daemon tells of a shape that is none");
+    if (pd_shape_elements(&to->shape, &to->elements) != PD_OK)
+        return pd_fail(err, PD_DATA_LOSS, "the daemon tells of a shape that is none");
     if ((to->param = keep_name(list, from->param)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     list->n++;
     return PD_OK;
@@ -90,7 +92,8 @@ void pd_state_list_free(pd_state_list *list)
     *list = (pd_state_list){ 0 };
 }
 
-pd_state_tensor *pd_state_list_find(const pd_state_list *list, const char *param, const char *slot, int number, int block)
+pd_state_tensor *pd_state_list_find(const pd_state_list *list, const char *param, const char *slot, int number,
+                                    int block)
 {
     pd_state_tensor wanted = { .param = param, .number = number, .block = block };
 

@@ -13,7 +13,8 @@ typedef struct pd_state_tensor {
     int64_t     elements;
     uint64_t    bytes;              /* as it is stored */
     bool        kept;               /* a measure for operators, which nobody need bring back */
-    bool        follows_known;      /* `follows`: which dimension of the parameter each of its dimensions is; -1: none */
+    bool        follows_known;      /* `follows`: which dimension of the parameter each of its dimensions is; -1:
+                                     * none */
     int         follows[PD_MAX_RANK];
     int64_t     covered;            /* for who imports: elements that a file has of it */
 } pd_state_tensor;
@@ -25,11 +26,13 @@ typedef struct pd_state_list {
     size_t           n;
 } pd_state_list;
 
-/* `glob`: NULL, or on the parameter's name. Fills *out; pd_state_list_free it, also after an error. PD_NO_MEMORY, or what the daemon said. */
+/* `glob`: NULL, or on the parameter's name. Fills *out; pd_state_list_free it, also after an error. PD_NO_MEMORY, or
+ * what the daemon said. */
 int  pd_state_list_fetch(pd_state_list *out, pd_operator *op, const char *job, const char *glob, pd_error *err);
 void pd_state_list_free(pd_state_list *list);
 /* NULL: there is none. */
-pd_state_tensor *pd_state_list_find(const pd_state_list *list, const char *param, const char *slot, int number, int block);
+pd_state_tensor *pd_state_list_find(const pd_state_list *list, const char *param, const char *slot, int number,
+                                    int block);
 /* "block_3.factor_matrices.1". Returns `text`. */
 char *pd_state_tensor_name(const pd_state_tensor *tensor, char *text, size_t size);
 

@@ -49,7 +49,8 @@ static json_t *as_json(const pd_state_list *list)
         json_t *shape = json_array();
         for (int d = 0; d < tensor->shape.rank; d++) json_array_append_new(shape, json_integer(tensor->shape.dim[d]));
         json_array_append_new(all, json_pack("{s:s, s:s, s:o, s:o, s:s, s:I}", "param", tensor->param, "state",
-                                             pd_state_tensor_name(tensor, text, sizeof text), "shape", shape, "follows", follows_json(tensor), "storage", tensor->storage,
+                                             pd_state_tensor_name(tensor, text, sizeof text), "shape",
+                                                 shape, "follows", follows_json(tensor), "storage", tensor->storage,
                                              "bytes", (json_int_t)tensor->bytes));
     }
     return json_pack("{s:o}", "state", all);

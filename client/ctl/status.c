@@ -10,10 +10,12 @@ static void print_daemon(const Paramd__StatusReply *s)
 {
     char a[PD_CELL], b[PD_CELL];
 
-    pd_print_line(stdout, "server       %s, protocol %u, BLAS core %s%s", s->server, s->protocol, s->blas_core, s->draining ? ", draining" : "");
+    pd_print_line(stdout, "server       %s, protocol %u, BLAS core %s%s", s->server, s->protocol, s->blas_core,
+                  s->draining ? ", draining" : "");
     printf("up           %s\n", pd_duration_text(a, s->uptime_ms));
     printf("connections  %u\n", s->connections);
-    printf("memory       %s resident, %s at most\n", pd_bytes_text(a, s->resident_bytes), pd_bytes_text(b, s->peak_resident_bytes));
+    printf("memory       %s resident, %s at most\n", pd_bytes_text(a, s->resident_bytes),
+           pd_bytes_text(b, s->peak_resident_bytes));
     printf("ingest       %s of %s\n", pd_bytes_text(a, s->ingest_used), pd_bytes_text(b, s->ingest_bytes));
     printf("traffic      %s in, %s out\n", pd_bytes_text(a, s->bytes_in), pd_bytes_text(b, s->bytes_out));
     printf("frames       %s in, %s refused\n", pd_count_text(a, s->frames_in), pd_count_text(b, s->frames_refused));

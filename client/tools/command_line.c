@@ -40,7 +40,8 @@ void pd_take_number(const pd_line_option *option, char *value, struct argp_state
     long long number = strtoll(value, &end, 10);
 
     if (end == value || *end != '\0' || errno != 0 || number < option->least || number > option->most) {
-        argp_error(state, "%s: expected a whole number from %lld to %lld", value, (long long)option->least, (long long)option->most);
+        argp_error(state, "%s: expected a whole number from %lld to %lld", value, (long long)option->least,
+                   (long long)option->most);
     }
     *(int64_t *)option->to = number;
 }
@@ -48,7 +49,8 @@ void pd_take_number(const pd_line_option *option, char *value, struct argp_state
 /* ---- the common options ---- */
 
 static const struct argp_option common_options[] = {
-    { "server",  's', "URL",     0, "Daemon to talk to: tcp://host:port or unix:///path (default: $PARAMD_URL, else tcp://127.0.0.1:7070)", 1 },
+    { "server",  's', "URL",     0,
+      "Daemon to talk to: tcp://host:port or unix:///path (default: $PARAMD_URL, else tcp://127.0.0.1:7070)", 1 },
     { "timeout", 't', "SECONDS", 0, "Give up after so long without an answer (default 5)", 1 },
     { "json",    'j', NULL,      0, "Print JSON for machines instead of text for people", 1 },
     { 0 }
@@ -73,7 +75,8 @@ const struct argp pd_common_argp = { .options = common_options, .parser = parse_
 
 pd_line pd_line_new(const pd_command *command, int argc, char **argv)
 {
-    argp_program_version = "paramctl " PD_VERSION;      /* assigned, not defined: a hidden symbol would be no news to libc */
+    argp_program_version = "paramctl " PD_VERSION;      /* assigned, not defined: a hidden symbol would be no news to
+                                                         * libc */
     argp_err_exit_status = PD_EXIT_USAGE;
     return (pd_line){ .timeout = 5, .command = command, .argc = argc, .argv = argv };
 }
@@ -115,7 +118,8 @@ static error_t parse_command_part(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (line->n_args < line->command->least) argp_error(state, "%s is missing", line->command->args);
-        if (line->n_args > line->command->most) argp_error(state, "%s: one argument too many", line->args[line->command->most]);
+        if (line->n_args > line->command->most)
+            argp_error(state, "%s: one argument too many", line->args[line->command->most]);
         return 0;
     default:
         return parse_own(p, key, arg, state);
@@ -127,13 +131,15 @@ void pd_line_parse(pd_line *line, const pd_line_option *options)
     static const struct argp_child common[] = { { &pd_common_argp, 0, NULL, 0 }, { 0 } };
     parsing p = { line, options };
     struct argp_option own[MOST_OPTIONS + 1] = { 0 };
-    struct argp argp = { .options = options != NULL ? own : NULL, .parser = parse_command_part, .args_doc = line->command->args, .doc = line->command->about,
+    struct argp argp = { .options = options != NULL ? own : NULL, .parser = parse_command_part,
+                         .args_doc = line->command->args, .doc = line->command->about,
                          .children = common };
     char name[64];
 
     for (size_t i = 0; options != NULL && i < MOST_OPTIONS && !is_end(&options[i]); i++) {
         const pd_line_option *option = &options[i];
-        own[i] = (struct argp_option){ option->name, option->name != NULL ? key_of(&p, option) : 0, option->value, 0, option->help, 0 };
+        own[i] = (struct argp_option){ option->name, option->name != NULL ? key_of(&p, option) : 0, option->value,
+                                       0, option->help, 0 };
     }
     snprintf(name, sizeof name, "paramctl %s", line->command->name);
     line->argv[0] = name;

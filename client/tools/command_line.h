@@ -1,7 +1,9 @@
 /* command_line.h - one command's line: the options that every command takes, its own options, and its arguments.
  *
  *     int64_t from = 0;
- *     const pd_line_option options[] = { { "from", 0, "STEP", "Step from which it holds", pd_take_number, &from, 1, INT64_MAX }, { 0 } };
+ *     const pd_line_option options[] = {
+ *         { "from", 0, "STEP", "Step from which it holds", pd_take_number, &from, 1, INT64_MAX }, { 0 }
+ *     };
  *     pd_line_parse(line, options); */
 #ifndef PD_COMMAND_LINE_H
 #define PD_COMMAND_LINE_H
@@ -17,7 +19,8 @@ typedef struct pd_command {
     const char *name;
     const char *args, *about;           /* as the help shows them */
     int         least, most;            /* number of arguments */
-    int       (*run)(pd_line *line);    /* reads the line, prints the answer, returns an exit status; NULL: the program paramctl-NAME */
+    int       (*run)(pd_line *line);    /* reads the line, prints the answer, returns an exit status; NULL: the program
+                                         * paramctl-NAME */
 } pd_command;
 
 struct pd_line {
@@ -38,7 +41,8 @@ struct pd_line_option {
     int         letter;                 /* 0: none */
     const char *value;                  /* as the help shows it; NULL: takes none */
     const char *help;
-    void      (*take)(const pd_line_option *option, char *value, struct argp_state *state);      /* stores the value; ends the program if it is wrong */
+    /* stores the value; ends the program if it is wrong */
+    void      (*take)(const pd_line_option *option, char *value, struct argp_state *state);
     void       *to;
     int64_t     least, most;            /* pd_take_number */
 };
@@ -49,8 +53,8 @@ void pd_take_number(const pd_line_option *option, char *value, struct argp_state
 
 /* A line with the presets. Names the program for --version. */
 pd_line pd_line_new(const pd_command *command, int argc, char **argv);
-/* Reads the line by the command's options, which end with an empty row (NULL: none but the common ones). Prints help and
- * errors, and ends the program after them. */
+/* Reads the line by the command's options, which end with an empty row (NULL: none but the common ones). Prints help
+ * and errors, and ends the program after them. */
 void pd_line_parse(pd_line *line, const pd_line_option *options);
 /* The common options, into the pd_line that is argp's input: for a line whose command is not known yet. */
 extern const struct argp pd_common_argp;

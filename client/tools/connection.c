@@ -39,7 +39,8 @@ void pd_operator_close(pd_operator *op)
     *op = (pd_operator){ 0 };
 }
 
-int pd_operator_ask(const pd_line *line, pd_operator *op, unsigned method, const ProtobufCMessage *request, void **reply, pd_error *err)
+int pd_operator_ask(const pd_line *line, pd_operator *op, unsigned method, const ProtobufCMessage *request,
+                    void **reply, pd_error *err)
 {
     int rc = pd_operator_open(op, line->server, line->timeout, err);
 

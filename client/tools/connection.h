@@ -15,8 +15,10 @@ typedef struct pd_operator {
 /* `url` NULL: PARAMD_URL, else tcp://127.0.0.1:7070. PD_UNAVAILABLE: nobody answers there. */
 int  pd_operator_open(pd_operator *out, const char *url, double timeout, pd_error *err);
 void pd_operator_close(pd_operator *op);
-/* Opens a connection as the line says, asks one thing and leaves the answer in op's arena. The caller closes op, after an error too. */
-int  pd_operator_ask(const struct pd_line *line, pd_operator *op, unsigned method, const ProtobufCMessage *request, void **reply, pd_error *err);
+/* Opens a connection as the line says, asks one thing and leaves the answer in op's arena. The caller closes op, after
+ * an error too. */
+int  pd_operator_ask(const struct pd_line *line, pd_operator *op, unsigned method, const ProtobufCMessage *request,
+                     void **reply, pd_error *err);
 /* Hands each page of a list to `use`, which borrows it for the call. Changes request->start. */
 typedef void pd_page_user(void *arg, const Paramd__ListReply *page);
 int  pd_operator_list(pd_operator *op, Paramd__ListRequest *request, pd_page_user *use, void *arg, pd_error *err);

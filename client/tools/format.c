@@ -233,7 +233,8 @@ int pd_table_print(pd_table *table, FILE *out, const char *none)
     } else if (table->n <= table->columns) {
         fprintf(out, "%s\n", none);
     } else {
-        for (size_t first = 0; first + table->columns <= table->n; first += table->columns) print_row(table, first, out);
+        for (size_t first = 0; first + table->columns <= table->n; first += table->columns)
+            print_row(table, first, out);
     }
     pd_table_free(table);
     return failed ? PD_NO_MEMORY : PD_OK;

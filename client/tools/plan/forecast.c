@@ -77,7 +77,8 @@ static bool alike(const sorting *s, size_t a, size_t b)
 {
     const pd_shape_entry *x = &s->shapes->entries[a], *y = &s->shapes->entries[b];
 
-    return s->rule[a] == s->rule[b] && s->digest[a] == s->digest[b] && pd_shape_equal(&x->shape, &y->shape) && compare_axes(x->axes, y->axes) == 0;
+    return s->rule[a] == s->rule[b] && s->digest[a] == s->digest[b] && pd_shape_equal(&x->shape, &y->shape)
+        && compare_axes(x->axes, y->axes) == 0;
 }
 
 static int by_kind(const void *left, const void *right, void *sorting_)
@@ -119,7 +120,8 @@ static int find_kinds(pd_forecast *f, pd_rule *const *rule, const uint64_t *dige
     for (size_t k = 0; k < shapes->n; k++) {
         const pd_shape_entry *entry = &shapes->entries[order[k]];
         if (k == 0 || !alike(&s, order[k - 1], order[k]))
-            f->kinds[f->n_kinds++] = (pd_kind){ .rule = rule[order[k]], .shape = entry->shape, .axes = entry->axes, .elements = entry->elements };
+            f->kinds[f->n_kinds++] = (pd_kind){ .rule = rule[order[k]], .shape = entry->shape, .axes = entry->axes,
+                                                .elements = entry->elements };
         f->kind[order[k]] = &f->kinds[f->n_kinds - 1];
         f->kinds[f->n_kinds - 1].params++;
     }
@@ -132,7 +134,8 @@ static int match_rules(pd_forecast *f, pd_rule **rule, pd_error *err)
     for (size_t i = 0; i < f->shapes->n; i++) {
         rule[i] = pd_rules_match(f->rules, f->n_rules, f->shapes->entries[i].name);
         if (rule[i] == NULL)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: none of the %zu rules matches it; a last rule \"* sgd\" would",
+            return pd_fail(err, PD_INVALID_ARGUMENT,
+                           "parameter %.256s: none of the %zu rules matches it; a last rule \"* sgd\" would",
                            f->shapes->entries[i].name, f->n_rules);
     }
     return PD_OK;
@@ -143,7 +146,8 @@ static int match_rules(pd_forecast *f, pd_rule **rule, pd_error *err)
 /* As the daemon makes it. */
 static pd_declaration declaration_of(const pd_forecast *f, const pd_rule *rule, const pd_shape_entry *entry)
 {
-    return (pd_declaration){ .name = entry->name, .shape = entry->shape, .axes = entry->axes, .hypers = rule->hypers, .group = (int)(rule - f->rules),
+    return (pd_declaration){ .name = entry->name, .shape = entry->shape, .axes = entry->axes, .hypers = rule->hypers,
+                             .group = (int)(rule - f->rules),
                              .world = (int)f->job.world, .seed = f->job.values.at[PD_JOB_KEY_SEED],
                              .start_step = (int64_t)f->job.values.at[PD_JOB_KEY_START_STEP], .maps = f->maps };
 }
@@ -159,7 +163,8 @@ static int survey(pd_forecast *f, pd_rule *const *rule, pd_error *err)
     }
     for (size_t i = 0; i < f->shapes->n; i++)
         declarations[i] = declaration_of(f, rule[i], &f->shapes->entries[i]);
-    for (size_t r = 0; r < f->n_rules; r++) pd_optim_survey(f->rules[r].hypers.row, declarations, f->shapes->n, f->fact[r]);
+    for (size_t r = 0; r < f->n_rules; r++)
+        pd_optim_survey(f->rules[r].hypers.row, declarations, f->shapes->n, f->fact[r]);
     free(declarations);
     return PD_OK;
 }
@@ -173,7 +178,8 @@ static int make_plan(const pd_forecast *f, pd_kind *kind, const pd_shape_entry *
     int rc = pd_plan_make(&kind->plan, &declaration, f->fact[kind->rule - f->rules], &why);
 
     if (rc == PD_OK) return PD_OK;
-    return entry->line > 0 ? pd_fail(err, rc, "line %" PRId64 ", %.460s", entry->line, why.text) : pd_fail(err, rc, "%s", why.text);
+    return entry->line > 0 ? pd_fail(err, rc, "line %" PRId64 ", %.460s", entry->line,
+                                     why.text) : pd_fail(err, rc, "%s", why.text);
 }
 
 static bool has_text(const pd_rule *rule)
@@ -202,7 +208,8 @@ static uint64_t digest_of(const pd_plan *plan)
     for (size_t i = 0; i < plan->n_slots; i++) {
         const pd_slot_spec *spec = &plan->slots[i];
         digest = digested(digest, spec->name, strlen(spec->name) + 1);
-        digest = digested(digest, (const int[]){ spec->number, spec->block, (int)spec->storage, spec->temporary, spec->shape.rank }, 5 * sizeof(int));
+        digest = digested(digest, (const int[]){ spec->number, spec->block, (int)spec->storage, spec->temporary,
+                                                 spec->shape.rank }, 5 * sizeof(int));
         digest = digested(digest, spec->shape.dim, sizeof spec->shape.dim);
         digest = digested(digest, spec->follows, sizeof spec->follows);
     }
@@ -227,7 +234,8 @@ static int measure(const pd_forecast *f, pd_kind *kind)
 {
     static const bool pulled[4] = { [PD_F32] = true };
 
-    if (pd_plan_thread_bytes(&kind->plan, &kind->thread_bytes) != PD_OK || pd_footprint_of(&kind->need, &f->job, kind->how, &kind->plan, false, pulled) != PD_OK)
+    if (pd_plan_thread_bytes(&kind->plan, &kind->thread_bytes) != PD_OK
+        || pd_footprint_of(&kind->need, &f->job, kind->how, &kind->plan, false, pulled) != PD_OK)
         return PD_NO_MEMORY;
     kind->state_bytes = pd_plan_state_bytes(&kind->plan);
     kind->step_bytes = pd_plan_step_bytes(&kind->plan);
@@ -292,13 +300,15 @@ static int make_plans(pd_forecast *f, pd_error *err)
 
 pd_sizing pd_forecast_job(void)
 {
-    pd_sizing job = { .world = 1, .chunk_elements = PD_CHUNK_MIB * 1048576 / sizeof(float), .threads = 1, .pool_threads = 1 };
+    pd_sizing job = { .world = 1, .chunk_elements = PD_CHUNK_MIB * 1048576 / sizeof(float), .threads = 1,
+                      .pool_threads = 1 };
 
     pd_job_values_init(&job.values);
     return job;
 }
 
-int pd_forecast_make(pd_forecast *out, const pd_sizing *job, const pd_shapes *shapes, char *const *rules, size_t n_rules, const pd_row *const *rows, pd_error *err)
+int pd_forecast_make(pd_forecast *out, const pd_sizing *job, const pd_shapes *shapes, char *const *rules,
+                     size_t n_rules, const pd_row *const *rows, pd_error *err)
 {
     pd_rule **rule = malloc((shapes->n + 1) * sizeof *rule);
     uint64_t *digest = malloc((shapes->n + 1) * sizeof *digest);
@@ -339,15 +349,18 @@ static bool slots_alike(const pd_plan *plan, int a, int b)
 {
     const pd_slot_spec *x = &plan->slots[a], *y = &plan->slots[b];
 
-    return strcmp(x->name, y->name) == 0 && (x->number < 0) == (y->number < 0) && x->of_block == y->of_block && pd_shape_equal(&x->shape, &y->shape)
-        && x->storage == y->storage && x->diagonal_apart == y->diagonal_apart && x->temporary == y->temporary && x->in_after == y->in_after;
+    return strcmp(x->name, y->name) == 0 && (x->number < 0) == (y->number < 0) && x->of_block == y->of_block
+        && pd_shape_equal(&x->shape, &y->shape)
+        && x->storage == y->storage && x->diagonal_apart == y->diagonal_apart && x->temporary == y->temporary
+            && x->in_after == y->in_after;
 }
 
 static bool tasks_alike(const pd_plan *plan, int a, int b)
 {
     const pd_task_spec *x = &plan->tasks[a], *y = &plan->tasks[b];
 
-    if (x->n_inputs != y->n_inputs || x->n_outputs != y->n_outputs || x->exponent != y->exponent || x->cost != y->cost) return false;
+    if (x->n_inputs != y->n_inputs || x->n_outputs != y->n_outputs || x->exponent != y->exponent || x->cost != y->cost)
+        return false;
     for (int k = 0; k < x->n_inputs; k++)
         if (!slots_alike(plan, x->input[k], y->input[k])) return false;
     for (int k = 0; k < x->n_outputs; k++)
@@ -389,8 +402,10 @@ static int group(pd_groups *out, const pd_plan *plan, size_t n, bool (*are_alike
     return PD_OK;
 }
 
-int pd_group_slots(pd_groups *out, const pd_plan *plan, bool apart) { return group(out, plan, plan->n_slots, apart ? NULL : slots_alike); }
-int pd_group_tasks(pd_groups *out, const pd_plan *plan, bool apart) { return group(out, plan, plan->n_tasks, apart ? NULL : tasks_alike); }
+int pd_group_slots(pd_groups *out, const pd_plan *plan, bool apart) { return group(out, plan, plan->n_slots,
+                                                                                   apart ? NULL : slots_alike); }
+int pd_group_tasks(pd_groups *out, const pd_plan *plan, bool apart) { return group(out, plan, plan->n_tasks,
+                                                                                   apart ? NULL : tasks_alike); }
 
 void pd_groups_free(pd_groups *groups)
 {

@@ -1,5 +1,5 @@
-/* forecast.h - what will a model cost? The plans of all its parameters, made as a job would make them and without any state, and the memory that the
- * daemon will count for them, by its own functions. Pure. */
+/* forecast.h - what will a model cost? The plans of all its parameters, made as a job would make them and without any
+ * state, and the memory that the daemon will count for them, by its own functions. Pure. */
 #ifndef PD_FORECAST_H
 #define PD_FORECAST_H
 
@@ -10,7 +10,8 @@
 
 #define PD_FORECAST_STEPS 65536         /* so many first steps are looked at for tasks that are due */
 
-/* Parameters of one rule, shape and axes: they have the same plan. Where the rule has a text, which may be about names, such whose plans turn out the same. */
+/* Parameters of one rule, shape and axes: they have the same plan. Where the rule has a text, which may be about names,
+ * such whose plans turn out the same. */
 typedef struct pd_kind {
     const pd_rule *rule;
     pd_shape       shape;
@@ -20,13 +21,15 @@ typedef struct pd_kind {
     pd_aggregation how;                 /* what contributions to one of them become */
     pd_footprint        need;                /* of one of them, as everything below */
     int64_t        state_bytes;
-    int64_t        step_bytes;          /* temporary slots and float32 forms while a step is under way; beside the state */
+    int64_t        step_bytes;          /* temporary slots and float32 forms while a step is under way; beside the
+                                         * state */
     int64_t        thread_bytes;        /* what each thread that works at a step needs beside */
     int64_t        task_bytes;          /* copies and results of all tasks of one capture */
     double         task_flops;          /* of all tasks of one capture */
     int64_t        due[3];              /* the first steps in which tasks are captured */
     int            n_due;               /* fewer than 3: there are no others up to step PD_FORECAST_STEPS */
-    bool           goes_on;             /* they come every pd_kind_interval steps, and later ones too; false: a schedule, say, changes that */
+    bool           goes_on;             /* they come every pd_kind_interval steps, and later ones too; false: a
+                                         * schedule, say, changes that */
 } pd_kind;
 
 /* Sums over all parameters. What does not fit an int64_t is INT64_MAX. */
@@ -36,7 +39,8 @@ typedef struct pd_forecast_sum {
     pd_footprint need;                       /* what the daemon counts against its limits.max_total_bytes; of all together */
     double  flops;                      /* of one step: products of matrices, beyond passes over memory */
     double  task_flops;                 /* of one capture of everything */
-    double  task_flops_per_step;        /* the same spread over the steps from one capture to the next, of the first three */
+    double  task_flops_per_step;        /* the same spread over the steps from one capture to the next, of the first
+                                         * three */
 } pd_forecast_sum;
 
 typedef struct pd_forecast {
@@ -54,10 +58,11 @@ typedef struct pd_forecast {
 
 /* A job with the presets and one worker, on a daemon with the presets and one thread of each kind. */
 pd_sizing pd_forecast_job(void);
-/* Fills *out; pd_forecast_free it. `rules` as a worker's Hello has them, none: "* sgd"; `rows`: the optimizers there are, ending with NULL.
- * PD_INVALID_ARGUMENT: a rule, a parameter or a number of workers that a job would be refused for; the text names it. PD_NO_MEMORY. After an error it is empty. */
-int  pd_forecast_make(pd_forecast *out, const pd_sizing *job, const pd_shapes *shapes, char *const *rules, size_t n_rules, const pd_row *const *rows,
-                      pd_error *err);
+/* Fills *out; pd_forecast_free it. `rules` as a worker's Hello has them, none: "* sgd"; `rows`: the optimizers there
+ * are, ending with NULL. PD_INVALID_ARGUMENT: a rule, a parameter or a number of workers that a job would be refused
+ * for; the text names it. PD_NO_MEMORY. After an error it is empty. */
+int  pd_forecast_make(pd_forecast *out, const pd_sizing *job, const pd_shapes *shapes, char *const *rules,
+                      size_t n_rules, const pd_row *const *rows, pd_error *err);
 void pd_forecast_free(pd_forecast *forecast);           /* accepts an empty one */
 
 /* Steps from one capture to the next, where the first three are evenly spaced; 0: they are not, or there are fewer. */
@@ -65,7 +70,8 @@ int64_t pd_kind_interval(const pd_kind *kind);
 
 /* ---- what of a plan is alike ---- */
 
-/* Members of a plan's list in groups of those that differ by their numbers alone: group g is item[first[g]] ... item[first[g + 1] - 1]. */
+/* Members of a plan's list in groups of those that differ by their numbers alone: group g is item[first[g]] ...
+ * item[first[g + 1] - 1]. */
 typedef struct pd_groups {
     int    *item;                       /* indices into the plan's list */
     size_t *first;

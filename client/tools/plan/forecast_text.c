@@ -50,7 +50,8 @@ static int by_place(const void *left, const void *right)
 {
     const line *a = left, *b = right;
 
-    return a->head != b->head ? (a->head > b->head) - (a->head < b->head) : (a->param > b->param) - (a->param < b->param);
+    return a->head != b->head ? (a->head > b->head) - (a->head < b->head)
+        : (a->param > b->param) - (a->param < b->param);
 }
 
 static void free_lines(lines *l)
@@ -137,14 +138,16 @@ static bool evenly_spaced(const int *number, size_t n)
     return true;
 }
 
-/* "0 … 215", "0, 2 … 214", "1, 3, 5" behind the first `used` bytes of `text`; returns how many it has then. Sorts the numbers, which may repeat. */
+/* "0 … 215", "0, 2 … 214", "1, 3, 5" behind the first `used` bytes of `text`; returns how many it has then. Sorts the
+ * numbers, which may repeat. */
 static size_t listed(char text[NAMES], size_t used, int *number, size_t n)
 {
     size_t many = distinct(number, n), told;
     bool even = evenly_spaced(number, many);
 
     told = many > 2 && even && number[1] == number[0] + 1 ? 1 : many <= 4 ? many : even ? 2 : 3;
-    for (size_t i = 0; i < told; i++) used += (size_t)snprintf(text + used, NAMES - used, "%s%d", i == 0 ? "" : ", ", number[i]);
+    for (size_t i = 0; i < told; i++)
+        used += (size_t)snprintf(text + used, NAMES - used, "%s%d", i == 0 ? "" : ", ", number[i]);
     if (told < many) used += (size_t)snprintf(text + used, NAMES - used, " … %d", number[many - 1]);
     return used;
 }
@@ -159,7 +162,8 @@ static void numbered(char text[NAMES], const pd_plan *plan, const int *slot, siz
         for (size_t i = 0; i < n; i++) number[i] = plan->slots[slot[i]].block;
         used = listed(text, (size_t)snprintf(text, NAMES, "block_"), number, n);
     }
-    used += (size_t)snprintf(text + used, NAMES - used, "%s%.40s%s", spec->of_block ? "." : "", spec->name, spec->number < 0 ? "" : ".");
+    used += (size_t)snprintf(text + used, NAMES - used, "%s%.40s%s", spec->of_block ? "." : "", spec->name,
+                             spec->number < 0 ? "" : ".");
     for (size_t i = 0; i < n; i++) number[i] = plan->slots[slot[i]].number;
     if (spec->number >= 0) listed(text, used, number, n);
 }
@@ -188,7 +192,8 @@ static void slot_row(pd_table *table, const pd_slot_spec *spec, const char *name
     pd_table_cell(table, "%s", stored_as(spec, text));
     if (n > 1) pd_table_cell(table, "x%" PRId64, n);
     else pd_table_cell(table, "%s", "");
-    pd_table_cell(table, "%s", spec->in_after ? "-" : pd_bytes_text(text, (uint64_t)bytes));       /* it lives where the new weights will */
+    /* it lives where the new weights will */
+    pd_table_cell(table, "%s", spec->in_after ? "-" : pd_bytes_text(text, (uint64_t)bytes));
 }
 
 static void slot_rows(pd_table *table, const pd_plan *plan, const pd_groups *slots, int *number)
@@ -253,7 +258,8 @@ static void task_line(pd_table *table, const pd_plan *plan, const int *task, siz
     if (spec->exponent != 0) snprintf(what, sizeof what, ", exponent -1/%g", spec->exponent);
     task_slots(from, plan, task, n, false, room);
     task_slots(to, plan, task, n, true, room);
-    pd_table_line(table, "  %s task%s%s, %s%s", pd_count_text(count, n), n > 1 ? "s" : "", what, pd_flops_text(flops, spec->cost), n > 1 ? " each" : "");
+    pd_table_line(table, "  %s task%s%s, %s%s", pd_count_text(count, n), n > 1 ? "s" : "", what,
+                  pd_flops_text(flops, spec->cost), n > 1 ? " each" : "");
     if (strlen(from) + strlen(to) < 64) {
         pd_table_line(table, "    from %s to %s", from, to);
     } else {
@@ -272,7 +278,8 @@ static void task_lines(pd_table *table, const pd_plan *plan, const pd_groups *ta
 /* "in the same step", "from 20 steps later on" */
 static void when_used(char text[64], const pd_plan *plan)
 {
-    if (plan->root_delay == PD_ROOT_READY) snprintf(text, 64, "as soon as they are ready: not the same bits in every run");
+    if (plan->root_delay == PD_ROOT_READY)
+        snprintf(text, 64, "as soon as they are ready: not the same bits in every run");
     else if (plan->root_delay == 0) snprintf(text, 64, "in the same step");
     else snprintf(text, 64, "from %d step%s later on", plan->root_delay, plan->root_delay > 1 ? "s" : "");
 }
@@ -284,13 +291,17 @@ static void due_line(pd_table *table, const pd_kind *kind)
     int64_t interval = pd_kind_interval(kind);
     size_t at = 0;
 
-    for (int i = 0; i < kind->n_due; i++) at += (size_t)snprintf(steps + at, sizeof steps - at, "%s%" PRId64, i > 0 ? ", " : "", kind->due[i]);
+    for (int i = 0; i < kind->n_due; i++)
+        at += (size_t)snprintf(steps + at, sizeof steps - at, "%s%" PRId64, i > 0 ? ", " : "", kind->due[i]);
     when_used(used, &kind->plan);
     if (kind->n_due == 0) pd_table_line(table, "  due in none of the first %d steps", PD_FORECAST_STEPS);
-    else if (kind->n_due < 3) pd_table_line(table, "  due in steps %s and no other of the first %d, used %s", steps, PD_FORECAST_STEPS, used);
+    else if (kind->n_due < 3)
+        pd_table_line(table, "  due in steps %s and no other of the first %d, used %s", steps, PD_FORECAST_STEPS, used);
     else if (interval == 1 && kind->due[0] == 1) pd_table_line(table, "  due in every step%s, used %s", at_first, used);
-    else if (interval == 1) pd_table_line(table, "  due in every step from %" PRId64 " on%s, used %s", kind->due[0], at_first, used);
-    else if (interval > 1) pd_table_line(table, "  due every %" PRId64 " steps%s (%s …), used %s", interval, at_first, steps, used);
+    else if (interval == 1)
+        pd_table_line(table, "  due in every step from %" PRId64 " on%s, used %s", kind->due[0], at_first, used);
+    else if (interval > 1)
+        pd_table_line(table, "  due every %" PRId64 " steps%s (%s …), used %s", interval, at_first, steps, used);
     else pd_table_line(table, "  due in steps %s …, used %s", steps, used);
 }
 
@@ -309,7 +320,8 @@ static void blocks_line(pd_table *table, const pd_kind *kind)
             alike = alike && plan->blocks[b].size[d] == plan->blocks[0].size[d];
             if (plan->blocks[b].size[d] > most.dim[d]) most.dim[d] = plan->blocks[b].size[d];
         }
-    pd_table_line(table, "  %s%s%s block%s of %s%s, %s a step", merged ? pd_shape_text(&plan->shape, shape, sizeof shape) : "", merged ? " in " : "",
+    pd_table_line(table, "  %s%s%s block%s of %s%s, %s a step",
+                  merged ? pd_shape_text(&plan->shape, shape, sizeof shape) : "", merged ? " in " : "",
                   pd_count_text(count, plan->n_blocks), plan->n_blocks > 1 ? "s" : "", alike ? "" : "at most ",
                   pd_shape_text(&most, size, sizeof size), pd_flops_text(flops, plan->flops));
 }
@@ -322,7 +334,9 @@ static void state_line(pd_table *table, const pd_kind *kind, size_t n)
 
     if (__builtin_mul_overflow(kind->state_bytes, (int64_t)n, &bytes)) bytes = INT64_MAX;
     pd_bytes_text(each, (uint64_t)kind->state_bytes);
-    if (n > 1) pd_table_line(table, "  %s: state %s each, %s of all %zu", optimizer, each, pd_bytes_text(all, (uint64_t)bytes), n);
+    if (n > 1)
+        pd_table_line(table, "  %s: state %s each, %s of all %zu", optimizer, each, pd_bytes_text(all, (uint64_t)bytes),
+                      n);
     else pd_table_line(table, "  %s: state %s", optimizer, each);
 }
 
@@ -376,7 +390,8 @@ static int add_entry(pd_table *table, const pd_forecast *f, const line *at, size
     pd_groups slots = { 0 }, tasks = { 0 };
     int *room = malloc((plan->n_slots + 2 * plan->n_tasks * PD_MAX_TASK_TENSORS + 1) * sizeof *room), rc = PD_NO_MEMORY;
 
-    if (room != NULL && pd_group_slots(&slots, plan, verbose) == PD_OK && pd_group_tasks(&tasks, plan, verbose) == PD_OK) {
+    if (room != NULL && pd_group_slots(&slots, plan, verbose) == PD_OK
+        && pd_group_tasks(&tasks, plan, verbose) == PD_OK) {
         size_t params = heading(table, f, at, n);
         state_line(table, at->kind, params);
         gather_line(table, at->kind, params);
@@ -420,8 +435,10 @@ static void print_facts(const pd_forecast *f, FILE *out)
     for (size_t r = 0; r < f->n_rules; r++) {
         const pd_row *row = f->rules[r].hypers.row;
         bool told = f->of_rule[r].params == 0 || row->facts == NULL;
-        for (size_t before = 0; before < r; before++) told = told || (f->rules[before].hypers.row == row && f->of_rule[before].params > 0);
-        for (size_t k = 0; !told && row->facts[k].name != NULL; k++) fprintf(out, "fact         %s: %s %g\n", row->name, row->facts[k].name, f->fact[r][k]);
+        for (size_t before = 0; before < r; before++)
+            told = told || (f->rules[before].hypers.row == row && f->of_rule[before].params > 0);
+        for (size_t k = 0; !told && row->facts[k].name != NULL; k++)
+            fprintf(out, "fact         %s: %s %g\n", row->name, row->facts[k].name, f->fact[r][k]);
     }
 }
 
@@ -440,9 +457,12 @@ static void print_tasks(const pd_forecast_sum *sum, FILE *out)
     char a[PD_CELL], b[PD_CELL], c[PD_CELL];
 
     if (sum->tasks == 0) return;
-    fprintf(out, "tasks        %s, %s when all are due", pd_count_text(a, (uint64_t)sum->tasks), pd_flops_text(b, sum->task_flops));
-    if (sum->task_flops_per_step > 0) fprintf(out, ", %s a step on average", pd_flops_text(c, sum->task_flops_per_step));
-    fprintf(out, "\n             %s of copies and results while they are under way\n", pd_bytes_text(a, (uint64_t)sum->task_bytes));
+    fprintf(out, "tasks        %s, %s when all are due", pd_count_text(a, (uint64_t)sum->tasks),
+            pd_flops_text(b, sum->task_flops));
+    if (sum->task_flops_per_step > 0)
+        fprintf(out, ", %s a step on average", pd_flops_text(c, sum->task_flops_per_step));
+    fprintf(out, "\n             %s of copies and results while they are under way\n",
+            pd_bytes_text(a, (uint64_t)sum->task_bytes));
 }
 
 /* What the daemon will count, by purpose. */
@@ -461,7 +481,8 @@ static void print_memory(const pd_forecast *f, FILE *out)
     fprintf(out, "%u worker%s, aggregate = %s\n", f->job.world, f->job.world > 1 ? "s" : "",
             pd_job_values_text(&f->job.values, PD_JOB_KEY_AGGREGATE, text, sizeof text));
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        if (parts[i].bytes > 0) fprintf(out, "             %9s  %s\n", pd_bytes_text(text, parts[i].bytes), parts[i].purpose);
+        if (parts[i].bytes > 0)
+            fprintf(out, "             %9s  %s\n", pd_bytes_text(text, parts[i].bytes), parts[i].purpose);
 }
 
 static void print_sums(const pd_forecast *f, FILE *out)
@@ -470,15 +491,18 @@ static void print_sums(const pd_forecast *f, FILE *out)
     const pd_kind *largest = f->kind[f->largest];
     char a[PD_CELL], b[PD_CELL];
 
-    fprintf(out, "parameters   %s of %s elements", pd_count_text(a, (uint64_t)sum->params), pd_count_text(b, (uint64_t)sum->elements));
+    fprintf(out, "parameters   %s of %s elements", pd_count_text(a, (uint64_t)sum->params),
+            pd_count_text(b, (uint64_t)sum->elements));
     if (sum->blocks > 0) fprintf(out, ", %s blocks", pd_count_text(a, (uint64_t)sum->blocks));
     if (f->shapes->left_out > 0) fprintf(out, "; %zu tensors are no floating point and left out", f->shapes->left_out);
     fprintf(out, "\nweights      %s\n", pd_bytes_text(a, (uint64_t)sum->weight_bytes));
-    fprintf(out, "state        %s, %.2f of the weights\n", pd_bytes_text(a, (uint64_t)sum->state_bytes), (double)sum->state_bytes / (double)sum->weight_bytes);
+    fprintf(out, "state        %s, %.2f of the weights\n", pd_bytes_text(a, (uint64_t)sum->state_bytes),
+            (double)sum->state_bytes / (double)sum->weight_bytes);
     print_step(sum, out);
     print_tasks(sum, out);
     fprintf(out, "largest      %s: %s of weights, %s of state\n", f->shapes->entries[f->largest].name,
-            pd_bytes_text(a, (uint64_t)largest->elements * sizeof(float)), pd_bytes_text(b, (uint64_t)largest->state_bytes));
+            pd_bytes_text(a, (uint64_t)largest->elements * sizeof(float)),
+            pd_bytes_text(b, (uint64_t)largest->state_bytes));
     print_facts(f, out);
     print_memory(f, out);
 }

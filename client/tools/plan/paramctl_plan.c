@@ -1,4 +1,5 @@
-/* paramctl_plan.c - the program behind `paramctl plan`: what a model's optimizer will cost, from its shapes and rules alone. */
+/* paramctl_plan.c - the program behind `paramctl plan`: what a model's optimizer will cost, from its shapes and rules
+ * alone. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +40,8 @@ static int set_options(pd_sizing *job, const texts *options, pd_error *err)
     for (size_t i = 0; i < options->n && rc == PD_OK; i++) {
         const char *option = options->at[i], *value = strchr(option, '=') + 1;
         char *name = strndup(option, (size_t)(value - option) - 1);
-        rc = name == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory") : pd_job_values_set(&job->values, name, value, err);
+        rc = name == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory") : pd_job_values_set(&job->values,
+                                                                                            name, value, err);
         free(name);
     }
     return rc;
@@ -68,13 +70,17 @@ int main(int argc, char **argv)
     bool verbose = false;
     texts rules = { 0 }, job_options = { 0 };
     const pd_line_option options[] = {
-        { "rule", 0, "RULE", "\"GLOB OPTIMIZER name=value ...\", as a job gives it; may be repeated, the first that matches wins "
-          "(default \"* sgd\")", take_rule, &rules, 0, 0 },
+        { "rule", 0, "RULE", "\"GLOB OPTIMIZER name=value ...\", as a job gives it; may be repeated, the first that "
+          "matches wins (default \"* sgd\")", take_rule, &rules, 0, 0 },
         { "workers", 0, "W", "Workers of the job (default 1)", pd_take_number, &world, 0, UINT32_MAX },
-        { "option", 0, "KEY=VALUE", "Of the job, as its workers give it: aggregate=median, say; may be repeated", take_option, &job_options, 0, 0 },
-        { "threads", 0, "T", "Threads of the daemon that take optimizer steps, its step_threads (default 1)", pd_take_number, &threads, 1, 1024 },
-        { "pool-threads", 0, "P", "Threads of the daemon that compute roots, its pool_threads (default 1)", pd_take_number, &pool_threads, 1, 60 },
-        { "verbose", 'v', NULL, "List every parameter, slot and task; without it those that are alike share a line", pd_take_flag, &verbose, 0, 0 },
+        { "option", 0, "KEY=VALUE", "Of the job, as its workers give it: aggregate=median, say; may be repeated",
+          take_option, &job_options, 0, 0 },
+        { "threads", 0, "T", "Threads of the daemon that take optimizer steps, its step_threads (default 1)",
+          pd_take_number, &threads, 1, 1024 },
+        { "pool-threads", 0, "P", "Threads of the daemon that compute roots, its pool_threads (default 1)",
+          pd_take_number, &pool_threads, 1, 60 },
+        { "verbose", 'v', NULL, "List every parameter, slot and task; without it those that are alike share a line",
+          pd_take_flag, &verbose, 0, 0 },
         { 0 }
     };
     pd_line line = pd_line_new(&pd_programs[PD_PROGRAM_PLAN], argc, argv);

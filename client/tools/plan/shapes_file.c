@@ -45,9 +45,11 @@ static int check_name(const reader *r, const char *name, size_t n)
     size_t good = pd_text_printable(name, n);
     uint32_t point;
 
-    if (n == 0 || n > NAME_BYTES) return refuse(r, PD_INVALID_ARGUMENT, "a name of %zu bytes: expected 1 to %d", n, NAME_BYTES);
+    if (n == 0 || n > NAME_BYTES)
+        return refuse(r, PD_INVALID_ARGUMENT, "a name of %zu bytes: expected 1 to %d", n, NAME_BYTES);
     if (good == n) return PD_OK;
-    if (pd_utf8_next(name + good, n - good, &point) == 0) return refuse(r, PD_INVALID_ARGUMENT, "the name is not UTF-8");
+    if (pd_utf8_next(name + good, n - good, &point) == 0)
+        return refuse(r, PD_INVALID_ARGUMENT, "the name is not UTF-8");
     return refuse(r, PD_INVALID_ARGUMENT, "the name has a control character at byte %zu", good);
 }
 
@@ -56,9 +58,11 @@ static int check_shape(const reader *r, const char *name, int n, const pd_shape 
     char text[192];
 
     if (pd_shape_elements(shape, elements) != PD_OK)
-        return refuse(r, PD_INVALID_ARGUMENT, "%.*s: shape %s has no size that fits 64 bits", n, name, pd_shape_text(shape, text, sizeof text));
+        return refuse(r, PD_INVALID_ARGUMENT, "%.*s: shape %s has no size that fits 64 bits", n, name,
+                      pd_shape_text(shape, text, sizeof text));
     if (*elements == 0)
-        return refuse(r, PD_INVALID_ARGUMENT, "%.*s: shape %s has no elements; leave it out", n, name, pd_shape_text(shape, text, sizeof text));
+        return refuse(r, PD_INVALID_ARGUMENT, "%.*s: shape %s has no elements; leave it out", n, name,
+                      pd_shape_text(shape, text, sizeof text));
     return PD_OK;
 }
 
@@ -131,10 +135,13 @@ static int parse_dim(const reader *r, const char *name, int n, word w, int64_t *
     *dim = 0;
     for (size_t i = 0; i < w.n; i++) {
         if (w.at[i] < '0' || w.at[i] > '9')
-            return refuse(r, PD_INVALID_ARGUMENT, "%.*s: expected a dimension, a whole number, not \"%.*s\"", n, name, w.n < 40 ? (int)w.n : 40, w.at);
-        fits = fits && !__builtin_mul_overflow(*dim, (int64_t)10, dim) && !__builtin_add_overflow(*dim, (int64_t)(w.at[i] - '0'), dim);
+            return refuse(r, PD_INVALID_ARGUMENT, "%.*s: expected a dimension, a whole number, not \"%.*s\"",
+                          n, name, w.n < 40 ? (int)w.n : 40, w.at);
+        fits = fits && !__builtin_mul_overflow(*dim, (int64_t)10,
+                                               dim) && !__builtin_add_overflow(*dim, (int64_t)(w.at[i] - '0'), dim);
     }
-    return fits ? PD_OK : refuse(r, PD_INVALID_ARGUMENT, "%.*s: a dimension of %zu digits does not fit 64 bits", n, name, w.n);
+    return fits ? PD_OK : refuse(r, PD_INVALID_ARGUMENT, "%.*s: a dimension of %zu digits does not fit 64 bits",
+                                 n, name, w.n);
 }
 
 static int parse_line(const reader *r, const char *at, const char *end)
@@ -150,12 +157,15 @@ static int parse_line(const reader *r, const char *at, const char *end)
         int64_t dim;
         int rc;
         if (w.n >= before && memcmp(w.at, names, before) == 0) {
-            if (next_word(&at, end).n > 0) return refuse(r, PD_INVALID_ARGUMENT, "%.*s: expected nothing behind the names of its axes", shown, name.at);
+            if (next_word(&at, end).n > 0)
+                return refuse(r, PD_INVALID_ARGUMENT, "%.*s: expected nothing behind the names of its axes",
+                              shown, name.at);
             return add(r, name.at, name.n, &shape, w.at + before, w.n - before);
         }
         rc = parse_dim(r, name.at, shown, w, &dim);
         if (rc != PD_OK) return rc;
-        if (shape.rank == PD_MAX_RANK) return refuse(r, PD_INVALID_ARGUMENT, "%.*s: more than %d dimensions", shown, name.at, PD_MAX_RANK);
+        if (shape.rank == PD_MAX_RANK)
+            return refuse(r, PD_INVALID_ARGUMENT, "%.*s: more than %d dimensions", shown, name.at, PD_MAX_RANK);
         shape.dim[shape.rank++] = dim;
     }
     return add(r, name.at, name.n, &shape, NULL, 0);
@@ -166,7 +176,9 @@ static int read_text(reader *r, const char *text, size_t bytes)
 {
     int rc = PD_OK;
 
-    if (strlen(text) != bytes) return refuse(r, PD_INVALID_ARGUMENT, "neither text nor a safetensors file: there is a NUL at byte %zu", strlen(text));
+    if (strlen(text) != bytes)
+        return refuse(r, PD_INVALID_ARGUMENT, "neither text nor a safetensors file: there is a NUL at byte %zu",
+                      strlen(text));
     for (r->line = 1; rc == PD_OK && *text != '\0'; r->line++) {
         const char *end = strchrnul(text, '\n');
         rc = parse_line(r, text, end);
@@ -199,14 +211,16 @@ static int read_json(reader *r, const char *text, size_t bytes)
     const char *name;
     int rc = PD_OK;
 
-    if (root == NULL && json_error_code(&why) == json_error_out_of_memory) return refuse(r, PD_NO_MEMORY, "out of memory");
+    if (root == NULL && json_error_code(&why) == json_error_out_of_memory)
+        return refuse(r, PD_NO_MEMORY, "out of memory");
     r->line = root == NULL && why.line > 0 ? why.line : 0;
     if (root == NULL) return refuse(r, PD_INVALID_ARGUMENT, "JSON: %s", why.text);
     json_object_foreach(root, name, list) {
         const json_t *names = json_object_get(list, "axes");
         const char *axes = json_string_value(names);
         pd_shape shape;
-        if (names != NULL && axes == NULL) rc = refuse(r, PD_INVALID_ARGUMENT, "%.256s: axes: expected a text, \"embed,mlp\"", name);
+        if (names != NULL && axes == NULL)
+            rc = refuse(r, PD_INVALID_ARGUMENT, "%.256s: axes: expected a text, \"embed,mlp\"", name);
         if (json_is_object(list)) list = json_object_get(list, "shape");
         if (rc == PD_OK) rc = json_shape(r, name, list, &shape);
         if (rc == PD_OK) rc = add(r, name, strlen(name), &shape, axes, axes != NULL ? strlen(axes) : 0);
@@ -220,7 +234,8 @@ static int read_json(reader *r, const char *text, size_t bytes)
 
 static bool is_float(pd_st_dtype dtype)
 {
-    return dtype == PD_ST_F16 || dtype == PD_ST_BF16 || dtype == PD_ST_F32 || dtype == PD_ST_F64 || dtype == PD_ST_F8_E4M3 || dtype == PD_ST_F8_E5M2;
+    return dtype == PD_ST_F16 || dtype == PD_ST_BF16 || dtype == PD_ST_F32 || dtype == PD_ST_F64
+        || dtype == PD_ST_F8_E4M3 || dtype == PD_ST_F8_E5M2;
 }
 
 static int read_tensors(const reader *r, const void *at, size_t bytes)
@@ -234,7 +249,8 @@ static int read_tensors(const reader *r, const void *at, size_t bytes)
     if (rc != PD_OK) return refuse(r, rc, "%.300s", why.text);
     tensors = pd_safetensors_tensors(file, &n);
     for (size_t i = 0; rc == PD_OK && i < n; i++) {
-        if (is_float(tensors[i].dtype)) rc = add(r, tensors[i].name, strlen(tensors[i].name), &tensors[i].shape, NULL, 0);
+        if (is_float(tensors[i].dtype))
+            rc = add(r, tensors[i].name, strlen(tensors[i].name), &tensors[i].shape, NULL, 0);
         else r->out->left_out++;
     }
     pd_safetensors_free(file);
@@ -275,9 +291,11 @@ static int read_mapped(reader *r, int fd)
 
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) return refuse(r, PD_INVALID_ARGUMENT, "not a file");
     if (st.st_size == 0) return refuse(r, PD_INVALID_ARGUMENT, "the file is empty");
-    at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);      /* of a checkpoint no more than its header is read */
+    at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);      /* of a checkpoint no more than its header
+                                                                              * is read */
     if (at == MAP_FAILED) return refuse(r, PD_NOT_FOUND, "cannot be read: %s", strerror(errno));
-    rc = is_safetensors(r->path, at, (size_t)st.st_size) ? read_tensors(r, at, (size_t)st.st_size) : read_words(r, at, (size_t)st.st_size);
+    rc = is_safetensors(r->path, at, (size_t)st.st_size) ? read_tensors(r, at, (size_t)st.st_size)
+        : read_words(r, at, (size_t)st.st_size);
     munmap(at, (size_t)st.st_size);
     return rc;
 }
@@ -303,7 +321,8 @@ static int check_names(reader *r)
     for (size_t i = 1; i < out->n && rc == PD_OK; i++) {
         if (strcmp(sorted[i - 1]->name, sorted[i]->name) != 0) continue;
         r->line = sorted[i]->line;
-        rc = refuse(r, PD_INVALID_ARGUMENT, "%.256s: the name stands in line %" PRId64 " already", sorted[i]->name, sorted[i - 1]->line);
+        rc = refuse(r, PD_INVALID_ARGUMENT, "%.256s: the name stands in line %" PRId64 " already", sorted[i]->name,
+                    sorted[i - 1]->line);
     }
     free(sorted);
     return rc;

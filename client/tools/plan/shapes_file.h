@@ -1,11 +1,14 @@
-/* shapes_file.h - which parameters does a model have? Reads names and shapes from a file, whichever of three kinds it is:
+/* shapes_file.h - which parameters does a model have? Reads names and shapes from a file, whichever of three kinds it
+ * is:
  *
- *     text           a line each, "NAME DIM DIM ..."; a name alone is a scalar; "axes=layers,embed,mlp" at the end of a line names its dimensions;
- *                    # begins a comment, blank lines count for nothing
- *     JSON           an object, {"NAME": [DIM, DIM, ...], ...}, or with names {"NAME": {"shape": [DIM, ...], "axes": "layers,embed,mlp"}, ...}
+ *     text           a line each, "NAME DIM DIM ..."; a name alone is a scalar; "axes=layers,embed,mlp" at the end of a line
+ *                    names its dimensions; # begins a comment; blank lines are skipped
+ *     JSON           an object, {"NAME": [DIM, DIM, ...], ...}, or with names of dimensions
+ *                    {"NAME": {"shape": [DIM, ...], "axes": "layers,embed,mlp"}, ...}
  *     safetensors    the tensors of a checkpoint; those that are not floating point are no parameters and are left out
  *
- * Names and shapes are what a job may declare: UTF-8 without control characters, each name once, at least one element. */
+ * Names and shapes are what a job may declare: UTF-8 without control characters, each name once, at least one
+ * element. */
 #ifndef PD_SHAPES_FILE_H
 #define PD_SHAPES_FILE_H
 
@@ -28,9 +31,9 @@ typedef struct pd_shapes {
     size_t          left_out;       /* tensors that are no parameters */
 } pd_shapes;
 
-/* Fills *out; pd_shapes_free it. After an error it is empty, and the text begins with the path, with ":LINE" where a line is to blame.
- * PD_NOT_FOUND: no such file, or it cannot be read. PD_INVALID_ARGUMENT: what it says is none of this. PD_RESOURCE_EXHAUSTED: more than the
- * limits above, or a safetensors header beyond its own. PD_NO_MEMORY. */
+/* Fills *out; pd_shapes_free it. After an error it is empty, and the text begins with the path, with ":LINE" where a
+ * line is to blame. PD_NOT_FOUND: no such file, or it cannot be read. PD_INVALID_ARGUMENT: what it says is none of
+ * this. PD_RESOURCE_EXHAUSTED: more than the limits above, or a safetensors header beyond its own. PD_NO_MEMORY. */
 int  pd_shapes_read(pd_shapes *out, const char *path, pd_error *err);
 void pd_shapes_free(pd_shapes *shapes);         /* accepts an empty one */
 

@@ -1,4 +1,5 @@
-/* paramctl_replay.c - the program behind `paramctl replay`: plays recorded runs again and reports how far the weights are off. */
+/* paramctl_replay.c - the program behind `paramctl replay`: plays recorded runs again and reports how far the weights
+ * are off. */
 #include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
@@ -40,15 +41,18 @@ static void print_where(const pd_replay_result *r, const pd_verdict *verdict)
 
 static void print_line(const pd_replay_result *r, bool verbose)
 {
-    printf("%-16s %-30s %4d %s  ", r->system, r->name, (int)(r->cases ? (int64_t)r->n : r->steps), r->cases ? "cases" : "steps");
+    printf("%-16s %-30s %4d %s  ", r->system, r->name, (int)(r->cases ? (int64_t)r->n : r->steps),
+           r->cases ? "cases" : "steps");
     if (r->verdict.compared > 0) printf("error %8.2e  tolerance %8.2e  ", r->verdict.error, r->tolerance);
     if (r->update.compared > 0) printf("update %8.2e  tolerance %8.2e  ", r->update.error, r->update_tolerance);
     if (r->state.compared > 0) printf("state %8.2e  tolerance %8.2e  ", r->state.error, r->state.tolerance);
     printf("%s", outcome_words[r->outcome]);
     if (r->why.text[0] != '\0') printf(": %s", r->why.text);
-    else if (r->outcome == PD_REPLAY_FAILED && r->verdict.compared == 0) printf(": the trace records no weights to compare with");
+    else if (r->outcome == PD_REPLAY_FAILED && r->verdict.compared == 0)
+        printf(": the trace records no weights to compare with");
     else if (r->outcome == PD_REPLAY_FAILED && r->cases) printf(": %s", r->params[r->verdict.param]);
-    else if (r->outcome == PD_REPLAY_FAILED && !pd_verdict_holds(&r->verdict, r->tolerance)) print_where(r, &r->verdict);
+    else if (r->outcome == PD_REPLAY_FAILED && !pd_verdict_holds(&r->verdict, r->tolerance))
+        print_where(r, &r->verdict);
     else if (r->outcome == PD_REPLAY_FAILED && pd_replay_updates_fail(r)) print_where(r, &r->update);
     else if (r->outcome == PD_REPLAY_FAILED) printf(": %s", r->state.worst);
     printf("\n");
@@ -67,7 +71,8 @@ static json_t *params_json(const pd_replay_result *r)
     json_t *list = json_array();
 
     for (size_t i = 0; i < r->n; i++) {
-        json_array_append_new(list, json_pack("{s:s, s:o, s:I}", "name", r->params[i], "error", number_or_null(r->verdicts[i].error),
+        json_array_append_new(list, json_pack("{s:s, s:o, s:I}", "name", r->params[i], "error",
+                                              number_or_null(r->verdicts[i].error),
                                               "step", (json_int_t)r->verdicts[i].step));
     }
     return list;
@@ -75,19 +80,22 @@ static json_t *params_json(const pd_replay_result *r)
 
 static json_t *state_json(const pd_replay_result *r)
 {
-    return json_pack("{s:o, s:o, s:s}", "error", number_or_null(r->state.error), "tolerance", number_or_null(r->state.tolerance),
+    return json_pack("{s:o, s:o, s:s}", "error", number_or_null(r->state.error), "tolerance",
+                     number_or_null(r->state.tolerance),
                      "worst", r->state.worst);
 }
 
 static json_t *result_json(const pd_replay_result *r, bool verbose)
 {
     bool compared = r->verdict.compared > 0;
-    json_t *object = json_pack("{s:s, s:s, s:I, s:o, s:o, s:s}", "system", r->system, "case", r->name, "steps", (json_int_t)r->steps,
+    json_t *object = json_pack("{s:s, s:s, s:I, s:o, s:o, s:s}", "system", r->system, "case", r->name,
+                               "steps", (json_int_t)r->steps,
                                "error", compared ? number_or_null(r->verdict.error) : json_null(),
                                "tolerance", number_or_null(r->tolerance), "outcome", outcome_words[r->outcome]);
 
     if (r->update.compared > 0)
-        json_object_set_new(object, "update", json_pack("{s:o, s:o}", "error", number_or_null(r->update.error), "tolerance", number_or_null(r->update_tolerance)));
+        json_object_set_new(object, "update", json_pack("{s:o, s:o}", "error", number_or_null(r->update.error),
+                                                        "tolerance", number_or_null(r->update_tolerance)));
     if (r->state.compared > 0) json_object_set_new(object, "state", state_json(r));
     if (r->cases) json_object_set_new(object, "cases", json_integer((json_int_t)r->n));
     if (r->why.text[0] != '\0') json_object_set_new(object, "why", json_string(r->why.text));
@@ -111,7 +119,8 @@ static void replay_one(report *rep, const char *path, tally *folder)
 static void summarise(report *rep, const char *name, const tally *t)
 {
     if (rep->summaries != NULL) {
-        json_array_append_new(rep->summaries, json_pack("{s:s, s:i, s:i, s:i}", "name", name, "ok", t->ok, "failed", t->failed, "skipped", t->skipped));
+        json_array_append_new(rep->summaries, json_pack("{s:s, s:i, s:i, s:i}", "name", name, "ok", t->ok,
+                                                        "failed", t->failed, "skipped", t->skipped));
     } else {
         printf("%s: %d ok, %d failed, %d skipped\n", name, t->ok, t->failed, t->skipped);
     }
@@ -128,7 +137,8 @@ static int is_worth_a_look(const struct dirent *entry)
 {
     const char *suffix = strrchr(entry->d_name, '.');
 
-    return entry->d_name[0] != '.' && (entry->d_type == DT_DIR || (suffix != NULL && strcmp(suffix, ".safetensors") == 0));
+    return entry->d_name[0] != '.' && (entry->d_type == DT_DIR
+                                       || (suffix != NULL && strcmp(suffix, ".safetensors") == 0));
 }
 
 static void add(tally *to, const tally *t)
@@ -138,7 +148,8 @@ static void add(tally *to, const tally *t)
     to->skipped += t->skipped;
 }
 
-/* The traces of a folder in the order of their names, then its folders. Links to folders are not followed, so this ends. */
+/* The traces of a folder in the order of their names, then its folders. Links to folders are not followed, so this
+ * ends. */
 static void replay_folder(report *rep, const char *path)
 {
     struct dirent **entries = NULL;
@@ -149,7 +160,8 @@ static void replay_folder(report *rep, const char *path)
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < n; i++) {
             char *inner = NULL;
-            if ((entries[i]->d_type == DT_DIR) != (pass == 1) || asprintf(&inner, "%s/%s", path, entries[i]->d_name) < 0) continue;
+            if ((entries[i]->d_type == DT_DIR) != (pass == 1)
+                || asprintf(&inner, "%s/%s", path, entries[i]->d_name) < 0) continue;
             if (pass == 0) replay_one(rep, inner, &own);
             else replay_folder(rep, inner);
             free(inner);
@@ -190,8 +202,10 @@ int main(int argc, char **argv)
 {
     report rep = { 0 };
     const pd_line_option options[] = {
-        { "local", 0, NULL, "Run the optimizer in this process instead of through a daemon", pd_take_flag, &rep.options.local, 0, 0 },
-        { "state", 0, NULL, "With --local: also compare recorded optimizer state", pd_take_flag, &rep.options.state, 0, 0 },
+        { "local", 0, NULL, "Run the optimizer in this process instead of through a daemon", pd_take_flag,
+          &rep.options.local, 0, 0 },
+        { "state", 0, NULL, "With --local: also compare recorded optimizer state", pd_take_flag, &rep.options.state,
+          0, 0 },
         { "verbose", 'v', NULL, "Also show each parameter's largest error", pd_take_flag, &rep.verbose, 0, 0 },
         { 0 }
     };
@@ -205,7 +219,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "paramctl replay: --state compares what only this process has: add --local\n");
         return PD_EXIT_USAGE;
     }
-    if (line.json && ((rep.traces = json_array()) == NULL || (rep.summaries = json_array()) == NULL)) return PD_EXIT_REFUSED;
-    if (!rep.options.local && pd_operator_probe(line.server, line.timeout, &err) != PD_OK) return pd_result_fail(line.json, &err);
+    if (line.json && ((rep.traces = json_array()) == NULL || (rep.summaries = json_array()) == NULL))
+        return PD_EXIT_REFUSED;
+    if (!rep.options.local && pd_operator_probe(line.server, line.timeout, &err) != PD_OK)
+        return pd_result_fail(line.json, &err);
     return play_all(&line, &rep);
 }

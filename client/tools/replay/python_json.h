@@ -1,4 +1,5 @@
-/* python_json.h - JSON as Python's json module writes it: beyond the standard it has NaN, Infinity and -Infinity. Pure. */
+/* python_json.h - JSON as Python's json module writes it: beyond the standard it has NaN, Infinity and -Infinity.
+ * Pure. */
 #ifndef PD_PYTHON_JSON_H
 #define PD_PYTHON_JSON_H
 

@@ -39,9 +39,12 @@ static const struct entry {
     { "torch_optim",  "ASGD", "asgd", "lr", read_by_name, TORCH_EXECUTION },
     { "trax_average", NULL,  "sgd", "lr", read_average, { NULL } },
     { "google_shampoo", NULL, "scalable_shampoo", "learning_rate", read_google,
-      { "batch_axis_name", "num_devices_for_pjit", "replicas", "statistics_partition_spec", "preconditioner_partition_spec", NULL } },
-    { "meta_shampoo", NULL, "shampoo", "lr", read_meta, { "use_pytorch_compile", "pytorch_compile_backend", "lr_schedule", NULL } },
-    { "t5x_adafactor", NULL, "adafactor", "learning_rate", read_t5x, { "param_axes", "start_step", "grad_dtype", NULL } },
+      { "batch_axis_name", "num_devices_for_pjit", "replicas", "statistics_partition_spec",
+        "preconditioner_partition_spec", NULL } },
+    { "meta_shampoo", NULL, "shampoo", "lr", read_meta, { "use_pytorch_compile", "pytorch_compile_backend",
+                                                          "lr_schedule", NULL } },
+    { "t5x_adafactor", NULL, "adafactor", "learning_rate", read_t5x,
+      { "param_axes", "start_step", "grad_dtype", NULL } },
     { "distributed_kron", NULL, "kron", "learning_rate", read_kron,
       { "params_partition_specs", "preconditioner_partition_spec", "scanned_layers", "normalize_grads", NULL } },
 };
@@ -67,8 +70,10 @@ static int no_entry(const char *system, const char *optimizer, pd_error *err)
     char name[64] = "";
 
     if (strcmp(system, "data") == 0) return pd_fail(err, PD_UNIMPLEMENTED, "holds data of other traces, no run");
-    if (!pd_recipe_knows(system) || optimizer == NULL) return pd_fail(err, PD_UNIMPLEMENTED, "system %.64s is not implemented", system);
-    for (size_t i = 0; optimizer[i] != '\0' && i + 1 < sizeof name; i++) name[i] = (char)tolower((unsigned char)optimizer[i]);
+    if (!pd_recipe_knows(system) || optimizer == NULL)
+        return pd_fail(err, PD_UNIMPLEMENTED, "system %.64s is not implemented", system);
+    for (size_t i = 0; optimizer[i] != '\0' && i + 1 < sizeof name; i++)
+        name[i] = (char)tolower((unsigned char)optimizer[i]);
     return pd_fail(err, PD_UNIMPLEMENTED, "optimizer %s is not implemented", name);
 }
 
@@ -81,15 +86,16 @@ static const struct entry *find_entry(const char *system, const char *optimizer)
     return NULL;
 }
 
-/* Hyperparameters bear the upstream's own names, so what is in a configuration is set as it stands. A key without a value means that the option is
- * off, as our defaults do. */
+/* Hyperparameters bear the upstream's own names, so what is in a configuration is set as it stands. A key without a
+ * value means that the option is off, as our defaults do. */
 static int read_by_name(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
     const char *key;
     json_t *value;
 
     json_object_foreach((json_t *)config, key, value) {
-        int rc = json_is_null(value) || contains(entry->execution, key) ? PD_OK : pd_recipe_set(hypers, key, value, err);
+        int rc = json_is_null(value) || contains(entry->execution, key) ? PD_OK : pd_recipe_set(hypers,
+                                                                                                key, value, err);
         if (rc != PD_OK) return rc;
     }
     return PD_OK;
@@ -100,7 +106,8 @@ static int read_nadam(pd_hypers *hypers, const struct entry *entry, const json_t
 {
     int rc = read_by_name(hypers, entry, config, err);
 
-    return rc == PD_OK && json_object_get(config, "differentiable") == NULL ? pd_hypers_set(hypers, "mu_counted_twice", "yes", err) : rc;
+    return rc == PD_OK && json_object_get(config, "differentiable") == NULL ? pd_hypers_set(hypers, "mu_counted_twice",
+                                                                                            "yes", err) : rc;
 }
 
 /* A trace of averages: sgd with lr 1 turns weights 0 into minus the aggregate. */
@@ -111,14 +118,16 @@ static int read_average(pd_hypers *hypers, const struct entry *entry, const json
     return pd_hypers_set(hypers, "lr", "1", err);
 }
 
-/* Upstream reduces the memory of statistics with an axis of replicas alone. In its sharded mode a NaN root destroys the one before: a defect that a
- * replay must have. */
+/* Upstream reduces the memory of statistics with an axis of replicas alone. In its sharded mode a NaN root destroys the
+ * one before: a defect that a replay must have. */
 static int read_google(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
     int rc = read_by_name(hypers, entry, config, err);
 
-    if (rc == PD_OK && !json_is_string(json_object_get(config, "batch_axis_name"))) rc = pd_hypers_set(hypers, "memory_reduction_scope", "momentum", err);
-    if (rc == PD_OK && json_is_true(json_object_get(config, "shard_optimizer_states"))) rc = pd_hypers_set(hypers, "nan_roots_leak", "yes", err);
+    if (rc == PD_OK && !json_is_string(json_object_get(config, "batch_axis_name")))
+        rc = pd_hypers_set(hypers, "memory_reduction_scope", "momentum", err);
+    if (rc == PD_OK && json_is_true(json_object_get(config, "shard_optimizer_states")))
+        rc = pd_hypers_set(hypers, "nan_roots_leak", "yes", err);
     return rc;
 }
 
@@ -141,7 +150,8 @@ static int read_members(pd_hypers *hypers, const char *name, const json_t *objec
 
 static int read_meta(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
-    static const struct entry distribution = { .execution = { "type", "world_size", "num_trainers_per_group", NULL } };      /* the rest is rounded by */
+    /* the rest is rounded by */
+    static const struct entry distribution = { .execution = { "type", "world_size", "num_trainers_per_group", NULL } };
     const char *key;
     json_t *value;
 
@@ -149,7 +159,8 @@ static int read_meta(pd_hypers *hypers, const struct entry *entry, const json_t 
         int rc;
         if (json_is_null(value) || contains(entry->execution, key)) continue;
         if (strcmp(key, "distributed_config") == 0) rc = read_by_name(hypers, &distribution, value, err);
-        else if (json_is_object(value) && !json_is_string(json_object_get(value, "schedule"))) rc = read_members(hypers, key, value, err);
+        else if (json_is_object(value) && !json_is_string(json_object_get(value, "schedule")))
+            rc = read_members(hypers, key, value, err);
         else rc = pd_recipe_set(hypers, key, value, err);
         if (rc != PD_OK) return rc;
     }
@@ -172,7 +183,8 @@ static int set_t5x(pd_hypers *hypers, const char *key, const json_t *value, pd_e
 {
     if (json_is_null(value)) return may_be_none(hypers->row, key) ? pd_hypers_set(hypers, key, "none", err) : PD_OK;
     if (json_is_array(value)) return pd_recipe_set_rules(hypers, key, value, err);
-    if (strcmp(key, "logical_factor_rules") == 0 && json_is_object(value)) return pd_recipe_set_axis_rules(hypers, key, value, err);
+    if (strcmp(key, "logical_factor_rules") == 0 && json_is_object(value))
+        return pd_recipe_set_axis_rules(hypers, key, value, err);
     return pd_recipe_set(hypers, key, value, err);
 }
 
@@ -210,7 +222,8 @@ static int set_mask(pd_hypers *hypers, const json_t *mask, pd_error *err)
     const char *text = json_string_value(mask);
 
     if (json_is_object(mask)) return PD_OK;
-    if (text != NULL && strncmp(text, ndim, strlen(ndim)) == 0) return pd_hypers_set(hypers, "weight_decay_min_ndim", text + strlen(ndim), err);
+    if (text != NULL && strncmp(text, ndim, strlen(ndim)) == 0)
+        return pd_hypers_set(hypers, "weight_decay_min_ndim", text + strlen(ndim), err);
     return pd_fail(err, PD_UNIMPLEMENTED, "weight_decay_mask: expected names with true or false, or %sN", ndim);
 }
 
@@ -239,7 +252,8 @@ static int read_declared(pd_recipe *recipe, const json_t *config, pd_error *err)
     const json_t *axes = json_object_get(config, "param_axes"), *start = json_object_get(config, "start_step");
 
     recipe->start_step = json_integer_value(start);
-    if (recipe->start_step < 0) return pd_fail(err, PD_INVALID_ARGUMENT, "config: start_step is %lld", (long long)recipe->start_step);
+    if (recipe->start_step < 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "config: start_step is %lld", (long long)recipe->start_step);
     if (axes == NULL || json_is_null(axes)) return PD_OK;
     if (!json_is_object(axes)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: param_axes is no object");
     recipe->axes = json_incref((json_t *)axes);
@@ -281,19 +295,23 @@ static int add_members(pd_recipe *recipe, size_t group, const json_t *names, pd_
     json_t *name;
     size_t i;
 
-    if (!json_is_array(names)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: group %zu has no list of params", group - 1);
+    if (!json_is_array(names))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "config: group %zu has no list of params", group - 1);
     json_array_foreach(names, i, name) {
         const char *text = json_string_value(name);
-        if (text == NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "config: group %zu: a name in params is no text", group - 1);
+        if (text == NULL)
+            return pd_fail(err, PD_INVALID_ARGUMENT, "config: group %zu: a name in params is no text", group - 1);
         if (json_object_get(recipe->members, text) != NULL) {
             return pd_fail(err, PD_INVALID_ARGUMENT, "config: parameter %.128s is in two groups", text);
         }
-        if (json_object_set_new(recipe->members, text, json_integer((json_int_t)group)) != 0) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+        if (json_object_set_new(recipe->members, text, json_integer((json_int_t)group)) != 0)
+            return pd_fail(err, PD_NO_MEMORY, "out of memory");
     }
     return PD_OK;
 }
 
-/* The configuration around it with what differs in the group. Group 0 differs in nothing. Gives; NULL: out of memory. */
+/* The configuration around it with what differs in the group. Group 0 differs in nothing. Gives; NULL: out of
+ * memory. */
 static json_t *configuration_of(const json_t *config, const json_t *group)
 {
     json_t *own = json_copy((json_t *)config);
@@ -309,7 +327,8 @@ static json_t *configuration_of(const json_t *config, const json_t *group)
     return NULL;
 }
 
-static int read_group(pd_recipe *recipe, size_t group, const struct entry *entry, const json_t *config, const json_t *differs, pd_error *err)
+static int read_group(pd_recipe *recipe, size_t group, const struct entry *entry, const json_t *config,
+                      const json_t *differs, pd_error *err)
 {
     json_t *own = configuration_of(config, differs);
     pd_hypers *hypers = &recipe->groups[group];
@@ -320,22 +339,26 @@ static int read_group(pd_recipe *recipe, size_t group, const struct entry *entry
     return rc == PD_OK && differs != NULL ? add_members(recipe, group, json_object_get(differs, "params"), err) : rc;
 }
 
-static int read_groups(pd_recipe *recipe, const struct entry *entry, const pd_row *row, const json_t *config, pd_error *err)
+static int read_groups(pd_recipe *recipe, const struct entry *entry, const pd_row *row, const json_t *config,
+                       pd_error *err)
 {
     const json_t *list = json_object_get(config, "groups");
     size_t n = json_array_size(list);
     int rc = PD_OK;
 
     if (list != NULL && !json_is_array(list)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: groups is no list");
-    if (n > MOST_GROUPS) return pd_fail(err, PD_INVALID_ARGUMENT, "config: %zu groups; a replay takes at most %d", n, MOST_GROUPS);
+    if (n > MOST_GROUPS)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "config: %zu groups; a replay takes at most %d", n, MOST_GROUPS);
     recipe->groups = calloc(n + 1, sizeof *recipe->groups);
     if (list != NULL) recipe->members = json_object();
-    if (recipe->groups == NULL || (list != NULL && recipe->members == NULL)) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (recipe->groups == NULL || (list != NULL && recipe->members == NULL))
+        return pd_fail(err, PD_NO_MEMORY, "out of memory");
     recipe->n_groups = n + 1;
     for (size_t i = 0; i <= n; i++) pd_hypers_init(&recipe->groups[i], row);
     for (size_t i = 0; rc == PD_OK && i <= n; i++) {
         const json_t *group = i > 0 ? json_array_get(list, i - 1) : NULL;
-        if (i > 0 && !json_is_object(group)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: group %zu is no object", i - 1);
+        if (i > 0 && !json_is_object(group))
+            return pd_fail(err, PD_INVALID_ARGUMENT, "config: group %zu is no object", i - 1);
         rc = read_group(recipe, i, entry, config, group, err);
     }
     return rc;
@@ -356,7 +379,8 @@ static int read_rates(pd_recipe *recipe, const json_t *list, pd_error *err)
     if (list == NULL || json_is_null(list)) return PD_OK;
     if (!json_is_array(list)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: lr_schedule is no list");
     json_array_foreach(list, i, rate) {
-        if (!json_is_number(rate)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: lr_schedule has no number for step %zu", i + 1);
+        if (!json_is_number(rate))
+            return pd_fail(err, PD_INVALID_ARGUMENT, "config: lr_schedule has no number for step %zu", i + 1);
     }
     recipe->rates = json_incref((json_t *)list);
     return PD_OK;
@@ -393,7 +417,8 @@ static int name_aggregate(pd_recipe *recipe, const json_t *config, pd_error *err
     const char *variant = json_string_value(json_object_get(config, "variant"));
 
     if (variant == NULL) return pd_fail(err, PD_UNIMPLEMENTED, "records no averages of gradients");
-    if (!json_is_true(json_object_get(config, "adasum")) && strncmp(variant, "mean", 4) == 0) recipe->aggregate = "mean";
+    if (!json_is_true(json_object_get(config, "adasum")) && strncmp(variant, "mean", 4) == 0)
+        recipe->aggregate = "mean";
     else if (strcmp(variant, "adasum_butterfly") == 0) recipe->aggregate = "adasum";
     else if (strcmp(variant, "adasum_vdot") == 0) recipe->aggregate = "adasum_vdot";
     else return pd_fail(err, PD_UNIMPLEMENTED, "aggregate %.64s is not implemented", variant);
@@ -403,18 +428,23 @@ static int name_aggregate(pd_recipe *recipe, const json_t *config, pd_error *err
 static int read_aggregate(pd_recipe *recipe, const json_t *config, pd_error *err)
 {
     const json_t *split = json_object_get(config, "N_WEIGHTS_SHARDS");
-    json_int_t devices = json_integer_value(json_object_get(config, "n_devices")), shards = split != NULL ? json_integer_value(split) : 1, n;
+    json_int_t devices = json_integer_value(json_object_get(config, "n_devices")), shards = split != NULL
+        ? json_integer_value(split) : 1, n;
     int rc = name_aggregate(recipe, config, err);
 
     if (rc != PD_OK) return rc;
     if (devices < 1 || shards < 1 || shards > devices || devices % shards != 0) {
-        return pd_fail(err, PD_INVALID_ARGUMENT, "config: expected n_devices, a multiple of N_WEIGHTS_SHARDS; got %lld and %lld", (long long)devices, (long long)shards);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "config: expected n_devices, a multiple of N_WEIGHTS_SHARDS; got %lld and %lld",
+                       (long long)devices, (long long)shards);
     }
     n = devices / shards;
     recipe->shards = (int)shards;
     if (strcmp(recipe->aggregate, "adasum") != 0) return PD_OK;
     if (shards > 1 && n > 1) recipe->defect = "adasum exchanges gradients of different shards of the weights";
-    else if ((n & (n - 1)) != 0) return pd_fail(err, PD_INVALID_ARGUMENT, "adasum of %lld replicas: expected 1, 2, 4, 8 or another power of two", (long long)n);
+    else if ((n & (n - 1)) != 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "adasum of %lld replicas: expected 1, 2, 4, 8 or another power of two",
+                       (long long)n);
     return PD_OK;
 }
 
@@ -435,13 +465,15 @@ int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_
     }
     out->rate = entry->rate;
     if ((grouped = pd_recipe_with_groups(config)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
-    if (json_is_true(json_object_get(config, "normalize_grads"))) out->defect = "normalize_grads is of release 0.1.0 alone, which does not clip by the RMS";
+    if (json_is_true(json_object_get(config, "normalize_grads")))
+        out->defect = "normalize_grads is of release 0.1.0 alone, which does not clip by the RMS";
     rc = read_groups(out, entry, row, grouped, err);
     json_decref(grouped);
     if (rc == PD_OK && entry->read == read_average) rc = read_aggregate(out, config, err);
     if (rc == PD_OK) rc = read_declared(out, config, err);
     if (rc == PD_OK) rc = read_scanned(out, json_object_get(config, "scanned_layers"), err);
-    return rc == PD_OK && contains(entry->execution, "lr_schedule") ? read_rates(out, json_object_get(config, "lr_schedule"), err) : rc;
+    return rc == PD_OK && contains(entry->execution,
+                                   "lr_schedule") ? read_rates(out, json_object_get(config, "lr_schedule"), err) : rc;
 }
 
 void pd_recipe_free(pd_recipe *recipe)
@@ -463,7 +495,8 @@ char *pd_recipe_rule(const pd_recipe *recipe, size_t group, const char *glob)
 
     if (out == NULL) return NULL;
     fprintf(out, "%s %s", glob, pd_row_name(hypers->row));
-    for (size_t i = 0; i < count; i++) fprintf(out, " %s=%s", hyper[i].name, pd_hypers_text(hypers, (int)i, value, sizeof value));
+    for (size_t i = 0; i < count; i++)
+        fprintf(out, " %s=%s", hyper[i].name, pd_hypers_text(hypers, (int)i, value, sizeof value));
     if (fclose(out) == 0) return text;
     free(text);
     return NULL;

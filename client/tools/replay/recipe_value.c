@@ -50,7 +50,8 @@ static void print_list(FILE *out, const json_t *list)
 }
 
 /* What is not a scalar: as text that pd_hypers_set reads. */
-static int set_printed(pd_hypers *hypers, const char *name, const json_t *value, void (*print)(FILE *out, const json_t *value), pd_error *err)
+static int set_printed(pd_hypers *hypers, const char *name, const json_t *value,
+                       void (*print)(FILE *out, const json_t *value), pd_error *err)
 {
     char *text = NULL;
     size_t size;
@@ -79,10 +80,12 @@ int pd_recipe_set(pd_hypers *hypers, const char *name, const json_t *value, pd_e
     const char *text = scalar_text(value, number, sizeof number);
 
     if (!has(hypers->row, name)) {
-        return pd_fail(err, PD_UNIMPLEMENTED, "hyperparameter %.64s of %s is not implemented", name, pd_row_name(hypers->row));
+        return pd_fail(err, PD_UNIMPLEMENTED, "hyperparameter %.64s of %s is not implemented", name,
+                       pd_row_name(hypers->row));
     }
     if (text != NULL) return pd_hypers_set(hypers, name, text, err);
-    if (json_is_string(json_object_get(value, "schedule"))) return set_printed(hypers, name, value, print_schedule, err);
+    if (json_is_string(json_object_get(value, "schedule")))
+        return set_printed(hypers, name, value, print_schedule, err);
     if (json_is_array(value)) return set_printed(hypers, name, value, print_list, err);
     return pd_fail(err, PD_INVALID_ARGUMENT, "config: %.64s is neither number, word, flag, list nor schedule", name);
 }

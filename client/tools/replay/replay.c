@@ -32,7 +32,8 @@ static int keep_names(pd_replay_result *out, const pd_trace *trace)
 static int play_routine(pd_replay_result *out, pd_trace *trace, const pd_replay_options *options)
 {
     out->cases = true;
-    if (!options->local) return pd_fail(&out->why, PD_UNIMPLEMENTED, "cases of a routine are computed in this process: use --local");
+    if (!options->local)
+        return pd_fail(&out->why, PD_UNIMPLEMENTED, "cases of a routine are computed in this process: use --local");
     return pd_replay_routine(out, trace);
 }
 
@@ -66,12 +67,14 @@ static int skip_defect(pd_replay_result *out, const char *quirk)
 static int play_run(pd_replay_result *out, pd_trace *trace, const pd_recipe *recipe, const pd_replay_options *options)
 {
     if (options->local) return play_local(out, trace, recipe, options->state);
-    if (pd_replay_draws_wanted(trace)) return skip(out, "its random probes were recorded, and a daemon draws its own: use --local");
+    if (pd_replay_draws_wanted(trace))
+        return skip(out, "its random probes were recorded, and a daemon draws its own: use --local");
     return pd_replay_server(trace, recipe, options->server, options->timeout, out->verdicts, &out->why);
 }
 
 /* What upstream's release does wrong, and we do not: only where it makes every step fail may we agree, by a refusal. */
-static int play_defect(pd_replay_result *out, pd_trace *trace, const pd_recipe *recipe, const pd_replay_options *options)
+static int play_defect(pd_replay_result *out, pd_trace *trace, const pd_recipe *recipe,
+                       const pd_replay_options *options)
 {
     const char *quirk = pd_trace_meta(trace, "quirk");
     int rc = pd_replay_always_fails(trace) ? play_run(out, trace, recipe, options) : PD_FAILED_PRECONDITION;
@@ -92,7 +95,8 @@ static int play_recipe(pd_replay_result *out, pd_trace *trace, pd_recipe *recipe
     if (rc == PD_OK && keep_names(out, trace) != PD_OK) rc = pd_fail(&out->why, PD_NO_MEMORY, "out of memory");
     if (rc != PD_OK) return rc;
     if (recipe->defect != NULL) return skip_defect(out, recipe->defect);
-    return pd_trace_meta(trace, "quirk") != NULL ? play_defect(out, trace, recipe, options) : play_run(out, trace, recipe, options);
+    return pd_trace_meta(trace, "quirk") != NULL ? play_defect(out, trace, recipe, options) : play_run(out, trace,
+                                                                                                       recipe, options);
 }
 
 static int play(pd_replay_result *out, pd_trace *trace, const pd_replay_options *options)
@@ -136,5 +140,6 @@ void pd_replay_file(pd_replay_result *out, const char *path, const pd_replay_opt
     if (rc != PD_OK) return;
     out->why = (pd_error){ 0 };
     for (size_t i = 0; i < out->n; i++) pd_verdict_fold(&out->verdict, &out->verdicts[i]);
-    if (pd_verdict_holds(&out->verdict, out->tolerance) && !pd_replay_updates_fail(out) && !pd_replay_state_fails(out)) out->outcome = PD_REPLAY_OK;
+    if (pd_verdict_holds(&out->verdict, out->tolerance) && !pd_replay_updates_fail(out) && !pd_replay_state_fails(out))
+        out->outcome = PD_REPLAY_OK;
 }

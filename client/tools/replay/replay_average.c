@@ -1,4 +1,5 @@
-/* replay_average.c - what averages of gradients give, computed by the arithmetic library in this process: whole runs of them, and weighted means. */
+/* replay_average.c - what averages of gradients give, computed by the arithmetic library in this process: whole runs of
+ * them, and weighted means. */
 #include "replay_average.h"
 
 #include <math.h>
@@ -33,7 +34,8 @@ static void free_averaging(averaging *a)
 static int allocate(averaging *a, pd_error *err)
 {
     size_t n = (size_t)pd_trace_elements(a->trace) + 1;
-    bool whole = (a->ours = malloc(n * sizeof *a->ours)) != NULL && (a->recorded = malloc(n * sizeof *a->recorded)) != NULL;
+    bool whole = (a->ours = malloc(n * sizeof *a->ours)) != NULL
+        && (a->recorded = malloc(n * sizeof *a->recorded)) != NULL;
 
     for (int r = 0; whole && r < pd_trace_replicas(a->trace); r++) {
         a->gradient[r] = malloc(n * sizeof **a->gradient);
@@ -58,7 +60,8 @@ static int take_adasum(averaging *a, pd_adasum_form form, int k, int64_t n, pd_e
     pd_adasum *adasum;
 
     for (int r = 0; r < k; r++) sources[r] = (pd_source){ a->gradient[r], PD_F32 };
-    if (pd_adasum_begin(&adasum, form, &vectors, n, a->ours, a->scratch) != PD_OK) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (pd_adasum_begin(&adasum, form, &vectors, n, a->ours, a->scratch) != PD_OK)
+        return pd_fail(err, PD_NO_MEMORY, "out of memory");
     for (; pd_adasum_units(adasum) > 0; pd_adasum_turn(adasum))
         for (int64_t unit = 0; unit < pd_adasum_units(adasum); unit++) pd_adasum_unit(adasum, unit);
     pd_adasum_end(adasum);
@@ -97,9 +100,11 @@ int pd_replay_check_replicas(const pd_trace *trace, const pd_recipe *recipe, pd_
     int replicas = pd_trace_replicas(trace), k = replicas / recipe->shards;
 
     if (replicas % recipe->shards != 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "expected gradients of a multiple of %d replicas, got %d", recipe->shards, replicas);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "expected gradients of a multiple of %d replicas, got %d",
+                       recipe->shards, replicas);
     if (strcmp(recipe->aggregate, "adasum") == 0 && !pd_adasum_is_exact(k))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "adasum of %d replicas: expected 1, 2, 4, 8 or another power of two", k);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "adasum of %d replicas: expected 1, 2, 4, 8 or another power of two",
+                       k);
     return PD_OK;
 }
 
@@ -112,7 +117,8 @@ int pd_replay_average(const pd_trace *trace, const pd_recipe *recipe, pd_verdict
     a.params = pd_trace_params(trace, &n);
     if (rc == PD_OK) rc = allocate(&a, err);
     for (size_t i = 0; rc == PD_OK && i < n; i++)
-        for (int shard = 0; rc == PD_OK && shard < recipe->shards; shard++) rc = play_group(&a, i, shard, &verdicts[i], err);
+        for (int shard = 0; rc == PD_OK && shard < recipe->shards; shard++)
+            rc = play_group(&a, i, shard, &verdicts[i], err);
     free_averaging(&a);
     return rc;
 }
@@ -154,11 +160,13 @@ static float sum_over(const float *of, int n, float divisor)
     return sum;
 }
 
-/* A replica's loss is its weighted sum over the mean of the replicas' weights, so that the plain mean over replicas is the weighted mean over all
- * examples; that is judged as the server takes it, the sum of weighted sums over the sum of weights. */
+/* A replica's loss is its weighted sum over the mean of the replicas' weights, so that the plain mean over replicas is
+ * the weighted mean over all examples; that is judged as the server takes it, the sum of weighted sums over the sum of
+ * weights. */
 static int judge_replicas(pd_case *c, const weighing *w)
 {
-    float per_core = sum_over(w->weights, w->n, (float)w->n), all = sum_over(w->weights, w->n, 1), mean = sum_over(w->values, w->n, all);
+    float per_core = sum_over(w->weights, w->n, (float)w->n), all = sum_over(w->weights, w->n,
+                                                                             1), mean = sum_over(w->values, w->n, all);
     int rc = PD_OK;
 
     for (int r = 0; rc == PD_OK && r < w->n; r++) {
@@ -179,7 +187,8 @@ int pd_judge_weighted_mean(pd_case *c)
     weighing w = { .n = (int)n };
     int rc = PD_OK;
 
-    if (n < 1 || n > PD_TRACE_MAX_REPLICAS) return pd_fail(c->err, PD_INVALID_ARGUMENT, "config: expected n_devices, 1 to %d", PD_TRACE_MAX_REPLICAS);
+    if (n < 1 || n > PD_TRACE_MAX_REPLICAS)
+        return pd_fail(c->err, PD_INVALID_ARGUMENT, "config: expected n_devices, 1 to %d", PD_TRACE_MAX_REPLICAS);
     for (int r = 0; rc == PD_OK && r < w.n; r++) {
         rc = weigh(c, &w, r);
         pd_case_release(c);

@@ -84,7 +84,8 @@ int pd_case_doubles(pd_case *c, const char *field, double **at, pd_shape *shape,
     void *memory;
     int rc;
 
-    if (!pd_trace_tensor(c->trace, name_of(c, field, name), shape)) return pd_case_refuse(c, field, "missing, or its elements are no numbers");
+    if (!pd_trace_tensor(c->trace, name_of(c, field, name), shape))
+        return pd_case_refuse(c, field, "missing, or its elements are no numbers");
     if (pd_shape_elements(shape, n) != PD_OK) return pd_case_refuse(c, field, "too large");
     if ((rc = pd_case_memory(c, &memory, (size_t)*n * sizeof **at)) != PD_OK) return rc;
     pd_trace_values(c->trace, name, *at = memory);

@@ -1,8 +1,9 @@
 /* replay_case.h - one recorded case of a routine, while it is computed: for the files that judge routines.
  *
- * A case is an entry of a list in the config, or the config itself; its tensors are named INDEX/FIELD with an index of three digits, or FIELD/INDEX
- * with one of four, or stars in FIELD are the digits of the index; where the config is the only case and they have no number FIELD alone. A routine is a line of the table in replay_routine.c and a function that computes one case and notes how far each result is from
- * the recorded one. */
+ * A case is an entry of a list in the config, or the config itself; its tensors are named INDEX/FIELD with an index of
+ * three digits, or FIELD/INDEX with one of four, or stars in FIELD are the digits of the index; where the config is the
+ * only case and they have no number FIELD alone. A routine is a line of the table in replay_routine.c and a function
+ * that computes one case and notes how far each result is from the recorded one. */
 #ifndef PD_REPLAY_CASE_H
 #define PD_REPLAY_CASE_H
 
@@ -27,14 +28,16 @@ typedef struct pd_case {
 
 struct pd_routine {
     const char *system, *name;          /* as the metadata say: system, case; a name may end in "*": whatever follows */
-    const char *list;                   /* of cases, in the config; "": the config is that list; with stars: as many as there are tensors of that name; NULL: the config is
-                                           the only one */
-    bool        numbered;               /* tensors are FIELD/NNNN, by their place in the list; else NNN/FIELD, and each entry has its index, or FIELD without a list */
+    const char *list;                   /* of cases, in the config; "": the config is that list; NULL: the config is the
+                                         * only case; with stars: as many cases as there are tensors of that name */
+    bool        numbered;               /* tensors are FIELD/NNNN, by their place in the list; else NNN/FIELD, and each
+                                         * entry has its index, or FIELD without a list */
     bool        own_tolerance;          /* errors are noted in units of a tolerance that each case has of its own */
     int       (*judge)(pd_case *c);  /* one case. Codes as pd_replay_routine */
 };
 
-/* ---- memory and tensors: PD_INVALID_ARGUMENT where a tensor is missing or has not the shape asked for; PD_NO_MEMORY ---- */
+/* ---- memory and tensors: PD_INVALID_ARGUMENT where a tensor is missing or has not the shape asked for; PD_NO_MEMORY
+ * ---- */
 
 /* A float32 tensor of a case. */
 typedef struct pd_case_tensor {

@@ -28,7 +28,8 @@ int pd_replay_draws_open(pd_replay_draws **out, const pd_trace *trace, const pd_
     draws->at = calloc(parts->n + 1, sizeof *draws->at);
     draws->normal = calloc(parts->n + 1, sizeof *draws->normal);
     rc = draws->at == NULL || draws->normal == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory")
-                                                    : pd_trace_json(trace, "balanced_steps", JSON_ARRAY, &draws->balanced, err);
+                                                    : pd_trace_json(trace, "balanced_steps", JSON_ARRAY,
+                                                                    &draws->balanced, err);
     if (rc == PD_OK) *out = draws;
     else pd_replay_draws_close(draws);
     return rc;

@@ -1,4 +1,5 @@
-/* replay_google.c - recorded cases of Google's routines: inverse roots, power iteration, quantized values, symmetric matrices. */
+/* replay_google.c - recorded cases of Google's routines: inverse roots, power iteration, quantized values, symmetric
+ * matrices. */
 #include "replay_google.h"
 
 #include <math.h>
@@ -55,7 +56,8 @@ int pd_judge_quantized_value(pd_case *c)
     rows = input.shape.rank > 0 ? input.shape.dim[0] : 0;
     if (rows == 0 || input.n == 0) return pd_case_refuse(c, "input", "a scalar or nothing cannot be quantized");
     cols = input.n / rows;
-    if (apart && (input.shape.rank != 2 || rows != cols)) return pd_case_refuse(c, "input", "only a square matrix has a diagonal to extract");
+    if (apart && (input.shape.rank != 2 || rows != cols))
+        return pd_case_refuse(c, "input", "only a square matrix has a diagonal to extract");
     if ((rc = pd_case_memory(c, &memory, (size_t)pd_quantized_room(storage, apart, rows, cols))) != PD_OK) return rc;
     if ((rc = pd_case_floats(c, &value, input.n)) != PD_OK) return rc;
     q = pd_quantized_at(memory, storage, apart, rows, cols);
@@ -70,7 +72,8 @@ int pd_judge_quantized_value(pd_case *c)
 /* Product, and the accumulation of another one to it; of that the last block row was recorded. */
 static int judge_products(pd_case *c, pd_blockrows C, pd_mat X)
 {
-    double alpha = json_number_value(json_object_get(c->entry, "update_alpha")), beta = json_number_value(json_object_get(c->entry, "update_beta"));
+    double alpha = json_number_value(json_object_get(c->entry, "update_alpha")),
+        beta = json_number_value(json_object_get(c->entry, "update_beta"));
     const char *update = json_string_value(json_object_get(c->entry, "update_input"));
     int64_t n = C.b * C.k, width = C.at.cols;
     float *last;
@@ -120,7 +123,8 @@ int pd_judge_symmetric_matrices(pd_case *c)
     if (rc == PD_OK) rc = pd_case_vector(c, "vector", X.rows, &vector);
     if (rc == PD_OK) rc = pd_blockrows_count(&k, X.rows, b, c->err);
     if (rc == PD_OK) rc = pd_blockrows_of(&B, concat, c->err);
-    if (rc == PD_OK && (B.b != b || B.k != k)) rc = pd_case_refuse(c, "concat", "not the block rows of the input's product");
+    if (rc == PD_OK && (B.b != b || B.k != k))
+        rc = pd_case_refuse(c, "concat", "not the block rows of the input's product");
     if (rc == PD_OK) rc = pd_case_floats(c, &room, concat.rows * concat.cols);
     if (rc != PD_OK) return rc;
     C = (pd_blockrows){ pd_mat_dense(room, concat.rows, concat.cols), b, k };
@@ -130,16 +134,17 @@ int pd_judge_symmetric_matrices(pd_case *c)
 
 /* ---- matrix_inverse_pth_root, power_iteration ---- */
 
-/* Upstream's functions take these limits as arguments, its optimizer leaves them at their defaults: constants here. A recording made with others
- * is of another computation, and says nothing about ours. */
+/* Upstream's functions take these limits as arguments, its optimizer leaves them at their defaults: constants here. A
+ * recording made with others is of another computation, and says nothing about ours. */
 static int check_limits(const pd_case *c)
 {
     double tolerance = json_number_value(json_object_get(c->config, "error_tolerance"));
     json_int_t steps = json_integer_value(json_object_get(c->config, "num_iters"));
 
     if (tolerance == 1e-6 && steps == 100) return PD_OK;
-    return pd_fail(c->err, PD_UNIMPLEMENTED, "config: recorded with limits that the optimizer does not use: expected error_tolerance 1e-6 and num_iters 100, got %g and %" JSON_INTEGER_FORMAT,
-                   tolerance, steps);
+    return pd_fail(c->err, PD_UNIMPLEMENTED,
+                   "config: recorded with limits that the optimizer does not use: expected error_tolerance 1e-6 and "
+                   "num_iters 100, got %g and %" JSON_INTEGER_FORMAT, tolerance, steps);
 }
 
 /* The recorded input: a square matrix, or block rows of a symmetric one. */
@@ -188,7 +193,8 @@ int pd_judge_inverse_pth_root(pd_case *c)
     int rc = check_limits(c);
 
     if (rc == PD_OK && (p < 1 || p > 1000 || !(epsilon >= 0))) {
-        rc = pd_fail(c->err, PD_INVALID_ARGUMENT, "case %03d: expected p from 1 to 1000 and ridge_epsilon from 0 on", c->index);
+        rc = pd_fail(c->err, PD_INVALID_ARGUMENT, "case %03d: expected p from 1 to 1000 and ridge_epsilon from 0 on",
+                     c->index);
     }
     if (rc == PD_OK) rc = take_symmetric(c, "matrix", &A);
     if (rc == PD_OK) rc = pd_case_floats(c, &root, A.rows * A.rows);
@@ -199,8 +205,10 @@ int pd_judge_inverse_pth_root(pd_case *c)
     if (rc != PD_OK) return pd_fail(c->err, rc, "case %03d: %s", c->index, pd_code_text(rc));
     numbers[0] = (float)report.error;
     numbers[1] = (float)report.largest;
-    if ((rc = pd_case_judge(c, "root", root, A.rows * A.rows)) != PD_OK || (rc = pd_case_judge(c, "max_ev", &numbers[1], 1)) != PD_OK) return rc;
-    if ((rc = pd_case_error(c, "error", &numbers[0], 1, 1, &apart)) == PD_OK) pd_verdict_add(c->verdict, c->number, 0, apart);
+    if ((rc = pd_case_judge(c, "root", root, A.rows * A.rows)) != PD_OK
+        || (rc = pd_case_judge(c, "max_ev", &numbers[1], 1)) != PD_OK) return rc;
+    if ((rc = pd_case_error(c, "error", &numbers[0], 1, 1, &apart)) == PD_OK)
+        pd_verdict_add(c->verdict, c->number, 0, apart);
     return rc;
 }
 
@@ -217,7 +225,8 @@ int pd_judge_power_iteration(pd_case *c)
     if (rc == PD_OK && (A.rows != A.cols || A.rows == 0)) rc = pd_case_refuse(c, "matrix", "expected a square matrix");
     if (rc != PD_OK) return rc;
     n = A.rows;
-    if ((rc = pd_case_memory(c, &memory, (size_t)(n * n + n) * sizeof *matrix)) != PD_OK || (rc = pd_case_floats(c, &short_vector, n)) != PD_OK) return rc;
+    if ((rc = pd_case_memory(c, &memory, (size_t)(n * n + n) * sizeof *matrix)) != PD_OK
+        || (rc = pd_case_floats(c, &short_vector, n)) != PD_OK) return rc;
     matrix = memory;
     vector = matrix + n * n;
     for (int64_t i = 0; i < n * n; i++) matrix[i] = (double)A.at[i];

@@ -1,5 +1,6 @@
-/* replay_kron.c - recorded cases of distributed_kron's routines: the norm's lower bound, one update of a block's factors, when factors are updated, and what JAX's
- * generator draws in either of its layouts (distributed_kron's page, sections 3 and 4). */
+/* replay_kron.c - recorded cases of distributed_kron's routines: the norm's lower bound, one update of a block's
+ * factors, when factors are updated, and what JAX's generator draws in either of its layouts (distributed_kron's page,
+ * sections 3 and 4). */
 #include "replay_kron.h"
 
 #include <stdio.h>
@@ -46,7 +47,8 @@ static int take_shape(pd_case *c, update *u)
     const json_t *shape = json_object_get(c->entry, "shape"), *diagonal = json_object_get(c->entry, "diag");
     size_t rank = json_array_size(shape);
 
-    if (rank < 1 || rank > PD_MAX_RANK || json_array_size(diagonal) != rank) return pd_case_refuse(c, "****/G", "expected a shape of 1 to 8 dimensions, and diag");
+    if (rank < 1 || rank > PD_MAX_RANK || json_array_size(diagonal) != rank)
+        return pd_case_refuse(c, "****/G", "expected a shape of 1 to 8 dimensions, and diag");
     u->shape.rank = u->block.rank = (int)rank;
     for (size_t d = 0; d < rank; d++) {
         int64_t size = json_integer_value(json_array_get(shape, d));
@@ -95,7 +97,8 @@ static int judge_products(pd_case *c, const update *u, const char *field, float 
 {
     pd_block_view view = view_of(u, at);
 
-    for (int d = 0; d < u->shape.rank; d++) pd_kron_along(&view, d, u->Q[d], u->block.diagonal[d], u->block.side[d], deed);
+    for (int d = 0; d < u->shape.rank; d++)
+        pd_kron_along(&view, d, u->Q[d], u->block.diagonal[d], u->block.side[d], deed);
     return pd_case_judge(c, field, at, u->n);
 }
 
@@ -149,7 +152,8 @@ static int judge_factors(pd_case *c, const update *u)
     pd_kron_multipliers(&u->block, u->G, u->V, u->Q, rate, u->M, scratch);
     pd_kron_multiply(&u->block, u->Q, u->M, false);
     for (int d = 0; rc == PD_OK && d < u->shape.rank; d++)
-        rc = pd_case_judge(c, of_dim("newQ", d, field), u->Q[d], u->block.diagonal[d] ? u->block.size[d] : u->block.size[d] * u->block.size[d]);
+        rc = pd_case_judge(c, of_dim("newQ", d, field), u->Q[d], u->block.diagonal[d] ? u->block.size[d]
+                           : u->block.size[d] * u->block.size[d]);
     return rc;
 }
 
@@ -181,7 +185,8 @@ static int read_probability(pd_case *c, pd_schedule **schedule)
     if (json_is_number(c->entry)) return PD_OK;
     json_object_foreach((json_t *)c->entry, key, value) {
         size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, "%s%.32s=%.17g", text[used - 1] == '(' ? "" : ",", key, json_number_value(value));
+        snprintf(text + used, sizeof text - used, "%s%.32s=%.17g", text[used - 1] == '(' ? "" : ",",
+                 key, json_number_value(value));
     }
     strncat(text, ")", sizeof text - strlen(text) - 1);
     return pd_schedule_read(schedule, text, c->err);
@@ -216,10 +221,12 @@ static int judge_updated_steps(pd_case *c, const pd_schedule *schedule, int64_t 
     int rc = pd_case_doubles(c, "updated_steps/*", &recorded, &shape, &n);
 
     if (rc != PD_OK) return rc;
-    if (n > 0 && !(recorded[n - 1] >= 1 && recorded[n - 1] < 1e7)) return pd_case_refuse(c, "updated_steps/*", "expected steps from 1 up to 1e7");
+    if (n > 0 && !(recorded[n - 1] >= 1 && recorded[n - 1] < 1e7))
+        return pd_case_refuse(c, "updated_steps/*", "expected steps from 1 up to 1e7");
     if (n > 0 && recorded[n - 1] > (double)steps) steps = (int64_t)recorded[n - 1];
     for (int64_t t = 1; same && t <= steps; t++) {
-        if (pd_kron_counts(&counter, probability_at(c, schedule, t))) same = found < n && recorded[found++] == (double)t;
+        if (pd_kron_counts(&counter, probability_at(c, schedule, t)))
+            same = found < n && recorded[found++] == (double)t;
     }
     pd_case_expect(c, same && found == n);
     return PD_OK;
@@ -249,8 +256,8 @@ static pd_random pair_of(pd_random key, uint32_t x, uint32_t y)
 
 static pd_random fold_in(pd_random key, uint32_t data) { return pair_of(key, 0, data); }
 
-/* Word i of n. Before 0.5 the first half of the numbers 0 … n - 1 is enciphered together with the second, and an odd n is filled up with a zero; since
- * then each number alone. */
+/* Word i of n. Before 0.5 the first half of the numbers 0 … n - 1 is enciphered together with the second, and an odd n
+ * is filled up with a zero; since then each number alone. */
 static uint32_t old_word(pd_random key, int64_t i, int64_t n)
 {
     int64_t half = (n + 1) / 2, low = i % half, high = low + half;

@@ -14,7 +14,8 @@ typedef struct play {
     const pd_trace       *trace;
     const pd_recipe      *recipe;
     pd_replay_tensors     t;
-    float               **update;           /* the change of the weights in a step; NULL: the row does not tell it, or nobody asks */
+    float               **update;           /* the change of the weights in a step; NULL: the row does not tell it, or
+                                             * nobody asks */
     pd_replay_draws      *draws;            /* NULL: none were recorded */
     pd_replay_parts       parts;            /* what is declared */
     pd_declaration       *declarations;
@@ -22,7 +23,8 @@ typedef struct play {
     double                hypers[PD_MAX_HYPERS];        /* that of the recorded rate is used */
     int                   rate;
     pd_model             *model;            /* NULL: the declaration was refused, as it should be */
-    int                   shaken;           /* 1 …: gradients have last bits turned in this way: shows how much of the state is noise. 0: as recorded */
+    int                   shaken;           /* 1 …: gradients have last bits turned in this way: shows how much of the
+                                             * state is noise. 0: as recorded */
 } play;
 
 static void free_play(play *p)
@@ -40,7 +42,8 @@ static void free_play(play *p)
 /* Where updates were recorded. */
 static int allocate_updates(play *p, pd_error *err)
 {
-    if (!pd_replay_updates_wanted(p->trace) || pd_replay_is_sharded(p->trace) || p->recipe->groups[0].row->update_dtype == NULL) return PD_OK;
+    if (!pd_replay_updates_wanted(p->trace) || pd_replay_is_sharded(p->trace)
+        || p->recipe->groups[0].row->update_dtype == NULL) return PD_OK;
     if ((p->update = calloc(p->t.n + 1, sizeof *p->update)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     for (size_t i = 0; i < p->t.n; i++) {
         p->update[i] = calloc((size_t)p->t.params[i].elements + 1, sizeof(float));
@@ -56,7 +59,8 @@ static int declare(play *p, pd_error *err)
 
     for (size_t i = 0; i < p->parts.n; i++) {
         const pd_replay_part *part = &p->parts.at[i];
-        p->declarations[i] = (pd_declaration){ .name = part->name, .shape = part->shape, .hypers = p->recipe->groups[part->group], .group = (int)part->group,
+        p->declarations[i] = (pd_declaration){ .name = part->name, .shape = part->shape,
+                                               .hypers = p->recipe->groups[part->group], .group = (int)part->group,
                                               .axes = part->axes, .start_step = p->recipe->start_step };
     }
     rc = pd_model_new(&p->model, p->declarations, p->parts.n, 1, &why);
@@ -88,16 +92,20 @@ static int prepare(play *p, const pd_trace *trace, const pd_recipe *recipe, pd_e
 static int fill_io(play *p, int64_t step, pd_error *err)
 {
     const pd_draws *draws = NULL;
-    uint64_t mask = p->rate >= 0 && pd_replay_rate(p->trace, p->recipe, step, &p->hypers[p->rate]) ? (uint64_t)1 << p->rate : 0;
+    uint64_t mask = p->rate >= 0 && pd_replay_rate(p->trace, p->recipe, step,
+                                                   &p->hypers[p->rate]) ? (uint64_t)1 << p->rate : 0;
     int rc;
 
     pd_replay_tensors_fill(&p->t, step, 0);
     for (size_t i = 0; p->shaken > 0 && i < p->t.n; i++)
-        if (p->t.present[i]) pd_replay_shake(p->t.gradient[i], p->t.params[i].elements, p->shaken == 1 ? 0 : (uint64_t)(step * PD_REPLAY_SHAKEN + p->shaken));
+        if (p->t.present[i])
+            pd_replay_shake(p->t.gradient[i], p->t.params[i].elements, p->shaken == 1 ? 0
+                            : (uint64_t)(step * PD_REPLAY_SHAKEN + p->shaken));
     for (size_t i = 0; i < p->parts.n; i++) {
         const pd_replay_part *part = &p->parts.at[i];
         float *weights = p->t.weights[part->param] + part->offset;
-        p->io[i] = (pd_step_io){ .gradient = p->t.present[part->param] ? p->t.gradient[part->param] + part->offset : NULL,
+        p->io[i] = (pd_step_io){ .gradient = p->t.present[part->param] ? p->t.gradient[part->param] + part->offset
+                                 : NULL,
                                  .before = weights, .after = weights, .hypers = p->hypers, .hypers_mask = mask,
                                  .update = p->update != NULL ? p->update[part->param] : NULL };
     }
@@ -123,14 +131,16 @@ static int judge_updates(play *p, int64_t step, pd_verdict *updates, pd_error *e
 
     for (size_t i = 0; rc == PD_OK && p->update != NULL && i < p->t.n; i++) {
         bool there;
-        if (!p->t.present[i] || (rc = pd_replay_update(p->trace, step, i, p->t.recorded, &there, err)) != PD_OK || !there) continue;
+        if (!p->t.present[i] || (rc = pd_replay_update(p->trace, step, i, p->t.recorded, &there, err)) != PD_OK
+            || !there) continue;
         pd_verdict_add(updates, i, step, pd_relative_error(p->update[i], p->t.recorded, p->t.params[i].elements, 0));
     }
     return rc;
 }
 
 /* One step of the replay, and of its shaken companions where there are some; then what was recorded after it. */
-static int play_step(play *p, play *shaken, int64_t step, pd_verdict *verdicts, pd_verdict *updates, pd_replay_state *state, pd_error *err)
+static int play_step(play *p, play *shaken, int64_t step, pd_verdict *verdicts, pd_verdict *updates,
+                     pd_replay_state *state, pd_error *err)
 {
     const pd_model *models[PD_REPLAY_SHAKEN] = { NULL };
     int rc = take_step(p, step, err);
@@ -141,10 +151,12 @@ static int play_step(play *p, play *shaken, int64_t step, pd_verdict *verdicts, 
         rc = take_step(&shaken[i], step, err);
         models[i] = shaken[i].model;
     }
-    return rc == PD_OK && state != NULL && p->model != NULL ? pd_replay_state_compare(state, p->model, models, step, err) : rc;
+    return rc == PD_OK && state != NULL && p->model != NULL ? pd_replay_state_compare(state, p->model,
+                                                                                      models, step, err) : rc;
 }
 
-int pd_replay_local(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *verdicts, pd_verdict *updates, pd_replay_state *state, pd_error *err)
+int pd_replay_local(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *verdicts, pd_verdict *updates,
+                    pd_replay_state *state, pd_error *err)
 {
     play p = { 0 }, shaken[PD_REPLAY_SHAKEN] = { 0 };
     bool wanted = state != NULL && pd_replay_state_wants_noise(state);

@@ -1,9 +1,10 @@
-/* replay_meta.c - recorded inverse roots of Meta's Shampoo (meta_shampoo's page, section 16): a matrix A, its root X in float32, and X64 of the same
- * in float64, with how far those are apart: the noise.
+/* replay_meta.c - recorded inverse roots of Meta's Shampoo (meta_shampoo's page, section 16): a matrix A, its root X in
+ * float32, and X64 of the same in float64, with how far those are apart: the noise.
  *
- * A root must lie within 3 noises + 1e-6 of X. Where the noise is above 1e-2, or X is not finite, there is no digit to compare: a root exists where
- * theirs does. An iteration must end as theirs did, after as many steps as it took them in float32 or in float64, unless it was asked for more
- * than float32 has; what diverged for them must not converge for us. */
+ * A root must lie within 3 noises + 1e-6 of X. Where the noise is above 1e-2, or X is not finite, there is no digit to
+ * compare: a root exists where theirs does. An iteration must end as theirs did, after as many steps as it took them in
+ * float32 or in float64, unless it was asked for more than float32 has; what diverged for them must not converge for
+ * us. */
 #include "replay_meta.h"
 
 #include <math.h>
@@ -13,7 +14,8 @@
 #include "root.h"
 
 static const double most_noise = 1e-2;          /* above it only the behaviour is judged */
-static const double least_tolerance = 1e-7;     /* of max |M - I|: below it rounding alone says when an iteration stops */
+static const double least_tolerance = 1e-7;     /* of max |M - I|: below it rounding alone says when an iteration
+                                                 * stops */
 
 /* ---- arguments ---- */
 
@@ -47,24 +49,32 @@ static int read_want(const pd_case *c, pd_root_want *want)
 {
     const json_t *multiplier = json_object_get(c->entry, "exponent_multiplier");
     double eta = multiplier != NULL ? json_number_value(multiplier) : 1;
-    json_int_t order = json_integer_value(json_object_get(c->entry, "order")), steps = json_integer_value(json_object_get(c->entry, "max_iterations"));
+    json_int_t order = json_integer_value(json_object_get(c->entry, "order")),
+        steps = json_integer_value(json_object_get(c->entry, "max_iterations"));
 
-    *want = (pd_root_want){ .ridge = PD_RIDGE_SHIFTED, .epsilon = json_number_value(json_object_get(c->entry, "epsilon")), .most_error = INFINITY,
+    *want = (pd_root_want){ .ridge = PD_RIDGE_SHIFTED,
+                            .epsilon = json_number_value(json_object_get(c->entry, "epsilon")), .most_error = INFINITY,
                             .tolerance = json_number_value(json_object_get(c->entry, "tolerance")) };
-    if (!read_root(json_object_get(c->entry, "root"), &want->p, &want->q) || !within(want->epsilon, 0, 1e6) || !within(eta, -100, 100))
-        return pd_fail(c->err, PD_INVALID_ARGUMENT, "case %03d: expected a root of 1 to 1000, or \"p/q\" of such, an epsilon from 0 on and an exponent_multiplier of at most 100", c->index);
+    if (!read_root(json_object_get(c->entry, "root"), &want->p, &want->q) || !within(want->epsilon, 0, 1e6)
+        || !within(eta, -100, 100))
+        return pd_fail(c->err, PD_INVALID_ARGUMENT,
+                       "case %03d: expected a root of 1 to 1000, or \"p/q\" of such, an epsilon from 0 on and an "
+                       "exponent_multiplier of at most 100", c->index);
     want->exponent = eta * want->q / want->p;
     if (c->routine->list == NULL) return PD_OK;
     if (!read_method(c, &want->method))
-        return pd_fail(c->err, PD_UNIMPLEMENTED, "case %03d: expected a method of eigen, diagonal, newton, higher_order", c->index);
+        return pd_fail(c->err, PD_UNIMPLEMENTED,
+                       "case %03d: expected a method of eigen, diagonal, newton, higher_order", c->index);
     if (want->method == PD_ROOT_EIGH) return PD_OK;
     want->order = (int)order, want->iterations = (int)steps;
     if (want->method == PD_ROOT_HIGHER_ORDER && !within((double)order, 2, 64))
         return pd_fail(c->err, PD_INVALID_ARGUMENT, "case %03d: expected an order of 2 to 64", c->index);
     if (eta != 1 || (want->method == PD_ROOT_COUPLED && want->q != 1))
-        return pd_fail(c->err, PD_UNIMPLEMENTED, "case %03d: an iteration has no exponent_multiplier, and newton no p/q", c->index);
+        return pd_fail(c->err, PD_UNIMPLEMENTED,
+                       "case %03d: an iteration has no exponent_multiplier, and newton no p/q", c->index);
     if (!within((double)steps, 1, 10000) || !(want->tolerance >= 0))
-        return pd_fail(c->err, PD_INVALID_ARGUMENT, "case %03d: expected max_iterations of 1 to 10000 and a tolerance from 0 on", c->index);
+        return pd_fail(c->err, PD_INVALID_ARGUMENT,
+                       "case %03d: expected max_iterations of 1 to 10000 and a tolerance from 0 on", c->index);
     return PD_OK;
 }
 
@@ -79,8 +89,8 @@ static int take_square(pd_case *c, pd_mat *A, pd_mat *X)
     return rc;
 }
 
-/* PD_OK also where there is no root: *there says it. An iteration is called by itself, because pd_root takes diagonal matrices element by element:
- * upstream was told that they are not diagonal. */
+/* PD_OK also where there is no root: *there says it. An iteration is called by itself, because pd_root takes diagonal
+ * matrices element by element: upstream was told that they are not diagonal. */
 static int compute(pd_case *c, pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report, bool *there)
 {
     int rc;
@@ -119,11 +129,14 @@ static bool ends_alike(const json_t *entry, const pd_root_want *want, const pd_r
     json_int_t steps = json_integer_value(json_object_get(entry, "iterations"));
 
     if (flag == NULL) return true;
-    if (want->tolerance < least_tolerance) return (report->ended == PD_ENDED_LIMIT) == (strcmp(flag, flags[PD_ENDED_LIMIT]) == 0);
-    return strcmp(flag, flags[report->ended]) == 0 && is_between(report->iterations, steps, wide != NULL ? json_integer_value(wide) : steps);
+    if (want->tolerance < least_tolerance)
+        return (report->ended == PD_ENDED_LIMIT) == (strcmp(flag, flags[PD_ENDED_LIMIT]) == 0);
+    return strcmp(flag, flags[report->ended]) == 0 && is_between(report->iterations, steps,
+                                                                 wide != NULL ? json_integer_value(wide) : steps);
 }
 
-/* Theirs raised an error. Where their float64 did not, it was rounding that made it: then the root of float64 is as good. */
+/* Theirs raised an error. Where their float64 did not, it was rounding that made it: then the root of float64 is as
+ * good. */
 static int judge_refusal(pd_case *c, pd_mat X, bool there)
 {
     if (there && pd_case_has(c, "X64")) return judge_digits(c, "X64", X, pd_trace_tolerance(c->trace));

@@ -31,7 +31,8 @@ bool pd_replay_net_wanted(const pd_trace *trace)
 {
     pd_shape shape;
 
-    return pd_trace_tensor(trace, "loss", &shape) && shape.rank == 1 && shape.dim[0] >= pd_trace_steps(trace) && !pd_trace_has(trace, "grad/");
+    return pd_trace_tensor(trace, "loss", &shape) && shape.rank == 1 && shape.dim[0] >= pd_trace_steps(trace)
+        && !pd_trace_has(trace, "grad/");
 }
 
 /* "layers.2.weight": 2. -1: not such a name. */
@@ -55,7 +56,8 @@ static bool take_weight(pd_replay_net *net, const pd_trace_param *param, size_t 
     int number = number_of(param->name, "weight");
 
     if (number < 0 || net->n == MOST_LAYERS || param->shape.rank != 2 || param->elements == 0) return false;
-    net->layer[net->n++] = (layer){ .number = number, .weight = i, .out = param->shape.dim[0], .in = param->shape.dim[1] };
+    net->layer[net->n++] = (layer){ .number = number, .weight = i, .out = param->shape.dim[0],
+                                    .in = param->shape.dim[1] };
     return true;
 }
 
@@ -82,9 +84,12 @@ static int find_layers(pd_replay_net *net, const pd_trace *trace, pd_error *err)
     for (size_t i = 0; i < n; i++) (void)take_weight(net, &params[i], i);
     qsort(net->layer, (size_t)net->n, sizeof *net->layer, by_number);
     for (size_t i = 0; i < n; i++) biases += take_bias(net, &params[i], i);
-    for (int l = 1; l < net->n; l++) fits = fits && net->layer[l].in == net->layer[l - 1].out && net->layer[l].number > net->layer[l - 1].number;
+    for (int l = 1; l < net->n; l++)
+        fits = fits && net->layer[l].in == net->layer[l - 1].out && net->layer[l].number > net->layer[l - 1].number;
     if (fits && net->n > 0 && biases == (size_t)net->n && 2 * (size_t)net->n == n) return PD_OK;
-    return pd_fail(err, PD_UNIMPLEMENTED, "records no gradients, and its parameters are not layers.K.weight and layers.K.bias of dense layers");
+    return pd_fail(err, PD_UNIMPLEMENTED,
+                   "records no gradients, and its parameters are not layers.K.weight and layers.K.bias of "
+                   "dense layers");
 }
 
 /* ---- the data ---- */
@@ -95,8 +100,10 @@ static int read_tensor(const pd_trace *data, const char *name, int rank, double 
     pd_shape shape;
     int64_t n = 0;
 
-    if (!pd_trace_tensor(data, name, &shape) || shape.rank != rank || pd_shape_elements(&shape, &n) != PD_OK || n == 0) {
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%s of the data beside the trace: expected numbers in %d dimensions", name, rank);
+    if (!pd_trace_tensor(data, name, &shape) || shape.rank != rank || pd_shape_elements(&shape, &n) != PD_OK
+        || n == 0) {
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s of the data beside the trace: expected numbers in %d dimensions",
+                       name, rank);
     }
     if ((*at = calloc((size_t)n, sizeof **at)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     for (int d = 0; d < rank; d++) size[d] = shape.dim[d];
@@ -109,7 +116,9 @@ static int check_numbers(const char *name, const double *at, int64_t n, int64_t 
 {
     for (int64_t i = 0; i < n; i++) {
         if (!(at[i] >= 0 && at[i] < (double)limit) || at[i] != floor(at[i])) {
-            return pd_fail(err, PD_INVALID_ARGUMENT, "%s of the data beside the trace: expected whole numbers below %lld, got %g", name, (long long)limit, at[i]);
+            return pd_fail(err, PD_INVALID_ARGUMENT,
+                           "%s of the data beside the trace: expected whole numbers below %lld, got %g",
+                           name, (long long)limit, at[i]);
         }
     }
     return PD_OK;
@@ -126,8 +135,9 @@ static int read_data(pd_replay_net *net, const pd_trace *data, pd_error *err)
     net->examples = x[0];
     net->batch = index[1];
     if (x[1] != net->layer[0].in || y[0] != x[0] || index[0] < net->steps) {
-        return pd_fail(err, PD_INVALID_ARGUMENT, "the data beside the trace: expected examples of %lld numbers, each with a label, and batches for %lld steps",
-                       (long long)net->layer[0].in, (long long)net->steps);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "the data beside the trace: expected examples of %lld numbers, each with a label, and batches "
+                       "for %lld steps", (long long)net->layer[0].in, (long long)net->steps);
     }
     rc = check_numbers("y", net->y, y[0], net->layer[net->n - 1].out, err);
     return rc == PD_OK ? check_numbers("batch_index", net->index, index[0] * index[1], x[0], err) : rc;
@@ -144,11 +154,13 @@ static int open_data(pd_replay_net *net, const pd_trace *trace, pd_error *err)
     if (seed == NULL || strlen(seed) > 20 || strspn(seed, "0123456789") != strlen(seed)) {
         return pd_fail(err, PD_UNIMPLEMENTED, "records no gradients, and no batch_seed to compute them by");
     }
-    if (snprintf(name, sizeof name, "%.*sdigits_batches_seed%s.safetensors", slash != NULL ? (int)(slash + 1 - path) : 0, path, seed) >= (int)sizeof name) {
+    if (snprintf(name, sizeof name, "%.*sdigits_batches_seed%s.safetensors", slash != NULL ? (int)(slash + 1 - path)
+                 : 0, path, seed) >= (int)sizeof name) {
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.200s...: the name is too long", path);
     }
     if ((rc = pd_trace_open(&data, name, &why)) == PD_NOT_FOUND) {
-        return pd_fail(err, PD_UNIMPLEMENTED, "records no gradients, and the data to compute them is not there: %.300s", why.text);
+        return pd_fail(err, PD_UNIMPLEMENTED, "records no gradients, and the data to compute them is not there: %.300s",
+                       why.text);
     }
     if (rc != PD_OK) return pd_fail(err, rc, "%s", why.text);
     rc = read_data(net, data, err);
@@ -166,7 +178,9 @@ static int allocate(pd_replay_net *net, const pd_trace *trace, pd_error *err)
 
     for (int l = 0; l < net->n; l++) weights += net->layer[l].in * net->layer[l].out;
     if (net->batch > MAX_PRODUCTS / weights) {
-        return pd_fail(err, PD_INVALID_ARGUMENT, "a batch of %lld examples for %lld weights is more than a replay takes", (long long)net->batch, (long long)weights);
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "a batch of %lld examples for %lld weights is more than a replay takes", (long long)net->batch,
+                       (long long)weights);
     }
     (void)pd_trace_tensor(trace, "loss", &shape);
     (void)pd_shape_elements(&shape, &n);
@@ -178,7 +192,8 @@ static int allocate(pd_replay_net *net, const pd_trace *trace, pd_error *err)
         size_t values = (size_t)(net->batch * net->layer[l].out);
         net->layer[l].value = calloc(values, sizeof(double));
         net->layer[l].delta = calloc(values, sizeof(double));
-        if (net->layer[l].value == NULL || net->layer[l].delta == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+        if (net->layer[l].value == NULL || net->layer[l].delta == NULL)
+            return pd_fail(err, PD_NO_MEMORY, "out of memory");
     }
     return PD_OK;
 }
@@ -263,7 +278,8 @@ static double cross_entropy(pd_replay_net *net, int64_t step)
         int64_t label = (int64_t)net->y[(int64_t)net->index[(step - 1) * net->batch + b]];
         for (int64_t o = 1; o < last->out; o++) top = fmax(top, score[o]);
         for (int64_t o = 0; o < last->out; o++) sum += exp(score[o] - top);
-        for (int64_t o = 0; o < last->out; o++) delta[o] = (exp(score[o] - top) / sum - (o == label)) / (double)net->batch;
+        for (int64_t o = 0; o < last->out; o++)
+            delta[o] = (exp(score[o] - top) / sum - (o == label)) / (double)net->batch;
         loss += top + log(sum) - score[label];
     }
     return loss / (double)net->batch;

@@ -39,11 +39,15 @@ static int add_part(search *s, size_t param, bool whole, int64_t offset, const p
         parts->at = more;
         s->room = room;
     }
-    parts->at[parts->n] = (pd_replay_part){ .recorded = s->params[param].name, .name = declared_name(s->recipe, group, s->params[param].name, whole, offset), .param = param,
+    parts->at[parts->n] = (pd_replay_part){ .recorded = s->params[param].name,
+                                            .name = declared_name(s->recipe, group, s->params[param].name,
+                                                                  whole, offset), .param = param,
                                             .offset = offset, .shape = *shape, .group = group,
-                                            .axes = pd_recipe_axes(s->recipe, whole ? s->params[param].name : "", shape->rank) };
+                                            .axes = pd_recipe_axes(s->recipe, whole ? s->params[param].name : "",
+                                                                   shape->rank) };
     parts->n++;
-    return parts->at[parts->n - 1].name != NULL && parts->at[parts->n - 1].axes != NULL ? PD_OK : pd_fail(s->err, PD_NO_MEMORY, "out of memory");
+    return parts->at[parts->n - 1].name != NULL && parts->at[parts->n - 1].axes != NULL ? PD_OK
+        : pd_fail(s->err, PD_NO_MEMORY, "out of memory");
 }
 
 /* ---- shards ---- */
@@ -53,7 +57,8 @@ static int read_range(const search *s, size_t param, const json_t *range, int64_
     const json_t *from = json_array_get(range, 0), *to = json_array_get(range, 1);
 
     if (json_array_size(range) != 2 || !json_is_integer(from) || !json_is_integer(to)) {
-        return pd_fail(s->err, PD_INVALID_ARGUMENT, "metadata shards: expected [start, end] of %.200s", s->params[param].name);
+        return pd_fail(s->err, PD_INVALID_ARGUMENT, "metadata shards: expected [start, end] of %.200s",
+                       s->params[param].name);
     }
     *start = json_integer_value(from);
     *end = json_integer_value(to);
@@ -66,11 +71,13 @@ static int add_shard(search *s, size_t param, int64_t start, int64_t end)
     pd_recovered blocks;
     int rc = pd_recover_blocks(&blocks, &s->params[param].shape, start, end, s->err);
 
-    for (int i = 0; rc == PD_OK && i < blocks.n; i++) rc = add_part(s, param, false, blocks.at[i].offset, &blocks.at[i].shape);
+    for (int i = 0; rc == PD_OK && i < blocks.n; i++)
+        rc = add_part(s, param, false, blocks.at[i].offset, &blocks.at[i].shape);
     return rc;
 }
 
-/* The ranges of a parameter, rank by rank, lie one behind the other and cover it; a rank may have none of it. *found: some rank names it. */
+/* The ranges of a parameter, rank by rank, lie one behind the other and cover it; a rank may have none of it. *found:
+ * some rank names it. */
 static int add_shards(search *s, size_t param, bool *found)
 {
     int64_t at = 0;
@@ -87,15 +94,18 @@ static int add_shards(search *s, size_t param, bool *found)
         if ((rc = read_range(s, param, range, &start, &end)) != PD_OK) return rc;
         if (start == end) continue;
         if (start != at || end < start || end > s->params[param].elements) {
-            return pd_fail(s->err, PD_INVALID_ARGUMENT, "metadata shards: %.200s: expected a range from %lld on within %lld elements, got %lld to %lld", s->params[param].name,
-                           (long long)at, (long long)s->params[param].elements, (long long)start, (long long)end);
+            return pd_fail(s->err, PD_INVALID_ARGUMENT,
+                           "metadata shards: %.200s: expected a range from %lld on within %lld elements, got %lld to "
+                           "%lld", s->params[param].name, (long long)at, (long long)s->params[param].elements,
+                           (long long)start,
+                           (long long)end);
         }
         if ((rc = add_shard(s, param, start, end)) != PD_OK) return rc;
         at = end;
     }
     if (!*found || at == s->params[param].elements) return PD_OK;
-    return pd_fail(s->err, PD_INVALID_ARGUMENT, "metadata shards: those of %.200s end at element %lld of %lld", s->params[param].name, (long long)at,
-                   (long long)s->params[param].elements);
+    return pd_fail(s->err, PD_INVALID_ARGUMENT, "metadata shards: those of %.200s end at element %lld of %lld",
+                   s->params[param].name, (long long)at, (long long)s->params[param].elements);
 }
 
 /* ---- parts ---- */

@@ -11,13 +11,15 @@ typedef struct pd_replay_result {
     pd_replay_outcome outcome;
     char        system[64], name[128];
     int64_t     steps;
-    bool        excused;        /* skipped, and no build can play it so: it records a defect of upstream's, or no run, or a daemon would have to draw what it recorded */
+    bool        excused;        /* skipped, and no build can play it so: it records a defect of upstream's, or no run,
+                                 * or a daemon would have to draw what it recorded */
     bool        cases;          /* not a run: numbered cases of a routine, which count as parameters here */
     double      tolerance;      /* 1 where each case has a tolerance of its own: errors are given in units of it then */
     pd_verdict  verdict;        /* over all parameters and steps; compared == 0 where it was not played to the end */
     pd_verdict  update;         /* the same for recorded updates, */
     double      update_tolerance;       /* against a tolerance of their own */
-    pd_state_verdict state;     /* over all recorded tensors of state; compared == 0 where there are none, or nobody asked */
+    pd_state_verdict state;     /* over all recorded tensors of state; compared == 0 where there are none, or nobody
+                                 * asked */
     pd_error    why;            /* of PD_REPLAY_FAILED (may be PD_OK: the weights differ) and PD_REPLAY_SKIPPED */
     size_t      n;              /* parameters or cases, and what was seen of each: for --verbose */
     char      **params;

@@ -1,4 +1,5 @@
-/* replay_routine.c - recorded cases of single routines, computed by the arithmetic library in this process and judged one by one. */
+/* replay_routine.c - recorded cases of single routines, computed by the arithmetic library in this process and judged
+ * one by one. */
 #include "replay_routine.h"
 
 #include <stdio.h>
@@ -88,7 +89,8 @@ static int index_of(const pd_case *c, size_t i)
     const json_t *index = json_object_get(c->entry, "index");
 
     if (c->routine->numbered || c->routine->list == NULL) return (int)i;
-    return json_is_integer(index) && json_integer_value(index) >= 0 && json_integer_value(index) < MOST_CASES ? (int)json_integer_value(index) : -1;
+    return json_is_integer(index) && json_integer_value(index) >= 0 && json_integer_value(index) < MOST_CASES
+        ? (int)json_integer_value(index) : -1;
 }
 
 static int begin_case(pd_case *c, pd_replay_result *out, size_t i)
@@ -97,7 +99,9 @@ static int begin_case(pd_case *c, pd_replay_result *out, size_t i)
 
     c->entry = list_of(c) == NULL ? c->config : json_array_get(list_of(c), i);
     c->index = index_of(c, i);
-    if (c->index < 0) return pd_fail(c->err, PD_INVALID_ARGUMENT, "config.%s: entry %d has no index below %d", c->routine->list, (int)i, MOST_CASES);
+    if (c->index < 0)
+        return pd_fail(c->err, PD_INVALID_ARGUMENT, "config.%s: entry %d has no index below %d", c->routine->list,
+                       (int)i, MOST_CASES);
     snprintf(name, sizeof name, "case %03d", c->index);
     if ((out->params[i] = strdup(name)) == NULL) return pd_fail(c->err, PD_NO_MEMORY, "out of memory");
     c->number = i;

@@ -8,8 +8,8 @@
 /* The table of routines has the routine of this file. */
 bool pd_replay_is_routine(const pd_trace *trace);
 /* Computes every case with the arithmetic library in this process and fills out's n, params, verdicts and why.
- * PD_INVALID_ARGUMENT: a case that cannot be computed: a tensor is missing or of a wrong shape. PD_UNIMPLEMENTED: an option that the
- * routine does not have. PD_NO_MEMORY. */
+ * PD_INVALID_ARGUMENT: a case that cannot be computed: a tensor is missing or of a wrong shape. PD_UNIMPLEMENTED: an
+ * option that the routine does not have. PD_NO_MEMORY. */
 int  pd_replay_routine(pd_replay_result *out, pd_trace *trace);
 
 #endif

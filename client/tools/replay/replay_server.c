@@ -1,8 +1,8 @@
 /* replay_server.c - a trace through a daemon: one thread and one connection for each replica.
  *
- * A trace of weights is played step by step. A trace of averages asks one independent question a parameter ("what is the mean of these?"):
- * weights 0, `sgd lr=1` and a single round leave minus the average there, exactly. Where weights lie in shards a parameter has all of them, and a replica
- * contributes, and gets, the range of its own. */
+ * A trace of weights is played step by step. A trace of averages asks one independent question a parameter ("what is
+ * the mean of these?"): weights 0, `sgd lr=1` and a single round leave minus the average there, exactly. Where weights
+ * lie in shards a parameter has all of them, and a replica contributes, and gets, the range of its own. */
 #include "replay_server.h"
 
 #include <math.h>
@@ -18,7 +18,8 @@
 #include "replay_step.h"
 #include "replay_tensors.h"
 
-typedef struct stage {              /* what all workers of a replay share, read only while they run but for first_failed */
+typedef struct stage {              /* what all workers of a replay share, read only while they run but for
+                                     * first_failed */
     const pd_trace       *trace;
     const pd_trace_param *params;
     const char           *url;
@@ -72,9 +73,11 @@ static pd_client_param declaration_of(const worker *w, const pd_replay_part *par
 {
     int64_t shards = w->stage->recipe->shards, elements;
 
-    if (w->stage->recipe->aggregate == NULL || shards == 1) return (pd_client_param){ .name = part->name, .shape = part->shape, .axes = part->axes };
+    if (w->stage->recipe->aggregate == NULL || shards == 1)
+        return (pd_client_param){ .name = part->name, .shape = part->shape, .axes = part->axes };
     pd_shape_elements(&part->shape, &elements);
-    return (pd_client_param){ .name = part->name, .shape = { 2, { shards, elements } }, .ranged = true, .start = w->rank % shards * elements,
+    return (pd_client_param){ .name = part->name, .shape = { 2, { shards, elements } }, .ranged = true,
+                              .start = w->rank % shards * elements,
                               .end = (w->rank % shards + 1) * elements };
 }
 
@@ -108,11 +111,15 @@ static int join_job(worker *w)
 {
     const stage *s = w->stage;
     const char *aggregate = s->recipe->aggregate != NULL ? s->recipe->aggregate : "mean";
-    bool hard = pd_trace_averages(s->trace) || pd_trace_nonfinite(s->trace) || pd_trace_has_errors(s->trace);  /* a step then fails or not for all parameters */
+    /* a step then fails or not for all parameters */
+    bool hard = pd_trace_averages(s->trace) || pd_trace_nonfinite(s->trace) || pd_trace_has_errors(s->trace);
     char how[64], start[64];
-    const char *options[] = { how, start, hard ? "nonfinite=apply" : NULL, "nonfinite_scope=job", NULL };       /* up to the first NULL */
-    pd_client_options open = { .urls = s->url, .job = s->job, .rank = w->rank, .world_size = s->world_size, .options = options,
-                               .rules = (const char *const *)s->rules, .label = "paramctl replay", .deadline = fmax(s->timeout, 60) };
+    /* up to the first NULL */
+    const char *options[] = { how, start, hard ? "nonfinite=apply" : NULL, "nonfinite_scope=job", NULL };
+    pd_client_options open = { .urls = s->url, .job = s->job, .rank = w->rank, .world_size = s->world_size,
+                               .options = options,
+                               .rules = (const char *const *)s->rules, .label = "paramctl replay",
+                                   .deadline = fmax(s->timeout, 60) };
     pd_error why = { 0 };
     int rc;
 
@@ -230,7 +237,8 @@ static void give_up(worker *w)
 {
     int nobody = -1;
 
-    if (atomic_compare_exchange_strong(w->stage->first_failed, &nobody, w->rank)) pd_operator_drop(w->stage->url, w->stage->timeout, w->stage->job);
+    if (atomic_compare_exchange_strong(w->stage->first_failed, &nobody, w->rank))
+        pd_operator_drop(w->stage->url, w->stage->timeout, w->stage->job);
 }
 
 static void *run_worker(void *arg)
@@ -262,7 +270,8 @@ static int set_rules(stage *s, pd_error *err)
         char glob[32];
         if (group == 0) snprintf(glob, sizeof glob, "*");
         else snprintf(glob, sizeof glob, "%zu/*", group);
-        if ((s->rules[i] = pd_recipe_rule(s->recipe, group, glob)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+        if ((s->rules[i] = pd_recipe_rule(s->recipe, group, glob)) == NULL)
+            return pd_fail(err, PD_NO_MEMORY, "out of memory");
     }
     return PD_OK;
 }
@@ -339,7 +348,8 @@ static int check_count(const worker *workers, const stage *s, pd_error *err)
     rc = counted(s, &count, err);
     for (int i = 0; i < s->world_size; i++) sent += workers[i].sent;
     if (rc == PD_OK && sent != count) {
-        return pd_fail(err, PD_DATA_LOSS, "the daemon counted %llu contributions of %llu that were sent", (unsigned long long)count, (unsigned long long)sent);
+        return pd_fail(err, PD_DATA_LOSS, "the daemon counted %llu contributions of %llu that were sent",
+                       (unsigned long long)count, (unsigned long long)sent);
     }
     return rc;
 }
@@ -354,7 +364,8 @@ static int perform(worker *workers, const stage *s, pd_verdict *verdicts, pd_err
     }
     if (rc == PD_OK) rc = check_count(workers, s, err);
     for (int i = 0; i < s->world_size; i++) {
-        for (size_t p = 0; rc == PD_OK && p < s->n + (workers[i].t.net != NULL); p++) pd_verdict_fold(&verdicts[p], &workers[i].verdicts[p]);
+        for (size_t p = 0; rc == PD_OK && p < s->n + (workers[i].t.net != NULL); p++)
+            pd_verdict_fold(&verdicts[p], &workers[i].verdicts[p]);
     }
     pd_operator_drop(s->url, s->timeout, s->job);
     for (int i = 0; i < s->world_size; i++) {
@@ -363,7 +374,8 @@ static int perform(worker *workers, const stage *s, pd_verdict *verdicts, pd_err
     return rc;
 }
 
-int pd_replay_server(const pd_trace *trace, const pd_recipe *recipe, const char *url, double timeout, pd_verdict *verdicts, pd_error *err)
+int pd_replay_server(const pd_trace *trace, const pd_recipe *recipe, const char *url, double timeout,
+                     pd_verdict *verdicts, pd_error *err)
 {
     atomic_int first_failed = -1;
     stage s = { .trace = trace, .recipe = recipe, .url = url, .timeout = timeout, .first_failed = &first_failed };

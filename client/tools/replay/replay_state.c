@@ -56,13 +56,15 @@ static bool is_of_roots(const entry *e)
     return false;
 }
 
-/* Returns true for inverse roots, whose error root_bound.h bounds. A quantized root is none of them: its codes round more. */
+/* Returns true for inverse roots, whose error root_bound.h bounds. A quantized root is none of them: its codes round
+ * more. */
 static bool is_bounded(const entry *e)
 {
     return strcmp(e->slot, "inv_factor_matrices") == 0 || (strcmp(e->slot, "preconditioners") == 0 && !e->quantized);
 }
 
-/* Returns true for averages of gradients or directions: their rounding adds up as that of the way from the initial weights. */
+/* Returns true for averages of gradients or directions: their rounding adds up as that of the way from the initial
+ * weights. */
 static bool is_of_the_way(const entry *e)
 {
     return strcmp(e->slot, "momentum") == 0 || strcmp(e->slot, "filtered_grad") == 0;
@@ -77,8 +79,8 @@ static bool ends_with(const char *text, int length, const char *suffix)
     return length > n && memcmp(text + length - n, suffix, (size_t)n) == 0;
 }
 
-/* The parameter that `text` begins with, a slash and a slot's name behind it: the longest, since a name may contain others. A slot's name begins with no digit: of
- * parameters w and w/Q, "w/Q/0" is of w. NULL: none. */
+/* The parameter that `text` begins with, a slash and a slot's name behind it: the longest, since a name may contain
+ * others. A slot's name begins with no digit: of parameters w and w/Q, "w/Q/0" is of w. NULL: none. */
 static const pd_trace_param *owner_of(const pd_trace *trace, const char *text, size_t *param)
 {
     size_t n;
@@ -86,7 +88,8 @@ static const pd_trace_param *owner_of(const pd_trace *trace, const char *text, s
 
     for (size_t i = 0; i < n; i++) {
         size_t length = strlen(params[i].name);
-        if (strncmp(text, params[i].name, length) != 0 || text[length] != '/' || isdigit((unsigned char)text[length + 1])) continue;
+        if (strncmp(text, params[i].name, length) != 0 || text[length] != '/'
+            || isdigit((unsigned char)text[length + 1])) continue;
         if (best != NULL && length < strlen(best->name)) continue;
         best = &params[i];
         *param = i;
@@ -111,7 +114,8 @@ static bool split_field(entry *e, const char *field, int length)
     int digits = 0;
 
     e->block = take_block(&field, &length);
-    while (digits < length && digits < 8 && field[length - digits - 1] >= '0' && field[length - digits - 1] <= '9') digits++;
+    while (digits < length && digits < 8 && field[length - digits - 1] >= '0' && field[length - digits - 1] <= '9')
+        digits++;
     e->number = -1;
     if (digits > 0 && length > digits + 1 && strchr("/.", field[length - digits - 1]) != NULL) {
         e->number = atoi(field + length - digits);
@@ -123,7 +127,8 @@ static bool split_field(entry *e, const char *field, int length)
     return true;
 }
 
-/* One of Meta's releases computes the roots of a parameter anew in steps that it takes no part in, the others leave them alone. */
+/* One of Meta's releases computes the roots of a parameter anew in steps that it takes no part in, the others leave
+ * them alone. */
 static bool is_idle_root(const pd_replay_state *state, const entry *e, const char *param)
 {
     char gradient[NAME_TEXT];
@@ -145,7 +150,8 @@ static const char *text_of(const pd_hypers *hypers, const char *name, char *text
 static double unit_of(const pd_hypers *hypers, const char *slot)
 {
     static const struct { const char *slot, *hyper; } stored[] = {
-        { "factor_matrices", "precision_config.factor_matrix_dtype" }, { "inv_factor_matrices", "precision_config.factor_matrix_dtype" },
+        { "factor_matrices", "precision_config.factor_matrix_dtype" }, { "inv_factor_matrices",
+                                                                         "precision_config.factor_matrix_dtype" },
         { "inv_factor_matrices", "precision_config.inv_factor_matrix_dtype" },
         { "mu", "mu_dtype" }, { "Q", "precond_dtype" }, { "m", "dtype_momentum" },
         { "filtered_grad", "precision_config.filtered_grad_dtype" }, { "momentum", "precision_config.momentum_dtype" },
@@ -154,7 +160,8 @@ static double unit_of(const pd_hypers *hypers, const char *slot)
     char text[64];
 
     for (size_t i = 0; i < sizeof stored / sizeof *stored; i++) {
-        const char *dtype = strcmp(slot, stored[i].slot) == 0 ? text_of(hypers, stored[i].hyper, text, sizeof text) : "";
+        const char *dtype = strcmp(slot, stored[i].slot) == 0 ? text_of(hypers, stored[i].hyper, text,
+                                                                        sizeof text) : "";
         if (strcmp(dtype, "bfloat16") == 0) return 0x1p-8;
         if (strcmp(dtype, "float16") == 0) return 0x1p-11;
     }
@@ -168,19 +175,25 @@ static int add_entry(pd_replay_state *state, const char *name, pd_error *err)
     pd_shape shape;
     int step = 0, head = 0, length = (int)strlen(name);
 
-    if (ends_with(name, length, "/bucket_size") || ends_with(name, length, "/diagonal")) return PD_OK;      /* read with the codes */
-    if (sscanf(name, "state/%4d/%n", &step, &head) == 1 && head == (int)strlen("state/0000/")) owner = owner_of(state->trace, name + head, &e->param);
-    if (owner == NULL || length >= NAME_TEXT) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s belongs to no parameter", name);
+    /* read with the codes */
+    if (ends_with(name, length, "/bucket_size") || ends_with(name, length, "/diagonal")) return PD_OK;
+    if (sscanf(name, "state/%4d/%n", &step, &head) == 1 && head == (int)strlen("state/0000/"))
+        owner = owner_of(state->trace, name + head, &e->param);
+    if (owner == NULL || length >= NAME_TEXT)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s belongs to no parameter", name);
     if (step < 1 || step > pd_trace_steps(state->trace)) {
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: the trace has %d steps", name, (int)pd_trace_steps(state->trace));
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: the trace has %d steps", name,
+                       (int)pd_trace_steps(state->trace));
     }
-    if (!pd_trace_tensor(state->trace, name, &shape)) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: expected numbers", name);
+    if (!pd_trace_tensor(state->trace, name, &shape))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: expected numbers", name);
     e->quantized = ends_with(name, length, "/quantized");
     e->length = length - (e->quantized ? (int)strlen("/quantized") : 0);
     e->name = name;
     e->step = step;
     head += (int)strlen(owner->name) + 1;
-    if (!split_field(e, name + head, e->length - head)) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s is no name of a slot", name);
+    if (!split_field(e, name + head, e->length - head))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s is no name of a slot", name);
     if (is_idle_root(state, e, owner->name)) return PD_OK;
     e->unit = unit_of(&state->recipe->groups[pd_recipe_group(state->recipe, owner->name)], e->slot);
     state->n++;
@@ -195,8 +208,10 @@ static void add_counters(pd_replay_state *state, const json_t *list, size_t para
 
     json_array_foreach(list, step, value) {
         for (size_t i = 0; i < params; i++) {
-            state->entries[state->n++] = (entry){ .name = COUNTER, .length = (int)strlen(COUNTER), .step = (int64_t)step + 1, .param = i, .slot = COUNTER,
-                                                  .number = -1, .block = -1, .listed = true, .value = json_number_value(value) };
+            state->entries[state->n++] = (entry){ .name = COUNTER, .length = (int)strlen(COUNTER),
+                                                  .step = (int64_t)step + 1, .param = i, .slot = COUNTER,
+                                                  .number = -1, .block = -1, .listed = true,
+                                                      .value = json_number_value(value) };
         }
     }
 }
@@ -226,7 +241,8 @@ int pd_replay_state_new(pd_replay_state **out, const pd_trace *trace, const pd_r
     if (rc != PD_OK) return rc;
     (void)pd_trace_params(trace, &params);
     while (pd_trace_tensor_name(trace, most) != NULL) most++;
-    if ((state = calloc(1, sizeof *state)) != NULL) state->entries = calloc(most + 1 + json_array_size(counters) * params, sizeof *state->entries);
+    if ((state = calloc(1, sizeof *state)) != NULL)
+        state->entries = calloc(most + 1 + json_array_size(counters) * params, sizeof *state->entries);
     if (state == NULL || state->entries == NULL) {
         free(state);
         json_decref(counters);
@@ -316,8 +332,10 @@ pd_state_verdict pd_replay_state_verdict(const pd_replay_state *state)
 
 /* ---- values ---- */
 
-/* A part of a quantized value, of n elements. Gives; NULL where there is none, which only PD_OK with `optional` means. */
-static int take_part(const pd_replay_state *state, const entry *e, const char *part, int64_t n, bool optional, double **at, pd_error *err)
+/* A part of a quantized value, of n elements. Gives; NULL where there is none, which only PD_OK with `optional`
+ * means. */
+static int take_part(const pd_replay_state *state, const entry *e, const char *part, int64_t n, bool optional,
+                     double **at, pd_error *err)
 {
     char name[NAME_TEXT + 16];
     pd_shape shape;
@@ -326,7 +344,8 @@ static int take_part(const pd_replay_state *state, const entry *e, const char *p
     *at = NULL;
     snprintf(name, sizeof name, "%.*s/%s", e->length, e->name, part);
     if (!pd_trace_tensor(state->trace, name, &shape)) {
-        return optional ? PD_OK : pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: missing, or its elements are no numbers", name);
+        return optional ? PD_OK : pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: missing, or its elements are no numbers",
+                                          name);
     }
     (void)pd_shape_elements(&shape, &elements);
     if (elements != n) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: expected %lld elements", name, (long long)n);
@@ -349,7 +368,8 @@ static int dequantize(const pd_replay_state *state, const entry *e, double *at, 
     if (rows == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: expected codes of a vector or matrix", e->name);
     rc = take_part(state, e, "bucket_size", cols, false, &bucket, err);
     if (rc == PD_OK) rc = take_part(state, e, "diagonal", rows, true, &diagonal, err);
-    if (rc == PD_OK && diagonal != NULL && cols != rows) rc = pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: a diagonal, and not square", e->name);
+    if (rc == PD_OK && diagonal != NULL && cols != rows)
+        rc = pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: a diagonal, and not square", e->name);
     for (int64_t i = 0; rc == PD_OK && i < n; i++) at[i] *= bucket[i % cols];
     for (int64_t i = 0; rc == PD_OK && diagonal != NULL && i < rows; i++) at[i * cols + i] += diagonal[i];
     free(bucket);
@@ -357,7 +377,8 @@ static int dequantize(const pd_replay_state *state, const entry *e, double *at, 
     return rc;
 }
 
-/* How far `ours` is from `other`, of which entries that are finite on neither side are left out: both are overwritten there. */
+/* How far `ours` is from `other`, of which entries that are finite on neither side are left out: both are overwritten
+ * there. */
 static double distance(double *ours, double *other, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -374,7 +395,8 @@ static bool all_zero(const double *at, int64_t n)
     return true;
 }
 
-/* How far the shaken models' tensors are from `ours`, relatively. `room` for n elements is written over, as is what of `ours` is not finite. */
+/* How far the shaken models' tensors are from `ours`, relatively. `room` for n elements is written over, as is what of
+ * `ours` is not finite. */
 static int find_noise(entry *e, const pd_model *const *shaken, double *room, double *ours, int64_t n, pd_error *err)
 {
     int rc = PD_OK;
@@ -390,8 +412,8 @@ static int find_noise(entry *e, const pd_model *const *shaken, double *room, dou
 
 /* ---- how far rounding can move a root ---- */
 
-/* The most that |E| / |B| (root_bound.h) may be, in units of float32: a few units come from the decomposition, and a few from
- * the sums that B is made of, upstream's and ours. */
+/* The most that |E| / |B| (root_bound.h) may be, in units of float32: a few units come from the decomposition, and a
+ * few from the sums that B is made of, upstream's and ours. */
 static const double most_units = 10, unit_of_float32 = 0x1p-24;
 /* A bound of first order says nothing above 1: the root has no digit to compare. */
 static const double most_bound = 1;
@@ -403,7 +425,8 @@ static double order_of(const pd_plan *plan, const entry *e)
 
     if (!pd_plan_part(plan, e->slot, e->number, e->block, &part)) return 0;
     for (size_t i = 0; i < plan->n_tasks; i++) {
-        if (plan->tasks[i].n_outputs > 0 && (size_t)plan->tasks[i].output[0] == part.slot) return plan->tasks[i].exponent;
+        if (plan->tasks[i].n_outputs > 0 && (size_t)plan->tasks[i].output[0] == part.slot)
+            return plan->tasks[i].exponent;
     }
     return 0;
 }
@@ -413,7 +436,8 @@ static int find_exponent(const pd_replay_state *state, const entry *e, double *e
 {
     size_t n;
     const pd_trace_param *param = &pd_trace_params(state->trace, &n)[e->param];
-    pd_declaration declaration = { .name = param->name, .shape = param->shape, .hypers = state->recipe->groups[pd_recipe_group(state->recipe, param->name)] };
+    pd_declaration declaration = { .name = param->name, .shape = param->shape,
+                                   .hypers = state->recipe->groups[pd_recipe_group(state->recipe, param->name)] };
     pd_plan plan;
     double p;
     int rc = pd_plan_make(&plan, &declaration, NULL, err);
@@ -422,7 +446,8 @@ static int find_exponent(const pd_replay_state *state, const entry *e, double *e
     p = order_of(&plan, e);
     pd_plan_free(&plan);
     *exponent = p > 0 ? 1 / p : 0;
-    if (pd_hypers_find(declaration.hypers.row, "exponent_multiplier") >= 0) *exponent *= value_of(&declaration.hypers, "exponent_multiplier");
+    if (pd_hypers_find(declaration.hypers.row, "exponent_multiplier") >= 0)
+        *exponent *= value_of(&declaration.hypers, "exponent_multiplier");
     return PD_OK;
 }
 
@@ -448,8 +473,8 @@ static bool is_count(const entry *e, int64_t n)
 }
 
 /* `recorded` and `ours` have room for n elements. */
-static int compare(const pd_replay_state *state, entry *e, const pd_model *model, const pd_model *const *shaken, double *recorded, double *ours, int64_t n,
-                   pd_error *err)
+static int compare(const pd_replay_state *state, entry *e, const pd_model *model, const pd_model *const *shaken,
+                   double *recorded, double *ours, int64_t n, pd_error *err)
 {
     pd_error why = { 0 };
     int rc;
@@ -473,7 +498,8 @@ static int compare(const pd_replay_state *state, entry *e, const pd_model *model
     return shaken[0] != NULL ? find_noise(e, shaken, recorded, ours, n, err) : PD_OK;
 }
 
-static int compare_entry(const pd_replay_state *state, entry *e, const pd_model *model, const pd_model *const *shaken, pd_error *err)
+static int compare_entry(const pd_replay_state *state, entry *e, const pd_model *model, const pd_model *const *shaken,
+                         pd_error *err)
 {
     pd_shape shape;
     int64_t n = 0;
@@ -492,7 +518,8 @@ static int compare_entry(const pd_replay_state *state, entry *e, const pd_model 
     return rc;
 }
 
-int pd_replay_state_compare(pd_replay_state *state, const pd_model *model, const pd_model *const *shaken, int64_t step, pd_error *err)
+int pd_replay_state_compare(pd_replay_state *state, const pd_model *model, const pd_model *const *shaken,
+                            int64_t step, pd_error *err)
 {
     int rc = PD_OK;
 

@@ -22,7 +22,9 @@ int pd_replay_judge_step(const pd_trace *trace, int64_t step, int rc, const pd_e
     }
     if (rc == PD_OK) return pd_fail(err, PD_FAILED_PRECONDITION, "step %d was recorded to fail and did not", (int)step);
     if (pd_says_alike(ours->text, recorded)) return PD_OK;
-    return pd_fail(err, PD_FAILED_PRECONDITION, "step %d was recorded to fail with \"%.128s\", and failed with \"%.192s\"", (int)step, recorded, ours->text);
+    return pd_fail(err, PD_FAILED_PRECONDITION,
+                   "step %d was recorded to fail with \"%.128s\", and failed with \"%.192s\"", (int)step,
+                   recorded, ours->text);
 }
 
 bool pd_replay_always_fails(const pd_trace *trace)
@@ -50,7 +52,8 @@ static bool leaves_nan_alone(const pd_trace *trace)
     const pd_trace_param *params = pd_trace_params(trace, &n);
 
     for (int64_t step = 1; so && step <= pd_trace_steps(trace); step++) {
-        for (size_t i = 0; so && i < n; i++) so = pd_trace_weights(trace, step, i, at) && all_nan(at, params[i].elements);
+        for (size_t i = 0; so && i < n; i++)
+            so = pd_trace_weights(trace, step, i, at) && all_nan(at, params[i].elements);
     }
     free(at);
     return so;

@@ -5,8 +5,9 @@
 #include "recipe.h"
 #include "trace.h"
 
-/* Compares how a step ended with the record. `rc` and `ours`: its code and error. PD_OK, also for an error where one was recorded;
- * `ours` itself where none was; PD_FAILED_PRECONDITION where one was and did not come, or named another cause. */
+/* Compares how a step ended with the record. `rc` and `ours`: its code and error. PD_OK, also for an error where one
+ * was recorded; `ours` itself where none was; PD_FAILED_PRECONDITION where one was and did not come, or named another
+ * cause. */
 int  pd_replay_judge_step(const pd_trace *trace, int64_t step, int rc, const pd_error *ours, pd_error *err);
 /* Upstream failed in every step. */
 bool pd_replay_always_fails(const pd_trace *trace);

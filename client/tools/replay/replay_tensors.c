@@ -16,7 +16,8 @@ int pd_replay_tensors_new(pd_replay_tensors *out, const pd_trace *trace, pd_erro
     out->gradient = calloc(n, sizeof *out->gradient);
     out->present = calloc(n, sizeof *out->present);
     out->recorded = calloc((size_t)pd_trace_elements(trace) + 1, sizeof *out->recorded);
-    if (!out->weights || !out->gradient || !out->present || !out->recorded) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (!out->weights || !out->gradient || !out->present || !out->recorded)
+        return pd_fail(err, PD_NO_MEMORY, "out of memory");
     for (size_t i = 0; i < n; i++) {
         out->weights[i] = new_floats(params[i].elements);
         out->gradient[i] = new_floats(params[i].elements);

@@ -17,7 +17,8 @@ int pd_replay_updates_tolerance(const pd_trace *trace, double *tolerance, pd_err
     double noise = text != NULL ? strtod(text, &end) : 0;
 
     if (text != NULL && (end == text || *end != '\0' || !(noise >= 0) || isinf(noise)))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "metadata noise_update: expected a number from 0 on, got \"%.64s\"", text);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "metadata noise_update: expected a number from 0 on, got \"%.64s\"",
+                       text);
     *tolerance = text != NULL ? 10 * noise + 1e-6 : pd_trace_tolerance(trace);
     return PD_OK;
 }
@@ -31,7 +32,8 @@ int pd_replay_update(const pd_trace *trace, int64_t step, size_t param, double *
 
     snprintf(name, sizeof name, "update/%04d/%s", (int)step, params[param].name);
     if (!(*there = pd_trace_tensor(trace, name, &shape))) return PD_OK;
-    if (!pd_shape_equal(&shape, &params[param].shape)) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: expected the parameter's shape", name);
+    if (!pd_shape_equal(&shape, &params[param].shape))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: expected the parameter's shape", name);
     pd_trace_values(trace, name, at);
     return PD_OK;
 }

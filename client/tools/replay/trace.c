@@ -1,20 +1,17 @@
 /* trace.c - opens and checks a recorded run. */
 #include "trace.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "convert.h"
 #include "printable.h"
 #include "python_json.h"
 #include "safetensors.h"
+#include "whole_file.h"
 
 #define MAX_WORK 50000000ll         /* (step, replica, parameter) triples that a replay looks at */
 #define KEY_TEXT 400                /* longest name of a tensor that is looked for */
@@ -94,8 +91,10 @@ static const pd_st_tensor *find(const pd_trace *trace, kind which, int64_t step,
 
 static bool readable(pd_st_dtype dtype)
 {
-    static const bool numbers[PD_ST_DTYPES] = { [PD_ST_F32] = true, [PD_ST_F64] = true, [PD_ST_BF16] = true, [PD_ST_F16] = true,
-                                                [PD_ST_I8] = true, [PD_ST_I16] = true, [PD_ST_I32] = true, [PD_ST_I64] = true };
+    static const bool numbers[PD_ST_DTYPES] = { [PD_ST_F32] = true, [PD_ST_F64] = true, [PD_ST_BF16] = true,
+                                                [PD_ST_F16] = true,
+                                                [PD_ST_I8] = true, [PD_ST_I16] = true, [PD_ST_I32] = true,
+                                                    [PD_ST_I64] = true };
 
     return numbers[dtype];
 }
@@ -141,51 +140,22 @@ static bool copy_doubles(const pd_trace *trace, const pd_st_tensor *tensor, doub
     return true;
 }
 
-/* ---- file and metadata ---- */
-
-static int load(pd_trace *trace, int fd, const char *path, size_t *bytes, pd_error *err)
-{
-    struct stat st;
-    size_t have = 0;
-
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) return pd_fail(err, PD_INVALID_ARGUMENT, "%.300s: not a file", path);
-    if (st.st_size > PD_TRACE_MAX_BYTES) {
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%.300s: %lld bytes; a trace may have %lld", path, (long long)st.st_size, PD_TRACE_MAX_BYTES);
-    }
-    *bytes = (size_t)st.st_size;
-    if ((trace->file = malloc(*bytes + 1)) == NULL) return pd_fail(err, PD_NO_MEMORY, "%.300s: no memory for %zu bytes", path, *bytes);
-    while (have < *bytes) {
-        ssize_t n = read(fd, trace->file + have, *bytes - have);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return pd_fail(err, PD_DATA_LOSS, "%.300s: cannot be read: %s", path, n < 0 ? strerror(errno) : "it became shorter");
-        have += (size_t)n;
-    }
-    return PD_OK;
-}
-
-static int read_file(pd_trace *trace, const char *path, size_t *bytes, pd_error *err)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    int rc;
-
-    if (fd < 0) return pd_fail(err, PD_NOT_FOUND, "%.300s: %s", path, strerror(errno));
-    rc = load(trace, fd, path, bytes, err);
-    close(fd);
-    return rc;
-}
+/* ---- metadata ---- */
 
 static int read_word(const pd_trace *trace, const char *name, char *out, size_t size, pd_error *err)
 {
     const char *value = pd_safetensors_meta(trace->tensors, name);
 
     if (value == NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "not a trace: metadata has no %s", name);
-    if (strlen(value) >= size || pd_text_check("it", value, NULL) != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "metadata %s: too long or not printable", name);
+    if (strlen(value) >= size || pd_text_check("it", value, NULL) != PD_OK)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "metadata %s: too long or not printable", name);
     strcpy(out, value);
     return PD_OK;
 }
 
 /* A number of the metadata from `least` to `most`; `preset` where it has none. */
-static int read_real(const pd_trace *trace, const char *name, double preset, double least, double most, double *out, pd_error *err)
+static int read_real(const pd_trace *trace, const char *name, double preset, double least, double most,
+                     double *out, pd_error *err)
 {
     const char *text = pd_safetensors_meta(trace->tensors, name);
     char *end;
@@ -194,14 +164,16 @@ static int read_real(const pd_trace *trace, const char *name, double preset, dou
     if (text == NULL) return PD_OK;
     *out = strtod(text, &end);
     if (end == text || *end != '\0' || !(*out >= least && *out <= most)) {
-        return pd_fail(err, PD_INVALID_ARGUMENT, "metadata %s is %.40s, expected a number from %g to %g", name, text, least, most);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "metadata %s is %.40s, expected a number from %g to %g",
+                       name, text, least, most);
     }
     return PD_OK;
 }
 
 static int read_tolerance(pd_trace *trace, pd_error *err)
 {
-    bool close = pd_safetensors_meta(trace->tensors, "noise_bc32") != NULL;     /* that of a run which rounds the same scalars */
+    bool close = pd_safetensors_meta(trace->tensors, "noise_bc32") != NULL;     /* that of a run which rounds the same
+                                                                                 * scalars */
     double noise, state_noise, way_noise;
     int rc = read_real(trace, close ? "noise_bc32" : "noise", 0, 0, 1e30, &noise, err);
 
@@ -231,7 +203,8 @@ int pd_trace_json(const pd_trace *trace, const char *name, json_type type, json_
     if (json_typeof(*out) == type) return PD_OK;
     json_decref(*out);
     *out = NULL;
-    return pd_fail(err, PD_INVALID_ARGUMENT, "metadata %s: expected a JSON %s", name, type == JSON_OBJECT ? "object" : "list");
+    return pd_fail(err, PD_INVALID_ARGUMENT, "metadata %s: expected a JSON %s", name,
+                   type == JSON_OBJECT ? "object" : "list");
 }
 
 static int read_errors(pd_trace *trace, pd_error *err)
@@ -269,7 +242,7 @@ int pd_trace_open(pd_trace **out, const char *path, pd_error *err)
     if (trace == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     trace->path = strdup(path);
     rc = trace->path == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory") : PD_OK;
-    if (rc == PD_OK) rc = read_file(trace, path, &bytes, err);
+    if (rc == PD_OK) rc = pd_whole_file_read(&trace->file, &bytes, path, PD_TRACE_MAX_BYTES, err);
     if (rc == PD_OK) rc = pd_safetensors_read(&trace->tensors, trace->file, bytes, err);
     if (rc == PD_OK) rc = read_metadata(trace, err);
     if (rc == PD_OK) *out = trace;
@@ -309,7 +282,8 @@ int pd_trace_config(pd_trace *trace, const json_t **out, pd_error *err)
 
 /* ---- what a replay reads ---- */
 
-/* The tensor that declares the parameter which `k` belongs to: its initial weights, or the first replica's average of that step. */
+/* The tensor that declares the parameter which `k` belongs to: its initial weights, or the first replica's average of
+ * that step. */
 static const pd_st_tensor *declaring(const pd_trace *trace, const key *k)
 {
     return trace->averages ? find(trace, AVERAGE, k->step, 0, k->param) : find(trace, WEIGHTS, 0, 0, k->param);
@@ -364,19 +338,23 @@ static int find_params(pd_trace *trace, pd_error *err)
     int rc = PD_OK;
 
     for (size_t i = 0; i < n; i++) trace->averages |= parse_key(tensors[i].name, true).kind == AVERAGE;
-    if ((trace->params = calloc(n + 1, sizeof *trace->params)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if ((trace->params = calloc(n + 1, sizeof *trace->params)) == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "out of memory");
     trace->replicas = 1;
     for (size_t i = 0; i < n && rc == PD_OK; i++) {
         key k = parse_key(tensors[i].name, trace->averages);
         if (k.kind == GRADIENT && k.replica >= trace->replicas) trace->replicas = k.replica + 1;
         if (declares(trace, &k)) rc = add_param(trace, &tensors[i], &k, err);
     }
-    if (rc == PD_OK && trace->n == 0) rc = pd_fail(err, PD_UNIMPLEMENTED, "holds no steps: there is no param/0000/NAME");
+    if (rc == PD_OK && trace->n == 0)
+        rc = pd_fail(err, PD_UNIMPLEMENTED, "holds no steps: there is no param/0000/NAME");
     if (rc == PD_OK && trace->replicas > PD_TRACE_MAX_REPLICAS) {
-        rc = pd_fail(err, PD_INVALID_ARGUMENT, "%d replicas; a replay takes at most %d", trace->replicas, PD_TRACE_MAX_REPLICAS);
+        rc = pd_fail(err, PD_INVALID_ARGUMENT, "%d replicas; a replay takes at most %d", trace->replicas,
+                     PD_TRACE_MAX_REPLICAS);
     }
     if (rc == PD_OK && trace->steps * trace->replicas > MAX_WORK / (int64_t)trace->n) {
-        rc = pd_fail(err, PD_INVALID_ARGUMENT, "steps, replicas and parameters are more than a replay takes (%lld together)", MAX_WORK);
+        rc = pd_fail(err, PD_INVALID_ARGUMENT,
+                     "steps, replicas and parameters are more than a replay takes (%lld together)", MAX_WORK);
     }
     return rc;
 }
@@ -384,7 +362,8 @@ static int find_params(pd_trace *trace, pd_error *err)
 /* A scalar may stand as a vector of one. */
 static bool shaped_alike(const pd_st_tensor *a, const pd_st_tensor *b)
 {
-    return pd_shape_equal(&a->shape, &b->shape) || (count_of(a) == 1 && count_of(b) == 1 && a->shape.rank <= 1 && b->shape.rank <= 1);
+    return pd_shape_equal(&a->shape, &b->shape) || (count_of(a) == 1 && count_of(b) == 1 && a->shape.rank <= 1
+                                                    && b->shape.rank <= 1);
 }
 
 static int check_tensor(pd_trace *trace, const pd_st_tensor *tensor, pd_error *err)
@@ -395,8 +374,11 @@ static int check_tensor(pd_trace *trace, const pd_st_tensor *tensor, pd_error *e
     if (k.kind == OTHER) return PD_OK;
     origin = declaring(trace, &k);
     if (origin == NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s belongs to no parameter", tensor->name);
-    if (k.step > trace->steps) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: the trace has %d steps", tensor->name, (int)trace->steps);
-    if (!readable(tensor->dtype)) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: elements are %s, expected numbers", tensor->name, pd_st_dtype_name(tensor->dtype));
+    if (k.step > trace->steps)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: the trace has %d steps", tensor->name, (int)trace->steps);
+    if (!readable(tensor->dtype))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: elements are %s, expected numbers", tensor->name,
+                       pd_st_dtype_name(tensor->dtype));
     if (!shaped_alike(tensor, origin)) {
         char a[192], b[192];
         return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s has shape %s, the parameter %s", tensor->name,
@@ -410,12 +392,14 @@ static int check_tensor(pd_trace *trace, const pd_st_tensor *tensor, pd_error *e
 
 static int note_step(pd_trace *trace, double step, pd_error *err)
 {
-    if (!(step >= 1 && step <= (double)trace->steps)) return pd_fail(err, PD_INVALID_ARGUMENT, "param_steps: %g is no step", step);
+    if (!(step >= 1 && step <= (double)trace->steps))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "param_steps: %g is no step", step);
     trace->recorded[(int64_t)step] = true;
     return PD_OK;
 }
 
-/* A run of a real model has its loss in each step, and weights at some steps: of every parameter or of none, the last step among them. */
+/* A run of a real model has its loss in each step, and weights at some steps: of every parameter or of none, the last
+ * step among them. */
 static bool is_sparse(const pd_trace *trace)
 {
     return pd_safetensors_find(trace->tensors, "loss") != NULL;
@@ -439,7 +423,8 @@ static int find_recorded(pd_trace *trace, pd_error *err)
     size_t k;
     int rc = pd_trace_json(trace, "param_steps", JSON_ARRAY, &list, err);
 
-    if (table != NULL && !readable(table->dtype)) rc = pd_fail(err, PD_INVALID_ARGUMENT, "table/param_steps: expected numbers");
+    if (table != NULL && !readable(table->dtype))
+        rc = pd_fail(err, PD_INVALID_ARGUMENT, "table/param_steps: expected numbers");
     json_array_foreach(list, k, entry) {
         if (rc == PD_OK) rc = note_step(trace, json_number_value(entry), err);
     }
@@ -461,8 +446,10 @@ static int check_averages(const pd_trace *trace, pd_error *err)
     for (size_t i = 0; i < trace->n; i++) {
         for (int replica = 0; replica < trace->replicas; replica++) {
             int64_t step = trace->params[i].step;
-            if (find(trace, AVERAGE, step, replica, name_of(trace, i)) == NULL) return missing(AVERAGE, step, name_of(trace, i), err);
-            if (find(trace, GRADIENT, step, replica, name_of(trace, i)) == NULL) return missing(GRADIENT, step, name_of(trace, i), err);
+            if (find(trace, AVERAGE, step, replica, name_of(trace, i)) == NULL)
+                return missing(AVERAGE, step, name_of(trace, i), err);
+            if (find(trace, GRADIENT, step, replica, name_of(trace, i)) == NULL)
+                return missing(GRADIENT, step, name_of(trace, i), err);
         }
     }
     return PD_OK;
@@ -472,7 +459,8 @@ static int check_weights(const pd_trace *trace, pd_error *err)
 {
     for (int64_t step = 1; step <= trace->steps; step++) {
         for (size_t i = 0; trace->recorded[step] && i < trace->n; i++) {
-            if (find(trace, WEIGHTS, step, 0, name_of(trace, i)) == NULL) return missing(WEIGHTS, step, name_of(trace, i), err);
+            if (find(trace, WEIGHTS, step, 0, name_of(trace, i)) == NULL)
+                return missing(WEIGHTS, step, name_of(trace, i), err);
         }
     }
     return PD_OK;
@@ -508,7 +496,8 @@ int pd_trace_check(pd_trace *trace, pd_error *err)
     int rc = find_params(trace, err);
 
     if (rc == PD_OK && (trace->steps < 1 || trace->steps > PD_TRACE_MAX_STEPS)) {
-        rc = pd_fail(err, PD_INVALID_ARGUMENT, "%lld steps; a trace has 1 to %d", (long long)trace->steps, PD_TRACE_MAX_STEPS);
+        rc = pd_fail(err, PD_INVALID_ARGUMENT, "%lld steps; a trace has 1 to %d", (long long)trace->steps,
+                     PD_TRACE_MAX_STEPS);
     }
     if (rc == PD_OK) rc = read_errors(trace, err);
     for (size_t i = 0; rc == PD_OK && i < n; i++) rc = check_tensor(trace, &tensors[i], err);

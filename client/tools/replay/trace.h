@@ -1,6 +1,8 @@
-/* trace.h - reads a recorded run of an optimizer: a .safetensors file with `param/TTTT/NAME`, `grad/TTTT/NAME` and metadata.
+/* trace.h - reads a recorded run of an optimizer: a .safetensors file with `param/TTTT/NAME`, `grad/TTTT/NAME` and
+ * metadata.
  *
- * Files are hostile input: everything that a replay will ask for (names, shapes, types, steps) is checked when the trace is opened. */
+ * Files are hostile input: everything that a replay will ask for (names, shapes, types, steps) is checked when the
+ * trace is opened. */
 #ifndef PD_TRACE_H
 #define PD_TRACE_H
 
@@ -36,19 +38,22 @@ int64_t       pd_trace_steps(const pd_trace *trace);
 double        pd_trace_tolerance(const pd_trace *trace);
 /* The same for recorded state: 10 * noise_state + 1e-6. Negative: the trace does not say how noisy its state is. */
 double        pd_trace_state_tolerance(const pd_trace *trace);
-/* The same for the way from the initial weights: 3 * noise_bc32_displacement + 1e-6. Negative: the trace does not record that noise. */
+/* The same for the way from the initial weights: 3 * noise_bc32_displacement + 1e-6. Negative: the trace does not
+ * record that noise. */
 double        pd_trace_way_tolerance(const pd_trace *trace);
-/* Any entry as text, NULL: there is none; or as JSON, *out NULL where there is none; gives. PD_INVALID_ARGUMENT: not JSON, or of another type. */
+/* Any entry as text, NULL: there is none; or as JSON, *out NULL where there is none; gives. PD_INVALID_ARGUMENT: not
+ * JSON, or of another type. */
 const char   *pd_trace_meta(const pd_trace *trace, const char *name);
 int           pd_trace_json(const pd_trace *trace, const char *name, json_type type, json_t **out, pd_error *err);
 /* Upstream's hyperparameters, a JSON object; borrowed. PD_INVALID_ARGUMENT: there are none, or not as JSON. */
 int           pd_trace_config(pd_trace *trace, const json_t **out, pd_error *err);
 
-/* Finds the parameters and checks every tensor that a replay reads: no gradient without a parameter, no step beyond the last, shapes alike,
- * weights at every step or at those of `param_steps`
- * (where a model's `loss` was recorded too: at the last step and at others, of all parameters alike). In a trace of averages (`average/TTTT/rRR/NAME`) steps are independent of each other and
- * differ in shape: each (step, NAME) counts as a parameter of its own. The functions below want it to have succeeded.
- * PD_INVALID_ARGUMENT: not so (names the tensor). PD_UNIMPLEMENTED: a file of another shape, without parameters and steps. */
+/* Finds the parameters and checks every tensor that a replay reads: no gradient without a parameter, no step beyond the
+ * last, shapes alike, weights at every step or at those of `param_steps` (where a model's `loss` was recorded too: at
+ * the last step and at others, of all parameters alike). In a trace of averages (`average/TTTT/rRR/NAME`) steps are
+ * independent of each other and differ in shape: each (step, NAME) counts as a parameter of its own. The functions
+ * below want it to have succeeded. PD_INVALID_ARGUMENT: not so (names the tensor). PD_UNIMPLEMENTED: a file of another
+ * shape, without parameters and steps. */
 int  pd_trace_check(pd_trace *trace, pd_error *err);
 bool pd_trace_averages(const pd_trace *trace);              /* records what replicas get, not weights */
 int  pd_trace_replicas(const pd_trace *trace);              /* at least 1 */
@@ -61,7 +66,8 @@ const char *pd_trace_error(const pd_trace *trace, int64_t step);
 /* In some step. */
 bool pd_trace_has_errors(const pd_trace *trace);
 
-/* Each copies one tensor to `at` (the parameter's elements), or returns false where the trace has none. Steps count from 1. */
+/* Each copies one tensor to `at` (the parameter's elements), or returns false where the trace has none. Steps count
+ * from 1. */
 bool pd_trace_initial(const pd_trace *trace, size_t param, float *at);
 bool pd_trace_gradient(const pd_trace *trace, int64_t step, int replica, size_t param, float *at);
 bool pd_trace_weights(const pd_trace *trace, int64_t step, size_t param, double *at);

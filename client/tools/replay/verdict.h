@@ -14,8 +14,9 @@ typedef struct pd_verdict {
     int64_t compared;       /* tensors compared: a replay that compared nothing has proven nothing */
 } pd_verdict;
 
-/* |ours - recorded| / max(|recorded|, scale), Euclidean norms over the n entries that are finite on both sides; where both |recorded| and
- * scale are 0 the absolute error counts. NaN must meet NaN and an infinity the same infinity, else the result is INFINITY. */
+/* |ours - recorded| / max(|recorded|, scale), Euclidean norms over the n entries that are finite on both sides; where
+ * both |recorded| and scale are 0 the absolute error counts. NaN must meet NaN and an infinity the same infinity, else
+ * the result is INFINITY. */
 double pd_relative_error(const float *ours, const double *recorded, int64_t n, double scale);
 /* The same of what is float64 here, too, with a scale of 0. */
 double pd_relative_error_f64(const double *ours, const double *recorded, int64_t n);

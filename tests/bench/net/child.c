@@ -80,10 +80,12 @@ int pd_child_start(pd_child *out, pd_error *err)
 
     *out = (pd_child){ .log = -1 };
     if ((rc = pd_sibling_path(path, sizeof path, "paramd", err)) != PD_OK) return rc;
-    if ((out->log = memfd_create("paramd.log", MFD_CLOEXEC)) < 0) return pd_fail(err, PD_UNAVAILABLE, "no file for the log: %s", strerror(errno));
+    if ((out->log = memfd_create("paramd.log", MFD_CLOEXEC)) < 0)
+        return pd_fail(err, PD_UNAVAILABLE, "no file for the log: %s", strerror(errno));
     out->pid = fork();
     if (out->pid == 0) become_daemon(path, out->log, parent);
-    rc = out->pid < 0 ? pd_fail(err, PD_UNAVAILABLE, "cannot start a process: %s", strerror(errno)) : wait_until_it_listens(out, err);
+    rc = out->pid < 0 ? pd_fail(err, PD_UNAVAILABLE, "cannot start a process: %s",
+                                strerror(errno)) : wait_until_it_listens(out, err);
     if (rc != PD_OK) pd_child_stop(out);
     return rc;
 }

@@ -13,8 +13,9 @@ typedef struct pd_child {
 } pd_child;
 
 /* Starts the `paramd` that lies beside this program, on a free port of the loopback interface, with its default
- * configuration, and waits until it listens. It ends with its parent at the latest. Forks: call it before any thread is started.
- * PD_UNAVAILABLE: there is none, or it ended; the text has its last words. PD_DEADLINE_EXCEEDED: it does not listen within 20 seconds. */
+ * configuration, and waits until it listens. It ends with its parent at the latest. Forks: call it before any thread is
+ * started. PD_UNAVAILABLE: there is none, or it ended; the text has its last words. PD_DEADLINE_EXCEEDED: it does not
+ * listen within 20 seconds. */
 int  pd_child_start(pd_child *out, pd_error *err);
 /* Ends it: politely, and by force after 10 seconds. Nothing for a child that is not running. */
 void pd_child_stop(pd_child *child);

@@ -1,8 +1,9 @@
 /* net_bench.c - measures rounds of push and pull through a daemon, interleaved with rounds of the yardstick.
  *
- * W threads, each with a client handle and a yardstick connection, take turns together: one round through the daemon (every thread pushes
- * and pulls all its tensors), one round of the yardstick (the same bytes from and to the same memory), and so on. Each kind
- * of round is timed from the moment all threads may begin to the moment the last has finished; medians are told. */
+ * W threads, each with a client handle and a yardstick connection, take turns together: one round through the daemon
+ * (every thread pushes and pulls all its tensors), one round of the yardstick (the same bytes from and to the same
+ * memory), and so on. Each kind of round is timed from the moment all threads may begin to the moment the last has
+ * finished; medians are told. */
 #include "net_bench.h"
 
 #include <inttypes.h>
@@ -56,7 +57,8 @@ static int allocate(worker *w)
     w->weights = malloc(w->bench->bytes);
     w->items = calloc(n, sizeof *w->items);
     w->initial = calloc(n, sizeof *w->initial);
-    if (!w->gradients || !w->weights || !w->items || !w->initial) return pd_fail(&w->err, PD_NO_MEMORY, "out of memory");
+    if (!w->gradients || !w->weights || !w->items || !w->initial)
+        return pd_fail(&w->err, PD_NO_MEMORY, "out of memory");
     for (size_t i = 0; i < n * floats; i++) {
         w->gradients[i] = (float)((i + (size_t)w->rank) % 17) * 1e-3f;
         w->weights[i] = 1;
@@ -113,12 +115,13 @@ static int bare_round(worker *w)
     return pd_yardstick_round(&w->bench->yardstick, w->fd, w->gradients, w->weights, &w->err);
 }
 
-/* A round between two barriers; a worker that has failed, or sees that another has, only keeps step. The first to fail ends the job, so that
- * nobody waits for it. */
+/* A round between two barriers; a worker that has failed, or sees that another has, only keeps step. The first to fail
+ * ends the job, so that nobody waits for it. */
 static void keep_step(worker *w, int (*round)(worker *w))
 {
     pthread_barrier_wait(&w->bench->barrier);
-    if (!atomic_load(&w->bench->failed) && (w->rc = round(w)) != PD_OK && !atomic_exchange(&w->bench->failed, true)) pd_operator_drop(w->bench->url, w->bench->want->timeout, w->bench->job);
+    if (!atomic_load(&w->bench->failed) && (w->rc = round(w)) != PD_OK && !atomic_exchange(&w->bench->failed, true))
+        pd_operator_drop(w->bench->url, w->bench->want->timeout, w->bench->job);
     pthread_barrier_wait(&w->bench->barrier);
 }
 
@@ -182,20 +185,25 @@ static int report(bench *b)
     const pd_net_bench *want = b->want;
     size_t n = (size_t)want->rounds;
     double round_ms = median(b->round_ms, n), bare_ms = median(b->bare_ms, n);
-    double moved = 2.0 * (double)want->workers * (double)b->bytes;       /* bytes of a round: pushed and pulled, by all workers */
+    double moved = 2.0 * (double)want->workers * (double)b->bytes;       /* bytes of a round: pushed and pulled, by all
+                                                                          * workers */
     double payload = moved / round_ms / 1e6, bare = moved / bare_ms / 1e6;
     char text[PD_CELL];
 
     if (want->json) {
         return pd_result_json(json_pack("{s:I, s:I, s:I, s:I, s:f, s:[f, f], s:f, s:f, s:[f, f], s:f, s:f}",
-            "workers", (json_int_t)want->workers, "tensors", (json_int_t)want->tensors, "floats", (json_int_t)want->floats,
-            "rounds", (json_int_t)want->rounds, "round_ms", round_ms, "round_ms_spread", b->round_ms[0], b->round_ms[n - 1],
-            "payload_gb_per_s", payload, "bare_round_ms", bare_ms, "bare_round_ms_spread", b->bare_ms[0], b->bare_ms[n - 1],
+            "workers", (json_int_t)want->workers, "tensors", (json_int_t)want->tensors, "floats",
+                (json_int_t)want->floats,
+            "rounds", (json_int_t)want->rounds, "round_ms", round_ms, "round_ms_spread", b->round_ms[0],
+                b->round_ms[n - 1],
+            "payload_gb_per_s", payload, "bare_round_ms", bare_ms, "bare_round_ms_spread", b->bare_ms[0],
+                b->bare_ms[n - 1],
             "bare_tcp_gb_per_s", bare, "ratio", payload / bare));
     }
-    printf("%" PRId64 " workers push and pull %" PRId64 " tensors of %s, %" PRId64 " rounds\n", want->workers, want->tensors,
-           pd_bytes_text(text, (uint64_t)want->floats * sizeof(float)), want->rounds);
-    printf("paramd    %8.2f ms a round (%.2f to %.2f)   %.2f GB/s of payload\n", round_ms, b->round_ms[0], b->round_ms[n - 1], payload);
+    printf("%" PRId64 " workers push and pull %" PRId64 " tensors of %s, %" PRId64 " rounds\n", want->workers,
+           want->tensors, pd_bytes_text(text, (uint64_t)want->floats * sizeof(float)), want->rounds);
+    printf("paramd    %8.2f ms a round (%.2f to %.2f)   %.2f GB/s of payload\n", round_ms, b->round_ms[0],
+           b->round_ms[n - 1], payload);
     printf("bare TCP  %8.2f ms a round (%.2f to %.2f)   %.2f GB/s\n", bare_ms, b->bare_ms[0], b->bare_ms[n - 1], bare);
     printf("ratio     %8.2f\n", payload / bare);
     return PD_EXIT_OK;
@@ -206,12 +214,14 @@ static int run(bench *b, worker *workers, pd_error *err)
 {
     int n = (int)b->want->workers, rc = PD_OK;
 
-    if (pthread_barrier_init(&b->barrier, NULL, (unsigned)n + 1) != 0) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (pthread_barrier_init(&b->barrier, NULL, (unsigned)n + 1) != 0)
+        return pd_fail(err, PD_NO_MEMORY, "out of memory");
     for (int i = 0; i < n; i++) {
         workers[i] = (worker){ .bench = b, .rank = i, .fd = -1 };
         if (pthread_create(&workers[i].thread, NULL, run_worker, &workers[i]) != 0) {
             fprintf(stderr, "paramctl: cannot start %d threads\n", n);
-            _exit(PD_EXIT_REFUSED);                         /* those that run wait at the barrier: there is no way back */
+            _exit(PD_EXIT_REFUSED);                         /* those that run wait at the barrier: there is no way
+                                                             * back */
         }
     }
     time_rounds(b);
@@ -234,8 +244,10 @@ static int start(bench *b, pd_error *err)
     uint64_t nonce = 0;
     int rc;
 
-    if (__builtin_mul_overflow((size_t)want->tensors * sizeof(float), (size_t)want->floats, &b->bytes) || b->bytes > (size_t)1 << 40) {
-        return pd_fail(err, PD_OUT_OF_RANGE, "%lld tensors of %lld floats are too many", (long long)want->tensors, (long long)want->floats);
+    if (__builtin_mul_overflow((size_t)want->tensors * sizeof(float), (size_t)want->floats, &b->bytes)
+        || b->bytes > (size_t)1 << 40) {
+        return pd_fail(err, PD_OUT_OF_RANGE, "%lld tensors of %lld floats are too many", (long long)want->tensors,
+                       (long long)want->floats);
     }
     if (getrandom(&nonce, sizeof nonce, 0) != sizeof nonce) return pd_fail(err, PD_INTERNAL, "no random numbers");
     snprintf(b->job, sizeof b->job, "bench/%016" PRIx64, nonce);

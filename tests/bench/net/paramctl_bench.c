@@ -11,7 +11,8 @@ int main(int argc, char **argv)
     pd_net_bench want = { .workers = 4, .tensors = 25, .floats = 1 << 20, .rounds = 20 };
     const pd_line_option options[] = {
         { "workers", 0, "W", "Client connections, one thread each (default 4)", pd_take_number, &want.workers, 1, 256 },
-        { "tensors", 0, "N", "Tensors that each pushes and pulls in a round (default 25)", pd_take_number, &want.tensors, 1, 1 << 20 },
+        { "tensors", 0, "N", "Tensors that each pushes and pulls in a round (default 25)", pd_take_number,
+          &want.tensors, 1, 1 << 20 },
         { "floats", 0, "F", "Elements of a tensor (default 1048576)", pd_take_number, &want.floats, 1, 1ll << 32 },
         { "rounds", 0, "R", "Rounds measured, at least 5 (default 20)", pd_take_number, &want.rounds, 5, 100000 },
         { 0 }

@@ -209,15 +209,18 @@ int pd_yardstick_round(const pd_yardstick *yardstick, int fd, const void *out, v
     while (sent < bytes || got < bytes) {
         ssize_t there = 0, here = 0;
         if (sent < bytes) {
-            there = moved(send(fd, (const char *)out + sent, least(yardstick->chunk, bytes - sent), MSG_DONTWAIT | MSG_NOSIGNAL));
+            there = moved(send(fd, (const char *)out + sent, least(yardstick->chunk, bytes - sent),
+                               MSG_DONTWAIT | MSG_NOSIGNAL));
         }
         if (got < bytes) here = moved(recv(fd, (char *)in + got, least(SLICE, bytes - got), MSG_DONTWAIT));
         if (there < 0 || here < 0) return pd_fail(err, PD_UNAVAILABLE, "yardstick: the connection broke");
         sent += (size_t)there;
         got += (size_t)here;
         if (there == 0 && here == 0) {
-            struct pollfd wait = { .fd = fd, .events = (short)((sent < bytes ? POLLOUT : 0) | (got < bytes ? POLLIN : 0)) };
-            if (poll(&wait, 1, STALL_MS) == 0) return pd_fail(err, PD_DEADLINE_EXCEEDED, "yardstick: nothing moved for 30 seconds");
+            struct pollfd wait = { .fd = fd,
+                                   .events = (short)((sent < bytes ? POLLOUT : 0) | (got < bytes ? POLLIN : 0)) };
+            if (poll(&wait, 1, STALL_MS) == 0)
+                return pd_fail(err, PD_DEADLINE_EXCEEDED, "yardstick: nothing moved for 30 seconds");
         }
     }
     return PD_OK;
