@@ -1,7 +1,7 @@
-/* import_state.c - paramctl import-state: optimizer state of a saved file, put into a job of a daemon whole or not at
+/* import_state.c - paramctl import-state: puts optimizer state of a saved file into a job of a daemon, whole or not at
  * all.
  *
- * What the file has and what the job keeps are compared first; nothing is sent where they do not match, unless
+ * First the names in the file and the slots of the job are compared. If they do not match, nothing is sent, unless
  * --partial. */
 #include "import_state.h"
 
@@ -22,16 +22,16 @@
 
 enum { PIECE_BYTES = 1 << 20, LISTED = 20 };
 
-/* A tensor of the file, and where it goes. */
+/* A tensor of the file, and its place in the job. */
 typedef struct entry {
     const pd_st_tensor *tensor;
     pd_state_key        key;
     const char         *param;
-    const pd_state_tensor *slot;        /* the job's, that it is of or is a block of */
-    int64_t             count;          /* PD_KEY_COUNT */
+    const pd_state_tensor *slot;        /* the job's slot; the tensor is all of it, or one block */
+    int64_t             count;          /* of PD_KEY_COUNT: the number of steps */
 } entry;
 
-/* A name of the file that the job has nothing for, and perhaps why. */
+/* A name of the file that the job does not know. `why` may be NULL. */
 typedef struct stranger { const char *name, *why; } stranger;
 
 typedef struct import {
@@ -43,13 +43,13 @@ typedef struct import {
     void           *file;
     size_t          file_bytes;
     pd_safetensors *tensors;
-    entry          *entries;        size_t n, room; /* what is sent */
+    entry          *entries;        size_t n, room; /* to be sent */
     stranger       *unknown;        size_t n_unknown;
-    bool            counted;                        /* for all parameters at once: */
+    bool            counted;                        /* the file has one counter for all parameters: */
     int64_t         count;
     size_t          derived, parts, counts;
-    uint64_t        bytes, sent, piece;             /* piece: bytes that one may have */
-    float          *floats;                         /* of a piece */
+    uint64_t        bytes, sent, piece;             /* piece: most bytes of one request */
+    float          *floats;                         /* room for one piece */
 } import;
 
 /* ---- the file ---- */
@@ -103,7 +103,8 @@ static bool read_count(const import *im, const pd_st_tensor *tensor, int64_t *co
     return *count >= 0;
 }
 
-/* The job's slot that it is of, or is a block of. NULL: none. */
+/* Returns the job's slot that the key names: the slot of the block, else the slot of the whole parameter. NULL:
+ * none. */
 static pd_state_tensor *slot_of(const import *im, const pd_state_key *key, const char *param)
 {
     pd_state_tensor *slot = pd_state_list_find(&im->list, param, key->slot, key->number, key->block);
@@ -125,7 +126,8 @@ static int add_entry(import *im, const entry *e)
     return PD_OK;
 }
 
-/* What comes with codes: the tensor whose name has `word` for the last "quantized". NULL: there is none. */
+/* Returns the tensor that belongs to quantized codes: its name has `word` instead of the last "quantized". NULL:
+ * none. */
 static const pd_st_tensor *companion(const import *im, const pd_st_tensor *codes, const char *word)
 {
     static const char own[] = "quantized";
@@ -141,7 +143,7 @@ static const pd_st_tensor *companion(const import *im, const pd_st_tensor *codes
     return found;
 }
 
-/* A quantized value has a float32 for each column; its diagonal may lie apart. */
+/* Checks that codes have their bucket sizes, a float32 for each column, and that a diagonal fits if there is one. */
 static bool has_companions(const import *im, const pd_st_tensor *codes)
 {
     const pd_st_tensor *buckets = companion(im, codes, "bucket_size"), *diagonal = companion(im, codes, "diagonal");
@@ -157,14 +159,14 @@ static bool is_codes(const entry *e)
     return e->key.codes && (e->tensor->dtype == PD_ST_I8 || e->tensor->dtype == PD_ST_I16);
 }
 
-/* Its numbers can be read. */
+/* Returns true if the numbers of the tensor can be sent. */
 static bool is_readable(const import *im, const entry *e)
 {
     if (is_codes(e)) return has_companions(im, e->tensor);
     return is_float(e->tensor->dtype) || (e->key.param == PD_KEY_ALL && e->tensor->dtype == PD_ST_I32);
 }
 
-/* One zero where upstream keeps nothing. */
+/* Returns true for a single zero, which upstream saves where it keeps nothing. */
 static bool is_filling(const import *im, const pd_st_tensor *tensor)
 {
     const uint8_t *at = pd_safetensors_data(im->tensors, tensor);
@@ -175,7 +177,7 @@ static bool is_filling(const import *im, const pd_st_tensor *tensor)
     return true;
 }
 
-/* Of one parameter. PD_NOT_FOUND: the job has nothing of that name. */
+/* Adds a tensor of one parameter. PD_NOT_FOUND: the job has no such slot. */
 static int place_part(import *im, const entry *from, const char *param)
 {
     pd_state_tensor *slot = slot_of(im, &from->key, param);
@@ -193,7 +195,7 @@ static int place_part(import *im, const entry *from, const char *param)
     return add_entry(im, &e);
 }
 
-/* One value for all parameters that have such a slot. */
+/* Adds one value for each parameter that has such a slot. */
 static int place_parts(import *im, const entry *from)
 {
     int rc = PD_NOT_FOUND;
@@ -211,7 +213,7 @@ static int place_count(import *im, entry *e)
         im->counts++;
         return add_entry(im, e);
     }
-    if (im->counted) {                                  /* several members of a chain count */
+    if (im->counted) {                                  /* several members of a chain have counters */
         im->derived++;
         return im->count == e->count ? PD_OK : PD_NOT_FOUND;
     }
@@ -225,7 +227,7 @@ static int place_count(import *im, entry *e)
     return PD_OK;
 }
 
-/* PD_NOT_FOUND: the job has nothing of that name; `why` may say more. */
+/* Finds the place of one tensor. PD_NOT_FOUND: the job has none; *why may be set to the reason. */
 static int place(import *im, const pd_st_tensor *tensor, const char **why)
 {
     entry e = { .tensor = tensor };
@@ -300,10 +302,11 @@ static void show_progress(const import *im, bool last)
             last ? "\n" : "");
 }
 
-/* Numbers as they lie in memory. */
+/* Numbers and their type in memory. */
 typedef struct source { const uint8_t *at; pd_st_dtype dtype; } source;
 
-/* Codes times their columns' buckets, and the diagonal where it lies apart. Gives; NULL: out of memory. */
+/* Decodes a quantized tensor: code times bucket size of the column, plus the diagonal if it is stored apart. The caller
+ * frees. NULL: out of memory. */
 static float *decode(const import *im, const pd_st_tensor *codes)
 {
     const pd_st_tensor *buckets = companion(im, codes, "bucket_size"), *diagonal = companion(im, codes, "diagonal");
@@ -325,7 +328,8 @@ static float *decode(const import *im, const pd_st_tensor *codes)
     return out;
 }
 
-/* *own: free() it. PD_NO_MEMORY. */
+/* Sets *out to the floating-point numbers of an entry. *own is their memory if they were converted; the caller frees
+ * it. */
 static int find_source(const import *im, const entry *e, source *out, float **own, pd_error *err)
 {
     int32_t whole;
@@ -340,7 +344,7 @@ static int find_source(const import *im, const entry *e, source *out, float **ow
     return PD_OK;
 }
 
-/* Files may leave tensors unaligned, and some types are widened: through memory of our own. */
+/* Copies one piece to im->floats, because tensors in files may be unaligned. Widens 16-bit types. */
 static const void *piece_of(import *im, const source *from, uint64_t first, uint64_t count)
 {
     size_t each = pd_st_dtype_size(from->dtype);
@@ -352,8 +356,8 @@ static const void *piece_of(import *im, const source *from, uint64_t first, uint
     return im->floats;
 }
 
-/* The same elements in the same order, but for dimensions before the others that one of them has together or not at
- * all. */
+/* Returns true if both shapes have the same elements in the same order: only leading dimensions differ, which one shape
+ * merges or leaves out. */
 static bool is_stacked_alike(const pd_shape *a, const pd_shape *b)
 {
     int i = a->rank, k = b->rank;
@@ -362,8 +366,8 @@ static bool is_stacked_alike(const pd_shape *a, const pd_shape *b)
     return i <= 1 || k <= 1;
 }
 
-/* The shape to send it under. What writes arrays may turn a scalar's () into (1,), as numpy.ascontiguousarray does: one
- * element is one element. */
+/* Returns the shape to send. Some writers turn a scalar's () into (1,), as numpy.ascontiguousarray does, so a single
+ * element takes the shape of its slot. */
 static const pd_shape *shape_of(const entry *e)
 {
     bool whole = e->key.block == e->slot->block && elements_of(e->tensor) == e->slot->elements;
@@ -439,7 +443,7 @@ static int send_all(import *im, pd_error *err)
     return rc == PD_OK ? call(im, &commit, NULL, 0, err) : rc;
 }
 
-/* ---- telling ---- */
+/* ---- report ---- */
 
 static void print_unknown(const import *im)
 {

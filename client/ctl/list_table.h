@@ -11,8 +11,7 @@
 typedef struct pd_column pd_column;
 struct pd_column {
     const char *title;                  /* as pd_table_new takes it: '>' aligns to the right */
-    const char *field;                  /* of the entry, as paramd.proto names it; NULL: `cell` reads the entry by
-                                         * itself */
+    const char *field;                  /* of the entry, as paramd.proto names it; NULL: `cell` reads several */
     void      (*cell)(pd_table *table, const pd_column *column, const void *entry);     /* a message */
 };
 
@@ -37,13 +36,13 @@ void pd_cell_decimal(pd_table *table, const pd_column *column, const void *entry
 typedef struct pd_list_output {
     const pd_list *list;
     bool           as_json;
-    pd_table      *table;               /* one of both; NULL: out of memory */
+    pd_table      *table;               /* one of them is used; NULL: out of memory */
     json_t        *json;
 } pd_list_output;
 
 pd_list_output pd_list_begin(const pd_list *list, bool json);
 void pd_list_add(pd_list_output *out, const ProtobufCMessage *entry);
-/* Adds a page of the list that `out` prints. */
+/* Adds a page of a list; `arg` is the output. */
 pd_page_user pd_list_add_page;
 /* Prints the entries if `rc` is PD_OK, else the error. Ends the output. Returns an exit status. */
 int  pd_list_end(pd_list_output *out, int rc, const pd_error *err);

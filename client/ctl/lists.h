@@ -4,9 +4,9 @@
 
 #include "list_table.h"
 
-/* One of these lists. */
+/* Returns one of these lists. */
 const pd_list *pd_list_named(const char *name);
-/* The command has the list's name. */
+/* Prints the list that has the command's name. */
 int pd_run_list(pd_line *line);
 
 #endif

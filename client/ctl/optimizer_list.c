@@ -10,7 +10,7 @@
 #include "reflect.h"
 #include "result.h"
 
-/* Entries from `first` on that are one list, NAME[0], NAME[1] ...; 1: it is none. */
+/* Returns the number of hyperparameters from `first` on that form one list, NAME[0], NAME[1] ...; 1: no list. */
 static size_t length_of_list(const Paramd__Optimizer *row, size_t first)
 {
     const char *name = row->hypers[first]->name, *bracket = strchr(name, '[');
@@ -26,7 +26,7 @@ static int stem_of(const char *name)
     return (int)strcspn(name, "[");
 }
 
-/* The names of its hyperparameters. */
+/* Lists the names of all hyperparameters. */
 static void names_cell(pd_table *table, const pd_column *column, const void *entry)
 {
     const Paramd__Optimizer *row = entry;
@@ -51,7 +51,7 @@ static const pd_list optimizers_list = { 0, "optimizers", "no optimizers", colum
 
 /* ---- one optimizer ---- */
 
-/* "0.9,0.999"; once where all are alike. */
+/* "0.9,0.999"; a single value if all are equal. */
 static void presets_cell(pd_table *table, const Paramd__Optimizer *row, size_t first, size_t n)
 {
     char text[256] = "";
@@ -80,7 +80,7 @@ static void range_cell(pd_table *table, const Paramd__Hyper *hyper)
     else pd_table_cell(table, "%s", hyper->choices[0] != '\0' ? hyper->choices : "yes, no");
 }
 
-/* Of a short list what each entry means, of a long one the first. */
+/* Explains each entry of a short list, and only the first of a long one. */
 static void help_cell(pd_table *table, const Paramd__Optimizer *row, size_t first, size_t n)
 {
     char text[512] = "";
@@ -135,7 +135,7 @@ static int list_optimizers(const pd_line *line, pd_list_output *out, pd_error *e
     return rc;
 }
 
-/* One, by its name. */
+/* Shows one optimizer with all its hyperparameters. */
 static int show_optimizer(const pd_line *line)
 {
     Paramd__OptimizersRequest request = PARAMD__OPTIMIZERS_REQUEST__INIT;

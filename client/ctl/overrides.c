@@ -12,7 +12,7 @@
 
 /* ---- set JOB PATTERN NAME=VALUE... ---- */
 
-/* Cuts the arguments at their first '='. False: one of them has none, which is reported. */
+/* Cuts the arguments at their first '='. If one has none, reports it and returns false. */
 static bool read_settings(const pd_line *line, Paramd__Option *settings, Paramd__Option **list)
 {
     for (int i = 2; i < line->n_args; i++, settings++) {
@@ -84,8 +84,7 @@ int pd_run_set(pd_line *line)
 
 /* ---- settings JOB [PARAM-GLOB] ---- */
 
-/* Entries as JSON. Those of several parameters that are otherwise alike share one: "others" is the number of further
- * parameters. */
+/* Entries as JSON. Parameters with equal overrides share an entry, and "others" counts all but the first of them. */
 typedef struct listing {
     json_t *entries;
     bool    apart;                  /* every parameter has an entry of its own */
@@ -102,7 +101,7 @@ static bool are_alike(const json_t *a, const json_t *b)
 
 static json_int_t others_of(const json_t *entry) { return json_integer_value(json_object_get(entry, "others")); }
 
-/* Takes the entry. */
+/* Adds the entry, or counts it with an equal one. Takes it over. */
 static void add_setting(listing *out, json_t *entry)
 {
     for (size_t i = json_array_size(out->entries); !out->apart && i-- > 0;) {

@@ -1,4 +1,4 @@
-/* paramctl.c - the operator's program: asks a daemon, and executes the tools that do more (paramctl-replay and
+/* paramctl.c - the operator's program: asks a daemon, or executes a program that does more (paramctl-replay and
  * others). */
 #include <errno.h>
 #include <stdio.h>
@@ -98,7 +98,7 @@ static char *list_commands(int key, const char *text, void *input)
 
 /* ---- programs ---- */
 
-/* Becomes the program: first the one beside paramctl, then the one on PATH. Returns errno if there is neither. */
+/* Executes the program beside paramctl, else the one on PATH. Returns errno if neither can run. */
 static int execute(char *program, char **argv)
 {
     char path[4096];
@@ -109,8 +109,8 @@ static int execute(char *program, char **argv)
     return errno;
 }
 
-/* The program gets the common options that stood before its name, and then the rest of the line. Returns only if it
- * cannot run. */
+/* Hands the common options before the command's name and the rest of the line to the program. Returns only if it cannot
+ * run. */
 static int run_program(const pd_line *line)
 {
     char **argv = calloc((size_t)line->argc + 4, sizeof *argv), program[64], timeout[64], *server = NULL;

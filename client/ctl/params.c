@@ -67,7 +67,7 @@ typedef struct output {
     json_t        *errors;              /* of roots, lists by the parameter's name; NULL: nobody asks */
 } output;
 
-/* The names of its dimensions, and the note of its optimizer. */
+/* Adds the names of the dimensions, and the note of the optimizer. */
 static void add_remark(json_t *remarks, const Paramd__ParamInfo *param)
 {
     bool both = param->axes[0] != '\0' && param->note[0] != '\0';
@@ -77,7 +77,7 @@ static void add_remark(json_t *remarks, const Paramd__ParamInfo *param)
                                                 param->axes, both ? "; " : "", param->note));
 }
 
-/* The scalars that its last round returned. */
+/* Adds the scalars that the last round returned. */
 static void add_scalars(json_t *remarks, const Paramd__ParamInfo *param)
 {
     for (size_t i = 0; i < param->n_scalars; i++)
@@ -118,8 +118,7 @@ static void add_errors(void *arg, const Paramd__ListReply *page)
     for (size_t i = 0; i < page->n_roots; i++) add_error(arg, page->roots[i]);
 }
 
-/* Parameters with many roots have no room for their errors in their entry, so the errors come from the list of
- * roots. */
+/* Fetches errors from the list of roots: an entry of params has no room for many. */
 static int fetch_errors(const pd_line *line, output *out, pd_error *err)
 {
     if ((out->errors = json_object()) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");

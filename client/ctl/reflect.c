@@ -41,8 +41,7 @@ static json_t *value_json(const ProtobufCFieldDescriptor *field, const void *at)
     case PROTOBUF_C_TYPE_UINT32:  return json_integer(*(const uint32_t *)at);
     case PROTOBUF_C_TYPE_UINT64:  return json_integer((json_int_t)*(const uint64_t *)at);
     case PROTOBUF_C_TYPE_FIXED64: return hexadecimal(*(const uint64_t *)at);
-    case PROTOBUF_C_TYPE_DOUBLE:  return json_real(*(const double *)at);       /* NULL for a value that JSON cannot
-                                                                                * say */
+    case PROTOBUF_C_TYPE_DOUBLE:  return json_real(*(const double *)at);       /* NULL: JSON has no such value */
     case PROTOBUF_C_TYPE_STRING:  return json_string(*(char *const *)at);
     case PROTOBUF_C_TYPE_MESSAGE: return pd_message_json(*(ProtobufCMessage *const *)at);
     default:                      return json_null();

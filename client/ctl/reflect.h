@@ -5,14 +5,14 @@
 #include <jansson.h>
 #include <protobuf-c/protobuf-c.h>
 
-/* Any message as a JSON object with the field names of paramd.proto; fixed64 (nonces) as hexadecimal text. Gives; NULL:
- * out of memory. */
+/* Returns any message as a JSON object with the field names of paramd.proto; fixed64 (nonces) as hexadecimal text. The
+ * caller frees. NULL: out of memory. */
 json_t *pd_message_json(const ProtobufCMessage *message);
-/* A field that the message has, by its name. */
+/* Returns the field of that name, which the message has. */
 const ProtobufCFieldDescriptor *pd_message_field(const ProtobufCMessage *message, const char *name);
-/* Where the message holds the field: the value, or of a repeated field the pointer to the values. */
+/* Returns the address of the value, or, for a repeated field, the address of the pointer to the values. */
 const void *pd_message_at(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field);
-/* The number of values of a repeated field. */
+/* Returns the number of values of a repeated field. */
 size_t pd_message_count(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field);
 
 #endif

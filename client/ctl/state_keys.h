@@ -26,9 +26,9 @@ typedef enum pd_key_kind {
     PD_KEY_UNKNOWN,             /* no such parameter, or no such path */
     PD_KEY_PART,                /* a tensor of state: param, slot, number, block */
     PD_KEY_COUNT,               /* the step counter: param */
-    PD_KEY_DERIVED,             /* upstream saves it, but it follows from the rest: passed over */
-    PD_KEY_COMPANION,           /* bucket sizes or the diagonal of codes: they are taken with those */
-    PD_KEY_REFUSED,             /* upstream's, but of no parameter: why */
+    PD_KEY_DERIVED,             /* upstream saves it, but it follows from the rest: skipped */
+    PD_KEY_COMPANION,           /* bucket sizes or the diagonal of codes, which are read with the codes */
+    PD_KEY_REFUSED,             /* upstream's, but belongs to no parameter: why */
 } pd_key_kind;
 
 typedef struct pd_state_key {
@@ -36,14 +36,14 @@ typedef struct pd_state_key {
     size_t      param;          /* index in the list of names; PD_KEY_ALL */
     char        slot[64];
     int         number, block;  /* -1: none */
-    bool        codes;          /* where it holds integers they are codes of a quantized value: the key ends in
-                                 * "quantized", those beside it in "bucket_size", "diagonal" */
+    bool        codes;          /* integers are codes of a quantized value: this key ends in "quantized", its companions
+                                 * in "bucket_size" and "diagonal" */
     bool        stacked;        /* its leading dimensions (layers, blocks) may be fewer or more than the slot's */
-    bool        fill;           /* upstream saves one zero where it keeps nothing */
-    const char *why;            /* of PD_KEY_REFUSED: what to do; static */
+    bool        fill;           /* upstream saves a single zero if it keeps nothing */
+    const char *why;            /* of PD_KEY_REFUSED: advice; static */
 } pd_state_key;
 
-/* `names`: the job's parameters in ascending order (strcmp). The longest name that fits counts. */
+/* Reads one key. `names`: the job's parameters in ascending order (strcmp). The longest name that fits wins. */
 void pd_state_key_read(pd_state_key *out, const char *key, const char *const *names, size_t n);
 
 #endif

@@ -20,7 +20,8 @@ static int compare_names(const void *left, const void *right)
     return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
-/* The name as the list keeps it, each once: entries of a parameter follow each other. NULL: out of memory. */
+/* Returns the list's own copy of the name. Entries of a parameter follow each other, so a name is kept once. NULL: out
+ * of memory. */
 static const char *keep_name(pd_state_list *list, const char *name)
 {
     const char **more;

@@ -5,7 +5,7 @@
 #include "result.h"
 #include "state_list.h"
 
-/* "0,1", "-" for a dimension that is none of the parameter's; "?": not known. */
+/* Writes "0,1"; "-" for a dimension that is none of the parameter's; "?": not known. Returns `text`. */
 static char *follows_text(const pd_state_tensor *tensor, char *text, size_t size)
 {
     size_t used = 0;

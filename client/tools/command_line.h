@@ -19,8 +19,7 @@ typedef struct pd_command {
     const char *name;
     const char *args, *about;           /* as the help shows them */
     int         least, most;            /* number of arguments */
-    int       (*run)(pd_line *line);    /* reads the line, prints the answer, returns an exit status; NULL: the program
-                                         * paramctl-NAME */
+    int       (*run)(pd_line *line);    /* prints an answer, returns an exit status; NULL: program paramctl-NAME */
 } pd_command;
 
 struct pd_line {
@@ -53,8 +52,8 @@ void pd_take_number(const pd_line_option *option, char *value, struct argp_state
 
 /* A line with the presets. Names the program for --version. */
 pd_line pd_line_new(const pd_command *command, int argc, char **argv);
-/* Reads the line by the command's options, which end with an empty row (NULL: none but the common ones). Prints help
- * and errors, and ends the program after them. */
+/* Reads the line by the command's options, up to an empty row (NULL: the common ones). Ends the program after help and
+ * errors. */
 void pd_line_parse(pd_line *line, const pd_line_option *options);
 /* The common options, into the pd_line that is argp's input: for a line whose command is not known yet. */
 extern const struct argp pd_common_argp;

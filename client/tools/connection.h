@@ -15,16 +15,16 @@ typedef struct pd_operator {
 /* `url` NULL: PARAMD_URL, else tcp://127.0.0.1:7070. PD_UNAVAILABLE: nobody answers there. */
 int  pd_operator_open(pd_operator *out, const char *url, double timeout, pd_error *err);
 void pd_operator_close(pd_operator *op);
-/* Opens a connection as the line says, asks one thing and leaves the answer in op's arena. The caller closes op, after
- * an error too. */
+/* Opens a connection as the line says and asks one thing. The answer is in op's arena. The caller closes op, also after
+ * an error. */
 int  pd_operator_ask(const struct pd_line *line, pd_operator *op, unsigned method, const ProtobufCMessage *request,
                      void **reply, pd_error *err);
 /* Hands each page of a list to `use`, which borrows it for the call. Changes request->start. */
 typedef void pd_page_user(void *arg, const Paramd__ListReply *page);
 int  pd_operator_list(pd_operator *op, Paramd__ListRequest *request, pd_page_user *use, void *arg, pd_error *err);
-/* Ends a job if that is possible: for cleaning up, where nobody asks how it went. */
+/* Ends a job, for cleaning up: errors are ignored. */
 void pd_operator_drop(const char *url, double timeout, const char *job);
-/* Checks that a daemon answers there: before a request whose own deadline is long. */
+/* Checks that a daemon answers, before a request whose own deadline is long. */
 int  pd_operator_probe(const char *url, double timeout, pd_error *err);
 
 #endif

@@ -118,10 +118,10 @@ struct pd_table {
     int    width[MAX_COLUMNS];
     char **cell;                /* titles first, then row by row */
     size_t n, room;
-    bool   failed;              /* a cell found no memory */
+    bool   failed;              /* out of memory for a cell */
 };
 
-/* Characters as a terminal counts them: continuation bytes of UTF-8 take no column. */
+/* Counts characters as a terminal does: continuation bytes of UTF-8 take no column. */
 static int width_of(const char *text)
 {
     int width = 0;
@@ -130,7 +130,7 @@ static int width_of(const char *text)
     return width;
 }
 
-/* Room for one more cell. */
+/* Makes room for one more cell. */
 static bool make_room(pd_table *table)
 {
     size_t room = table->room == 0 ? 64 : 2 * table->room;
@@ -143,7 +143,7 @@ static bool make_room(pd_table *table)
     return true;
 }
 
-/* Takes `text`; NULL is a cell that found no memory. */
+/* Adds a cell and takes `text`. NULL: the cell found no memory. */
 static void append(pd_table *table, char *text)
 {
     size_t column = table->n % table->columns;
@@ -186,7 +186,7 @@ void pd_table_cell(pd_table *table, const char *format, ...)
     append(table, text);
 }
 
-/* A row whose other cells are NULL. */
+/* Adds a row whose other cells are NULL. */
 void pd_table_line(pd_table *table, const char *format, ...)
 {
     char *text;

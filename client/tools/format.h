@@ -20,26 +20,21 @@ char *pd_duration_text(char text[PD_CELL], uint64_t ms);
 /* "3.2 Gflop": so many floating-point operations */
 char *pd_flops_text(char text[PD_CELL], double flops);
 
-/* Prints a line. What it quotes may come from a peer: characters that cannot be printed show as '?', a newline among
- * them. */
+/* Prints a line. Characters that cannot be printed show as '?', newlines included: quoted text may come from a peer. */
 void  pd_print_line(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Prints JSON, which may have several lines. Characters in its texts that cannot be printed become escapes: the value
- * stays the same. */
+/* Prints JSON of one or more lines. Characters that cannot be printed become escapes, so the values stay the same. */
 void  pd_print_json(FILE *out, const char *json);
 
 /* A table is filled row by row and printed when all widths are known. */
 typedef struct pd_table pd_table;
 
-/* titles: one a column, separated by '|'; a column whose title begins with '>' is aligned to the right. NULL: out of
- * memory. */
+/* `titles`: one a column, separated by '|'; '>' before a title aligns its column to the right. NULL: out of memory. */
 pd_table *pd_table_new(const char *titles);
-/* The next cell. What cannot be printed (names come from peers) shows as '?'. Running out of memory shows when it is
- * printed. */
+/* Adds the next cell. Characters that cannot be printed show as '?'. Lack of memory is reported by pd_table_print. */
 void      pd_table_cell(pd_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* A line over all columns, before the next row. Its width counts for no column. */
+/* Adds a line over all columns. Its width counts for no column. */
 void      pd_table_line(pd_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Prints titles and rows, `none` where there are no rows, and frees. PD_NO_MEMORY: it says so on stderr, and nothing
- * else. */
+/* Prints titles and rows, or `none` if there are no rows, and frees the table. PD_NO_MEMORY: prints only that. */
 int       pd_table_print(pd_table *table, FILE *out, const char *none);
 void      pd_table_free(pd_table *table);       /* accepts NULL */
 

@@ -6,8 +6,8 @@
 
 enum { PD_PROGRAM_REPLAY, PD_PROGRAM_PLAN, PD_PROGRAM_BENCH };
 
-/* A row for each program, paramctl-NAME, in that order; an empty one at the end. paramctl's help and the program itself
- * use it. */
+/* A row for each program paramctl-NAME, in that order, then an empty row. Used by paramctl's help and by the
+ * program. */
 extern const pd_command pd_programs[];
 
 #endif

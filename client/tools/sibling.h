@@ -6,8 +6,8 @@
 
 #include "paramd/error.h"
 
-/* Writes the path of the program `name` in the folder of the program that runs. PD_UNAVAILABLE: there is no such
- * program, or it may not be executed; the text says why. */
+/* Writes the path of the program `name` in the folder of the running program. PD_UNAVAILABLE: it is not there, or may
+ * not be executed. */
 int pd_sibling_path(char *path, size_t size, const char *name, pd_error *err);
 
 #endif
