@@ -39,7 +39,7 @@ static bool is_due(const pd_kind *kind, int64_t count)
     return hypers->row->due(&kind->plan, value, count, NULL);
 }
 
-/* Whether later steps go on as the first: looks at some, ever farther apart, and at some between. */
+/* Checks that the interval also holds in later steps: looks at steps ever farther apart, and at some between. */
 static bool goes_on(const pd_kind *kind)
 {
     int64_t interval = pd_kind_interval(kind);
@@ -65,7 +65,8 @@ static void find_due(pd_kind *kind)
 typedef struct sorting {
     const pd_shapes *shapes;
     pd_rule *const  *rule;              /* by parameter */
-    const uint64_t  *digest;            /* by parameter: of its plan, where that may follow from its name; else 0 */
+    const uint64_t  *digest;            /* by parameter: a digest of its plan if the plan may depend on the name; else
+                                         * 0 */
 } sorting;
 
 static int compare_axes(const char *a, const char *b)
@@ -102,7 +103,7 @@ static int out_of_memory(pd_error *err)
     return pd_fail(err, PD_NO_MEMORY, "out of memory for plans");
 }
 
-/* Which parameters have which kind; fills all of a kind but its plan and what follows from it. */
+/* Finds the kind of each parameter. Fills the kinds except their plans and the figures that follow from plans. */
 static int find_kinds(pd_forecast *f, pd_rule *const *rule, const uint64_t *digest, pd_error *err)
 {
     const pd_shapes *shapes = f->shapes;
@@ -143,7 +144,7 @@ static int match_rules(pd_forecast *f, pd_rule **rule, pd_error *err)
 
 /* ---- facts ---- */
 
-/* As the daemon makes it. */
+/* Makes the plan as the daemon makes it. */
 static pd_declaration declaration_of(const pd_forecast *f, const pd_rule *rule, const pd_shape_entry *entry)
 {
     return (pd_declaration){ .name = entry->name, .shape = entry->shape, .axes = entry->axes, .hypers = rule->hypers,
@@ -192,7 +193,7 @@ static bool has_text(const pd_rule *rule)
     return false;
 }
 
-/* FNV-1a over what is told of a plan. */
+/* Computes FNV-1a over everything that is printed of a plan. */
 static uint64_t digested(uint64_t digest, const void *at, size_t n)
 {
     for (size_t i = 0; i < n; i++) digest = (digest ^ ((const unsigned char *)at)[i]) * 0x100000001b3u;
@@ -264,7 +265,7 @@ static void add_kind(pd_forecast_sum *sum, const pd_kind *kind)
     if (interval > 0) sum->task_flops_per_step += (double)n * kind->task_flops / (double)interval;
 }
 
-/* Adds the bytes of one parameter's name: parameters of one kind share all figures but that. */
+/* Adds the bytes of one parameter's name, the only figure in which parameters of a kind differ. */
 static void add_name(pd_forecast *f, const pd_kind *kind, const pd_shape_entry *entry)
 {
     const pd_footprint name = { .records = pd_footprint_name(&f->job, entry->name, entry->axes) };
@@ -285,7 +286,7 @@ static int make_plans(pd_forecast *f, pd_error *err)
         pd_kind *kind = f->kind[i];
         add_name(f, kind, &f->shapes->entries[i]);
         if (bytes_of(kind) > bytes_of(f->kind[f->largest])) f->largest = i;
-        if (kind->plan.elements > 0) continue;       /* made for an earlier one */
+        if (kind->plan.elements > 0) continue;       /* made for an earlier parameter */
         kind->how = pd_aggregation_of(&f->job.values, kind->rule->hypers.row);
         int rc = pd_sizing_check_param(&f->job, kind->how, f->shapes->entries[i].name, err);
         if (rc == PD_OK) rc = make_plan(f, kind, &f->shapes->entries[i], err);
@@ -368,7 +369,7 @@ static bool tasks_alike(const pd_plan *plan, int a, int b)
     return true;
 }
 
-/* Puts the items of each group together, in their order: group[i] says where i belongs. */
+/* Sorts the items by group and keeps their order within a group: group[i] is the group of item i. */
 static void sort_into(pd_groups *g, const size_t *group, size_t n)
 {
     for (size_t i = 0; i < n; i++) g->first[group[i] + 1]++;

@@ -60,10 +60,10 @@ static json_t *due_json(const pd_kind *kind)
     return object;
 }
 
-/* JSON's integers have a sign. */
+/* Limits a number to JSON's signed integers. */
 static json_t *bytes_json(uint64_t bytes) { return json_integer(bytes > INT64_MAX ? INT64_MAX : (json_int_t)bytes); }
 
-/* What parameters of a kind have: a plan is told once, however many layers share it. */
+/* Describes one parameter of a kind. Parameters that share a plan share this object. */
 static json_t *kind_json(const pd_forecast *f, const pd_kind *kind)
 {
     const pd_plan *plan = &kind->plan;
@@ -99,7 +99,7 @@ static json_t *param_json(const pd_forecast *f, size_t i)
     return json_pack("{s:s, s:i}", "name", f->shapes->entries[i].name, "kind", (int)(f->kind[i] - f->kinds));
 }
 
-/* What the daemon counts, by purpose. */
+/* Lists the bytes that the daemon counts, by purpose. */
 static json_t *need_json(const pd_footprint *need)
 {
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "weights", bytes_json(need->weights),

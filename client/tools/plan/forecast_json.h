@@ -6,7 +6,7 @@
 
 #include "forecast.h"
 
-/* Everything. Gives; NULL: out of memory. */
+/* Returns the whole forecast, which the caller frees. NULL: out of memory. */
 json_t *pd_forecast_json(const pd_forecast *forecast);
 
 #endif

@@ -9,13 +9,13 @@
 
 /* ---- parameters that share an entry: those of a kind. Names that differ in their numbers alone share a line ---- */
 
-enum { NAME_LINES = 8 };                /* of an entry; the others are counted */
+enum { NAME_LINES = 8 };                /* lines of an entry; further names are counted */
 
 typedef struct line {
     const pd_kind *kind;
     char          *pattern;             /* the name with * for each run of digits; verbose: the name */
     size_t         param, n;            /* the first, and how many */
-    size_t         head;                /* the first of the entry: lines of one entry stand together */
+    size_t         head;                /* the first parameter of the entry, by which lines are sorted */
 } line;
 
 typedef struct lines {
@@ -23,7 +23,7 @@ typedef struct lines {
     size_t n;
 } lines;
 
-/* NULL: out of memory. */
+/* Returns the pattern of a name, which the caller frees. NULL: out of memory. */
 static char *pattern_of(const char *name, bool verbose)
 {
     char *pattern = strdup(name), *to = pattern;
@@ -60,7 +60,7 @@ static void free_lines(lines *l)
     free(l->at);
 }
 
-/* One for each parameter. */
+/* Makes a line for each parameter. */
 static int name_all(lines *l, const pd_forecast *f, bool verbose)
 {
     if ((l->at = calloc(f->shapes->n, sizeof *l->at)) == NULL) return PD_NO_MEMORY;
@@ -72,7 +72,7 @@ static int name_all(lines *l, const pd_forecast *f, bool verbose)
     return PD_OK;
 }
 
-/* Makes one of those that are alike. Those of a kind stand together here. */
+/* Merges lines of equal pattern. The lines are sorted by kind. */
 static void fold(lines *l)
 {
     size_t n = 0;
@@ -98,7 +98,7 @@ static void find_heads(lines *l)
     }
 }
 
-/* In the order in which they are told. PD_NO_MEMORY. */
+/* Makes the lines in the order in which they are printed. PD_NO_MEMORY. */
 static int make_lines(lines *l, const pd_forecast *f, bool verbose)
 {
     int rc = name_all(l, f, verbose);
@@ -120,7 +120,7 @@ static int ascending(const void *left, const void *right)
     return (*(const int *)left > *(const int *)right) - (*(const int *)left < *(const int *)right);
 }
 
-/* Leaves each once, ascending; returns how many. */
+/* Sorts the numbers and removes duplicates. Returns how many are left. */
 static size_t distinct(int *number, size_t n)
 {
     size_t kept = 0;
@@ -138,8 +138,8 @@ static bool evenly_spaced(const int *number, size_t n)
     return true;
 }
 
-/* "0 … 215", "0, 2 … 214", "1, 3, 5" behind the first `used` bytes of `text`; returns how many it has then. Sorts the
- * numbers, which may repeat. */
+/* Appends "0 … 215", "0, 2 … 214" or "1, 3, 5" after `used` bytes of `text`. Sorts the numbers, which may repeat.
+ * Returns the bytes used. */
 static size_t listed(char text[NAMES], size_t used, int *number, size_t n)
 {
     size_t many = distinct(number, n), told;
@@ -152,7 +152,8 @@ static size_t listed(char text[NAMES], size_t used, int *number, size_t n)
     return used;
 }
 
-/* n slots of one name: "statistics.0 … 215", "momentum", "block_0 … 11.factor_matrices.0, 1". `number`: room for n. */
+/* Names n slots of one name: "statistics.0 … 215", "momentum", "block_0 … 11.factor_matrices.0, 1". `number` has room
+ * for n. */
 static void numbered(char text[NAMES], const pd_plan *plan, const int *slot, size_t n, int *number)
 {
     const pd_slot_spec *spec = &plan->slots[slot[0]];
@@ -180,7 +181,7 @@ static int64_t memory_of(const pd_slot_spec *spec)
     return spec->temporary ? pd_slot_seen_bytes(spec) : pd_slot_bytes(spec);
 }
 
-/* n slots that differ by their numbers. */
+/* Adds a row for n slots that differ only by their numbers. */
 static void slot_row(pd_table *table, const pd_slot_spec *spec, const char *names, int64_t n)
 {
     char text[PD_CELL], shape[192];
@@ -192,7 +193,7 @@ static void slot_row(pd_table *table, const pd_slot_spec *spec, const char *name
     pd_table_cell(table, "%s", stored_as(spec, text));
     if (n > 1) pd_table_cell(table, "x%" PRId64, n);
     else pd_table_cell(table, "%s", "");
-    /* it lives where the new weights will */
+    /* it lies in the memory of the new weights */
     pd_table_cell(table, "%s", spec->in_after ? "-" : pd_bytes_text(text, (uint64_t)bytes));
 }
 
@@ -216,7 +217,7 @@ static const int *slots_of(const pd_task_spec *spec, bool outputs, int *n)
     return outputs ? spec->output : spec->input;
 }
 
-/* Which slots of this name these tasks have as inputs, or outputs. */
+/* Finds the slots of this name among the inputs, or outputs, of these tasks. Returns how many. */
 static size_t slots_named(int *found, const pd_plan *plan, const int *task, size_t n, bool outputs, const char *name)
 {
     size_t many = 0;
@@ -230,7 +231,7 @@ static size_t slots_named(int *found, const pd_plan *plan, const int *task, size
     return many;
 }
 
-/* The slots of these tasks' inputs, or outputs, by name: "statistics.0 … 215; tally". `room` as in task_lines. */
+/* Lists the inputs, or outputs, of these tasks by name: "statistics.0 … 215; tally". `room` as in task_lines. */
 static void task_slots(char text[2 * NAMES], const pd_plan *plan, const int *task, size_t n, bool outputs, int *room)
 {
     int n_slots;
@@ -268,14 +269,14 @@ static void task_line(pd_table *table, const pd_plan *plan, const int *task, siz
     }
 }
 
-/* `room`: twice as many as all tasks have tensors on one side. */
+/* Adds the lines of all tasks. `room`: twice the number of tensors that all tasks have on one side. */
 static void task_lines(pd_table *table, const pd_plan *plan, const pd_groups *tasks, int *room)
 {
     for (size_t g = 0; g < tasks->n; g++)
         task_line(table, plan, tasks->item + tasks->first[g], tasks->first[g + 1] - tasks->first[g], room);
 }
 
-/* "in the same step", "from 20 steps later on" */
+/* Writes "in the same step" or "from 20 steps later on". */
 static void when_used(char text[64], const pd_plan *plan)
 {
     if (plan->root_delay == PD_ROOT_READY)
@@ -307,7 +308,7 @@ static void due_line(pd_table *table, const pd_kind *kind)
 
 /* ---- an entry ---- */
 
-/* "6 blocks of at most (3, 3), 1.2 kflop a step", with the merged shape where it is not the declared one. */
+/* Adds "6 blocks of at most (3, 3), 1.2 kflop a step", with the merged shape if it differs from the declared one. */
 static void blocks_line(pd_table *table, const pd_kind *kind)
 {
     const pd_plan *plan = &kind->plan;
@@ -340,7 +341,7 @@ static void state_line(pd_table *table, const pd_kind *kind, size_t n)
     else pd_table_line(table, "  %s: state %s", optimizer, each);
 }
 
-/* What the aggregate holds, where it needs contributions all at once. */
+/* Adds the memory of an aggregate that needs all contributions at once. */
 static void gather_line(pd_table *table, const pd_kind *kind, size_t n)
 {
     char each[PD_CELL], all[PD_CELL], how[32];
@@ -354,7 +355,7 @@ static void gather_line(pd_table *table, const pd_kind *kind, size_t n)
     else pd_table_line(table, "  %s: holds %s", how, each);
 }
 
-/* Names; returns how many parameters there are. */
+/* Adds the names of an entry. Returns the number of parameters. */
 static size_t heading(pd_table *table, const pd_forecast *f, const line *at, size_t n)
 {
     size_t params = 0, shown = n > NAME_LINES ? NAME_LINES - 1 : n, others = 0;
@@ -369,7 +370,7 @@ static size_t heading(pd_table *table, const pd_forecast *f, const line *at, siz
     return params;
 }
 
-/* What one of them has. `room`: for all slots, and as task_lines wants it. */
+/* Adds the slots and tasks of one parameter. `room`: for all slots, and as in task_lines. */
 static void body(pd_table *table, const pd_kind *kind, const pd_groups *slots, const pd_groups *tasks, int *room)
 {
     const pd_slot_spec weights = { .name = "weights", .number = -1, .shape = kind->shape };
@@ -383,7 +384,7 @@ static void body(pd_table *table, const pd_kind *kind, const pd_groups *slots, c
     if (kind->plan.note[0] != '\0') pd_table_line(table, "  note: %s", kind->plan.note);
 }
 
-/* n lines of one entry. */
+/* Adds an entry of n lines. */
 static int add_entry(pd_table *table, const pd_forecast *f, const line *at, size_t n, bool verbose)
 {
     const pd_plan *plan = &at->kind->plan;
@@ -465,7 +466,7 @@ static void print_tasks(const pd_forecast_sum *sum, FILE *out)
             pd_bytes_text(a, (uint64_t)sum->task_bytes));
 }
 
-/* What the daemon will count, by purpose. */
+/* Prints the bytes that the daemon will count, by purpose. */
 static void print_memory(const pd_forecast *f, FILE *out)
 {
     const pd_footprint *need = &f->all.need;

@@ -6,7 +6,7 @@
 
 #include "forecast.h"
 
-/* Parameters, slots and tasks that are alike share a line, unless `verbose`. PD_NO_MEMORY. */
+/* Prints the forecast. Similar parameters, slots and tasks share a line, unless `verbose`. PD_NO_MEMORY. */
 int pd_forecast_print(const pd_forecast *forecast, bool verbose, FILE *out, pd_error *err);
 
 #endif

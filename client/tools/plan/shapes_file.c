@@ -22,7 +22,7 @@ enum { NAME_BYTES = 256 };              /* as on the wire */
 typedef struct reader {
     pd_shapes  *out;
     const char *path;
-    int64_t     line;                   /* being read; 0: the file has none worth naming */
+    int64_t     line;                   /* of the text that is being read; 0: not a text */
     pd_error   *err;
 } reader;
 
@@ -66,7 +66,7 @@ static int check_shape(const reader *r, const char *name, int n, const pd_shape 
     return PD_OK;
 }
 
-/* Room for one more in an array that doubles. */
+/* Makes room for one more entry; the array doubles. */
 static int make_room(const reader *r)
 {
     pd_shapes *out = r->out;
@@ -88,7 +88,7 @@ static int check_axes(const reader *r, const char *name, int n, const char *axes
     return refuse(r, PD_INVALID_ARGUMENT, "%.*s: axes: %.200s", n < 160 ? n : 160, name, why.text);
 }
 
-/* `axes`: NULL, or of n_axes bytes. */
+/* Adds a parameter. `axes`: NULL, or n_axes bytes. */
 static int add(const reader *r, const char *name, size_t n, const pd_shape *shape, const char *axes, size_t n_axes)
 {
     pd_shape_entry entry = { .shape = *shape, .line = r->line };
@@ -115,7 +115,7 @@ typedef struct word {
     size_t      n;
 } word;
 
-/* The next word of a line that ends at `end`; none (n = 0) at its end or where a comment begins. */
+/* Returns the next word of a line that ends at `end`; n = 0 at its end or before a comment. */
 static word next_word(const char **at, const char *end)
 {
     word w;
@@ -171,7 +171,7 @@ static int parse_line(const reader *r, const char *at, const char *end)
     return add(r, name.at, name.n, &shape, NULL, 0);
 }
 
-/* `text` ends with a NUL. */
+/* Reads JSON that ends with a NUL. */
 static int read_text(reader *r, const char *text, size_t bytes)
 {
     int rc = PD_OK;
@@ -259,7 +259,7 @@ static int read_tensors(const reader *r, const void *at, size_t bytes)
 
 /* ---- the file ---- */
 
-/* A copy that ends with a NUL. */
+/* Reads a copy that ends with a NUL. */
 static int read_words(reader *r, const char *at, size_t bytes)
 {
     char *text;
@@ -275,7 +275,8 @@ static int read_words(reader *r, const char *at, size_t bytes)
     return rc;
 }
 
-/* The length of a header, of at most 16 MiB, has zeros among its eight bytes; text has none. */
+/* Recognises safetensors: its first eight bytes, the length of a header of at most 16 MiB, contain zeros, and text has
+ * none. */
 static bool is_safetensors(const char *path, const void *at, size_t bytes)
 {
     const char *dot = strrchr(path, '.');
@@ -291,8 +292,8 @@ static int read_mapped(reader *r, int fd)
 
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) return refuse(r, PD_INVALID_ARGUMENT, "not a file");
     if (st.st_size == 0) return refuse(r, PD_INVALID_ARGUMENT, "the file is empty");
-    at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);      /* of a checkpoint no more than its header
-                                                                              * is read */
+    at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);      /* only the header of a checkpoint is
+                                                                              * read */
     if (at == MAP_FAILED) return refuse(r, PD_NOT_FOUND, "cannot be read: %s", strerror(errno));
     rc = is_safetensors(r->path, at, (size_t)st.st_size) ? read_tensors(r, at, (size_t)st.st_size)
         : read_words(r, at, (size_t)st.st_size);
@@ -308,7 +309,7 @@ static int by_name(const void *left, const void *right)
     return order != 0 ? order : (a > b) - (a < b);
 }
 
-/* Each name once. */
+/* Checks that each name occurs once. */
 static int check_names(reader *r)
 {
     const pd_shapes *out = r->out;

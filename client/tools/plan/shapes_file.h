@@ -26,14 +26,14 @@ typedef struct pd_shape_entry {
 } pd_shape_entry;
 
 typedef struct pd_shapes {
-    pd_shape_entry *entries;        /* in the file's order; of safetensors that of the data */
+    pd_shape_entry *entries;        /* in the file's order; of safetensors in the order of the data */
     size_t          n;
     size_t          left_out;       /* tensors that are no parameters */
 } pd_shapes;
 
-/* Fills *out; pd_shapes_free it. After an error it is empty, and the text begins with the path, with ":LINE" where a
- * line is to blame. PD_NOT_FOUND: no such file, or it cannot be read. PD_INVALID_ARGUMENT: what it says is none of
- * this. PD_RESOURCE_EXHAUSTED: more than the limits above, or a safetensors header beyond its own. PD_NO_MEMORY. */
+/* Reads a file; free *out. After an error *out is empty, and the text begins with the path, followed by ":LINE" if a
+ * line is wrong. PD_NOT_FOUND: no such file, or it cannot be read. PD_INVALID_ARGUMENT: wrong content.
+ * PD_RESOURCE_EXHAUSTED: more than the limits above, or a safetensors header beyond its own. PD_NO_MEMORY. */
 int  pd_shapes_read(pd_shapes *out, const char *path, pd_error *err);
 void pd_shapes_free(pd_shapes *shapes);         /* accepts an empty one */
 

@@ -22,7 +22,7 @@ static void pause_ms(long ms)
     nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 }, NULL);
 }
 
-/* The new process: never returns. */
+/* Becomes the daemon; never returns. */
 static void become_daemon(char *path, int log, pid_t parent)
 {
     char *argv[] = { path, "--listen", "127.0.0.1:0", NULL };
@@ -35,7 +35,7 @@ static void become_daemon(char *path, int log, pid_t parent)
     _exit(127);
 }
 
-/* The log's beginning as text. */
+/* Reads the beginning of the log. */
 static void read_log(const pd_child *child, char *text, size_t size)
 {
     ssize_t n = pread(child->log, text, size - 1, 0);

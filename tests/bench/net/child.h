@@ -1,4 +1,4 @@
-/* child.h - a daemon of one's own: started for a purpose, stopped when that is done. */
+/* child.h - a daemon that a program starts for itself and stops again. */
 #ifndef PD_CHILD_H
 #define PD_CHILD_H
 
@@ -8,7 +8,7 @@
 
 typedef struct pd_child {
     pid_t pid;
-    int   log;                  /* an unnamed file that holds what the daemon says */
+    int   log;                  /* an unnamed file with the daemon's output */
     char  url[64];              /* where it listens */
 } pd_child;
 
@@ -17,7 +17,7 @@ typedef struct pd_child {
  * started. PD_UNAVAILABLE: there is none, or it ended; the text has its last words. PD_DEADLINE_EXCEEDED: it does not
  * listen within 20 seconds. */
 int  pd_child_start(pd_child *out, pd_error *err);
-/* Ends it: politely, and by force after 10 seconds. Nothing for a child that is not running. */
+/* Ends the daemon: by SIGTERM, and after 10 seconds by SIGKILL. A child that is not running is left alone. */
 void pd_child_stop(pd_child *child);
 
 #endif

@@ -31,7 +31,7 @@ typedef struct bench {
     char          job[64];
     size_t        bytes;            /* of one worker's tensors */
     pthread_barrier_t barrier;      /* the workers and the thread that takes the time */
-    atomic_bool   failed;           /* somebody has: no more rounds, only the barriers */
+    atomic_bool   failed;           /* a worker has failed: no more rounds, only the barriers */
     double       *round_ms, *bare_ms;
 } bench;
 
@@ -115,8 +115,8 @@ static int bare_round(worker *w)
     return pd_yardstick_round(&w->bench->yardstick, w->fd, w->gradients, w->weights, &w->err);
 }
 
-/* A round between two barriers; a worker that has failed, or sees that another has, only keeps step. The first to fail
- * ends the job, so that nobody waits for it. */
+/* Runs a round between two barriers. A worker that has failed, or sees that another has, only passes the barriers. The
+ * first to fail ends the job, so that nobody waits for it. */
 static void keep_step(worker *w, int (*round)(worker *w))
 {
     pthread_barrier_wait(&w->bench->barrier);
@@ -173,7 +173,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Sorts, and gives the median. */
+/* Sorts the numbers and returns the median. */
 static double median(double *at, size_t n)
 {
     qsort(at, n, sizeof *at, by_size);
@@ -220,8 +220,8 @@ static int run(bench *b, worker *workers, pd_error *err)
         workers[i] = (worker){ .bench = b, .rank = i, .fd = -1 };
         if (pthread_create(&workers[i].thread, NULL, run_worker, &workers[i]) != 0) {
             fprintf(stderr, "paramctl: cannot start %d threads\n", n);
-            _exit(PD_EXIT_REFUSED);                         /* those that run wait at the barrier: there is no way
-                                                             * back */
+            _exit(PD_EXIT_REFUSED);                         /* the threads that run wait at the barrier and cannot be
+                                                             * ended */
         }
     }
     time_rounds(b);

@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 enum {
-    SLICE = 64 * 1024,          /* of a read, and what is held back until all has landed */
-    READS_IN_A_TURN = 16,       /* before the other connections have theirs */
+    SLICE = 64 * 1024,          /* of a read, and held back until all bytes have landed */
+    READS_IN_A_TURN = 16,       /* of one connection before the next has its turn */
     STALL_MS = 30 * 1000,
 };
 
@@ -28,7 +28,8 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* What a call on a non-blocking socket did: bytes, 0 when it would have to wait, -1 when the connection is over. */
+/* Interprets the result of a call on a non-blocking socket: bytes, 0 if it would have to wait, -1 if the connection is
+ * over. */
 static ssize_t moved(ssize_t n)
 {
     if (n > 0) return n;
@@ -40,12 +41,12 @@ static ssize_t moved(ssize_t n)
 
 typedef struct peer {
     int     fd;                 /* -1: gone */
-    bool    readable, writable; /* what epoll said and no call has denied since */
+    bool    readable, writable; /* reported by epoll and not refuted by a call since */
     uint8_t *in, *out;
     size_t  landed, sent;       /* of this round */
 } peer;
 
-/* How far the round's answer may be sent now. */
+/* Returns how many bytes of the answer may be sent now. */
 static size_t sendable(const pd_yardstick *y, const peer *p)
 {
     if (p->landed == 0) return 0;
@@ -87,7 +88,7 @@ static bool has_work(const pd_yardstick *y, const peer *p)
     return p->fd >= 0 && ((p->readable && p->landed < y->bytes) || (p->writable && p->sent < sendable(y, p)));
 }
 
-/* One turn over all connections. Returns how many are left; *more: there is work that needs no waiting. */
+/* Runs one turn over all connections. Returns how many are left; *more: there is work that need not wait. */
 static int serve_turn(const pd_yardstick *y, peer *peers, bool *more)
 {
     int left = 0;
@@ -127,7 +128,7 @@ static int accept_peer(const pd_yardstick *y, int listener, int epoll, peer *p, 
     return epoll_ctl(epoll, EPOLL_CTL_ADD, p->fd, &event);
 }
 
-/* The process's main: never returns. Memory and sockets go with it. */
+/* Runs the server process; never returns. Its memory and sockets end with it. */
 static void serve(const pd_yardstick *y, int listener, pid_t parent)
 {
     peer *peers = calloc((size_t)y->connections, sizeof *peers);

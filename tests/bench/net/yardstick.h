@@ -35,10 +35,10 @@ typedef struct pd_yardstick {
 int  pd_yardstick_start(pd_yardstick *out, int connections, size_t bytes, size_t chunk, pd_error *err);
 void pd_yardstick_stop(pd_yardstick *yardstick);
 
-/* A connection: the socket's descriptor, which the caller closes; or PD_UNAVAILABLE. */
+/* Connects. Returns the socket's descriptor, which the caller closes, or PD_UNAVAILABLE. */
 int  pd_yardstick_connect(const pd_yardstick *yardstick, pd_error *err);
-/* One round on a connection: returns when `out` (bytes of it) has landed and `in` is filled.
- * PD_UNAVAILABLE: the connection broke. PD_DEADLINE_EXCEEDED: nothing moved for 30 seconds. */
+/* Runs one round on a connection: returns when `out` (bytes of it) has landed and `in` is filled. PD_UNAVAILABLE: the
+ * connection broke. PD_DEADLINE_EXCEEDED: nothing moved for 30 seconds. */
 int  pd_yardstick_round(const pd_yardstick *yardstick, int fd, const void *out, void *in, pd_error *err);
 
 #endif
