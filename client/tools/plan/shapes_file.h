@@ -1,8 +1,8 @@
 /* shapes_file.h - which parameters does a model have? Reads names and shapes from a file, whichever of three kinds it
  * is:
  *
- *     text           a line each, "NAME DIM DIM ..."; a name alone is a scalar; "axes=layers,embed,mlp" at the end of a line
- *                    names its dimensions; # begins a comment; blank lines are skipped
+ *     text           a line each, "NAME DIM DIM ..."; a name alone is a scalar; "axes=layers,embed,mlp" at the end of a
+ *                    line names its dimensions; # begins a comment; blank lines are skipped
  *     JSON           an object, {"NAME": [DIM, DIM, ...], ...}, or with names of dimensions
  *                    {"NAME": {"shape": [DIM, ...], "axes": "layers,embed,mlp"}, ...}
  *     safetensors    the tensors of a checkpoint; those that are not floating point are no parameters and are left out

@@ -19,7 +19,7 @@ typedef struct report {
     pd_replay_options options;
     tally             all;
     int               folders;
-    json_t           *traces, *summaries;       /* NULL: text */
+    json_t           *traces, *summaries;       /* NULL: print text */
 } report;
 
 static const char *const outcome_words[] = { "ok", "FAIL", "skip" };
@@ -60,7 +60,7 @@ static void print_line(const pd_replay_result *r, bool verbose)
     fflush(stdout);
 }
 
-/* JSON has no infinity: such an error is null. */
+/* Writes infinite errors as null, because JSON has no infinity. */
 static json_t *number_or_null(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
@@ -148,8 +148,8 @@ static void add(tally *to, const tally *t)
     to->skipped += t->skipped;
 }
 
-/* The traces of a folder in the order of their names, then its folders. Links to folders are not followed, so this
- * ends. */
+/* Plays the traces of a folder in the order of their names, then its folders. Links to folders are not followed, so the
+ * recursion ends. */
 static void replay_folder(report *rep, const char *path)
 {
     struct dirent **entries = NULL;

@@ -8,7 +8,7 @@
 
 static const char *const beyond[] = { "NaN", "-Infinity", "Infinity" };
 
-/* Length of such a number at the start of `text`; 0: none. */
+/* Returns the length of NaN or an infinity at the start of `text`; 0: neither. */
 static size_t beyond_length(const char *text)
 {
     for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
@@ -18,7 +18,7 @@ static size_t beyond_length(const char *text)
     return 0;
 }
 
-/* Each is replaced where no string is open. At most one byte is added to each. */
+/* Copies `text` with null in place of these numbers, except inside strings. Each grows by at most one byte. */
 static void replace(char *to, const char *text)
 {
     bool inside = false;

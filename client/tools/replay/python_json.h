@@ -5,8 +5,8 @@
 
 #include <jansson.h>
 
-/* These three become null. Two equal keys in one object are refused. Gives; NULL: not JSON,
- * and *why says what; or out of memory. */
+/* Parses JSON; NaN and infinities become null. The caller frees. NULL: not JSON, or two equal keys in one object (*why
+ * has the reason), or out of memory. */
 json_t *pd_python_json(const char *text, json_error_t *why);
 
 #endif

@@ -17,14 +17,15 @@ static read_config read_by_name, read_nadam, read_average, read_google, read_met
 
 enum { MOST_GROUPS = 1000 };
 
-/* One entry a (system, optimizer) that can be replayed: add one where a row follows another upstream. */
+/* One entry for each (system, optimizer) that can be replayed. Add an entry if a row follows another upstream. */
 static const struct entry {
     const char  *system;
-    const char  *optimizer;         /* config's key `optimizer`; NULL: the system has one only */
+    const char  *optimizer;         /* config's key `optimizer`; NULL: the system has only one */
     const char  *row;
     const char  *rate;
     read_config *read;
-    const char  *execution[8];      /* keys that choose how upstream computes, not what: passed over; NULL at the end */
+    const char  *execution[8];      /* ignored keys: they change how upstream computes, not the numbers; NULL at the
+                                     * end */
 } table[] = {
     { "torch_optim",  "SGD", "sgd", "lr", read_by_name, TORCH_EXECUTION },
     { "torch_optim",  "Adam", "adam", "lr", read_by_name, TORCH_EXECUTION },
@@ -86,8 +87,8 @@ static const struct entry *find_entry(const char *system, const char *optimizer)
     return NULL;
 }
 
-/* Hyperparameters bear the upstream's own names, so what is in a configuration is set as it stands. A key without a
- * value means that the option is off, as our defaults do. */
+/* Sets all keys of a configuration: hyperparameters have upstream's names. A key without a value means that the option
+ * is off, as our defaults do. */
 static int read_by_name(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
     const char *key;
@@ -101,7 +102,7 @@ static int read_by_name(pd_hypers *hypers, const struct entry *entry, const json
     return PD_OK;
 }
 
-/* Releases up to 1.13, whose NAdam has no `differentiable` yet, have a defect that a replay must have. */
+/* Sets a defect of releases up to 1.13, whose NAdam has no `differentiable` yet: a replay must have it, too. */
 static int read_nadam(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
     int rc = read_by_name(hypers, entry, config, err);
@@ -110,7 +111,7 @@ static int read_nadam(pd_hypers *hypers, const struct entry *entry, const json_t
                                                                                             "yes", err) : rc;
 }
 
-/* A trace of averages: sgd with lr 1 turns weights 0 into minus the aggregate. */
+/* Makes the recipe of a trace of averages: sgd with lr 1 turns weights 0 into minus the aggregate. */
 static int read_average(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
     (void)entry;
@@ -118,8 +119,8 @@ static int read_average(pd_hypers *hypers, const struct entry *entry, const json
     return pd_hypers_set(hypers, "lr", "1", err);
 }
 
-/* Upstream reduces the memory of statistics with an axis of replicas alone. In its sharded mode a NaN root destroys the
- * one before: a defect that a replay must have. */
+/* Sets two properties of upstream: it reduces the memory of statistics only with an axis of replicas; in its sharded
+ * mode a NaN root destroys the one before, a defect that a replay must have. */
 static int read_google(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
     int rc = read_by_name(hypers, entry, config, err);
@@ -131,7 +132,7 @@ static int read_google(pd_hypers *hypers, const struct entry *entry, const json_
     return rc;
 }
 
-/* {"type": "adam", "beta2": 0.999}: the choice, and name.beta2. Without a type: its members alone. */
+/* Sets an object {"type": "adam", "beta2": 0.999}: the choice, and name.beta2. Without a type: only the members. */
 static int read_members(pd_hypers *hypers, const char *name, const json_t *object, pd_error *err)
 {
     const char *key;
@@ -150,7 +151,7 @@ static int read_members(pd_hypers *hypers, const char *name, const json_t *objec
 
 static int read_meta(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
 {
-    /* the rest is rounded by */
+    /* the other values are rounded by it */
     static const struct entry distribution = { .execution = { "type", "world_size", "num_trainers_per_group", NULL } };
     const char *key;
     json_t *value;
@@ -169,7 +170,7 @@ static int read_meta(pd_hypers *hypers, const struct entry *entry, const json_t 
 
 /* ---- adafactor ---- */
 
-/* A hyperparameter that may be off by the word. */
+/* Sets a hyperparameter that a word may switch off. */
 static bool may_be_none(const pd_row *row, const char *name)
 {
     size_t n;
@@ -202,7 +203,7 @@ static int read_t5x(pd_hypers *hypers, const struct entry *entry, const json_t *
 
 /* ---- Kron ---- */
 
-/* {"schedule": "anneal", ...} by the name that upstream's function has. */
+/* Sets {"schedule": "anneal", ...} by the name of upstream's function. */
 static int set_probability(pd_hypers *hypers, const char *name, const json_t *value, pd_error *err)
 {
     json_t *named = json_copy((json_t *)value);
@@ -215,7 +216,7 @@ static int set_probability(pd_hypers *hypers, const char *name, const json_t *va
     return rc;
 }
 
-/* "callable:ndim>=2"; a dictionary is a matter of groups. */
+/* Sets a mask "callable:ndim>=2". A dictionary makes groups instead. */
 static int set_mask(pd_hypers *hypers, const json_t *mask, pd_error *err)
 {
     static const char ndim[] = "callable:ndim>=";
@@ -260,7 +261,7 @@ static int read_declared(pd_recipe *recipe, const json_t *config, pd_error *err)
     return PD_OK;
 }
 
-/* Kron's way to name axes: the leading dimension of some parameters counts layers. */
+/* Names axes as Kron does: the leading dimension of some parameters counts layers. */
 static int read_scanned(pd_recipe *recipe, const json_t *scanned, pd_error *err)
 {
     if (!json_is_object(scanned) || recipe->axes != NULL) return PD_OK;
@@ -289,7 +290,7 @@ char *pd_recipe_axes(const pd_recipe *recipe, const char *name, int rank)
 
 /* ---- groups ---- */
 
-/* The names that a group lists belong to it, and to no other. */
+/* Notes the parameters of a group. A parameter belongs to one group. */
 static int add_members(pd_recipe *recipe, size_t group, const json_t *names, pd_error *err)
 {
     json_t *name;
@@ -310,8 +311,8 @@ static int add_members(pd_recipe *recipe, size_t group, const json_t *names, pd_
     return PD_OK;
 }
 
-/* The configuration around it with what differs in the group. Group 0 differs in nothing. Gives; NULL: out of
- * memory. */
+/* Returns the configuration of a group: the whole one with the group's changes. Group 0 has none. The caller frees.
+ * NULL: out of memory. */
 static json_t *configuration_of(const json_t *config, const json_t *group)
 {
     json_t *own = json_copy((json_t *)config);
@@ -411,7 +412,7 @@ int pd_recipe_declare_rate(pd_recipe *recipe, double rate, pd_error *err)
 
 /* ---- averages ---- */
 
-/* Upstream's word for an average, and the job key's. */
+/* Upstream's word for an average, and that of the job's key. */
 static int name_aggregate(pd_recipe *recipe, const json_t *config, pd_error *err)
 {
     const char *variant = json_string_value(json_object_get(config, "variant"));

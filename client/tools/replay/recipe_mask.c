@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
-/* Upstream's masks are trees like that of the parameters, whose names are those on the way to the leaf with slashes
- * between them. No way to go wrong but memory, and a name that is cut belongs to no parameter. */
+/* Flattens a tree. Upstream's masks are trees like that of the parameters; a parameter's name is the path to its leaf,
+ * with slashes. Fails only for lack of memory. A name that is cut belongs to no parameter. */
 static int flatten(json_t *out, const char *before, const json_t *tree)
 {
     const char *key;
@@ -28,8 +28,8 @@ json_t *pd_recipe_leaves(const json_t *tree)
     return NULL;
 }
 
-/* A mask of weight decay makes a group of those that it leaves alone: {"params": [...], "weight_decay": 0}. Gives;
- * NULL: out of memory. */
+/* Makes a group of the parameters without weight decay: {"params": [...], "weight_decay": 0}. The caller frees. NULL:
+ * out of memory. */
 static json_t *masked_group(const json_t *mask)
 {
     json_t *names = json_array(), *leaves = pd_recipe_leaves(mask), *decays;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A JSON scalar as pd_hypers_set reads it. NULL: not a scalar. */
+/* Returns a JSON scalar as text for pd_hypers_set. NULL: not a scalar. */
 static const char *scalar_text(const json_t *value, char *text, size_t size)
 {
     switch (json_typeof(value)) {
@@ -18,7 +18,7 @@ static const char *scalar_text(const json_t *value, char *text, size_t size)
     }
 }
 
-/* {"schedule": "linear_warmup", "peak": 0.1, "warmup_steps": 5} as pd_hypers_set reads it. */
+/* Prints {"schedule": "linear_warmup", "peak": 0.1, "warmup_steps": 5} for pd_hypers_set. */
 static void print_schedule(FILE *out, const json_t *schedule)
 {
     const char *key, *separator = "";
@@ -35,7 +35,7 @@ static void print_schedule(FILE *out, const json_t *schedule)
     fputc(')', out);
 }
 
-/* [0.9, 0.999] as pd_hypers_set reads it. */
+/* Prints [0.9, 0.999] for pd_hypers_set. */
 static void print_list(FILE *out, const json_t *list)
 {
     char number[40];
@@ -49,7 +49,7 @@ static void print_list(FILE *out, const json_t *list)
     fputs(i > 0 ? ")" : "()", out);
 }
 
-/* What is not a scalar: as text that pd_hypers_set reads. */
+/* Sets a value that is not a scalar, as text for pd_hypers_set. */
 static int set_printed(pd_hypers *hypers, const char *name, const json_t *value,
                        void (*print)(FILE *out, const json_t *value), pd_error *err)
 {
@@ -65,7 +65,7 @@ static int set_printed(pd_hypers *hypers, const char *name, const json_t *value,
     return rc;
 }
 
-/* A hyperparameter, or the name of a list ("betas": it has "betas[0]"). */
+/* Returns true for the name of a hyperparameter, or of a list ("betas" for "betas[0]"). */
 static bool has(const pd_row *row, const char *name)
 {
     char first[96];
@@ -92,7 +92,7 @@ int pd_recipe_set(pd_hypers *hypers, const char *name, const json_t *value, pd_e
 
 /* ---- maps of rules ---- */
 
-/* As pairs.h has them: any key between two ', in which '' is one. */
+/* Prints a key as pairs.h reads it: between two ', with '' for a ' inside. */
 static void print_key(FILE *out, const char *key)
 {
     fputc('\'', out);
@@ -100,7 +100,7 @@ static void print_key(FILE *out, const char *key)
     fputs("':", out);
 }
 
-/* ["BATCH", "ROW"], "HEURISTIC", true, or null for none. */
+/* Prints ["BATCH", "ROW"], "HEURISTIC", true, or null for none. */
 static void print_rule(FILE *out, const json_t *rule)
 {
     char number[40];
@@ -110,7 +110,7 @@ static void print_rule(FILE *out, const json_t *rule)
     else fputs(word != NULL ? word : "none", out);
 }
 
-/* [["regular expression", rule], ...] */
+/* Prints [["regular expression", rule], ...]. */
 static void print_rules(FILE *out, const json_t *rules)
 {
     json_t *pair;
@@ -125,7 +125,7 @@ static void print_rules(FILE *out, const json_t *rules)
     fputs(i > 0 ? "]" : "[]", out);
 }
 
-/* {"embed": "ROW", ...} */
+/* Prints {"embed": "ROW", ...}. */
 static void print_axis_rules(FILE *out, const json_t *rules)
 {
     const char *key, *separator = "[";

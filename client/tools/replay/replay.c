@@ -72,7 +72,8 @@ static int play_run(pd_replay_result *out, pd_trace *trace, const pd_recipe *rec
     return pd_replay_server(trace, recipe, options->server, options->timeout, out->verdicts, &out->why);
 }
 
-/* What upstream's release does wrong, and we do not: only where it makes every step fail may we agree, by a refusal. */
+/* Plays a run that records a defect of upstream's release. We can only agree if it makes every step fail, by a
+ * refusal. */
 static int play_defect(pd_replay_result *out, pd_trace *trace, const pd_recipe *recipe,
                        const pd_replay_options *options)
 {
@@ -111,7 +112,7 @@ static int play(pd_replay_result *out, pd_trace *trace, const pd_replay_options 
     return rc;
 }
 
-/* The file's name without folder and suffix: what to call a trace that cannot be read. */
+/* Names a trace that cannot be read by its file, without folder and suffix. */
 static void name_after_file(pd_replay_result *out, const char *path)
 {
     const char *base = strrchr(path, '/');

@@ -1,5 +1,5 @@
-/* replay_average.c - what averages of gradients give, computed by the arithmetic library in this process: whole runs of
- * them, and weighted means. */
+/* replay_average.c - computes averages of gradients with the arithmetic library: whole runs of them, and weighted
+ * means. */
 #include "replay_average.h"
 
 #include <math.h>
@@ -30,7 +30,7 @@ static void free_averaging(averaging *a)
     free(a->recorded);
 }
 
-/* Memory for the largest parameter; at least an element, as a parameter may have none. */
+/* Allocates memory for the largest parameter, and for one element more, because a parameter may have none. */
 static int allocate(averaging *a, pd_error *err)
 {
     size_t n = (size_t)pd_trace_elements(a->trace) + 1;
@@ -76,7 +76,7 @@ static int take_average(averaging *a, int k, int64_t n, pd_error *err)
     return PD_OK;
 }
 
-/* The replicas that hold one shard of the weights, and what each of them gets. */
+/* Averages the gradients of the replicas that hold one shard of the weights, and compares the result of each. */
 static int play_group(averaging *a, size_t i, int shard, pd_verdict *verdict, pd_error *err)
 {
     const pd_trace_param *param = &a->params[i];
@@ -125,7 +125,7 @@ int pd_replay_average(const pd_trace *trace, const pd_recipe *recipe, pd_verdict
 
 /* ---- weighted means ---- */
 
-/* What each replica knows: the sum of its values times their weights, and that of the weights. */
+/* Two sums of each replica: values times weights, and weights. */
 typedef struct weighing {
     int   n;
     float values[PD_TRACE_MAX_REPLICAS], weights[PD_TRACE_MAX_REPLICAS];
@@ -149,7 +149,7 @@ static int weigh(pd_case *c, weighing *w, int replica)
     return PD_OK;
 }
 
-/* The sum of one number of every replica over `divisor`, as a round takes it. */
+/* Returns the sum of one number of every replica, divided by `divisor`, as a round computes it. */
 static float sum_over(const float *of, int n, float divisor)
 {
     pd_addend addends[PD_TRACE_MAX_REPLICAS];
@@ -160,9 +160,9 @@ static float sum_over(const float *of, int n, float divisor)
     return sum;
 }
 
-/* A replica's loss is its weighted sum over the mean of the replicas' weights, so that the plain mean over replicas is
- * the weighted mean over all examples; that is judged as the server takes it, the sum of weighted sums over the sum of
- * weights. */
+/* Judges all replicas. A replica's loss is its weighted sum divided by the mean of the replicas' weights, so that the
+ * plain mean over replicas is the weighted mean over all examples. That mean is judged as the server computes it: the
+ * sum of weighted sums divided by the sum of weights. */
 static int judge_replicas(pd_case *c, const weighing *w)
 {
     float per_core = sum_over(w->weights, w->n, (float)w->n), all = sum_over(w->weights, w->n,

@@ -51,7 +51,7 @@ void pd_case_release(pd_case *c)
     c->room = 0;
 }
 
-/* A tensor's name. */
+/* Writes the name of a tensor of the case. Returns `name`. */
 static const char *name_of(const pd_case *c, const char *field, char name[64])
 {
     int before = (int)strcspn(field, "*"), stars = (int)strspn(field + before, "*");

@@ -8,7 +8,7 @@
 struct pd_replay_draws {
     const pd_trace        *trace;
     const pd_replay_parts *parts;
-    json_t                *balanced;        /* list of steps; NULL: none was */
+    json_t                *balanced;        /* list of steps; NULL: none recorded */
     pd_draws              *at;              /* by part */
     float                **normal;
 };
@@ -64,7 +64,7 @@ static bool is_balanced(const pd_replay_draws *draws, int64_t step)
     return false;
 }
 
-/* Without a probe it draws none in this step. */
+/* Reads the probe of a part. Without a recorded probe the part draws none in this step. */
 static int take_probe(pd_replay_draws *draws, size_t part, int64_t step, pd_error *err)
 {
     char name[NAME_TEXT];

@@ -26,7 +26,8 @@ static float code_at(const pd_quantized *q, int64_t i)
     return q->storage == PD_STORE_INT8 ? ((const int8_t *)q->codes)[i] : ((const int16_t *)q->codes)[i];
 }
 
-/* Codes are equal: the recorded input is the very float32 that upstream divided. Of bfloat16 the value is the code. */
+/* Judges codes, which must be equal: the recorded input is the float32 that upstream divided. In bfloat16 the value is
+ * the code. */
 static int judge_codes(pd_case *c, const pd_quantized *q, const float *value, int64_t n)
 {
     float *codes;
@@ -69,7 +70,7 @@ int pd_judge_quantized_value(pd_case *c)
 
 /* ---- symmetric_matrices ---- */
 
-/* Product, and the accumulation of another one to it; of that the last block row was recorded. */
+/* Judges a product, and the accumulation of a second product, of which the last block row was recorded. */
 static int judge_products(pd_case *c, pd_blockrows C, pd_mat X)
 {
     double alpha = json_number_value(json_object_get(c->entry, "update_alpha")),
@@ -91,7 +92,7 @@ static int judge_products(pd_case *c, pd_blockrows C, pd_mat X)
     return pd_case_judge(c, "updated_last_row_block", last, C.b * n);
 }
 
-/* What only reads starts from the recorded block rows B. C is room of the same shape. */
+/* Judges the routines that only read, on the recorded block rows B. C is memory of the same shape. */
 static int judge_readings(pd_case *c, pd_blockrows B, pd_blockrows C, const float *vector)
 {
     int64_t n = B.b * B.k, stored = B.b * B.at.cols;
@@ -134,8 +135,8 @@ int pd_judge_symmetric_matrices(pd_case *c)
 
 /* ---- matrix_inverse_pth_root, power_iteration ---- */
 
-/* Upstream's functions take these limits as arguments, its optimizer leaves them at their defaults: constants here. A
- * recording made with others is of another computation, and says nothing about ours. */
+/* Checks the limits. Upstream's functions take them as arguments, its optimizer uses the defaults, and here they are
+ * constants: a recording with others is of another computation. */
 static int check_limits(const pd_case *c)
 {
     double tolerance = json_number_value(json_object_get(c->config, "error_tolerance"));
@@ -147,7 +148,7 @@ static int check_limits(const pd_case *c)
                    "num_iters 100, got %g and %" JSON_INTEGER_FORMAT, tolerance, steps);
 }
 
-/* The recorded input: a square matrix, or block rows of a symmetric one. */
+/* Takes the recorded input: a square matrix, or block rows of a symmetric one. */
 static int take_symmetric(pd_case *c, const char *field, pd_mat *out)
 {
     pd_blockrows B;
@@ -169,7 +170,7 @@ static int take_symmetric(pd_case *c, const char *field, pd_mat *out)
     return PD_OK;
 }
 
-/* What the library refuses (PD_OUT_OF_RANGE) must be recorded as NaN or infinite. */
+/* Judges a refusal (PD_OUT_OF_RANGE): the recorded root must be NaN or infinite. */
 static int judge_refusal(pd_case *c)
 {
     pd_case_tensor root;
@@ -181,7 +182,7 @@ static int judge_refusal(pd_case *c)
     return rc;
 }
 
-/* The error is a difference of numbers near 1: that is its scale. */
+/* Judges a root. Its error is a difference of numbers near 1, so the scale is 1. */
 int pd_judge_inverse_pth_root(pd_case *c)
 {
     json_int_t p = json_integer_value(json_object_get(c->entry, "p"));

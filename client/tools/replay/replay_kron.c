@@ -35,7 +35,7 @@ typedef struct update {
     float        *Q[PD_MAX_RANK], *M[PD_MAX_RANK];
 } update;
 
-/* Of a dimension of the case. */
+/* Writes the name of a field of one dimension. Returns `text`. */
 static const char *of_dim(const char *field, int dim, char text[32])
 {
     snprintf(text, 32, "****/%s/%d", field, dim);
@@ -92,7 +92,7 @@ static pd_block_view view_of(const update *u, float *at)
     return view;
 }
 
-/* A or conjB in `at`, which holds G or V. */
+/* Judges A or conjB. `at` holds G or V and is overwritten. */
 static int judge_products(pd_case *c, const update *u, const char *field, float *at, pd_kron_deed deed)
 {
     pd_block_view view = view_of(u, at);
@@ -102,7 +102,7 @@ static int judge_products(pd_case *c, const update *u, const char *field, float 
     return pd_case_judge(c, field, at, u->n);
 }
 
-/* The block contracted with itself over all dimensions but d, or of that the diagonal. */
+/* Judges the block contracted with itself over all dimensions except d, or the diagonal of that. */
 static int judge_term(pd_case *c, const update *u, const char *term, float *at, int d)
 {
     int64_t n = u->block.size[d], inner = 1, cells = u->block.diagonal[d] ? n : n * n;
@@ -132,7 +132,7 @@ static int judge_terms(pd_case *c, const update *u)
     return rc;
 }
 
-/* With the factors before their update. */
+/* Judges preconditioning with the factors before their update. */
 static int judge_precondition(pd_case *c, const update *u)
 {
     pd_block_view view = view_of(u, u->A);
@@ -174,7 +174,7 @@ int pd_judge_kron_update(pd_case *c)
 
 /* ---- when factors are updated ---- */
 
-/* {"min_prob": 0.05}: as a schedule; a number: itself. */
+/* Reads {"min_prob": 0.05} as a schedule. A number has none. */
 static int read_probability(pd_case *c, pd_schedule **schedule)
 {
     char text[256] = "precond_update_prob_schedule(";
@@ -197,7 +197,7 @@ static double probability_at(const pd_case *c, const pd_schedule *schedule, int6
     return schedule != NULL ? pd_schedule_at(schedule, step - 1) : json_number_value(c->entry);
 }
 
-/* *steps: the last step that there is one of. */
+/* Judges the probabilities. *steps: the last step that has one. */
 static int judge_probabilities(pd_case *c, const pd_schedule *schedule, int64_t *steps)
 {
     pd_case_tensor recorded;
@@ -210,7 +210,7 @@ static int judge_probabilities(pd_case *c, const pd_schedule *schedule, int64_t 
     return rc == PD_OK ? pd_case_judge(c, "probability/*", ours, recorded.n) : rc;
 }
 
-/* As far as the probabilities reach, and up to the last recorded update at least. */
+/* Judges the updated steps, as far as the probabilities reach, and at least up to the last recorded update. */
 static int judge_updated_steps(pd_case *c, const pd_schedule *schedule, int64_t steps)
 {
     double *recorded = NULL;
@@ -256,8 +256,8 @@ static pd_random pair_of(pd_random key, uint32_t x, uint32_t y)
 
 static pd_random fold_in(pd_random key, uint32_t data) { return pair_of(key, 0, data); }
 
-/* Word i of n. Before 0.5 the first half of the numbers 0 … n - 1 is enciphered together with the second, and an odd n
- * is filled up with a zero; since then each number alone. */
+/* Returns word i of n. Before 0.5 the first half of the numbers 0 … n - 1 is enciphered together with the second, and
+ * an odd n is padded with a zero. Since then each number is enciphered alone. */
 static uint32_t old_word(pd_random key, int64_t i, int64_t n)
 {
     int64_t half = (n + 1) / 2, low = i % half, high = low + half;
@@ -272,7 +272,7 @@ static uint32_t jax_bits(bool now, pd_random key, int64_t i, int64_t n)
     return now ? pair.key[0] ^ pair.key[1] : old_word(key, i, n);
 }
 
-/* Key i of n that a key is split into. */
+/* Returns key i of the n into which a key is split. */
 static pd_random split(bool now, pd_random key, int64_t i, int64_t n)
 {
     if (now) return pair_of(key, 0, (uint32_t)i);
@@ -281,7 +281,7 @@ static pd_random split(bool now, pd_random key, int64_t i, int64_t n)
 
 static float jax_uniform(uint32_t bits) { return (float)(bits >> 9) * 0x1p-23f; }
 
-/* Uniform in (-1, 1): from -(1 - 2^-24) on. */
+/* Returns a uniform number in (-1, 1): from -(1 - 2^-24) on. */
 static float jax_signed(uint32_t bits)
 {
     return jax_uniform(bits) * 2.0f - (1 - 0x1p-24f);
@@ -289,7 +289,7 @@ static float jax_signed(uint32_t bits)
 
 static const pd_random upstreams_key = { { 0, 42 } };
 
-/* Words that JAX gives are recorded as int32 of the same bits. */
+/* Judges keys. JAX's words are recorded as int32 of the same bits. */
 static int judge_keys(pd_case *c, const char *field, pd_random (*key_of)(bool now, int64_t i, int64_t n))
 {
     double *recorded = NULL;
@@ -314,7 +314,7 @@ static pd_random key_folded(bool now, int64_t i, int64_t n)
     return fold_in(upstreams_key, (uint32_t)i);
 }
 
-/* The draw that decides about balancing in a step, where every step updates. */
+/* Returns the draw that decides about balancing in a step, if every step updates. */
 static float balancing(bool now, int64_t step)
 {
     pd_random key = split(now, split(now, fold_in(upstreams_key, (uint32_t)(step - 1)), 1, 2), 1, 2);

@@ -17,14 +17,14 @@ typedef struct play {
     float               **update;           /* the change of the weights in a step; NULL: the row does not tell it, or
                                              * nobody asks */
     pd_replay_draws      *draws;            /* NULL: none were recorded */
-    pd_replay_parts       parts;            /* what is declared */
+    pd_replay_parts       parts;            /* the declared parts */
     pd_declaration       *declarations;
     pd_step_io           *io;
-    double                hypers[PD_MAX_HYPERS];        /* that of the recorded rate is used */
+    double                hypers[PD_MAX_HYPERS];        /* only the one with the recorded rate is used */
     int                   rate;
     pd_model             *model;            /* NULL: the declaration was refused, as it should be */
-    int                   shaken;           /* 1 …: gradients have last bits turned in this way: shows how much of the
-                                             * state is noise. 0: as recorded */
+    int                   shaken;           /* 1 …: last bits of gradients are flipped in this way, which shows how much
+                                             * of the state is noise. 0: as recorded */
 } play;
 
 static void free_play(play *p)
@@ -39,7 +39,7 @@ static void free_play(play *p)
     pd_model_free(p->model);
 }
 
-/* Where updates were recorded. */
+/* Allocates memory for updates if some were recorded. */
 static int allocate_updates(play *p, pd_error *err)
 {
     if (!pd_replay_updates_wanted(p->trace) || pd_replay_is_sharded(p->trace)
@@ -138,7 +138,8 @@ static int judge_updates(play *p, int64_t step, pd_verdict *updates, pd_error *e
     return rc;
 }
 
-/* One step of the replay, and of its shaken companions where there are some; then what was recorded after it. */
+/* Plays a step, and the same step of the shaken models if there are some. Then compares everything that was recorded
+ * after it. */
 static int play_step(play *p, play *shaken, int64_t step, pd_verdict *verdicts, pd_verdict *updates,
                      pd_replay_state *state, pd_error *err)
 {

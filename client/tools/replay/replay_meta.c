@@ -13,13 +13,13 @@
 
 #include "root.h"
 
-static const double most_noise = 1e-2;          /* above it only the behaviour is judged */
-static const double least_tolerance = 1e-7;     /* of max |M - I|: below it rounding alone says when an iteration
+static const double most_noise = 1e-2;          /* above this only the behaviour is judged */
+static const double least_tolerance = 1e-7;     /* of max |M - I|: below this rounding alone decides when an iteration
                                                  * stops */
 
 /* ---- arguments ---- */
 
-/* "p/q" or a whole number. */
+/* Reads "p/q" or a whole number. */
 static bool read_root(const json_t *root, int *p, int *q)
 {
     const char *text = json_string_value(root);
@@ -89,8 +89,8 @@ static int take_square(pd_case *c, pd_mat *A, pd_mat *X)
     return rc;
 }
 
-/* PD_OK also where there is no root: *there says it. An iteration is called by itself, because pd_root takes diagonal
- * matrices element by element: upstream was told that they are not diagonal. */
+/* Computes the root. PD_OK also if there is no root: see *there. An iteration is called directly, because pd_root takes
+ * diagonal matrices element by element, and upstream was told that they are not diagonal. */
 static int compute(pd_case *c, pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report, bool *there)
 {
     int rc;
@@ -105,7 +105,7 @@ static int compute(pd_case *c, pd_mat X, pd_mat A, const pd_root_want *want, pd_
 
 /* ---- judging ---- */
 
-/* In units of the case's own tolerance. */
+/* Notes the error in units of the case's own tolerance. */
 static int judge_digits(pd_case *c, const char *field, pd_mat X, double tolerance)
 {
     double error = 0;
@@ -120,7 +120,7 @@ static bool is_between(json_int_t x, json_int_t a, json_int_t b)
     return x >= (a < b ? a : b) && x <= (a < b ? b : a);
 }
 
-/* Does an iteration end as theirs? A flag that is not recorded says nothing. */
+/* Returns true if an iteration ends as upstream's. A flag that was not recorded is not compared. */
 static bool ends_alike(const json_t *entry, const pd_root_want *want, const pd_root_report *report)
 {
     static const char *const flags[] = { "CONVERGED", "REACHED_MAX_ITERS", "EARLY_STOP" };
@@ -135,8 +135,8 @@ static bool ends_alike(const json_t *entry, const pd_root_want *want, const pd_r
                                                                  wide != NULL ? json_integer_value(wide) : steps);
 }
 
-/* Theirs raised an error. Where their float64 did not, it was rounding that made it: then the root of float64 is as
- * good. */
+/* Judges a case in which upstream raised an error. If its float64 raised none, rounding caused the error, and the root
+ * of float64 is as good. */
 static int judge_refusal(pd_case *c, pd_mat X, bool there)
 {
     if (there && pd_case_has(c, "X64")) return judge_digits(c, "X64", X, pd_trace_tolerance(c->trace));
@@ -144,7 +144,7 @@ static int judge_refusal(pd_case *c, pd_mat X, bool there)
     return PD_OK;
 }
 
-/* Its error was neither finite nor recorded as such. */
+/* Returns true if the recorded error is not a finite number. */
 static bool diverged(const json_t *entry)
 {
     const json_t *error = json_object_get(entry, "error");
@@ -185,7 +185,8 @@ int pd_judge_meta_root(pd_case *c)
     return rc == PD_OK ? judge(c, X, &want, &report, there) : rc;
 }
 
-/* Their float32 decomposition was made to fail, and tried again in float64: what our first retry does. */
+/* Judges a retry: upstream's float32 decomposition was made to fail and repeated in float64, as our first retry
+ * does. */
 int pd_judge_meta_retry(pd_case *c)
 {
     pd_root_want want;

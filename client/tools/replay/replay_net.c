@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_PRODUCTS 100000000ll        /* multiplications of one pass that a replay does */
+#define MAX_PRODUCTS 100000000ll        /* most multiplications of one pass */
 
 enum { MOST_LAYERS = 32 };
 
@@ -14,7 +14,7 @@ typedef struct layer {
     int     number;                     /* the K of its name */
     size_t  weight, bias;               /* parameters of the trace */
     int64_t in, out;
-    double *value, *delta;              /* (batch, out): what it gives, and the derivative of the loss by it */
+    double *value, *delta;              /* (batch, out): the output, and the derivative of the loss by it */
 } layer;
 
 struct pd_replay_net {
@@ -35,7 +35,7 @@ bool pd_replay_net_wanted(const pd_trace *trace)
         && !pd_trace_has(trace, "grad/");
 }
 
-/* "layers.2.weight": 2. -1: not such a name. */
+/* Returns 2 for "layers.2.weight"; -1: not such a name. */
 static int number_of(const char *name, const char *what)
 {
     char wanted[64];
@@ -73,7 +73,7 @@ static bool take_bias(pd_replay_net *net, const pd_trace_param *param, size_t i)
     return false;
 }
 
-/* Each layer has a weight and a bias, and takes what the one before it gives. */
+/* Finds the layers. Each has a weight and a bias, and its input is the output of the one before. */
 static int find_layers(pd_replay_net *net, const pd_trace *trace, pd_error *err)
 {
     size_t n;
@@ -94,7 +94,7 @@ static int find_layers(pd_replay_net *net, const pd_trace *trace, pd_error *err)
 
 /* ---- the data ---- */
 
-/* A tensor of rank 1 or 2, whose sizes are given back. Gives *at. */
+/* Reads a tensor of rank 1 or 2 and its sizes. The caller frees *at. */
 static int read_tensor(const pd_trace *data, const char *name, int rank, double **at, int64_t size[2], pd_error *err)
 {
     pd_shape shape;
@@ -111,7 +111,7 @@ static int read_tensor(const pd_trace *data, const char *name, int rank, double 
     return PD_OK;
 }
 
-/* Whole numbers from 0 to below `limit`. */
+/* Checks that all are whole numbers from 0 to below `limit`. */
 static int check_numbers(const char *name, const double *at, int64_t n, int64_t limit, pd_error *err)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -266,7 +266,7 @@ static void forward(pd_replay_net *net, int l, const float *weight, const float 
     }
 }
 
-/* Of the last layer: leaves (softmax - one of the label) / batch in its delta. */
+/* Computes the loss of the last layer. Leaves (softmax - one-hot of the label) / batch in its delta. */
 static double cross_entropy(pd_replay_net *net, int64_t step)
 {
     const layer *last = &net->layer[net->n - 1];
@@ -285,7 +285,7 @@ static double cross_entropy(pd_replay_net *net, int64_t step)
     return loss / (double)net->batch;
 }
 
-/* Derivatives by the layer's own parameters. */
+/* Computes the derivatives by the layer's own parameters. */
 static void derive(const pd_replay_net *net, int l, float *weight, float *bias)
 {
     const layer *at = &net->layer[l];
@@ -303,7 +303,7 @@ static void derive(const pd_replay_net *net, int l, float *weight, float *bias)
     }
 }
 
-/* Derivatives by what the layer before gave, where that was not cut off. */
+/* Computes the derivatives by the output of the layer before, where ReLU did not cut it off. */
 static void backward(pd_replay_net *net, int l, const float *weight)
 {
     const layer *at = &net->layer[l], *before = &net->layer[l - 1];

@@ -12,17 +12,17 @@
 
 typedef struct pd_replay_net pd_replay_net;
 
-/* The trace, which has been checked, has a loss for each step and not one gradient. */
+/* Returns true if the checked trace has a loss for each step and no gradient. */
 bool pd_replay_net_wanted(const pd_trace *trace);
-/* Borrows the trace. The caller closes *out. PD_UNIMPLEMENTED: its parameters are not such a network's, or the data is
- * not there. PD_INVALID_ARGUMENT: data that does not fit. PD_NO_MEMORY. */
+/* Opens the network. Borrows the trace. The caller closes *out. PD_UNIMPLEMENTED: the parameters are not such a
+ * network's, or the data is missing. PD_INVALID_ARGUMENT: data that does not fit. PD_NO_MEMORY. */
 int  pd_replay_net_open(pd_replay_net **out, const pd_trace *trace, pd_error *err);
 void pd_replay_net_close(pd_replay_net *net);           /* accepts NULL */
 
-/* The loss over the batch of a step, counted from 1, at `weights`; fills `gradient` with its derivatives. Both by the
- * trace's parameters. */
+/* Returns the loss over the batch of a step, counted from 1, at `weights`; fills `gradient` with its derivatives. Both
+ * in the order of the trace's parameters. */
 double pd_replay_net_differentiate(pd_replay_net *net, int64_t step, float *const *weights, float *const *gradient);
-/* How far that is from the recorded loss, relatively. NaN where either is. */
+/* Returns the relative distance from the recorded loss. NaN if either is NaN. */
 double pd_replay_net_error(const pd_replay_net *net, int64_t step, double loss);
 
 #endif
