@@ -17,7 +17,7 @@ typedef struct search {
     pd_error             *err;
 } search;
 
-/* Gives; NULL: out of memory. */
+/* Returns a name that the caller frees. NULL: out of memory. */
 static char *declared_name(const pd_recipe *recipe, size_t group, const char *name, bool whole, int64_t offset)
 {
     char of_group[32] = "", of_block[32] = "", *text = NULL;
@@ -65,7 +65,7 @@ static int read_range(const search *s, size_t param, const json_t *range, int64_
     return PD_OK;
 }
 
-/* The blocks that upstream finds in one rank's range of a parameter. */
+/* Adds the blocks that upstream finds in one rank's range of a parameter. */
 static int add_shard(search *s, size_t param, int64_t start, int64_t end)
 {
     pd_recovered blocks;
@@ -76,8 +76,8 @@ static int add_shard(search *s, size_t param, int64_t start, int64_t end)
     return rc;
 }
 
-/* The ranges of a parameter, rank by rank, lie one behind the other and cover it; a rank may have none of it. *found:
- * some rank names it. */
+/* Checks that the ranges of a parameter, rank by rank, follow each other and cover it. A rank may have none of it.
+ * *found: some rank names it. */
 static int add_shards(search *s, size_t param, bool *found)
 {
     int64_t at = 0;

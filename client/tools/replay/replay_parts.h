@@ -10,14 +10,14 @@
 #include "trace.h"
 
 typedef struct pd_replay_part {
-    char    *name;              /* that it is declared under: NAME, a block "NAME@OFFSET"; where the recipe has groups
-                                 * "2/NAME": so a rule can name each */
-    const char *recorded;       /* NAME: the trace's */
-    size_t   param;             /* of the trace */
-    int64_t  offset;            /* of its first element in that parameter's, among which its elements lie together */
+    char    *name;              /* as declared: NAME, or "NAME@OFFSET" for a block; "2/NAME" if the recipe has groups,
+                                 * so that a rule can match the group */
+    const char *recorded;       /* NAME in the trace */
+    size_t   param;             /* its index in the trace */
+    int64_t  offset;            /* of its first element in the parameter; its elements are contiguous there */
     pd_shape shape;
-    size_t   group;             /* of the recipe */
-    char    *axes;              /* names of its dimensions, "": none; those of a whole parameter alone */
+    size_t   group;             /* its group in the recipe */
+    char    *axes;              /* names of its dimensions, "": none; a block has none */
 } pd_replay_part;
 
 typedef struct pd_replay_parts {
@@ -25,10 +25,10 @@ typedef struct pd_replay_parts {
     size_t          n;
 } pd_replay_parts;
 
-/* Parts are not the trace's parameters. */
+/* Returns true if the trace has shards, so that parts are not its parameters. */
 bool pd_replay_is_sharded(const pd_trace *trace);
-/* The trace has been checked. Fills *out; pd_replay_parts_free it, also after an error. PD_INVALID_ARGUMENT: shards
- * that do not cover their parameters one behind the other. PD_NO_MEMORY. */
+/* Finds the parts of a checked trace. Free *out, also after an error. PD_INVALID_ARGUMENT: shards that do not cover
+ * their parameters one after the other. PD_NO_MEMORY. */
 int  pd_replay_parts_find(pd_replay_parts *out, const pd_trace *trace, const pd_recipe *recipe, pd_error *err);
 void pd_replay_parts_free(pd_replay_parts *parts);
 

@@ -1,4 +1,4 @@
-/* replay_result.c - reads and frees the result of a replay. */
+/* replay_result.c - evaluates and frees the result of a replay. */
 #include "replay_result.h"
 
 #include <stdlib.h>

@@ -56,7 +56,7 @@ bool pd_replay_is_routine(const pd_trace *trace)
 
 /* ---- cases ---- */
 
-/* NULL: there is no list, but one case, or tensors. */
+/* Returns the list of cases. NULL: the config is the only case, or cases are counted by tensors. */
 static const json_t *list_of(const pd_case *c)
 {
     const char *list = c->routine->list;
@@ -83,7 +83,8 @@ static int count_cases(pd_case *c, size_t *n)
     return pd_fail(c->err, PD_INVALID_ARGUMENT, "config: expected `%s`, a list of 1 to %d", list, MOST_CASES);
 }
 
-/* Where tensors are numbered by place the entry has no index. */
+/* Returns the index of case i: its place if tensors are numbered by place, else the index of the entry; -1: out of
+ * range. */
 static int index_of(const pd_case *c, size_t i)
 {
     const json_t *index = json_object_get(c->entry, "index");
@@ -109,7 +110,7 @@ static int begin_case(pd_case *c, pd_replay_result *out, size_t i)
     return PD_OK;
 }
 
-/* A config that is a list is the caller's own: *own. */
+/* Reads the config. If it is a list the caller frees it: *own. */
 static int take_config(pd_case *c, pd_trace *trace, json_t **own)
 {
     int rc;

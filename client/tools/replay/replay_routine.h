@@ -5,7 +5,7 @@
 #include "replay_result.h"
 #include "trace.h"
 
-/* The table of routines has the routine of this file. */
+/* Returns true if the table of routines has the routine of this file. */
 bool pd_replay_is_routine(const pd_trace *trace);
 /* Computes every case with the arithmetic library in this process and fills out's n, params, verdicts and why.
  * PD_INVALID_ARGUMENT: a case that cannot be computed: a tensor is missing or of a wrong shape. PD_UNIMPLEMENTED: an

@@ -18,30 +18,29 @@
 #include "replay_step.h"
 #include "replay_tensors.h"
 
-typedef struct stage {              /* what all workers of a replay share, read only while they run but for
-                                     * first_failed */
+typedef struct common {              /* shared by all workers of a replay; while they run only first_failed changes */
     const pd_trace       *trace;
     const pd_trace_param *params;
     const char           *url;
     double                timeout;
     const pd_recipe      *recipe;
-    const char           *rate;     /* hyperparameter set at each step, or NULL */
+    const char           *rate;     /* hyperparameter that is set at each step, or NULL */
     char                  job[300];
-    char                **rules;    /* one a group, that of group 0 last; NULL at the end */
-    pd_replay_parts       parts;    /* what is declared */
+    char                **rules;    /* one for each group, group 0 last; NULL at the end */
+    pd_replay_parts       parts;    /* the declared parts */
     size_t                n;        /* parameters of the trace */
     int64_t               rounds;
     int                   world_size;
     atomic_int           *first_failed;     /* rank; -1: none */
-} stage;
+} common;
 
 typedef struct worker {
-    const stage *stage;
+    const common *common;
     pthread_t    thread;
-    bool         started, refused;  /* refused: the job or its parameters, as it should be */
+    bool         started, refused;  /* refused: the job or its parameters were refused, as recorded */
     int          rank, rc;
     pd_error     err;
-    uint64_t     sent;              /* chunks of gradients, as the daemon counts contributions */
+    uint64_t     sent;              /* number of chunks of gradients; the daemon counts them as contributions */
     pd_client   *client;
     pd_replay_tensors t;
     pd_item     *io;                /* of each part */
@@ -52,7 +51,7 @@ typedef struct worker {
 
 static int allocate(worker *w)
 {
-    const stage *s = w->stage;
+    const common *s = w->common;
 
     w->io = calloc(s->parts.n + 1, sizeof *w->io);
     w->verdicts = calloc(s->n + 1, sizeof *w->verdicts);
@@ -68,12 +67,13 @@ static void release(worker *w)
     free(w->verdicts);
 }
 
-/* Weights in shards: the parameter has a row for each of them, and the replica one of the rows. */
+/* Declares a part. If weights are sharded, the parameter has a row for each shard, and the replica has one of the
+ * rows. */
 static pd_client_param declaration_of(const worker *w, const pd_replay_part *part)
 {
-    int64_t shards = w->stage->recipe->shards, elements;
+    int64_t shards = w->common->recipe->shards, elements;
 
-    if (w->stage->recipe->aggregate == NULL || shards == 1)
+    if (w->common->recipe->aggregate == NULL || shards == 1)
         return (pd_client_param){ .name = part->name, .shape = part->shape, .axes = part->axes };
     pd_shape_elements(&part->shape, &elements);
     return (pd_client_param){ .name = part->name, .shape = { 2, { shards, elements } }, .ranged = true,
@@ -83,7 +83,7 @@ static pd_client_param declaration_of(const worker *w, const pd_replay_part *par
 
 static int declare(worker *w, pd_error *err)
 {
-    const pd_replay_parts *parts = &w->stage->parts;
+    const pd_replay_parts *parts = &w->common->parts;
     pd_client_param *params = calloc(parts->n + 1, sizeof *params);
     int rc;
 
@@ -96,7 +96,7 @@ static int declare(worker *w, pd_error *err)
 
 static int init(worker *w, pd_error *err)
 {
-    const pd_replay_parts *parts = &w->stage->parts;
+    const pd_replay_parts *parts = &w->common->parts;
     void **weights = calloc(parts->n + 1, sizeof *weights);
     int rc;
 
@@ -109,12 +109,12 @@ static int init(worker *w, pd_error *err)
 
 static int join_job(worker *w)
 {
-    const stage *s = w->stage;
+    const common *s = w->common;
     const char *aggregate = s->recipe->aggregate != NULL ? s->recipe->aggregate : "mean";
-    /* a step then fails or not for all parameters */
+    /* then a step fails for all parameters or for none */
     bool hard = pd_trace_averages(s->trace) || pd_trace_nonfinite(s->trace) || pd_trace_has_errors(s->trace);
     char how[64], start[64];
-    /* up to the first NULL */
+    /* ends at the first NULL */
     const char *options[] = { how, start, hard ? "nonfinite=apply" : NULL, "nonfinite_scope=job", NULL };
     pd_client_options open = { .urls = s->url, .job = s->job, .rank = w->rank, .world_size = s->world_size,
                                .options = options,
@@ -137,7 +137,7 @@ static int join_job(worker *w)
     return rc;
 }
 
-/* Chunks that a part's gradient travels in: what it shares with the daemon's grid. */
+/* Returns the number of chunks of a part's gradient: the cells of the daemon's grid that it touches. */
 static uint64_t chunks_of(const worker *w, const pd_replay_part *part)
 {
     const pd_client_param decl = declaration_of(w, part);
@@ -149,7 +149,7 @@ static uint64_t chunks_of(const worker *w, const pd_replay_part *part)
 
 static void fill_items(worker *w, int64_t round)
 {
-    const stage *s = w->stage;
+    const common *s = w->common;
 
     pd_replay_tensors_fill(&w->t, round, w->rank);
     for (size_t i = 0; i < s->parts.n; i++) {
@@ -163,7 +163,7 @@ static void fill_items(worker *w, int64_t round)
 
 static int push_pull(worker *w, int64_t round, pd_error *err)
 {
-    const stage *s = w->stage;
+    const common *s = w->common;
     char value[64] = "";
     const char *hypers[] = { value, NULL };
     double rate;
@@ -180,18 +180,18 @@ static int push_pull(worker *w, int64_t round, pd_error *err)
     return rc == PD_OK ? pd_client_wait(w->client, ticket, 0, err) : rc;
 }
 
-/* After a step that failed: the weights are asked for, not believed to be what they were. */
+/* Pulls the weights after a step that failed, instead of assuming that they are unchanged. */
 static int pull(worker *w)
 {
     pd_ticket_id ticket;
-    int rc = pd_client_pull(w->client, w->io, w->stage->parts.n, 0, &ticket, &w->err);
+    int rc = pd_client_pull(w->client, w->io, w->common->parts.n, 0, &ticket, &w->err);
 
     return rc == PD_OK ? pd_client_wait(w->client, ticket, 0, &w->err) : rc;
 }
 
 static int take_round(worker *w, int64_t round)
 {
-    const pd_trace *trace = w->stage->trace;
+    const pd_trace *trace = w->common->trace;
     pd_error why = { 0 };
     int rc, judged;
 
@@ -205,15 +205,15 @@ static int take_round(worker *w, int64_t round)
     return judged == PD_OK && rc != PD_OK ? pull(w) : judged;
 }
 
-/* Largest norm of the gradients that went into an average. */
+/* Returns the largest norm of the gradients of an average. */
 static double largest_input(worker *w, size_t i)
 {
-    const pd_trace_param *param = &w->stage->params[i];
-    int shards = w->stage->recipe->shards;
+    const pd_trace_param *param = &w->common->params[i];
+    int shards = w->common->recipe->shards;
     double norm = 0;
 
-    for (int rank = w->rank % shards; rank < w->stage->world_size; rank += shards) {
-        pd_trace_gradient(w->stage->trace, param->step, rank, i, w->t.gradient[i]);
+    for (int rank = w->rank % shards; rank < w->common->world_size; rank += shards) {
+        pd_trace_gradient(w->common->trace, param->step, rank, i, w->t.gradient[i]);
         norm = fmax(norm, pd_finite_norm(w->t.gradient[i], param->elements));
     }
     return norm;
@@ -221,7 +221,7 @@ static double largest_input(worker *w, size_t i)
 
 static void compare_averages(worker *w)
 {
-    const stage *s = w->stage;
+    const common *s = w->common;
 
     for (size_t i = 0; i < s->n; i++) {
         const pd_trace_param *param = &s->params[i];
@@ -232,19 +232,19 @@ static void compare_averages(worker *w)
     }
 }
 
-/* The first to fail is remembered; it ends the job, so that the others do not wait for it. */
+/* Notes the first worker that failed, and ends the job, so that the others do not wait for it. */
 static void give_up(worker *w)
 {
     int nobody = -1;
 
-    if (atomic_compare_exchange_strong(w->stage->first_failed, &nobody, w->rank))
-        pd_operator_drop(w->stage->url, w->stage->timeout, w->stage->job);
+    if (atomic_compare_exchange_strong(w->common->first_failed, &nobody, w->rank))
+        pd_operator_drop(w->common->url, w->common->timeout, w->common->job);
 }
 
 static void *run_worker(void *arg)
 {
     worker *w = arg;
-    const stage *s = w->stage;
+    const common *s = w->common;
 
     w->rc = allocate(w);
     if (w->rc == PD_OK) w->rc = join_job(w);
@@ -259,8 +259,8 @@ static void *run_worker(void *arg)
 
 /* ---- the job ---- */
 
-/* Groups have names of their own ("2/NAME"); what is in none comes last. */
-static int set_rules(stage *s, pd_error *err)
+/* Makes the rules. Parts of groups have names of their own ("2/NAME"); the rule of group 0 matches the rest. */
+static int set_rules(common *s, pd_error *err)
 {
     size_t n = s->recipe->n_groups;
 
@@ -276,7 +276,7 @@ static int set_rules(stage *s, pd_error *err)
     return PD_OK;
 }
 
-static int set_stage(stage *s, pd_error *err)
+static int make_common(common *s, pd_error *err)
 {
     bool averages = pd_trace_averages(s->trace);
     uint64_t nonce = 0;
@@ -293,19 +293,19 @@ static int set_stage(stage *s, pd_error *err)
     return set_rules(s, err);
 }
 
-static void free_stage(stage *s)
+static void free_common(common *s)
 {
     pd_replay_parts_free(&s->parts);
     for (size_t i = 0; s->rules != NULL && s->rules[i] != NULL; i++) free(s->rules[i]);
     free(s->rules);
 }
 
-static int run_workers(worker *workers, const stage *s, pd_error *err)
+static int run_workers(worker *workers, const common *s, pd_error *err)
 {
     int rc = PD_OK;
 
     for (int i = 0; i < s->world_size; i++) {
-        workers[i] = (worker){ .stage = s, .rank = i };
+        workers[i] = (worker){ .common = s, .rank = i };
         workers[i].started = pthread_create(&workers[i].thread, NULL, run_worker, &workers[i]) == 0;
         if (!workers[i].started) {
             rc = pd_fail(err, PD_NO_MEMORY, "cannot start a thread");
@@ -325,7 +325,7 @@ static void add_counts(void *arg, const Paramd__ListReply *page)
 }
 
 /* Asks the daemon how many contributions it counted in the job. */
-static int counted(const stage *s, uint64_t *count, pd_error *err)
+static int counted(const common *s, uint64_t *count, pd_error *err)
 {
     Paramd__ListRequest request = PARAMD__LIST_REQUEST__INIT;
     pd_operator op;
@@ -339,7 +339,7 @@ static int counted(const stage *s, uint64_t *count, pd_error *err)
     return rc;
 }
 
-static int check_count(const worker *workers, const stage *s, pd_error *err)
+static int check_count(const worker *workers, const common *s, pd_error *err)
 {
     uint64_t sent = 0, count;
     int rc;
@@ -354,11 +354,11 @@ static int check_count(const worker *workers, const stage *s, pd_error *err)
     return rc;
 }
 
-static int perform(worker *workers, const stage *s, pd_verdict *verdicts, pd_error *err)
+static int perform(worker *workers, const common *s, pd_verdict *verdicts, pd_error *err)
 {
     int rc = run_workers(workers, s, err), first = atomic_load(s->first_failed);
 
-    if (rc == PD_OK && first >= 0) {        /* the others failed because their job was gone */
+    if (rc == PD_OK && first >= 0) {        /* the others failed because the job was gone */
         rc = workers[first].rc;
         if (err != NULL) *err = workers[first].err;
     }
@@ -378,13 +378,13 @@ int pd_replay_server(const pd_trace *trace, const pd_recipe *recipe, const char 
                      pd_verdict *verdicts, pd_error *err)
 {
     atomic_int first_failed = -1;
-    stage s = { .trace = trace, .recipe = recipe, .url = url, .timeout = timeout, .first_failed = &first_failed };
-    int rc = set_stage(&s, err);
+    common s = { .trace = trace, .recipe = recipe, .url = url, .timeout = timeout, .first_failed = &first_failed };
+    int rc = make_common(&s, err);
     worker *workers = calloc((size_t)s.world_size + 1, sizeof *workers);
 
     if (rc == PD_OK && workers == NULL) rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
     if (rc == PD_OK) rc = perform(workers, &s, verdicts, err);
     free(workers);
-    free_stage(&s);
+    free_common(&s);
     return rc;
 }

@@ -19,19 +19,19 @@ enum { NAME_TEXT = 400, SLOT_TEXT = 64 };
 
 /* One recorded tensor of state. */
 typedef struct entry {
-    const char *name;               /* in the file; of a quantized value that of its codes */
+    const char *name;               /* in the file; for a quantized value the name of its codes */
     int         length;             /* of the name, without /quantized */
     bool        quantized;
     int64_t     step;
     size_t      param;
     char        slot[SLOT_TEXT];
     int         number, block;      /* -1: none */
-    bool        listed;             /* no tensor: one of metadata `update_counter`, */
-    double      value;              /* which has this value */
+    bool        listed;             /* not a tensor, but an entry of metadata `update_counter`, */
+    double      value;              /* with this value */
     bool        compared;
     double      error, noise;
-    double      bound;              /* of an inverse root: how far rounding can move it; else 0 */
-    double      unit;               /* of the last place it is stored in, relatively; 0: float32, or better */
+    double      bound;              /* for an inverse root: how far rounding can move it; else 0 */
+    double      unit;               /* of the last place of its storage, relatively; 0: float32, or better */
 } entry;
 
 struct pd_replay_state {
@@ -39,13 +39,13 @@ struct pd_replay_state {
     const pd_recipe *recipe;
     entry          *entries;
     size_t          n;
-    double          tolerance;      /* that of noise_state, or the weights' */
-    double          way_tolerance;  /* that of the way from the initial weights; negative: not recorded */
-    bool            measured;       /* neither was recorded: each tensor's noise counts, too */
-    int64_t         delay;          /* steps from the statistics to the use of their roots */
+    double          tolerance;      /* from noise_state, or the weights' tolerance */
+    double          way_tolerance;  /* of the way from the initial weights; negative: not recorded */
+    bool            measured;       /* neither was recorded, so each tensor's noise counts, too */
+    int64_t         delay;          /* number of steps from the statistics to the use of their roots */
 };
 
-/* Slots that are written when a root is adopted. */
+/* Returns true for slots that are written when a root is adopted. */
 static bool is_of_roots(const entry *e)
 {
     static const char *const slots[] = { "preconditioners", "inverse_pth_root_errors", "inv_factor_matrices" };
@@ -79,8 +79,9 @@ static bool ends_with(const char *text, int length, const char *suffix)
     return length > n && memcmp(text + length - n, suffix, (size_t)n) == 0;
 }
 
-/* The parameter that `text` begins with, a slash and a slot's name behind it: the longest, since a name may contain
- * others. A slot's name begins with no digit: of parameters w and w/Q, "w/Q/0" is of w. NULL: none. */
+/* Returns the parameter with whose name `text` begins, followed by a slash and a slot's name: the longest, because a
+ * name may contain others. A slot's name does not begin with a digit: of parameters w and w/Q, "w/Q/0" belongs to w.
+ * NULL: none. */
 static const pd_trace_param *owner_of(const pd_trace *trace, const char *text, size_t *param)
 {
     size_t n;
@@ -97,7 +98,7 @@ static const pd_trace_param *owner_of(const pd_trace *trace, const char *text, s
     return best;
 }
 
-/* Takes "block_3." off; -1: there is none. */
+/* Removes "block_3." and returns 3; -1: there is none. */
 static int take_block(const char **field, int *length)
 {
     int block = -1, n = 0;
@@ -108,7 +109,7 @@ static int take_block(const char **field, int *length)
     return block;
 }
 
-/* "statistics/3", or "block_2.factor_matrices.1", to name, number and block; false: too long for a slot. */
+/* Splits "statistics/3" or "block_2.factor_matrices.1" into name, number and block. False: too long for a slot. */
 static bool split_field(entry *e, const char *field, int length)
 {
     int digits = 0;
@@ -127,8 +128,8 @@ static bool split_field(entry *e, const char *field, int length)
     return true;
 }
 
-/* One of Meta's releases computes the roots of a parameter anew in steps that it takes no part in, the others leave
- * them alone. */
+/* Returns true for a root of a parameter without a gradient in this step: one of Meta's releases computes it anew, the
+ * others do not. */
 static bool is_idle_root(const pd_replay_state *state, const entry *e, const char *param)
 {
     char gradient[NAME_TEXT];
@@ -138,7 +139,7 @@ static bool is_idle_root(const pd_replay_state *state, const entry *e, const cha
     return strcmp(e->slot, "inv_factor_matrices") == 0 && !pd_trace_tensor(state->trace, gradient, &shape);
 }
 
-/* A hyperparameter as text, "" where the row has none of that name. */
+/* Returns a hyperparameter as text, "" if the row has none of that name. */
 static const char *text_of(const pd_hypers *hypers, const char *name, char *text, size_t size)
 {
     int i = pd_hypers_find(hypers->row, name);
@@ -146,7 +147,7 @@ static const char *text_of(const pd_hypers *hypers, const char *name, char *text
     return i >= 0 ? pd_hypers_text(hypers, i, text, size) : "";
 }
 
-/* A root is as coarse as what it is made of. */
+/* Returns the unit in which a slot is stored. A root is as coarse as its statistics. */
 static double unit_of(const pd_hypers *hypers, const char *slot)
 {
     static const struct { const char *slot, *hyper; } stored[] = {
@@ -175,7 +176,7 @@ static int add_entry(pd_replay_state *state, const char *name, pd_error *err)
     pd_shape shape;
     int step = 0, head = 0, length = (int)strlen(name);
 
-    /* read with the codes */
+    /* is read with the codes */
     if (ends_with(name, length, "/bucket_size") || ends_with(name, length, "/diagonal")) return PD_OK;
     if (sscanf(name, "state/%4d/%n", &step, &head) == 1 && head == (int)strlen("state/0000/"))
         owner = owner_of(state->trace, name + head, &e->param);
@@ -200,7 +201,7 @@ static int add_entry(pd_replay_state *state, const char *name, pd_error *err)
     return PD_OK;
 }
 
-/* A number a step that each parameter counts. */
+/* Adds an entry for each parameter and each number of the list, one a step. */
 static void add_counters(pd_replay_state *state, const json_t *list, size_t params)
 {
     json_t *value;
@@ -216,13 +217,13 @@ static void add_counters(pd_replay_state *state, const json_t *list, size_t para
     }
 }
 
-/* Entries of one slot stand together, to have one noise. */
+/* Sorts entries by slot, because the noise is that of the slot. */
 static int by_slot(const void *a, const void *b)
 {
     return strcmp(((const entry *)a)->slot, ((const entry *)b)->slot);
 }
 
-/* A hyperparameter's value, 0 where the row has none of that name. */
+/* Returns a hyperparameter's value, 0 if the row has none of that name. */
 static double value_of(const pd_hypers *hypers, const char *name)
 {
     int i = pd_hypers_find(hypers->row, name);
@@ -281,7 +282,7 @@ bool pd_replay_state_wants_noise(const pd_replay_state *state)
 
 /* ---- the verdict ---- */
 
-/* How far the tensors of one slot may be off, over all parameters and steps. */
+/* Noise and unit of one slot, over all parameters and steps. */
 typedef struct spread { double noise, unit; } spread;
 
 static spread spread_of(const entry *from, const entry *to)
@@ -295,7 +296,8 @@ static spread spread_of(const entry *from, const entry *to)
     return slot;
 }
 
-/* Rounding never explains an infinite error, so the bound of a root does not count there. */
+/* Returns the tolerance of an entry. Rounding never explains an infinite error, so the bound of a root does not count
+ * for one. */
 static double tolerance_of(const pd_replay_state *state, const entry *e, const spread *slot)
 {
     double tolerance = fmax(state->tolerance, slot->unit);
@@ -305,7 +307,7 @@ static double tolerance_of(const pd_replay_state *state, const entry *e, const s
     return state->measured ? fmax(tolerance, 10 * slot->noise + 1e-6) : tolerance;
 }
 
-/* Notes the entry if it is farther beyond its tolerance than what was noted. */
+/* Notes the entry if it is farther beyond its tolerance than the one noted before. */
 static void note(pd_state_verdict *v, const entry *e, double tolerance)
 {
     if (v->compared++ > 0 && e->error / tolerance <= v->error / v->tolerance) return;
@@ -332,8 +334,8 @@ pd_state_verdict pd_replay_state_verdict(const pd_replay_state *state)
 
 /* ---- values ---- */
 
-/* A part of a quantized value, of n elements. Gives; NULL where there is none, which only PD_OK with `optional`
- * means. */
+/* Reads a part of a quantized value, n elements, which the caller frees. NULL: there is none, which is PD_OK only if
+ * `optional`. */
 static int take_part(const pd_replay_state *state, const entry *e, const char *part, int64_t n, bool optional,
                      double **at, pd_error *err)
 {
@@ -354,7 +356,7 @@ static int take_part(const pd_replay_state *state, const entry *e, const char *p
     return PD_OK;
 }
 
-/* Codes to values: code * bucket of the column, and the diagonal. */
+/* Turns codes into values: code times bucket size of the column, plus the diagonal. */
 static int dequantize(const pd_replay_state *state, const entry *e, double *at, int64_t n, pd_error *err)
 {
     double *bucket = NULL, *diagonal = NULL;
@@ -377,8 +379,8 @@ static int dequantize(const pd_replay_state *state, const entry *e, double *at, 
     return rc;
 }
 
-/* How far `ours` is from `other`, of which entries that are finite on neither side are left out: both are overwritten
- * there. */
+/* Returns how far `ours` is from `other`. Entries that are finite on neither side are left out, and overwritten in
+ * both. */
 static double distance(double *ours, double *other, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -395,8 +397,8 @@ static bool all_zero(const double *at, int64_t n)
     return true;
 }
 
-/* How far the shaken models' tensors are from `ours`, relatively. `room` for n elements is written over, as is what of
- * `ours` is not finite. */
+/* Finds how far the tensors of the shaken models are from `ours`, relatively. Overwrites `room`, which has n elements,
+ * and entries of `ours` that are not finite. */
 static int find_noise(entry *e, const pd_model *const *shaken, double *room, double *ours, int64_t n, pd_error *err)
 {
     int rc = PD_OK;
@@ -466,13 +468,13 @@ static int find_bound(const pd_replay_state *state, entry *e, double *room, int6
     return PD_OK;
 }
 
-/* No slot: the steps counted. */
+/* Returns true for the number of counted steps, which is no slot. */
 static bool is_count(const entry *e, int64_t n)
 {
     return n == 1 && e->block < 0 && e->number < 0 && strcmp(e->slot, "step") == 0;
 }
 
-/* `recorded` and `ours` have room for n elements. */
+/* Compares one entry. `recorded` and `ours` have room for n elements. */
 static int compare(const pd_replay_state *state, entry *e, const pd_model *model, const pd_model *const *shaken,
                    double *recorded, double *ours, int64_t n, pd_error *err)
 {
@@ -530,7 +532,7 @@ int pd_replay_state_compare(pd_replay_state *state, const pd_model *model, const
     return rc;
 }
 
-/* A bit that looks random. */
+/* Returns a pseudo-random bit. */
 static bool drawn(uint64_t way, int64_t i)
 {
     uint64_t x = (way + (uint64_t)i * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;

@@ -29,29 +29,29 @@
 
 typedef struct pd_replay_state pd_replay_state;
 
-/* What the trace records of its parameters' state; it has been checked and outlives *out, which the caller frees.
- * PD_INVALID_ARGUMENT: a tensor that belongs to no parameter or step, or is none (names it). PD_NO_MEMORY. */
+/* Finds the recorded state of a checked trace, which outlives *out. The caller frees *out. PD_INVALID_ARGUMENT: a
+ * tensor that belongs to no parameter or step, or is no tensor of state (names it). PD_NO_MEMORY. */
 int  pd_replay_state_new(pd_replay_state **out, const pd_trace *trace, const pd_recipe *recipe, pd_error *err);
 void pd_replay_state_free(pd_replay_state *state);              /* accepts NULL */
-/* There is state to compare, and only a shaken model tells how noisy it is. */
+/* Returns true if there is state whose noise only shaken models show. */
 bool pd_replay_state_wants_noise(const pd_replay_state *state);
-/* Turns the last bit of numbers that are finite and not 0: of all of them where `way` is 0, else of about half, another
- * half each way. */
+/* Flips the last bit of numbers that are finite and not 0: of all of them if `way` is 0, else of about half, another
+ * half for each way. */
 void pd_replay_shake(float *at, int64_t n, uint64_t way);
 
-/* Compares all that was recorded after this step; roots that the model adopts late, when it has them. `shaken`:
- * PD_REPLAY_SHAKEN models, none where they are not wanted. PD_NOT_FOUND: the model has no such slot. PD_OUT_OF_RANGE:
- * it has another size. PD_INVALID_ARGUMENT: a quantized value lacks a part. PD_NO_MEMORY. */
+/* Compares all tensors that were recorded after this step; roots that the model adopts late are compared then.
+ * `shaken`: PD_REPLAY_SHAKEN models, or NULLs. PD_NOT_FOUND: the model has no such slot. PD_OUT_OF_RANGE: it has
+ * another size. PD_INVALID_ARGUMENT: a quantized value lacks a part. PD_NO_MEMORY. */
 int pd_replay_state_compare(pd_replay_state *state, const pd_model *model, const pd_model *const *shaken,
                             int64_t step, pd_error *err);
 
 typedef struct pd_state_verdict {
     int64_t compared;           /* tensors */
-    double  error, tolerance;   /* of the one that is the farthest beyond its tolerance, or the nearest to it */
+    double  error, tolerance;   /* of the tensor that is farthest beyond its tolerance, or nearest to it */
     char    worst[256];         /* its name; "": none yet */
 } pd_state_verdict;
 
-/* Over all that was compared so far. */
+/* Returns the verdict over all comparisons so far. */
 pd_state_verdict pd_replay_state_verdict(const pd_replay_state *state);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "verdict.h"
 
-/* An error by which an optimizer refuses, and not one of memory or of the way to a server. */
+/* Returns true for an error by which an optimizer refuses, as opposed to lack of memory or of a server. */
 static bool refuses(int rc)
 {
     return rc == PD_FAILED_PRECONDITION || rc == PD_INVALID_ARGUMENT || rc == PD_OUT_OF_RANGE;
@@ -43,7 +43,7 @@ static bool all_nan(const double *at, int64_t n)
     return true;
 }
 
-/* Of every parameter, after every step. */
+/* Returns true if all recorded weights after every step are NaN. */
 static bool leaves_nan_alone(const pd_trace *trace)
 {
     double *at = calloc((size_t)pd_trace_elements(trace) + 1, sizeof *at);

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* One element more: a parameter may have none. */
+/* Allocates one element more, because a parameter may have none. */
 static float *new_floats(int64_t n) { return calloc((size_t)n + 1, sizeof(float)); }
 
 int pd_replay_tensors_new(pd_replay_tensors *out, const pd_trace *trace, pd_error *err)

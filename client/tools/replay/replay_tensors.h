@@ -17,12 +17,12 @@ typedef struct pd_replay_tensors {
     double               *recorded;     /* room for the largest parameter */
 } pd_replay_tensors;
 
-/* Initial weights. Borrows the trace, which has been checked. Free *out, also after an error. Errors as
- * pd_replay_net_open has them. */
+/* Makes the tensors, with the initial weights of a checked trace, which is borrowed. Free *out, also after an error.
+ * Errors as in pd_replay_net_open. */
 int  pd_replay_tensors_new(pd_replay_tensors *out, const pd_trace *trace, pd_error *err);
 void pd_replay_tensors_free(pd_replay_tensors *t);
-/* Takes a replica's gradients of a step from the trace, or computes them. A parameter with a step of its own has that
- * one's. */
+/* Takes a replica's gradients of a step from the trace, or computes them. A parameter with a step of its own has the
+ * gradient of that one. */
 void pd_replay_tensors_fill(pd_replay_tensors *t, int64_t step, int replica);
 /* Notes in verdicts[parameter] how far the weights are from the recorded ones, or in verdicts[n] the loss. */
 void pd_replay_tensors_judge(const pd_replay_tensors *t, int64_t step, pd_verdict *verdicts);

@@ -41,7 +41,7 @@ static void rotate(double *A, int64_t n, int64_t p, int64_t q)
 
 void pd_eigenvalues(double *A, int64_t n)
 {
-    enum { MOST_SWEEPS = 60 };                  /* it converges quadratically: 6 to 10 suffice */
+    enum { MOST_SWEEPS = 60 };                  /* the iteration converges quadratically: 6 to 10 suffice */
     double total = 2 * off_diagonal(A, n);
 
     for (int64_t i = 0; i < n; i++) total += A[i * n + i] * A[i * n + i];
@@ -54,7 +54,8 @@ void pd_eigenvalues(double *A, int64_t n)
 
 /* ---- the bound ---- */
 
-/* f[b_i, b_j] of f(b) = b^-e, where x = f(b). Where the b's are close to each other, the derivative between them. */
+/* Returns the divided difference f[b_i, b_j] of f(b) = b^-e, where x = f(b). If the b's are close to each other, the
+ * derivative between them. */
 static double divided_difference(double bi, double bj, double xi, double xj, double exponent)
 {
     if (fabs(bi - bj) > 1e-6 * fmax(bi, bj)) return (xi - xj) / (bi - bj);
@@ -75,10 +76,10 @@ static bool make_symmetric(double *A, int64_t n)
     return finite;
 }
 
-/* The eigenvalue b of B that belongs to the eigenvalue x of X. */
+/* Returns the eigenvalue b of B that belongs to the eigenvalue x of X. */
 static double inverse(double x, double exponent) { return pow(x, -1 / exponent); }
 
-/* x: n eigenvalues of X, `stride` apart, all above 0 and the largest of them 1. */
+/* Returns the magnification. x: n eigenvalues of X, `stride` apart, all above 0, the largest is 1. */
 static double magnify(const double *x, int64_t n, int64_t stride, double exponent)
 {
     double squares = 0, root = 0, largest = 0;

@@ -13,8 +13,8 @@
 #include "safetensors.h"
 #include "whole_file.h"
 
-#define MAX_WORK 50000000ll         /* (step, replica, parameter) triples that a replay looks at */
-#define KEY_TEXT 400                /* longest name of a tensor that is looked for */
+#define MAX_WORK 50000000ll         /* most (step, replica, parameter) triples of a replay */
+#define KEY_TEXT 400                /* longest name of a tensor */
 
 struct pd_trace {
     char           *path;
@@ -43,11 +43,11 @@ static const char *const prefixes[] = { "param", "grad", "average" };
 typedef struct key {
     kind        kind;
     int64_t     step;
-    int         replica;            /* 0 where names have none */
+    int         replica;            /* 0 if names have none */
     const char *param;
 } key;
 
-/* `digits` decimal digits at *at, which moves behind them. -1: not so. */
+/* Reads `digits` decimal digits at *at, and moves *at behind them. -1: no such number. */
 static int read_number(const char **at, int digits)
 {
     int value = 0;
@@ -59,7 +59,7 @@ static int read_number(const char **at, int digits)
     return value;
 }
 
-/* Takes "grad/0003/r01/encoder/kernel" apart; `replicas`: names have the rRR. */
+/* Parses "grad/0003/r01/encoder/kernel". `replicas`: names have the rRR. */
 static key parse_key(const char *text, bool replicas)
 {
     key k = { .kind = OTHER };
@@ -153,7 +153,7 @@ static int read_word(const pd_trace *trace, const char *name, char *out, size_t 
     return PD_OK;
 }
 
-/* A number of the metadata from `least` to `most`; `preset` where it has none. */
+/* Reads a number of the metadata from `least` to `most`; `preset` if it is missing. */
 static int read_real(const pd_trace *trace, const char *name, double preset, double least, double most,
                      double *out, pd_error *err)
 {
@@ -172,7 +172,7 @@ static int read_real(const pd_trace *trace, const char *name, double preset, dou
 
 static int read_tolerance(pd_trace *trace, pd_error *err)
 {
-    bool close = pd_safetensors_meta(trace->tensors, "noise_bc32") != NULL;     /* that of a run which rounds the same
+    bool close = pd_safetensors_meta(trace->tensors, "noise_bc32") != NULL;     /* noise of a run that rounds the same
                                                                                  * scalars */
     double noise, state_noise, way_noise;
     int rc = read_real(trace, close ? "noise_bc32" : "noise", 0, 0, 1e30, &noise, err);
@@ -282,8 +282,7 @@ int pd_trace_config(pd_trace *trace, const json_t **out, pd_error *err)
 
 /* ---- what a replay reads ---- */
 
-/* The tensor that declares the parameter which `k` belongs to: its initial weights, or the first replica's average of
- * that step. */
+/* Returns the tensor that declares k's parameter: its initial weights, or the first replica's average of that step. */
 static const pd_st_tensor *declaring(const pd_trace *trace, const key *k)
 {
     return trace->averages ? find(trace, AVERAGE, k->step, 0, k->param) : find(trace, WEIGHTS, 0, 0, k->param);
@@ -294,13 +293,14 @@ static bool declares(const pd_trace *trace, const key *k)
     return trace->averages ? k->kind == AVERAGE && k->replica == 0 : k->kind == WEIGHTS && k->step == 0;
 }
 
-/* The name in the file: an average's parameter has its step before it. */
+/* Returns the name in the file. The name of an average's parameter begins with its step, which the file does not
+ * have. */
 static const char *name_of(const pd_trace *trace, size_t param)
 {
     return trace->params[param].name + (trace->averages ? strlen("0000/") : 0);
 }
 
-/* A scalar of bfloat16 may stand as a vector of one: its gradient, or its state, still shows what it is. */
+/* Returns true for a scalar of bfloat16 that is stored as a vector of one: its gradient, or its state, is a scalar. */
 static bool is_scalar(const pd_trace *trace, const pd_st_tensor *tensor, const key *k)
 {
     const pd_st_tensor *gradient = find(trace, GRADIENT, 1, 0, k->param), *moment;
@@ -359,7 +359,7 @@ static int find_params(pd_trace *trace, pd_error *err)
     return rc;
 }
 
-/* A scalar may stand as a vector of one. */
+/* Compares shapes. A scalar may be stored as a vector of one. */
 static bool shaped_alike(const pd_st_tensor *a, const pd_st_tensor *b)
 {
     return pd_shape_equal(&a->shape, &b->shape) || (count_of(a) == 1 && count_of(b) == 1 && a->shape.rank <= 1
@@ -398,8 +398,8 @@ static int note_step(pd_trace *trace, double step, pd_error *err)
     return PD_OK;
 }
 
-/* A run of a real model has its loss in each step, and weights at some steps: of every parameter or of none, the last
- * step among them. */
+/* Returns true for a run of a real model, which records its loss in each step, and weights only at some: of every
+ * parameter or of none, and at the last. */
 static bool is_sparse(const pd_trace *trace)
 {
     return pd_safetensors_find(trace->tensors, "loss") != NULL;
@@ -415,7 +415,8 @@ static void note_all_steps(pd_trace *trace)
     }
 }
 
-/* At which steps weights were recorded: all, or those that metadata or a table lists, or those of a real model. */
+/* Finds the steps at which weights were recorded: all, or those in the metadata or in a table, or those of a real
+ * model. */
 static int find_recorded(pd_trace *trace, pd_error *err)
 {
     const pd_st_tensor *table = pd_safetensors_find(trace->tensors, "table/param_steps");

@@ -10,7 +10,7 @@ static bool coincide(double ours, double recorded)
     return isinf(ours) && isinf(recorded) && (ours > 0) == (recorded > 0);
 }
 
-/* Ours are `narrow`, or where that is NULL `wide`. */
+/* Compares `narrow`, or `wide` if that is NULL, with the record. */
 static double relative_error(const float *narrow, const double *wide, const double *recorded, int64_t n, double scale)
 {
     double distance = 0, size = 0;
@@ -61,7 +61,7 @@ bool pd_says_alike(const char *ours, const char *recorded)
 
 void pd_verdict_add(pd_verdict *verdict, size_t param, int64_t step, double error)
 {
-    if (isnan(error)) error = INFINITY;         /* recorded values too large to square: nothing can be said for them */
+    if (isnan(error)) error = INFINITY;         /* recorded values are too large to square, so nothing is known */
     if (verdict->compared++ > 0 && error <= verdict->error) return;
     verdict->error = error;
     verdict->param = param;

@@ -1,4 +1,4 @@
-/* verdict.h - is what a replay computed the same as what was recorded? Pure. */
+/* verdict.h - compares results of a replay with the record. Pure. */
 #ifndef PD_VERDICT_H
 #define PD_VERDICT_H
 
@@ -8,28 +8,28 @@
 
 /* The worst seen so far; all zero before the first comparison. */
 typedef struct pd_verdict {
-    double  error;          /* largest relative error; INFINITY where an entry that is not finite does not coincide */
-    size_t  param;          /* where that was */
+    double  error;          /* largest relative error; INFINITY if an entry that is not finite differs */
+    size_t  param;          /* its place */
     int64_t step;
     int64_t compared;       /* tensors compared: a replay that compared nothing has proven nothing */
 } pd_verdict;
 
-/* |ours - recorded| / max(|recorded|, scale), Euclidean norms over the n entries that are finite on both sides; where
- * both |recorded| and scale are 0 the absolute error counts. NaN must meet NaN and an infinity the same infinity, else
- * the result is INFINITY. */
+/* Returns |ours - recorded| / max(|recorded|, scale), Euclidean norms over the n entries that are finite on both sides.
+ * If both |recorded| and scale are 0, returns the absolute error. INFINITY: a NaN does not meet NaN, or an infinity the
+ * same infinity. */
 double pd_relative_error(const float *ours, const double *recorded, int64_t n, double scale);
-/* The same of what is float64 here, too, with a scale of 0. */
+/* The same for our float64, with a scale of 0. */
 double pd_relative_error_f64(const double *ours, const double *recorded, int64_t n);
-/* Euclidean norm of the finite entries. */
+/* Returns the Euclidean norm of the finite entries. */
 double pd_finite_norm(const float *at, int64_t n);
-/* Does the text of our error name what the recorded message does: NaN, or infinities? Other words may differ. */
+/* Returns true if our error names the cause in the recorded message: NaN, or infinities. Other words may differ. */
 bool   pd_says_alike(const char *ours, const char *recorded);
 
-/* Notes one comparison, and where the worst was. */
+/* Notes one comparison, and the place of the worst. */
 void pd_verdict_add(pd_verdict *verdict, size_t param, int64_t step, double error);
-/* Folds another verdict in: the worse of both. */
+/* Merges another verdict: keeps the worse. */
 void pd_verdict_fold(pd_verdict *verdict, const pd_verdict *other);
-/* Something was compared, and all of it lies within the tolerance. */
+/* Returns true if something was compared, and all errors are within the tolerance. */
 bool pd_verdict_holds(const pd_verdict *verdict, double tolerance);
 
 #endif
