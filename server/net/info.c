@@ -46,10 +46,14 @@ static size_t copy_scalars(Paramd__Scalar **list, Paramd__Scalar *to, const pd_s
     return n;
 }
 
-static size_t count_of(const char *entry, const pd_info_field *field) { return *(const size_t *)(const void *)(entry + field->count_at); }
+static size_t count_of(const char *entry, const pd_info_field *field)
+{
+    return *(const size_t *)(const void *)(entry + field->count_at);
+}
 
 /* Into message number p->n. What a message points to is in the entry, or in the page. */
-static void copy_field(page *p, char *message, const ProtobufCFieldDescriptor *to, const char *entry, const pd_info_field *from)
+static void copy_field(page *p, char *message, const ProtobufCFieldDescriptor *to, const char *entry,
+                       const pd_info_field *from)
 {
     void *member = message + to->offset;
     const void *at = entry + from->at, *values = at;
@@ -61,7 +65,10 @@ static void copy_field(page *p, char *message, const ProtobufCFieldDescriptor *t
     case PD_FIELD_WORD:    memcpy(&values, at, sizeof values); break;
     case PD_FIELD_TEXT:    break;
     case PD_FIELD_SHAPE:   *count = copy_shape(p->shapes[p->n], at); values = p->shapes[p->n]; break;
-    case PD_FIELD_FOLLOWS: *count = copy_follows(p->follows[p->n], at, count_of(entry, from)); values = p->follows[p->n]; break;
+    case PD_FIELD_FOLLOWS:
+        *count = copy_follows(p->follows[p->n], at, count_of(entry, from));
+        values = p->follows[p->n];
+        break;
     case PD_FIELD_SCALARS:
         *count = copy_scalars(p->scalar_lists[p->n], p->scalars[p->n], at, count_of(entry, from));
         values = p->scalar_lists[p->n];
@@ -92,7 +99,8 @@ static void fill_entries(page *p, const pd_info *info)
         char *message = p->messages + i * p->type->sizeof_message;
         const char *entry = (const char *)info->entries + i * p->list->entry_bytes;
         protobuf_c_message_init(p->type, message);
-        for (size_t f = 0; p->list->fields[f].name != NULL; f++) copy_field(p, message, p->fields[f], entry, &p->list->fields[f]);
+        for (size_t f = 0; p->list->fields[f].name != NULL; f++)
+            copy_field(p, message, p->fields[f], entry, &p->list->fields[f]);
         p->bytes += protobuf_c_message_get_packed_size((ProtobufCMessage *)(void *)message) + 8;
         if (p->bytes > PAGE_BYTES) break;
         p->at[p->n++] = message;
@@ -187,8 +195,9 @@ static int status_reply(pd_conn *conn, pd_pending *pending, const pd_info *info,
 void pd_info_reply(pd_conn *conn, pd_pending *pending, const pd_info *info)
 {
     page *p = calloc(1, sizeof *p);
-    int rc = p == NULL ? PD_NO_MEMORY : (pending->method == PD_STATUS ? status_reply : list_reply)(conn, pending, info, p);
+    int rc = PD_NO_MEMORY;
 
+    if (p != NULL) rc = (pending->method == PD_STATUS ? status_reply : list_reply)(conn, pending, info, p);
     if (rc != PD_OK) pd_conn_close(conn, pd_code_text(rc));
     if (p != NULL) free(p->messages);
     free(p);

@@ -87,7 +87,8 @@ static uint32_t count_workers(const pd_job *job) { return (uint32_t)job->steps.m
 static void fill_worker(void *entry, const pd_job *job, uint32_t r)
 {
     pd_worker_info *info = entry;
-    static const char *const states[] = { [PD_RANK_ABSENT] = "absent", [PD_RANK_CONNECTED] = "connected", [PD_RANK_LOST] = "lost",
+    static const char *const states[] = { [PD_RANK_ABSENT] = "absent", [PD_RANK_CONNECTED] = "connected",
+                                          [PD_RANK_LOST] = "lost",
                                           [PD_RANK_LEFT] = "left" };
     const pd_rank *rank = &job->ranks[r];
 
@@ -178,49 +179,53 @@ static void fill_states(pd_info *info, const pd_param *param, uint64_t first)
         if (!plan->slots[k].temporary && at++ >= first) fill_state(&info->state[info->n++], param, k);
 }
 
-/* ---- the table of lists: a field of an entry has the same name here, in the entry's struct and in paramd.proto ---- */
+/* ---- the table of lists: a field has the same name here, in the entry's struct and in paramd.proto ---- */
 
-#define KIND(member) _Generic((member), bool: PD_FIELD_FLAG, char *: PD_FIELD_TEXT, const char *: PD_FIELD_WORD, pd_shape: PD_FIELD_SHAPE, \
-                              int8_t *: PD_FIELD_FOLLOWS, pd_scalar_mean *: PD_FIELD_SCALARS, default: PD_FIELD_NUMBER)
-#define ARRAY(entry, field, count) { #field, KIND(((entry *)0)->field), offsetof(entry, field), sizeof ((entry *)0)->field, offsetof(entry, count) }
+#define KIND(member) _Generic((member), bool: PD_FIELD_FLAG, char *: PD_FIELD_TEXT, const char *: PD_FIELD_WORD, \
+                              pd_shape: PD_FIELD_SHAPE, int8_t *: PD_FIELD_FOLLOWS, \
+                              pd_scalar_mean *: PD_FIELD_SCALARS, default: PD_FIELD_NUMBER)
+#define ARRAY(entry, field, count) { #field, KIND(((entry *)0)->field), offsetof(entry, field), \
+                                     sizeof ((entry *)0)->field, offsetof(entry, count) }
 #define FIELD(entry, field) ARRAY(entry, field, field)
 
 #define JOB(field) FIELD(pd_job_info, field)
 static const pd_info_field job_fields[] = {
-    JOB(name), JOB(state), JOB(world_size), JOB(connected), JOB(params), JOB(elements), JOB(weight_bytes), JOB(state_bytes), JOB(held_bytes),
-    JOB(committed_bytes), JOB(step_least), JOB(step_most), JOB(contributions), JOB(steps), JOB(skipped), JOB(refused_steps), JOB(refused),
-    JOB(duplicates), JOB(roots_due), JOB(roots_adopted), JOB(roots_failed), JOB(roots_replaced), JOB(root_waits), JOB(gradient_norm),
-    JOB(clipped_steps), { 0 }
+    JOB(name), JOB(state), JOB(world_size), JOB(connected), JOB(params), JOB(elements), JOB(weight_bytes),
+    JOB(state_bytes), JOB(held_bytes), JOB(committed_bytes), JOB(step_least), JOB(step_most), JOB(contributions),
+    JOB(steps), JOB(skipped), JOB(refused_steps), JOB(refused), JOB(duplicates), JOB(roots_due), JOB(roots_adopted),
+    JOB(roots_failed), JOB(roots_replaced), JOB(root_waits), JOB(gradient_norm), JOB(clipped_steps), { 0 }
 };
 
 #define PARAM(field) FIELD(pd_param_info, field)
 static const pd_info_field param_fields[] = {
-    PARAM(name), PARAM(optimizer), PARAM(shape), PARAM(step), PARAM(version), PARAM(count), PARAM(skipped), PARAM(refused_steps),
-    PARAM(contributions), PARAM(state_bytes), PARAM(initialised), PARAM(missing), PARAM(roots), PARAM(roots_failing), PARAM(roots_failed),
-    PARAM(root_waits), PARAM(root_error), PARAM(note), PARAM(axes), PARAM(aggregate), PARAM(gather_bytes),
-    ARRAY(pd_param_info, scalars, n_scalars), { 0 }
+    PARAM(name), PARAM(optimizer), PARAM(shape), PARAM(step), PARAM(version), PARAM(count), PARAM(skipped),
+    PARAM(refused_steps), PARAM(contributions), PARAM(state_bytes), PARAM(initialised), PARAM(missing),
+    PARAM(roots), PARAM(roots_failing), PARAM(roots_failed), PARAM(root_waits), PARAM(root_error), PARAM(note),
+    PARAM(axes), PARAM(aggregate), PARAM(gather_bytes), ARRAY(pd_param_info, scalars, n_scalars), { 0 }
 };
 
 #define WORKER(field) FIELD(pd_worker_info, field)
 static const pd_info_field worker_fields[] = {
-    WORKER(rank), WORKER(label), WORKER(state), WORKER(nonce), WORKER(step), WORKER(contributions), WORKER(held_bytes), { 0 }
+    WORKER(rank), WORKER(label), WORKER(state), WORKER(nonce), WORKER(step), WORKER(contributions),
+    WORKER(held_bytes), { 0 }
 };
 
 #define ROOT(field) FIELD(pd_root_info, field)
 static const pd_info_field root_fields[] = {
-    ROOT(param), ROOT(root), ROOT(shape), ROOT(condition), ROOT(error), ROOT(kept_error), ROOT(age), ROOT(ms), ROOT(adopted), ROOT(failed),
-    ROOT(failing), { 0 }
+    ROOT(param), ROOT(root), ROOT(shape), ROOT(condition), ROOT(error), ROOT(kept_error), ROOT(age), ROOT(ms),
+    ROOT(adopted), ROOT(failed), ROOT(failing), { 0 }
 };
 
 #define SETTING(field) FIELD(pd_override_info, field)
 static const pd_info_field setting_fields[] = {
-    SETTING(param), SETTING(pattern), SETTING(name), SETTING(value), SETTING(by), SETTING(from), SETTING(in_force), { 0 }
+    SETTING(param), SETTING(pattern), SETTING(name), SETTING(value), SETTING(by), SETTING(from), SETTING(in_force),
+    { 0 }
 };
 
 #define STATE(field) FIELD(pd_state_info, field)
 static const pd_info_field state_fields[] = {
-    STATE(param), STATE(slot), STATE(storage), STATE(number), STATE(block), STATE(shape), STATE(bytes), STATE(kept), STATE(follows_known),
-    ARRAY(pd_state_info, follows, n_follows), { 0 }
+    STATE(param), STATE(slot), STATE(storage), STATE(number), STATE(block), STATE(shape), STATE(bytes), STATE(kept),
+    STATE(follows_known), ARRAY(pd_state_info, follows, n_follows), { 0 }
 };
 
 /* Entries of a job by their number, or entries of its parameters; neither: the jobs. */
@@ -237,9 +242,10 @@ static const list lists[] = {
     { .is = { "jobs", "jobs", sizeof(pd_job_info), job_fields } },
     { { "params", "parameters", sizeof(pd_param_info), param_fields }, .count = count_params, .fill = fill_param },
     { { "workers", "workers", sizeof(pd_worker_info), worker_fields }, .count = count_workers, .fill = fill_worker },
-    { { "roots", "roots", sizeof(pd_root_info), root_fields }, .of_params = { count_roots, fill_roots, .lasting = true } },
-    { { "settings", "settings", sizeof(pd_override_info), setting_fields }, .of_params = { count_settings, fill_settings, .lasting = false } },
-    { { "state", "state", sizeof(pd_state_info), state_fields }, .of_params = { count_state, fill_states, .lasting = true } },
+    { { "roots", "roots", sizeof(pd_root_info), root_fields }, .of_params = { count_roots, fill_roots, true } },
+    { { "settings", "settings", sizeof(pd_override_info), setting_fields },
+      .of_params = { count_settings, fill_settings, false } },
+    { { "state", "state", sizeof(pd_state_info), state_fields }, .of_params = { count_state, fill_states, true } },
 };
 
 const pd_info_list *pd_info_list_of(uint32_t what)
@@ -300,7 +306,8 @@ static int fill(pd_info *info, const pd_jobs *jobs, const pd_request *request, p
     if (job == NULL && !is_of_jobs(wanted)) return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", name);
     *info = (pd_info){ .list = &wanted->is, .start = request->u.info.start };
     if (job == NULL) rc = list_jobs(info, jobs);
-    else rc = wanted->count != NULL ? list_by_number(info, wanted, job) : list_of_params(info, wanted, job, request->u.info.pattern);
+    else if (wanted->count != NULL) rc = list_by_number(info, wanted, job);
+    else rc = list_of_params(info, wanted, job, request->u.info.pattern);
     return rc == PD_OK ? PD_OK : pd_fail(err, rc, "out of memory for the list");
 }
 
@@ -309,7 +316,8 @@ void pd_info_answer(const pd_jobs *jobs, pd_effects *outbox, bool draining, pd_r
     pd_info *info = calloc(1, sizeof *info);
     pd_effect *effect;
     pd_error err;
-    int rc = info == NULL ? pd_fail(&err, PD_NO_MEMORY, "out of memory for the list") : fill(info, jobs, request, &err);
+    int rc = info == NULL ? pd_fail(&err, PD_NO_MEMORY, "out of memory for the list")
+                          : fill(info, jobs, request, &err);
 
     if (rc != PD_OK) {
         pd_info_free(info);
