@@ -43,8 +43,10 @@ static void names_cell(pd_table *table, const pd_column *column, const void *ent
 }
 
 static const pd_column columns[] = {
-    { "OPTIMIZER", "name", pd_cell_text }, { "ABOUT", "about", pd_cell_text }, { "HYPERPARAMETERS", NULL,
-                                                                                 names_cell }, { 0 }
+    { "OPTIMIZER", "name", pd_cell_text },
+    { "ABOUT", "about", pd_cell_text },
+    { "HYPERPARAMETERS", NULL, names_cell },
+    { 0 }
 };
 
 static const pd_list optimizers_list = { 0, "optimizers", "no optimizers", columns };

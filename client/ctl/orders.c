@@ -81,8 +81,8 @@ int pd_run_drain(pd_line *line)
     request.timeout_ms = within * 1000 < UINT32_MAX ? (uint32_t)(within * 1000) : UINT32_MAX;
     line->timeout += within;                    /* the answer comes when the rounds have finished */
     status = order(line, PD_DRAIN, &request.base, "drained: no step is under way and none will begin");
-    return status == PD_EXIT_UNREACHABLE ? PD_EXIT_REFUSED : status;        /* the daemon was there: its deadline has
-                                                                             * passed */
+    /* the daemon was there, so only the deadline has passed */
+    return status == PD_EXIT_UNREACHABLE ? PD_EXIT_REFUSED : status;
 }
 
 int pd_run_shutdown(pd_line *line)

@@ -84,8 +84,8 @@ static bool find_before(const char *text, size_t length, const char *const *name
         && find_before(text, length - 1, names, n, param)) return true;
     if (length <= skip || strncmp(text, prefix, skip - 1) != 0 || (text[skip - 1] != '.' && text[skip - 1] != '/'))
         return false;
-    return find_name(text + skip, length - skip, names, n, param) || find_name(text + skip, length - skip - 1,
-                                                                               names, n, param);
+    return find_name(text + skip, length - skip, names, n, param)
+        || find_name(text + skip, length - skip - 1, names, n, param);
 }
 
 /* ---- upstream's paths ---- */

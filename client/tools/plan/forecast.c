@@ -403,10 +403,15 @@ static int group(pd_groups *out, const pd_plan *plan, size_t n, bool (*are_alike
     return PD_OK;
 }
 
-int pd_group_slots(pd_groups *out, const pd_plan *plan, bool apart) { return group(out, plan, plan->n_slots,
-                                                                                   apart ? NULL : slots_alike); }
-int pd_group_tasks(pd_groups *out, const pd_plan *plan, bool apart) { return group(out, plan, plan->n_tasks,
-                                                                                   apart ? NULL : tasks_alike); }
+int pd_group_slots(pd_groups *out, const pd_plan *plan, bool apart) 
+{
+    return group(out, plan, plan->n_slots, apart ? NULL : slots_alike);
+}
+
+int pd_group_tasks(pd_groups *out, const pd_plan *plan, bool apart) 
+{
+    return group(out, plan, plan->n_tasks, apart ? NULL : tasks_alike);
+}
 
 void pd_groups_free(pd_groups *groups)
 {

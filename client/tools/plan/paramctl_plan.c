@@ -40,8 +40,8 @@ static int set_options(pd_sizing *job, const texts *options, pd_error *err)
     for (size_t i = 0; i < options->n && rc == PD_OK; i++) {
         const char *option = options->at[i], *value = strchr(option, '=') + 1;
         char *name = strndup(option, (size_t)(value - option) - 1);
-        rc = name == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory") : pd_job_values_set(&job->values,
-                                                                                            name, value, err);
+        rc = name == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory")
+                          : pd_job_values_set(&job->values, name, value, err);
         free(name);
     }
     return rc;

@@ -292,8 +292,8 @@ static int read_mapped(reader *r, int fd)
 
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) return refuse(r, PD_INVALID_ARGUMENT, "not a file");
     if (st.st_size == 0) return refuse(r, PD_INVALID_ARGUMENT, "the file is empty");
-    at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);      /* only the header of a checkpoint is
-                                                                              * read */
+    /* only the header of a checkpoint is read */
+    at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (at == MAP_FAILED) return refuse(r, PD_NOT_FOUND, "cannot be read: %s", strerror(errno));
     rc = is_safetensors(r->path, at, (size_t)st.st_size) ? read_tensors(r, at, (size_t)st.st_size)
         : read_words(r, at, (size_t)st.st_size);

@@ -95,8 +95,8 @@ static int read_by_name(pd_hypers *hypers, const struct entry *entry, const json
     json_t *value;
 
     json_object_foreach((json_t *)config, key, value) {
-        int rc = json_is_null(value) || contains(entry->execution, key) ? PD_OK : pd_recipe_set(hypers,
-                                                                                                key, value, err);
+        int rc = PD_OK;
+        if (!json_is_null(value) && !contains(entry->execution, key)) rc = pd_recipe_set(hypers, key, value, err);
         if (rc != PD_OK) return rc;
     }
     return PD_OK;
@@ -107,8 +107,8 @@ static int read_nadam(pd_hypers *hypers, const struct entry *entry, const json_t
 {
     int rc = read_by_name(hypers, entry, config, err);
 
-    return rc == PD_OK && json_object_get(config, "differentiable") == NULL ? pd_hypers_set(hypers, "mu_counted_twice",
-                                                                                            "yes", err) : rc;
+    if (rc != PD_OK || json_object_get(config, "differentiable") != NULL) return rc;
+    return pd_hypers_set(hypers, "mu_counted_twice", "yes", err);
 }
 
 /* Makes the recipe of a trace of averages: sgd with lr 1 turns weights 0 into minus the aggregate. */

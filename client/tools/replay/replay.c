@@ -96,8 +96,7 @@ static int play_recipe(pd_replay_result *out, pd_trace *trace, pd_recipe *recipe
     if (rc == PD_OK && keep_names(out, trace) != PD_OK) rc = pd_fail(&out->why, PD_NO_MEMORY, "out of memory");
     if (rc != PD_OK) return rc;
     if (recipe->defect != NULL) return skip_defect(out, recipe->defect);
-    return pd_trace_meta(trace, "quirk") != NULL ? play_defect(out, trace, recipe, options) : play_run(out, trace,
-                                                                                                       recipe, options);
+    return (pd_trace_meta(trace, "quirk") != NULL ? play_defect : play_run)(out, trace, recipe, options);
 }
 
 static int play(pd_replay_result *out, pd_trace *trace, const pd_replay_options *options)

@@ -165,8 +165,8 @@ static float sum_over(const float *of, int n, float divisor)
  * sum of weighted sums divided by the sum of weights. */
 static int judge_replicas(pd_case *c, const weighing *w)
 {
-    float per_core = sum_over(w->weights, w->n, (float)w->n), all = sum_over(w->weights, w->n,
-                                                                             1), mean = sum_over(w->values, w->n, all);
+    float per_core = sum_over(w->weights, w->n, (float)w->n), all = sum_over(w->weights, w->n, 1);
+    float mean = sum_over(w->values, w->n, all);
     int rc = PD_OK;
 
     for (int r = 0; rc == PD_OK && r < w->n; r++) {

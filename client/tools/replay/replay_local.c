@@ -152,8 +152,8 @@ static int play_step(play *p, play *shaken, int64_t step, pd_verdict *verdicts, 
         rc = take_step(&shaken[i], step, err);
         models[i] = shaken[i].model;
     }
-    return rc == PD_OK && state != NULL && p->model != NULL ? pd_replay_state_compare(state, p->model,
-                                                                                      models, step, err) : rc;
+    if (rc != PD_OK || state == NULL || p->model == NULL) return rc;
+    return pd_replay_state_compare(state, p->model, models, step, err);
 }
 
 int pd_replay_local(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *verdicts, pd_verdict *updates,

@@ -151,8 +151,8 @@ static const char *text_of(const pd_hypers *hypers, const char *name, char *text
 static double unit_of(const pd_hypers *hypers, const char *slot)
 {
     static const struct { const char *slot, *hyper; } stored[] = {
-        { "factor_matrices", "precision_config.factor_matrix_dtype" }, { "inv_factor_matrices",
-                                                                         "precision_config.factor_matrix_dtype" },
+        { "factor_matrices", "precision_config.factor_matrix_dtype" },
+        { "inv_factor_matrices", "precision_config.factor_matrix_dtype" },
         { "inv_factor_matrices", "precision_config.inv_factor_matrix_dtype" },
         { "mu", "mu_dtype" }, { "Q", "precond_dtype" }, { "m", "dtype_momentum" },
         { "filtered_grad", "precision_config.filtered_grad_dtype" }, { "momentum", "precision_config.momentum_dtype" },
@@ -161,8 +161,8 @@ static double unit_of(const pd_hypers *hypers, const char *slot)
     char text[64];
 
     for (size_t i = 0; i < sizeof stored / sizeof *stored; i++) {
-        const char *dtype = strcmp(slot, stored[i].slot) == 0 ? text_of(hypers, stored[i].hyper, text,
-                                                                        sizeof text) : "";
+        const char *dtype = "";
+        if (strcmp(slot, stored[i].slot) == 0) dtype = text_of(hypers, stored[i].hyper, text, sizeof text);
         if (strcmp(dtype, "bfloat16") == 0) return 0x1p-8;
         if (strcmp(dtype, "float16") == 0) return 0x1p-11;
     }

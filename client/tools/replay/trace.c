@@ -172,8 +172,7 @@ static int read_real(const pd_trace *trace, const char *name, double preset, dou
 
 static int read_tolerance(pd_trace *trace, pd_error *err)
 {
-    bool close = pd_safetensors_meta(trace->tensors, "noise_bc32") != NULL;     /* noise of a run that rounds the same
-                                                                                 * scalars */
+    bool close = pd_safetensors_meta(trace->tensors, "noise_bc32") != NULL;     /* of a run with the same scalars */
     double noise, state_noise, way_noise;
     int rc = read_real(trace, close ? "noise_bc32" : "noise", 0, 0, 1e30, &noise, err);
 

@@ -185,8 +185,7 @@ static int report(bench *b)
     const pd_net_bench *want = b->want;
     size_t n = (size_t)want->rounds;
     double round_ms = median(b->round_ms, n), bare_ms = median(b->bare_ms, n);
-    double moved = 2.0 * (double)want->workers * (double)b->bytes;       /* bytes of a round: pushed and pulled, by all
-                                                                          * workers */
+    double moved = 2.0 * (double)want->workers * (double)b->bytes;       /* in a round, pushed and pulled */
     double payload = moved / round_ms / 1e6, bare = moved / bare_ms / 1e6;
     char text[PD_CELL];
 
