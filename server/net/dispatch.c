@@ -1,3 +1,4 @@
+/* dispatch.c - the table of methods: checks each message and turns it into a request. */
 #include "info.h"
 #include "loop.h"
 #include "optimizers.h"

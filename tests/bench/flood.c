@@ -1,3 +1,4 @@
+/* flood.c - connections that flood a daemon with requests. */
 #include "flood.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* forecasts.c - makes forecasts of small models and checks their text. */
 #include "forecasts.h"
 
 #include <setjmp.h>
