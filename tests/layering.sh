@@ -20,15 +20,15 @@ only() {
 }
 
 only '#include <uv\.h>'                       'libuv'          '^server/net/(uvloop|signals)\.h'
-only '#include <pthread\.h>'                  'pthread'        '^server/[a-z]+\.[ch]$' '^client/[a-z]+\.[ch]$' '^client/ctl/'
+only '#include <pthread\.h>'                  'pthread'        '^server/[a-z]+\.[ch]$' '^client/[a-z]+\.[ch]$' '^client/tools/'
 only '#include <(cblas|lapacke)\.h>'          'BLAS'           '^server/math/' '^client/example/'
 only '#include <ini\.h>'                      'INI parsing'    '^server/config[a-z_]*\.[ch]$'
-only '#include <jansson\.h>'                  'JSON'           '^proto/safetensors' '^client/ctl/' '^client/example/'
+only '#include <jansson\.h>'                  'JSON'           '^proto/safetensors' '^client/(ctl|tools)/' '^client/example/'
 only '#include <pcre2\.h>'                    'regular expressions' '^server/optim/pattern\.c'
 only '#include "paramd\.pb-c\.h"'             'protobuf'       '^proto/' '^server/net/' '^client/'
 only '#include <protobuf-c/'                  'protobuf'       '^proto/' '^server/net/' '^client/'
 only '#pragma omp parallel'                   'a parallel region' '^server/optim/batch\.c' '^server/optim/clip\.c' '^server/optim/optim\.c' '^server/store/'
-only '\bsetenv\(|\bexecv?[a-z]*\('            're-execution'   '^server/main\.c' '^client/ctl/'
+only '\bsetenv\(|\bexecv?[a-z]*\('            're-execution'   '^server/main\.c' '^client/(ctl|tools)/'
 
 # none FOLDERS PATTERN WHAT : the pattern must not occur there at all.
 none() {
@@ -60,6 +60,7 @@ inward server/store "$(echo server/net/*.h server/*.h proto/*.h client/*.h)"
 inward proto        "$(echo server/optim/*.h server/store/*.h server/net/*.h server/*.h client/*.h)"
 # What a job needs is counted in one place: paramctl plan asks it too.
 counting='need|job_keys'
+inward client/ctl   "$(echo server/optim/*.h client/tools/*/*.h)"      # paramctl links no arithmetic
 inward client       "$(echo server/store/*.h server/net/*.h server/*.h | tr ' ' '\n' | grep -vE "/($counting)\.h$")"
 
 # Files stay short enough to be read at once.

@@ -1,6 +1,10 @@
-/* import_state.c - paramctl import-state: optimizer state of a saved file, put into a job of a daemon whole or not at all.
+/* import_state.c - paramctl import-state: puts optimizer state of a saved file into a job of a daemon, whole or not at
+ * all.
  *
- * What the file has and what the job keeps are compared first; nothing is sent where they do not match, unless --partial. */
+ * First the names in the file and the slots of the job are compared. If they do not match, nothing is sent, unless
+ * --partial. */
+#include "import_state.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -11,39 +15,41 @@
 
 #include "convert.h"
 #include "format.h"
+#include "result.h"
 #include "safetensors.h"
 #include "state_keys.h"
 #include "state_list.h"
 
 enum { PIECE_BYTES = 1 << 20, LISTED = 20 };
 
-/* A tensor of the file, and where it goes. */
+/* A tensor of the file, and its place in the job. */
 typedef struct entry {
     const pd_st_tensor *tensor;
     pd_state_key        key;
     const char         *param;
-    const pd_state_tensor *slot;        /* the job's, that it is of or is a block of */
-    int64_t             count;          /* PD_KEY_COUNT */
+    const pd_state_tensor *slot;        /* the job's slot; the tensor is all of it, or one block */
+    int64_t             count;          /* of PD_KEY_COUNT: the number of steps */
 } entry;
 
-/* A name of the file that the job has nothing for, and perhaps why. */
+/* A name of the file that the job does not know. `why` may be NULL. */
 typedef struct stranger { const char *name, *why; } stranger;
 
 typedef struct import {
-    const pd_ctl   *ctl;
-    const char     *path;
+    const pd_line  *line;
+    const char     *job, *path;
+    bool            partial, verbose;
     pd_operator     op;
     pd_state_list   list;
     void           *file;
     size_t          file_bytes;
     pd_safetensors *tensors;
-    entry          *entries;        size_t n, room; /* what is sent */
+    entry          *entries;        size_t n, room; /* to be sent */
     stranger       *unknown;        size_t n_unknown;
-    bool            counted;                        /* for all parameters at once: */
+    bool            counted;                        /* the file has one counter for all parameters: */
     int64_t         count;
     size_t          derived, parts, counts;
-    uint64_t        bytes, sent, piece;             /* piece: bytes that one may have */
-    float          *floats;                         /* of a piece */
+    uint64_t        bytes, sent, piece;             /* piece: most bytes of one request */
+    float          *floats;                         /* room for one piece */
 } import;
 
 /* ---- the file ---- */
@@ -75,7 +81,10 @@ static bool is_float(pd_st_dtype dtype)
     return dtype == PD_ST_F32 || dtype == PD_ST_F64 || dtype == PD_ST_F16 || dtype == PD_ST_BF16;
 }
 
-static int64_t elements_of(const pd_st_tensor *tensor) { return (int64_t)(tensor->bytes / pd_st_dtype_size(tensor->dtype)); }
+static int64_t elements_of(const pd_st_tensor *tensor)
+{
+    return (int64_t)(tensor->bytes / pd_st_dtype_size(tensor->dtype));
+}
 
 /* A counter: one element, whole. */
 static bool read_count(const import *im, const pd_st_tensor *tensor, int64_t *count)
@@ -94,7 +103,8 @@ static bool read_count(const import *im, const pd_st_tensor *tensor, int64_t *co
     return *count >= 0;
 }
 
-/* The job's slot that it is of, or is a block of. NULL: none. */
+/* Returns the job's slot that the key names: the slot of the block, else the slot of the whole parameter. NULL:
+ * none. */
 static pd_state_tensor *slot_of(const import *im, const pd_state_key *key, const char *param)
 {
     pd_state_tensor *slot = pd_state_list_find(&im->list, param, key->slot, key->number, key->block);
@@ -116,7 +126,8 @@ static int add_entry(import *im, const entry *e)
     return PD_OK;
 }
 
-/* What comes with codes: the tensor whose name has `word` for the last "quantized". NULL: there is none. */
+/* Returns the tensor that belongs to quantized codes: its name has `word` instead of the last "quantized". NULL:
+ * none. */
 static const pd_st_tensor *companion(const import *im, const pd_st_tensor *codes, const char *word)
 {
     static const char own[] = "quantized";
@@ -125,32 +136,37 @@ static const pd_st_tensor *companion(const import *im, const pd_st_tensor *codes
     char *name = NULL;
 
     for (const char *at = strstr(codes->name, own); at != NULL; at = strstr(at + 1, own)) last = at;
-    if (last == NULL || asprintf(&name, "%.*s%s%s", (int)(last - codes->name), codes->name, word, last + strlen(own)) < 0) return NULL;
+    if (last == NULL || asprintf(&name, "%.*s%s%s", (int)(last - codes->name), codes->name, word,
+                                 last + strlen(own)) < 0) return NULL;
     found = pd_safetensors_find(im->tensors, name);
     free(name);
     return found;
 }
 
-/* A quantized value has a float32 for each column; its diagonal may lie apart. */
+/* Checks that codes have their bucket sizes, a float32 for each column, and that a diagonal fits if there is one. */
 static bool has_companions(const import *im, const pd_st_tensor *codes)
 {
     const pd_st_tensor *buckets = companion(im, codes, "bucket_size"), *diagonal = companion(im, codes, "diagonal");
     int64_t rows = codes->shape.rank > 0 ? codes->shape.dim[0] : 0, n = elements_of(codes);
 
     if (n == 0 || buckets == NULL || buckets->dtype != PD_ST_F32 || elements_of(buckets) != n / rows) return false;
-    return diagonal == NULL || elements_of(diagonal) == 0 || (diagonal->dtype == PD_ST_F32 && elements_of(diagonal) == rows && rows * rows == n);
+    return diagonal == NULL || elements_of(diagonal) == 0 || (diagonal->dtype == PD_ST_F32
+                                                              && elements_of(diagonal) == rows && rows * rows == n);
 }
 
-static bool is_codes(const entry *e) { return e->key.codes && (e->tensor->dtype == PD_ST_I8 || e->tensor->dtype == PD_ST_I16); }
+static bool is_codes(const entry *e)
+{
+    return e->key.codes && (e->tensor->dtype == PD_ST_I8 || e->tensor->dtype == PD_ST_I16);
+}
 
-/* Its numbers can be read. */
+/* Returns true if the numbers of the tensor can be sent. */
 static bool is_readable(const import *im, const entry *e)
 {
     if (is_codes(e)) return has_companions(im, e->tensor);
     return is_float(e->tensor->dtype) || (e->key.param == PD_KEY_ALL && e->tensor->dtype == PD_ST_I32);
 }
 
-/* One zero where upstream keeps nothing. */
+/* Returns true for a single zero, which upstream saves where it keeps nothing. */
 static bool is_filling(const import *im, const pd_st_tensor *tensor)
 {
     const uint8_t *at = pd_safetensors_data(im->tensors, tensor);
@@ -161,7 +177,7 @@ static bool is_filling(const import *im, const pd_st_tensor *tensor)
     return true;
 }
 
-/* Of one parameter. PD_NOT_FOUND: the job has nothing of that name. */
+/* Adds a tensor of one parameter. PD_NOT_FOUND: the job has no such slot. */
 static int place_part(import *im, const entry *from, const char *param)
 {
     pd_state_tensor *slot = slot_of(im, &from->key, param);
@@ -179,7 +195,7 @@ static int place_part(import *im, const entry *from, const char *param)
     return add_entry(im, &e);
 }
 
-/* One value for all parameters that have such a slot. */
+/* Adds one value for each parameter that has such a slot. */
 static int place_parts(import *im, const entry *from)
 {
     int rc = PD_NOT_FOUND;
@@ -197,7 +213,7 @@ static int place_count(import *im, entry *e)
         im->counts++;
         return add_entry(im, e);
     }
-    if (im->counted) {                                  /* several members of a chain count */
+    if (im->counted) {                                  /* several members of a chain have counters */
         im->derived++;
         return im->count == e->count ? PD_OK : PD_NOT_FOUND;
     }
@@ -211,7 +227,7 @@ static int place_count(import *im, entry *e)
     return PD_OK;
 }
 
-/* PD_NOT_FOUND: the job has nothing of that name; `why` may say more. */
+/* Finds the place of one tensor. PD_NOT_FOUND: the job has none; *why may be set to the reason. */
 static int place(import *im, const pd_st_tensor *tensor, const char **why)
 {
     entry e = { .tensor = tensor };
@@ -219,7 +235,8 @@ static int place(import *im, const pd_st_tensor *tensor, const char **why)
     *why = NULL;
     pd_state_key_read(&e.key, tensor->name, im->list.names, im->list.n_names);
     switch (e.key.kind) {
-    case PD_KEY_PART:    return e.key.param == PD_KEY_ALL ? place_parts(im, &e) : place_part(im, &e, im->list.names[e.key.param]);
+    case PD_KEY_PART:    return e.key.param == PD_KEY_ALL ? place_parts(im, &e)
+        : place_part(im, &e, im->list.names[e.key.param]);
     case PD_KEY_COUNT:   return place_count(im, &e);
     case PD_KEY_REFUSED: *why = e.key.why; return PD_NOT_FOUND;
     case PD_KEY_UNKNOWN: return PD_NOT_FOUND;
@@ -266,7 +283,7 @@ static Paramd__ImportRequest request_of(const import *im, uint32_t act)
 {
     Paramd__ImportRequest request = PARAMD__IMPORT_REQUEST__INIT;
 
-    request.job = im->ctl->args[0];
+    request.job = (char *)im->job;
     request.act = act;
     return request;
 }
@@ -280,14 +297,16 @@ static void show_progress(const import *im, bool last)
 {
     char sent[PD_CELL], all[PD_CELL];
 
-    if (im->ctl->json || !isatty(STDERR_FILENO)) return;
-    fprintf(stderr, "\r%s of %s sent%s", pd_bytes_text(sent, im->sent), pd_bytes_text(all, im->bytes), last ? "\n" : "");
+    if (im->line->json || !isatty(STDERR_FILENO)) return;
+    fprintf(stderr, "\r%s of %s sent%s", pd_bytes_text(sent, im->sent), pd_bytes_text(all, im->bytes),
+            last ? "\n" : "");
 }
 
-/* Numbers as they lie in memory. */
+/* Numbers and their type in memory. */
 typedef struct source { const uint8_t *at; pd_st_dtype dtype; } source;
 
-/* Codes times their columns' buckets, and the diagonal where it lies apart. Gives; NULL: out of memory. */
+/* Decodes a quantized tensor: code times bucket size of the column, plus the diagonal if it is stored apart. The caller
+ * frees. NULL: out of memory. */
 static float *decode(const import *im, const pd_st_tensor *codes)
 {
     const pd_st_tensor *buckets = companion(im, codes, "bucket_size"), *diagonal = companion(im, codes, "diagonal");
@@ -309,7 +328,8 @@ static float *decode(const import *im, const pd_st_tensor *codes)
     return out;
 }
 
-/* *own: free() it. PD_NO_MEMORY. */
+/* Sets *out to the floating-point numbers of an entry. *own is their memory if they were converted; the caller frees
+ * it. */
 static int find_source(const import *im, const entry *e, source *out, float **own, pd_error *err)
 {
     int32_t whole;
@@ -324,7 +344,7 @@ static int find_source(const import *im, const entry *e, source *out, float **ow
     return PD_OK;
 }
 
-/* Files may leave tensors unaligned, and some types are widened: through memory of our own. */
+/* Copies one piece to im->floats, because tensors in files may be unaligned. Widens 16-bit types. */
 static const void *piece_of(import *im, const source *from, uint64_t first, uint64_t count)
 {
     size_t each = pd_st_dtype_size(from->dtype);
@@ -336,7 +356,8 @@ static const void *piece_of(import *im, const source *from, uint64_t first, uint
     return im->floats;
 }
 
-/* The same elements in the same order, but for dimensions before the others that one of them has together or not at all. */
+/* Returns true if both shapes have the same elements in the same order: only leading dimensions differ, which one shape
+ * merges or leaves out. */
 static bool is_stacked_alike(const pd_shape *a, const pd_shape *b)
 {
     int i = a->rank, k = b->rank;
@@ -345,12 +366,15 @@ static bool is_stacked_alike(const pd_shape *a, const pd_shape *b)
     return i <= 1 || k <= 1;
 }
 
-/* The shape to send it under. What writes arrays may turn a scalar's () into (1,), as numpy.ascontiguousarray does: one element is one element. */
+/* Returns the shape to send. Some writers turn a scalar's () into (1,), as numpy.ascontiguousarray does, so a single
+ * element takes the shape of its slot. */
 static const pd_shape *shape_of(const entry *e)
 {
     bool whole = e->key.block == e->slot->block && elements_of(e->tensor) == e->slot->elements;
 
-    return whole && (e->key.param == PD_KEY_ALL || e->slot->elements == 1 || (e->key.stacked && is_stacked_alike(&e->tensor->shape, &e->slot->shape))) ? &e->slot->shape : &e->tensor->shape;
+    return whole && (e->key.param == PD_KEY_ALL || e->slot->elements == 1
+                     || (e->key.stacked && is_stacked_alike(&e->tensor->shape, &e->slot->shape))) ? &e->slot->shape
+                     : &e->tensor->shape;
 }
 
 static int send_pieces(import *im, const entry *e, const source *from, pd_error *err)
@@ -412,19 +436,22 @@ static int send_all(import *im, pd_error *err)
     int rc = call(im, &begin, NULL, 0, err);
 
     for (size_t i = 0; i < im->n && rc == PD_OK; i++)
-        rc = im->entries[i].key.kind == PD_KEY_COUNT ? send_count(im, &im->entries[i], err) : send_tensor(im, &im->entries[i], err);
-    commit.partial = im->ctl->partial;
+        rc = im->entries[i].key.kind == PD_KEY_COUNT ? send_count(im, &im->entries[i],
+                                                                  err) : send_tensor(im, &im->entries[i], err);
+    commit.partial = im->partial;
     if (rc == PD_OK) show_progress(im, true);
     return rc == PD_OK ? call(im, &commit, NULL, 0, err) : rc;
 }
 
-/* ---- telling ---- */
+/* ---- report ---- */
 
 static void print_unknown(const import *im)
 {
-    for (size_t i = 0; i < im->n_unknown && (i < LISTED || im->ctl->verbose); i++)
-        pd_print_line(stdout, "unknown  %s%s%s", im->unknown[i].name, im->unknown[i].why != NULL ? ": " : "", im->unknown[i].why != NULL ? im->unknown[i].why : "");
-    if (im->n_unknown > LISTED && !im->ctl->verbose) printf("unknown  ... and %zu more (--verbose)\n", im->n_unknown - LISTED);
+    for (size_t i = 0; i < im->n_unknown && (i < LISTED || im->verbose); i++)
+        pd_print_line(stdout, "unknown  %s%s%s", im->unknown[i].name, im->unknown[i].why != NULL ? ": " : "",
+                      im->unknown[i].why != NULL ? im->unknown[i].why : "");
+    if (im->n_unknown > LISTED && !im->verbose)
+        printf("unknown  ... and %zu more (--verbose)\n", im->n_unknown - LISTED);
 }
 
 static void print_missing(const import *im)
@@ -434,7 +461,7 @@ static void print_missing(const import *im)
 
     for (size_t i = 0; i < im->list.n; i++) {
         const pd_state_tensor *slot = &im->list.at[i];
-        if (!is_missing(slot) || (told == LISTED && !im->ctl->verbose)) continue;
+        if (!is_missing(slot) || (told == LISTED && !im->verbose)) continue;
         pd_print_line(stdout, "missing  %s.%s %s%s", slot->param, pd_state_tensor_name(slot, name, sizeof name),
                       pd_shape_text(&slot->shape, shape, sizeof shape), slot->covered > 0 ? " in part" : "");
         told++;
@@ -450,10 +477,12 @@ static json_t *as_json(const import *im, bool imported)
     for (size_t i = 0; i < im->n_unknown; i++) json_array_append_new(unknown, json_string(im->unknown[i].name));
     for (size_t i = 0; i < im->list.n; i++) {
         if (!is_missing(&im->list.at[i])) continue;
-        snprintf(text, sizeof text, "%s.%s", im->list.at[i].param, pd_state_tensor_name(&im->list.at[i], name, sizeof name));
+        snprintf(text, sizeof text, "%s.%s", im->list.at[i].param,
+                 pd_state_tensor_name(&im->list.at[i], name, sizeof name));
         json_array_append_new(missing, json_string(text));
     }
-    return json_pack("{s:b, s:I, s:I, s:I, s:I, s:o, s:o}", "imported", imported, "tensors", (json_int_t)im->parts, "counters", (json_int_t)im->counts, "derived",
+    return json_pack("{s:b, s:I, s:I, s:I, s:I, s:o, s:o}", "imported", imported, "tensors", (json_int_t)im->parts,
+                     "counters", (json_int_t)im->counts, "derived",
                      (json_int_t)im->derived, "bytes", (json_int_t)im->bytes, "unknown", unknown, "missing", missing);
 }
 
@@ -461,15 +490,17 @@ static int tell(const import *im, bool imported)
 {
     char bytes[PD_CELL];
 
-    if (im->ctl->json) {
-        int status = pd_ctl_print_json(as_json(im, imported));
+    if (im->line->json) {
+        int status = pd_result_json(as_json(im, imported));
         return imported ? status : PD_EXIT_REFUSED;
     }
     print_unknown(im);
     print_missing(im);
-    if (imported) pd_print_line(stdout, "imported %zu tensors (%s) and %zu counters into job %s", im->parts, pd_bytes_text(bytes, im->bytes), im->counts, im->ctl->args[0]);
-    else printf("nothing was imported: %zu names of the file are unknown to the job, %zu of its tensors are missing in the file (--partial imports the rest)\n",
-                im->n_unknown, count_missing(im));
+    if (imported)
+        pd_print_line(stdout, "imported %zu tensors (%s) and %zu counters into job %s", im->parts,
+                      pd_bytes_text(bytes, im->bytes), im->counts, im->job);
+    else printf("nothing was imported: %zu names of the file are unknown to the job, %zu of its tensors are "
+                "missing in the file (--partial imports the rest)\n", im->n_unknown, count_missing(im));
     return imported ? PD_EXIT_OK : PD_EXIT_REFUSED;
 }
 
@@ -486,20 +517,46 @@ static void close_import(import *im)
     free(im->floats);
 }
 
-int pd_ctl_import_state(const pd_ctl *ctl)
+static int run(import *im)
 {
-    import im = { .ctl = ctl, .path = ctl->args[1] };
+    const pd_line *line = im->line;
     pd_error err = { 0 };
-    int rc = map_file(&im, &err), status;
     bool matches = false;
+    int rc = map_file(im, &err), status;
 
-    if (rc == PD_OK) rc = pd_operator_open(&im.op, ctl->server, ctl->timeout, &err);
-    if (rc == PD_OK) im.piece = piece_bytes(&im.op);
-    if (rc == PD_OK) rc = pd_state_list_fetch(&im.list, &im.op, ctl->args[0], NULL, &err);
-    if (rc == PD_OK) rc = sort_out(&im, &err);
-    matches = rc == PD_OK && (ctl->partial ? im.n > 0 : im.n_unknown == 0 && count_missing(&im) == 0);
-    if (matches) rc = send_all(&im, &err);
-    status = rc == PD_OK ? tell(&im, matches) : pd_ctl_fail(ctl, &err);
-    close_import(&im);
+    if (rc == PD_OK) rc = pd_operator_open(&im->op, line->server, line->timeout, &err);
+    if (rc == PD_OK) im->piece = piece_bytes(&im->op);
+    if (rc == PD_OK) rc = pd_state_list_fetch(&im->list, &im->op, im->job, NULL, &err);
+    if (rc == PD_OK) rc = sort_out(im, &err);
+    matches = rc == PD_OK && (im->partial ? im->n > 0 : im->n_unknown == 0 && count_missing(im) == 0);
+    if (matches) rc = send_all(im, &err);
+    status = rc == PD_OK ? tell(im, matches) : pd_result_fail(line->json, &err);
+    close_import(im);
     return status;
+}
+
+int pd_run_import_state(pd_line *line)
+{
+    import im = { .line = line };
+    const pd_line_option options[] = {
+        { "partial", 0, NULL, "Pass over what the job does not know, and leave what the file does not have as it is",
+          pd_take_flag, &im.partial, 0, 0 },
+        { "verbose", 'v', NULL, "List all names that are unknown or missing", pd_take_flag, &im.verbose, 0, 0 },
+        { NULL, 0, NULL, "FILE is a safetensors file. Names that it may have, for a parameter NAME:\n"
+          "NAME.SLOT, NAME.block_B.SLOT.I, NAME.step: as `paramctl state JOB' lists them.\n"
+          "NAME[\"block_B\", \"shampoo\", \"factor_matrices\", I, \"quantized_values\"], NAME[\"step\"]: "
+          "flat keys of Meta's distributed_state_dict.\n"
+          "count, stats/NAME/momentum/quantized, stats/NAME/statistics/I: "
+          "paths into scalable_shampoo's ShampooState; integers with their bucket_size and diagonal.\n"
+          "step, param_states/NAME/v_row (v_col, v, m): T5X's Adafactor.\n"
+          "count, update_counter, mu/NAME, Qs_preconditioners/NAME/I: distributed_kron.\n"
+          "Paths may be joined by / or ., or be jax.tree_util.keystr's; an index or a word like opt_state may stand "
+          "before, and NAME may have either separator.", NULL, NULL, 0, 0 },
+        { 0 }
+    };
+
+    pd_line_parse(line, options);
+    im.job = line->args[0];
+    im.path = line->args[1];
+    return run(&im);
 }

@@ -1,8 +1,27 @@
-/* reflect.c - any protobuf message as JSON, by its descriptor: --json cannot fall behind paramd.proto. */
+/* reflect.c - any protobuf message as JSON, by its descriptor. */
+#include "reflect.h"
+
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "ctl.h"
+const ProtobufCFieldDescriptor *pd_message_field(const ProtobufCMessage *message, const char *name)
+{
+    const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field_by_name(message->descriptor, name);
+
+    assert(field != NULL);
+    return field;
+}
+
+const void *pd_message_at(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field)
+{
+    return (const char *)message + field->offset;
+}
+
+size_t pd_message_count(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field)
+{
+    return *(const size_t *)((const char *)message + field->quantifier_offset);
+}
 
 static json_t *hexadecimal(uint64_t value)
 {
@@ -22,7 +41,7 @@ static json_t *value_json(const ProtobufCFieldDescriptor *field, const void *at)
     case PROTOBUF_C_TYPE_UINT32:  return json_integer(*(const uint32_t *)at);
     case PROTOBUF_C_TYPE_UINT64:  return json_integer((json_int_t)*(const uint64_t *)at);
     case PROTOBUF_C_TYPE_FIXED64: return hexadecimal(*(const uint64_t *)at);
-    case PROTOBUF_C_TYPE_DOUBLE:  return json_real(*(const double *)at);       /* NULL for a value that JSON cannot say */
+    case PROTOBUF_C_TYPE_DOUBLE:  return json_real(*(const double *)at);       /* NULL: JSON has no such value */
     case PROTOBUF_C_TYPE_STRING:  return json_string(*(char *const *)at);
     case PROTOBUF_C_TYPE_MESSAGE: return pd_message_json(*(ProtobufCMessage *const *)at);
     default:                      return json_null();
@@ -50,13 +69,12 @@ static json_t *or_null(json_t *value)
 
 static json_t *field_json(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field)
 {
-    const char *base = (const char *)message;
-    const char *member = base + field->offset;
+    const char *member = pd_message_at(message, field);
     json_t *list;
 
     if (field->label != PROTOBUF_C_LABEL_REPEATED) return or_null(value_json(field, member));
     if ((list = json_array()) == NULL) return NULL;
-    for (size_t i = 0; i < *(const size_t *)(base + field->quantifier_offset); i++) {
+    for (size_t i = 0; i < pd_message_count(message, field); i++) {
         json_array_append_new(list, or_null(value_json(field, *(const char *const *)member + i * value_size(field))));
     }
     return list;

@@ -1,3 +1,4 @@
+/* state_keys.c - reads the names of tensors in saved files. */
 #include "state_keys.h"
 
 #include <jansson.h>
@@ -8,40 +9,49 @@
 
 enum { CODES = 1, STACKED = 2, FILL = 4 };
 
-#define SHARDED "the stacked matrices of upstream's sharded mode do not say whose they are: save them by parameter, stats/NAME/statistics/I and preconditioners/I"
+#define SHARDED "the stacked matrices of upstream's sharded mode do not say whose they are: save them by parameter, " \
+                "stats/NAME/statistics/I and preconditioners/I"
 
-/* Upstream's paths: where `before` is NULL those below the block in Meta's keys, else behind before/NAME. Words are joined by '/'; '#' is a number. `slot` NULL: it
- * follows from the rest. CODES: as the path says, or a QuantizedValue there. One line a quantity: add those of other systems here. */
+/* Upstream's paths. `before` NULL: the path below the block in Meta's keys, else the path behind before/NAME. Words are
+ * joined by '/'; '#' is a number. `slot` NULL: the value follows from the rest. CODES: the path, or a QuantizedValue
+ * there. One line a quantity: add those of other systems here. */
 static const struct { const char *before, *path, *slot; unsigned flags; } upstream[] = {
     { NULL, "shampoo/factor_matrices/#/quantized_values", "factor_matrices", 0 },
     { NULL, "shampoo/inv_factor_matrices/#/quantized_values", "inv_factor_matrices", 0 },
-    { NULL, "shampoo/is_factor_matrices_diagonal/#", NULL, 0 },                         /* always true where upstream saves it: tested anew at the next root */
-    { NULL, "adagrad/quantized_values", "grafting_second_moment", 0 },                  /* whatever the method: its class derives from Adagrad's */
+    /* upstream only saves true; tested again at the next root */
+    { NULL, "shampoo/is_factor_matrices_diagonal/#", NULL, 0 },
+    /* whatever the method: its class derives from Adagrad's */
+    { NULL, "adagrad/quantized_values", "grafting_second_moment", 0 },
     { NULL, "momentum/quantized_values", "momentum", 0 },
     { NULL, "filtered_grad/quantized_values", "filtered_grad", 0 },
 
-    { "stats", "diagonal_statistics", "diagonal_statistics", CODES },                   /* scalable_shampoo: ParameterStats */
+    /* scalable_shampoo: ParameterStats */
+    { "stats", "diagonal_statistics", "diagonal_statistics", CODES },
     { "stats", "diagonal_momentum", "diagonal_momentum", CODES },
     { "stats", "momentum", "momentum", CODES },
     { "stats", "statistics/#", "statistics", CODES },
     { "stats", "preconditioners/#", "preconditioners", CODES },
     { "stats", "training_metrics/inverse_pth_root_errors", "inverse_pth_root_errors", FILL },
-    { "local_stats", "diagonal_statistics", "diagonal_statistics", CODES },             /* the same, LocalShardedParameterStats */
+    /* the same, LocalShardedParameterStats */
+    { "local_stats", "diagonal_statistics", "diagonal_statistics", CODES },
     { "local_stats", "diagonal_momentum", "diagonal_momentum", CODES },
     { "local_stats", "momentum", "momentum", CODES },
     { "local_stats", "training_metrics/inverse_pth_root_errors", "inverse_pth_root_errors", FILL },
 
-    { "param_states", "v_row", "v_row", FILL },                                         /* adafactor: T5X's OptimizerState */
+    /* adafactor: T5X's OptimizerState */
+    { "param_states", "v_row", "v_row", FILL },
     { "param_states", "v_col", "v_col", FILL },
     { "param_states", "v", "v", FILL },
     { "param_states", "m", "m", FILL },
 
-    { "mu", "", "mu", 0 },                                                              /* kron: distributed_kron's state */
+    /* kron: distributed_kron's state */
+    { "mu", "", "mu", 0 },
     { "Qs_preconditioners", "#", "Q", STACKED },
 };
 
-/* Upstream's values of all parameters at once, by the last word of their paths. `slot` NULL: the step counter. */
-static const struct { const char *word, *slot; } common[] = { { "count", NULL }, { "step", NULL }, { "update_counter", "update_counter" } };
+/* Values for all parameters at once, by the last word of the path. `slot` NULL: the step counter. */
+static const struct { const char *word, *slot; } common[] = { { "count", NULL }, { "step", NULL },
+                                                              { "update_counter", "update_counter" } };
 
 /* ---- parameters ---- */
 
@@ -63,21 +73,24 @@ static bool find_name(const char *text, size_t length, const char *const *names,
     return found != NULL;
 }
 
-/* What stands before a JSON path: NAME, "NAME.", "state.NAME" ... */
+/* Finds the parameter of the text before a JSON path: NAME, "NAME.", "state.NAME" ... */
 static bool find_before(const char *text, size_t length, const char *const *names, size_t n, size_t *param)
 {
     static const char prefix[] = "state";
     const size_t skip = sizeof prefix;          /* with the separator */
 
     if (find_name(text, length, names, n, param)) return true;
-    if (length > 1 && (text[length - 1] == '.' || text[length - 1] == '/') && find_before(text, length - 1, names, n, param)) return true;
-    if (length <= skip || strncmp(text, prefix, skip - 1) != 0 || (text[skip - 1] != '.' && text[skip - 1] != '/')) return false;
-    return find_name(text + skip, length - skip, names, n, param) || find_name(text + skip, length - skip - 1, names, n, param);
+    if (length > 1 && (text[length - 1] == '.' || text[length - 1] == '/')
+        && find_before(text, length - 1, names, n, param)) return true;
+    if (length <= skip || strncmp(text, prefix, skip - 1) != 0 || (text[skip - 1] != '.' && text[skip - 1] != '/'))
+        return false;
+    return find_name(text + skip, length - skip, names, n, param)
+        || find_name(text + skip, length - skip - 1, names, n, param);
 }
 
 /* ---- upstream's paths ---- */
 
-/* "block_3" to 3; -1: something else. */
+/* Returns 3 for "block_3"; -1: something else. */
 static int block_of(const char *text)
 {
     int block, end = 0;
@@ -86,7 +99,7 @@ static int block_of(const char *text)
     return block;
 }
 
-/* Joins the path behind the block; its number, if it has one, becomes '#'. False: not such a path. */
+/* Joins the words behind the block; a number among them becomes '#'. False: not such a path. */
 static bool join(const json_t *path, char *text, size_t size, int *number)
 {
     size_t used = 0;
@@ -96,7 +109,8 @@ static bool join(const json_t *path, char *text, size_t size, int *number)
         const json_t *item = json_array_get(path, i);
         const char *word = json_is_integer(item) ? "#" : json_string_value(item);
         if (word == NULL || used + strlen(word) + 2 > size) return false;
-        if (json_is_integer(item) && (*number >= 0 || json_integer_value(item) < 0 || json_integer_value(item) > 1 << 20)) return false;
+        if (json_is_integer(item) && (*number >= 0 || json_integer_value(item) < 0
+                                      || json_integer_value(item) > 1 << 20)) return false;
         if (json_is_integer(item)) *number = (int)json_integer_value(item);
         used += (size_t)snprintf(text + used, size - used, "%s%s", i > 1 ? "/" : "", word);
     }
@@ -121,7 +135,7 @@ static void read_path(pd_state_key *out, const json_t *path)
     }
 }
 
-/* NAME["step"]. False: the key does not end in a JSON list behind a parameter's name. */
+/* Reads NAME["step"] and the like. False: the key does not end in a JSON list behind a parameter's name. */
 static bool read_flat_key(pd_state_key *out, const char *key, const char *const *names, size_t n)
 {
     for (const char *at = strchr(key, '['); at != NULL; at = strchr(at + 1, '[')) {
@@ -137,7 +151,7 @@ static bool read_flat_key(pd_state_key *out, const char *key, const char *const 
 
 /* ---- our own names ---- */
 
-/* "block_3.factor_matrices.1", "momentum". */
+/* Reads "block_3.factor_matrices.1" or "momentum". */
 static void read_slot(pd_state_key *out, const char *text)
 {
     const char *dot = strchr(text, '.'), *last;
@@ -150,9 +164,11 @@ static void read_slot(pd_state_key *out, const char *text)
         if (out->block >= 0) text = dot + 1;
     }
     last = strrchr(text, '.');
-    if (last != NULL && (sscanf(last, ".%9d%n", &out->number, &end) != 1 || last[end] != '\0' || out->number < 0)) return;
+    if (last != NULL && (sscanf(last, ".%9d%n", &out->number, &end) != 1 || last[end] != '\0' || out->number < 0))
+        return;
     if (last == NULL) last = text + strlen(text);
-    if (last == text || (size_t)(last - text) >= sizeof out->slot || memchr(text, '.', (size_t)(last - text)) != NULL) return;
+    if (last == text || (size_t)(last - text) >= sizeof out->slot || memchr(text, '.', (size_t)(last - text)) != NULL)
+        return;
     snprintf(out->slot, sizeof out->slot, "%.*s", (int)(last - text), text);
     out->kind = strcmp(out->slot, "step") == 0 && out->number < 0 && out->block < 0 ? PD_KEY_COUNT : PD_KEY_PART;
 }
@@ -170,7 +186,7 @@ static bool read_own_key(pd_state_key *out, const char *key, const char *const *
 
 /* ---- JAX's paths ---- */
 
-/* A path as words joined by '/', and as it stood: there a '.' is still one. Both of the same length. */
+/* A path as words joined by '/', and as it was written, with its dots. Both have the same length. */
 typedef struct path { char words[1024], stood[1024]; size_t n; } path;
 
 static bool is_separator(char c) { return c == '.' || c == '/'; }
@@ -183,7 +199,7 @@ static bool put(path *p, char c)
     return true;
 }
 
-/* keystr's ['word'] or [3], from the bracket on. Gives where it ends; NULL: it is none. */
+/* Reads keystr's ['word'] or [3], from the bracket on. Returns the end; NULL: neither. */
 static const char *put_bracket(path *p, const char *at)
 {
     char quote = at[1] == '\'' || at[1] == '"' ? at[1] : '\0';
@@ -195,7 +211,7 @@ static const char *put_bracket(path *p, const char *at)
     return end + 1 + (quote != '\0');
 }
 
-/* False: too long, or brackets that are none. */
+/* Splits a key into words. False: too long, or wrong brackets. */
 static bool read_words(path *p, const char *key)
 {
     p->n = 0;
@@ -210,18 +226,19 @@ static bool read_words(path *p, const char *key)
     return p->n > 0;
 }
 
-/* A stretch of the path as a parameter's name: as it stood, or with either separator throughout. */
+/* Finds the parameter whose name is this part of the path: as written, or with one separator throughout. */
 static bool find_in_path(const path *p, size_t from, size_t end, const char *const *names, size_t n, size_t *param)
 {
     char dotted[sizeof p->words];
 
     if (end <= from) return false;
-    if (find_name(p->stood + from, end - from, names, n, param) || find_name(p->words + from, end - from, names, n, param)) return true;
+    if (find_name(p->stood + from, end - from, names, n, param)
+        || find_name(p->words + from, end - from, names, n, param)) return true;
     for (size_t i = from; i < end; i++) dotted[i - from] = p->words[i] == '/' ? '.' : p->words[i];
     return find_name(dotted, end - from, names, n, param);
 }
 
-/* "statistics/3/quantized" like "statistics/#/quantized". */
+/* Returns true for "statistics/3/quantized" and the pattern "statistics/#/quantized". */
 static bool is_like(const char *text, const char *pattern, int *number)
 {
     int end;
@@ -258,13 +275,15 @@ static bool ends_in(const char *text, const char *word)
     return n > length && strcmp(text + n - length, word) == 0 && text[n - length - 1] == '/';
 }
 
-/* What a path ends in where a quantized value lies there. */
+/* The last word of a path to a quantized value. */
 typedef enum ending { WHOLE, OF_CODES, BESIDE_CODES } ending;
 
-/* Copies the path without that; false: it is too long. */
+/* Copies the path without its last word. False: too long. */
 static bool cut_ending(char *out, size_t size, const char *text, ending *found)
 {
-    static const struct { const char *word; ending is; } endings[] = { { "quantized", OF_CODES }, { "bucket_size", BESIDE_CODES }, { "diagonal", BESIDE_CODES } };
+    static const struct { const char *word; ending is; } endings[] = { { "quantized", OF_CODES },
+                                                                       { "bucket_size", BESIDE_CODES },
+                                                                       { "diagonal", BESIDE_CODES } };
     size_t n = strlen(text);
 
     *found = WHOLE;
@@ -276,7 +295,7 @@ static bool cut_ending(char *out, size_t size, const char *text, ending *found)
     return snprintf(out, size, "%.*s", (int)n, text) < (int)size;
 }
 
-/* What follows before/NAME: a row's path, or what lies beside its codes. */
+/* Reads the part behind before/NAME: a row's path, or a companion of its codes. */
 static bool read_row(pd_state_key *out, size_t row, size_t param, const char *rest)
 {
     ending found = WHOLE;
@@ -284,13 +303,14 @@ static bool read_row(pd_state_key *out, size_t row, size_t param, const char *re
     int number;
 
     if (is_like(rest, upstream[row].path, &number)) return take_row(out, row, param, number);
-    if ((upstream[row].flags & CODES) == 0 || !cut_ending(stem, sizeof stem, rest, &found) || !is_like(stem, upstream[row].path, &number)) return false;
+    if ((upstream[row].flags & CODES) == 0 || !cut_ending(stem, sizeof stem, rest, &found)
+        || !is_like(stem, upstream[row].path, &number)) return false;
     take_row(out, row, param, number);
     if (found == BESIDE_CODES) out->kind = PD_KEY_COMPANION;
     return true;
 }
 
-/* A row whose word stands before `from`: the longest name that fits counts. */
+/* Reads a path whose word `before` ends at `from`. The longest name that fits wins. */
 static bool read_behind(pd_state_key *out, size_t row, const path *p, size_t from, const char *const *names, size_t n)
 {
     size_t param;
@@ -302,7 +322,7 @@ static bool read_behind(pd_state_key *out, size_t row, const path *p, size_t fro
     return false;
 }
 
-/* Where the path goes on behind the first such word of it; 0: it has none. */
+/* Returns the position behind the first such word of the path; 0: it has none. */
 static size_t find_word(const path *p, const char *word)
 {
     size_t length = strlen(word);
@@ -321,7 +341,7 @@ static bool read_upstream(pd_state_key *out, const path *p, const char *const *n
     return false;
 }
 
-/* "statistics/3/quantized": a slot as ours are named, and whether it is of codes. */
+/* Reads "statistics/3/quantized": a slot of ours, and whether it has codes. */
 static void read_field(pd_state_key *out, const char *text)
 {
     ending found;
@@ -335,7 +355,7 @@ static void read_field(pd_state_key *out, const char *text)
     if (found == BESIDE_CODES && out->kind == PD_KEY_PART) out->kind = PD_KEY_COMPANION;
 }
 
-/* state/0007/NAME/statistics/3 */
+/* Reads state/0007/NAME/statistics/3. */
 static bool read_recorded(pd_state_key *out, const path *p, const char *const *names, size_t n)
 {
     size_t from = strlen("state/"), digits;
@@ -352,7 +372,8 @@ static bool read_recorded(pd_state_key *out, const path *p, const char *const *n
     return false;
 }
 
-/* A word that may stand before what concerns all parameters: an index into a chain, or what holds a state. */
+/* Returns true for a word that may stand before values of all parameters: an index into a chain, or a container's
+ * name. */
 static bool is_holder(const char *word, size_t length)
 {
     static const char *const holders[] = { "state", "opt_state", "optimizer", "optimizer_state", "inner_state" };
@@ -378,7 +399,7 @@ static bool read_common(pd_state_key *out, const path *p)
     return false;
 }
 
-/* Stacks of sharded mode. */
+/* Recognises stacks of sharded mode. */
 static bool read_stack(pd_state_key *out, const path *p)
 {
     if (find_word(p, "global_stats") == 0) return false;

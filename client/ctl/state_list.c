@@ -1,9 +1,9 @@
+/* state_list.c - fetches the list of a job's state. */
 #include "state_list.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "format.h"
 
 static int compare_whole(const void *left, const void *right)
 {
@@ -20,7 +20,8 @@ static int compare_names(const void *left, const void *right)
     return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
-/* The name as the list keeps it, each once: entries of a parameter follow each other. NULL: out of memory. */
+/* Returns the list's own copy of the name. Entries of a parameter follow each other, so a name is kept once. NULL: out
+ * of memory. */
 static const char *keep_name(pd_state_list *list, const char *name)
 {
     const char **more;
@@ -32,6 +33,7 @@ static const char *keep_name(pd_state_list *list, const char *name)
     return more[list->n_names++];
 }
 
+/* Adds an entry. PD_NO_MEMORY, PD_DATA_LOSS. */
 static int add(pd_state_list *list, const Paramd__StateInfo *from, pd_error *err)
 {
     pd_state_tensor *more = realloc(list->at, (list->n + 1) * sizeof *more), *to;
@@ -42,30 +44,41 @@ static int add(pd_state_list *list, const Paramd__StateInfo *from, pd_error *err
     *to = (pd_state_tensor){ .number = from->number, .block = from->block, .bytes = from->bytes, .kept = from->kept };
     snprintf(to->slot, sizeof to->slot, "%s", from->slot);
     snprintf(to->storage, sizeof to->storage, "%s", from->storage);
-    for (size_t i = 0; i < from->n_shape && i < PD_MAX_RANK; i++) to->shape.dim[to->shape.rank++] = (int64_t)from->shape[i];
+    for (size_t i = 0; i < from->n_shape && i < PD_MAX_RANK; i++)
+        to->shape.dim[to->shape.rank++] = (int64_t)from->shape[i];
     to->follows_known = from->follows_known && from->n_follows == (size_t)to->shape.rank;
     for (int d = 0; to->follows_known && d < to->shape.rank; d++) to->follows[d] = from->follows[d];
-    if (pd_shape_elements(&to->shape, &to->elements) != PD_OK) return pd_fail(err, PD_DATA_LOSS, "the daemon tells of a shape that is none");
+    if (pd_shape_elements(&to->shape, &to->elements) != PD_OK)
+        return pd_fail(err, PD_DATA_LOSS, "the daemon tells of a shape that is none");
     if ((to->param = keep_name(list, from->param)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
     list->n++;
     return PD_OK;
 }
 
+typedef struct fetching {
+    pd_state_list *list;
+    pd_error       err;                 /* of the first entry that could not be added */
+} fetching;
+
+static void add_page(void *arg, const Paramd__ListReply *page)
+{
+    fetching *f = arg;
+
+    for (size_t i = 0; f->err.code == PD_OK && i < page->n_state; i++) add(f->list, page->state[i], &f->err);
+}
+
 int pd_state_list_fetch(pd_state_list *out, pd_operator *op, const char *job, const char *glob, pd_error *err)
 {
     Paramd__ListRequest request = PARAMD__LIST_REQUEST__INIT;
-    Paramd__ListReply *page = NULL;
-    int rc = PD_OK;
+    fetching f = { .list = out };
+    int rc;
 
     *out = (pd_state_list){ 0 };
-    request.what = PD_LIST_STATE;
+    request.what = PARAMD__LIST_KIND__LIST_STATE;
     request.job = (char *)job;
     if (glob != NULL) request.param = (char *)glob;
-    do {
-        if (page != NULL) request.start = page->next;
-        rc = pd_client_call(op->client, PD_LIST, &request.base, op->arena, (void **)&page, err);
-        for (size_t i = 0; rc == PD_OK && i < page->n_state; i++) rc = add(out, page->state[i], err);
-    } while (rc == PD_OK && page->next > request.start);                /* 0: that was the last */
+    rc = pd_operator_list(op, &request, add_page, &f, err);
+    if (rc == PD_OK && (rc = f.err.code) != PD_OK) *err = f.err;
     if (rc != PD_OK) return rc;
     qsort(out->at, out->n, sizeof *out->at, compare_whole);
     qsort(out->names, out->n_names, sizeof *out->names, compare_names);
@@ -80,7 +93,8 @@ void pd_state_list_free(pd_state_list *list)
     *list = (pd_state_list){ 0 };
 }
 
-pd_state_tensor *pd_state_list_find(const pd_state_list *list, const char *param, const char *slot, int number, int block)
+pd_state_tensor *pd_state_list_find(const pd_state_list *list, const char *param, const char *slot, int number,
+                                    int block)
 {
     pd_state_tensor wanted = { .param = param, .number = number, .block = block };
 
@@ -97,81 +111,4 @@ char *pd_state_tensor_name(const pd_state_tensor *tensor, char *text, size_t siz
     if (tensor->number >= 0) snprintf(number, sizeof number, ".%d", tensor->number);
     snprintf(text, size, "%s%s%s", block, tensor->slot, number);
     return text;
-}
-
-/* ---- the command ---- */
-
-/* "0,1", "-" for a dimension that is none of the parameter's; "?": not known. */
-static char *follows_text(const pd_state_tensor *tensor, char *text, size_t size)
-{
-    size_t used = 0;
-
-    snprintf(text, size, "%s", tensor->follows_known ? "-" : "?");
-    for (int d = 0; tensor->follows_known && d < tensor->shape.rank && used < size; d++) {
-        if (tensor->follows[d] < 0) used += (size_t)snprintf(text + used, size - used, "%s-", d > 0 ? "," : "");
-        else used += (size_t)snprintf(text + used, size - used, "%s%d", d > 0 ? "," : "", tensor->follows[d]);
-    }
-    return text;
-}
-
-static json_t *follows_json(const pd_state_tensor *tensor)
-{
-    json_t *list = tensor->follows_known ? json_array() : json_null();
-
-    for (int d = 0; tensor->follows_known && d < tensor->shape.rank; d++)
-        json_array_append_new(list, tensor->follows[d] < 0 ? json_null() : json_integer(tensor->follows[d]));
-    return list;
-}
-
-static void row(pd_table *table, const pd_state_tensor *tensor)
-{
-    char text[192];
-
-    pd_table_cell(table, "%s", tensor->param);
-    pd_table_cell(table, "%s", pd_state_tensor_name(tensor, text, sizeof text));
-    pd_table_cell(table, "%s", pd_shape_text(&tensor->shape, text, sizeof text));
-    pd_table_cell(table, "%s", follows_text(tensor, text, sizeof text));
-    pd_table_cell(table, "%s", tensor->storage);
-    pd_table_cell(table, "%s", pd_bytes_text(text, tensor->bytes));
-}
-
-static json_t *as_json(const pd_state_list *list)
-{
-    json_t *all = json_array();
-    char text[128];
-
-    for (size_t i = 0; i < list->n; i++) {
-        const pd_state_tensor *tensor = &list->at[i];
-        json_t *shape = json_array();
-        for (int d = 0; d < tensor->shape.rank; d++) json_array_append_new(shape, json_integer(tensor->shape.dim[d]));
-        json_array_append_new(all, json_pack("{s:s, s:s, s:o, s:o, s:s, s:I}", "param", tensor->param, "state",
-                                             pd_state_tensor_name(tensor, text, sizeof text), "shape", shape, "follows", follows_json(tensor), "storage", tensor->storage,
-                                             "bytes", (json_int_t)tensor->bytes));
-    }
-    return json_pack("{s:o}", "state", all);
-}
-
-static int print(const pd_ctl *ctl, const pd_state_list *list)
-{
-    pd_table *table;
-
-    if (ctl->json) return pd_ctl_print_json(as_json(list));
-    if ((table = pd_table_new("PARAMETER|STATE|SHAPE|FOLLOWS|STORAGE|>BYTES")) != NULL)
-        for (size_t i = 0; i < list->n; i++) row(table, &list->at[i]);
-    pd_table_print(table, stdout, "no state");
-    return PD_EXIT_OK;
-}
-
-int pd_ctl_state(const pd_ctl *ctl)
-{
-    pd_operator op;
-    pd_state_list list = { 0 };
-    pd_error err = { 0 };
-    int rc = pd_operator_open(&op, ctl->server, ctl->timeout, &err), status;
-
-    if (rc == PD_OK) rc = pd_state_list_fetch(&list, &op, ctl->args[0], ctl->n_args > 1 ? ctl->args[1] : NULL, &err);
-    status = rc == PD_OK ? print(ctl, &list) : pd_ctl_fail(ctl, &err);
-    pd_state_list_free(&list);
-    pd_operator_close(&op);
-    return status;
 }

@@ -1,8 +1,8 @@
-/* state_list.h - which tensors of optimizer state does a job of a daemon keep? */
+/* state_list.h - the tensors of optimizer state that a job of a daemon keeps. */
 #ifndef PD_STATE_LIST_H
 #define PD_STATE_LIST_H
 
-#include "ctl.h"
+#include "connection.h"
 #include "paramd/tensor.h"
 
 typedef struct pd_state_tensor {
@@ -11,11 +11,12 @@ typedef struct pd_state_tensor {
     int         number, block;      /* -1: none */
     pd_shape    shape;
     int64_t     elements;
-    uint64_t    bytes;              /* as it is stored */
-    bool        kept;               /* a measure for operators, which nobody need bring back */
-    bool        follows_known;      /* `follows`: which dimension of the parameter each of its dimensions is; -1: none */
+    uint64_t    bytes;              /* in the form in which it is stored */
+    bool        kept;               /* a measure for operators; an import need not bring it */
+    bool        follows_known;      /* `follows`: which dimension of the parameter each of its dimensions is; -1:
+                                     * none */
     int         follows[PD_MAX_RANK];
-    int64_t     covered;            /* for who imports: elements that a file has of it */
+    int64_t     covered;            /* elements that the file has, for import-state */
 } pd_state_tensor;
 
 typedef struct pd_state_list {
@@ -25,12 +26,14 @@ typedef struct pd_state_list {
     size_t           n;
 } pd_state_list;
 
-/* `glob`: NULL, or on the parameter's name. Fills *out; pd_state_list_free it, also after an error. PD_NO_MEMORY, or what the daemon said. */
+/* Fetches all tensors; `glob` on the parameter's name, or NULL. Free *out, also after an error. PD_NO_MEMORY, or the
+ * daemon's error. */
 int  pd_state_list_fetch(pd_state_list *out, pd_operator *op, const char *job, const char *glob, pd_error *err);
 void pd_state_list_free(pd_state_list *list);
-/* NULL: there is none. */
-pd_state_tensor *pd_state_list_find(const pd_state_list *list, const char *param, const char *slot, int number, int block);
-/* "block_3.factor_matrices.1". Returns `text`. */
+/* Returns one tensor; NULL: there is none. */
+pd_state_tensor *pd_state_list_find(const pd_state_list *list, const char *param, const char *slot, int number,
+                                    int block);
+/* Writes "block_3.factor_matrices.1". Returns `text`. */
 char *pd_state_tensor_name(const pd_state_tensor *tensor, char *text, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* info_reply.c - answers operators: fills the messages of lists, of the status, and of the result of Set. */
+/* info_reply.c - answers of Status, List and Set: entries of the store become messages. */
 #include "info_reply.h"
 
 #include <stdlib.h>
@@ -8,217 +8,128 @@
 
 enum { PAGE_BYTES = PD_MAX_HEADER_BYTES - 1024 };
 
-/* ---- entries ---- */
+/* ---- entries: copied field by field, as the list's table says ---- */
 
-static void fill_job(Paramd__JobInfo *to, const pd_job_info *from)
+typedef struct page {
+    const pd_info_list *list;
+    const ProtobufCMessageDescriptor *type;                     /* of an entry's message */
+    const ProtobufCFieldDescriptor *fields[PD_MOST_FIELDS];     /* of that, in the order of the list's table */
+    char    *messages;
+    void    *at[PD_INFO_PAGE];
+    uint64_t shapes[PD_INFO_PAGE][PD_MAX_RANK];
+    int32_t  follows[PD_INFO_PAGE][PD_MAX_RANK];
+    Paramd__Scalar scalars[PD_INFO_PAGE][PD_MAX_SCALARS], *scalar_lists[PD_INFO_PAGE][PD_MAX_SCALARS];
+    size_t   n, bytes;
+} page;
+
+static size_t copy_shape(uint64_t *to, const pd_shape *from)
 {
-    paramd__job_info__init(to);
-    to->name = (char *)from->name;
-    to->state = (char *)from->state;
-    to->world_size = from->world_size;
-    to->connected = from->connected;
-    to->params = from->params;
-    to->elements = from->elements;
-    to->weight_bytes = from->weight_bytes;
-    to->state_bytes = from->state_bytes;
-    to->committed_bytes = from->committed_bytes;
-    to->held_bytes = from->held_bytes;
-    to->step_least = from->step_least;
-    to->step_most = from->step_most;
-    to->contributions = from->contributions;
-    to->steps = from->steps;
-    to->skipped = from->skipped;
-    to->refused = from->refused;
-    to->duplicates = from->duplicates;
-    to->roots_due = from->roots_due;
-    to->roots_adopted = from->roots_adopted;
-    to->roots_failed = from->roots_failed;
-    to->roots_replaced = from->roots_replaced;
-    to->root_waits = from->root_waits;
-    to->refused_steps = from->refused_steps;
-    to->gradient_norm = from->gradient_norm;
-    to->clipped_steps = from->clipped_steps;
+    for (int i = 0; i < from->rank; i++) to[i] = (uint64_t)from->dim[i];
+    return (size_t)from->rank;
 }
 
-/* Copies the dimensions to `at`. */
-static uint64_t *fill_shape(uint64_t *at, size_t *n, const pd_shape *from)
+static size_t copy_follows(int32_t *to, const int8_t *from, size_t n)
 {
-    for (int i = 0; i < from->rank; i++) at[i] = (uint64_t)from->dim[i];
-    *n = (size_t)from->rank;
-    return at;
+    for (size_t i = 0; i < n; i++) to[i] = from[i];
+    return n;
 }
 
-static void fill_param(Paramd__ParamInfo *to, const pd_param_info *from, uint64_t *shape)
+static size_t copy_scalars(Paramd__Scalar **list, Paramd__Scalar *to, const pd_scalar_mean *from, size_t n)
 {
-    paramd__param_info__init(to);
-    to->name = (char *)from->name;
-    to->optimizer = (char *)from->optimizer;
-    to->shape = fill_shape(shape, &to->n_shape, &from->shape);
-    to->step = from->step;
-    to->version = from->version;
-    to->count = from->count;
-    to->skipped = from->skipped;
-    to->contributions = from->contributions;
-    to->state_bytes = from->state_bytes;
-    to->initialised = from->initialised;
-    to->missing = (char *)from->missing;
-    to->roots = from->roots;
-    to->roots_failing = from->roots_failing;
-    to->roots_failed = from->roots_failed;
-    to->root_waits = from->root_waits;
-    to->refused_steps = from->refused_steps;
-    to->root_error = from->root_error;
-    to->note = (char *)from->note;
-    to->axes = (char *)from->axes;
-    to->aggregate = (char *)from->aggregate;
-    to->gather_bytes = from->gather_bytes;
+    for (size_t i = 0; i < n; i++) {
+        list[i] = &to[i];
+        paramd__scalar__init(&to[i]);
+        to[i].name = (char *)from[i].name;
+        to[i].value = from[i].mean;
+        to[i].weight = from[i].weight;
+    }
+    return n;
 }
 
-static void fill_root(Paramd__RootInfo *to, const pd_root_info *from, uint64_t *shape)
+static size_t count_of(const char *entry, const pd_info_field *field)
 {
-    paramd__root_info__init(to);
-    to->param = (char *)from->param;
-    to->root = (char *)from->root;
-    to->shape = fill_shape(shape, &to->n_shape, &from->shape);
-    to->condition = from->condition;
-    to->error = from->error;
-    to->kept_error = from->kept_error;
-    to->age = from->age;
-    to->ms = from->ms;
-    to->adopted = from->adopted;
-    to->failed = from->failed;
-    to->failing = from->failing;
+    return *(const size_t *)(const void *)(entry + field->count_at);
 }
 
-static void fill_worker(Paramd__WorkerInfo *to, const pd_worker_info *from)
+/* Into message number p->n. What a message points to is in the entry, or in the page. */
+static void copy_field(page *p, char *message, const ProtobufCFieldDescriptor *to, const char *entry,
+                       const pd_info_field *from)
 {
-    paramd__worker_info__init(to);
-    to->rank = from->rank;
-    to->label = (char *)from->label;
-    to->state = (char *)from->state;
-    to->nonce = from->nonce;
-    to->step = from->step;
-    to->contributions = from->contributions;
-    to->held_bytes = from->held_bytes;
-}
+    void *member = message + to->offset;
+    const void *at = entry + from->at, *values = at;
+    size_t *count = (size_t *)(void *)(message + to->quantifier_offset);
 
-static void fill_setting(Paramd__SettingInfo *to, const pd_override_info *from)
-{
-    paramd__setting_info__init(to);
-    to->param = (char *)from->param;
-    to->name = (char *)from->name;
-    to->value = (char *)from->value;
-    to->from = from->from;
-    to->in_force = from->in_force;
-    to->by = (char *)from->by;
-    to->pattern = (char *)from->pattern;
-}
-
-static void fill_state(Paramd__StateInfo *to, const pd_state_info *from, uint64_t *shape, int32_t *follows)
-{
-    paramd__state_info__init(to);
-    to->param = (char *)from->param;
-    to->slot = (char *)from->slot;
-    to->number = from->number;
-    to->block = from->block;
-    to->shape = fill_shape(shape, &to->n_shape, &from->shape);
-    to->storage = (char *)from->storage;
-    to->bytes = from->bytes;
-    to->kept = from->kept;
-    to->follows_known = from->follows_known;
-    if (!from->follows_known) return;
-    for (int d = 0; d < from->shape.rank; d++) follows[d] = from->follows[d];
-    to->follows = follows;
-    to->n_follows = (size_t)from->shape.rank;
+    switch (from->kind) {
+    case PD_FIELD_NUMBER:  memcpy(member, at, from->bytes); return;
+    case PD_FIELD_FLAG:    *(protobuf_c_boolean *)member = *(const bool *)at; return;
+    case PD_FIELD_WORD:    memcpy(&values, at, sizeof values); break;
+    case PD_FIELD_TEXT:    break;
+    case PD_FIELD_SHAPE:   *count = copy_shape(p->shapes[p->n], at); values = p->shapes[p->n]; break;
+    case PD_FIELD_FOLLOWS:
+        *count = copy_follows(p->follows[p->n], at, count_of(entry, from));
+        values = p->follows[p->n];
+        break;
+    case PD_FIELD_SCALARS:
+        *count = copy_scalars(p->scalar_lists[p->n], p->scalars[p->n], at, count_of(entry, from));
+        values = p->scalar_lists[p->n];
+        break;
+    }
+    *(const void **)member = values;
 }
 
 /* ---- a page: as many of the entries as fit a header ---- */
 
-typedef union entry {
-    Paramd__JobInfo     job;
-    Paramd__ParamInfo   param;
-    Paramd__WorkerInfo  worker;
-    Paramd__RootInfo    root;
-    Paramd__SettingInfo setting;
-    Paramd__StateInfo   state;
-    ProtobufCMessage    base;
-} entry;
-
-typedef struct page {
-    entry    at[PD_INFO_PAGE];
-    void    *list[PD_INFO_PAGE];
-    uint64_t shapes[PD_INFO_PAGE][PD_MAX_RANK];
-    Paramd__Scalar scalars[PD_INFO_PAGE][PD_MAX_SCALARS], *scalar_lists[PD_INFO_PAGE][PD_MAX_SCALARS];
-    int32_t  follows[PD_INFO_PAGE][PD_MAX_RANK];
-    size_t   n, bytes;
-} page;
-
-static void fill_param_of(page *p, Paramd__ParamInfo *to, const pd_param_info *from)
+/* `reply`: a message with a list of that name. */
+static const ProtobufCFieldDescriptor *list_in(const ProtobufCMessage *reply, const pd_info_list *list)
 {
-    fill_param(to, from, p->shapes[p->n]);
-    to->scalars = p->scalar_lists[p->n];
-    to->n_scalars = from->n_scalars;
-    for (size_t k = 0; k < from->n_scalars; k++) {
-        Paramd__Scalar *scalar = to->scalars[k] = &p->scalars[p->n][k];
-        paramd__scalar__init(scalar);
-        scalar->name = (char *)from->scalars[k].name;
-        scalar->value = from->scalars[k].mean;
-        scalar->weight = from->scalars[k].weight;
-    }
+    return protobuf_c_message_descriptor_get_field_by_name(reply->descriptor, list->name);
 }
 
-static void fill_entry(page *p, const pd_info *info, size_t i)
+static void find_fields(page *p, const pd_info_list *list, const ProtobufCMessage *reply)
 {
-    entry *to = &p->at[p->n];
-
-    if (info->jobs != NULL) fill_job(&to->job, &info->jobs[i]);
-    else if (info->params != NULL) fill_param_of(p, &to->param, &info->params[i]);
-    else if (info->roots != NULL) fill_root(&to->root, &info->roots[i], p->shapes[p->n]);
-    else if (info->settings != NULL) fill_setting(&to->setting, &info->settings[i]);
-    else if (info->state != NULL) fill_state(&to->state, &info->state[i], p->shapes[p->n], p->follows[p->n]);
-    else fill_worker(&to->worker, &info->workers[i]);
+    p->list = list;
+    p->type = list_in(reply, list)->descriptor;
+    for (size_t f = 0; list->fields[f].name != NULL; f++)
+        p->fields[f] = protobuf_c_message_descriptor_get_field_by_name(p->type, list->fields[f].name);
 }
 
-static void fill_page(page *p, const pd_info *info, size_t n)
+static void fill_entries(page *p, const pd_info *info)
 {
-    for (size_t i = 0; i < n && p->n < PD_INFO_PAGE; i++) {
-        fill_entry(p, info, i);
-        p->bytes += protobuf_c_message_get_packed_size(&p->at[p->n].base) + 8;
+    for (size_t i = 0; i < info->n; i++) {
+        char *message = p->messages + i * p->type->sizeof_message;
+        const char *entry = (const char *)info->entries + i * p->list->entry_bytes;
+        protobuf_c_message_init(p->type, message);
+        for (size_t f = 0; p->list->fields[f].name != NULL; f++)
+            copy_field(p, message, p->fields[f], entry, &p->list->fields[f]);
+        p->bytes += protobuf_c_message_get_packed_size((ProtobufCMessage *)(void *)message) + 8;
         if (p->bytes > PAGE_BYTES) break;
-        p->list[p->n] = &p->at[p->n];
-        p->n++;
+        p->at[p->n++] = message;
     }
 }
 
-static void list_reply(pd_conn *conn, pd_pending *pending, const pd_info *info, page *p)
+/* Puts the page into the reply. PD_NO_MEMORY. */
+static int fill_page(page *p, const pd_info *info, ProtobufCMessage *reply)
+{
+    const ProtobufCFieldDescriptor *list = list_in(reply, info->list);
+
+    find_fields(p, info->list, reply);
+    if ((p->messages = calloc(info->n + 1, p->type->sizeof_message)) == NULL) return PD_NO_MEMORY;
+    fill_entries(p, info);
+    *(void ***)(void *)((char *)reply + list->offset) = p->at;
+    *(size_t *)(void *)((char *)reply + list->quantifier_offset) = p->n;
+    return PD_OK;
+}
+
+static int list_reply(pd_conn *conn, pd_pending *pending, const pd_info *info, page *p)
 {
     Paramd__ListReply reply = PARAMD__LIST_REPLY__INIT;
     uint64_t next;
 
-    fill_page(p, info, info->n_jobs + info->n_params + info->n_workers + info->n_roots + info->n_settings
-              + info->n_state);         /* only one of these lists has entries */
+    if (fill_page(p, info, &reply.base) != PD_OK) return PD_NO_MEMORY;
     next = info->start + p->n;
-    if (info->jobs != NULL) {
-        reply.jobs = (Paramd__JobInfo **)p->list;
-        reply.n_jobs = p->n;
-    } else if (info->params != NULL) {
-        reply.params = (Paramd__ParamInfo **)p->list;
-        reply.n_params = p->n;
-    } else if (info->state != NULL) {
-        reply.state = (Paramd__StateInfo **)p->list;
-        reply.n_state = p->n;
-    } else if (info->roots != NULL) {
-        reply.roots = (Paramd__RootInfo **)p->list;
-        reply.n_roots = p->n;
-    } else if (info->settings != NULL) {
-        reply.settings = (Paramd__SettingInfo **)p->list;
-        reply.n_settings = p->n;
-    } else {
-        reply.workers = (Paramd__WorkerInfo **)p->list;
-        reply.n_workers = p->n;
-    }
     reply.next = next < info->total && next <= UINT32_MAX ? (uint32_t)next : 0;
     pd_conn_answer(conn, pending, &reply.base);
+    return PD_OK;
 }
 
 /* ---- status ---- */
@@ -235,7 +146,7 @@ static uint64_t resident_bytes(const pd_daemon *daemon)
     return space != NULL ? strtoull(space, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
-/* Returns the peak of resident memory. The kernel samples the peak, so the memory resident now may be more. */
+/* The kernel notes the peak at intervals, so what is resident now may be more. */
 static uint64_t peak_resident_bytes(uint64_t resident)
 {
     struct rusage usage;
@@ -269,25 +180,26 @@ static void fill_status(const pd_daemon *daemon, const pd_info *info, Paramd__St
     reply->n_loop_busy_ms = 4;
 }
 
-static void status_reply(pd_conn *conn, pd_pending *pending, const pd_info *info, page *p)
+/* With the first page of the jobs; List has all. */
+static int status_reply(pd_conn *conn, pd_pending *pending, const pd_info *info, page *p)
 {
     Paramd__StatusReply reply = PARAMD__STATUS_REPLY__INIT;
     double busy[4];
 
+    if (fill_page(p, info, &reply.base) != PD_OK) return PD_NO_MEMORY;
     fill_status(conn->daemon, info, &reply, busy);
-    fill_page(p, info, info->n_jobs);        /* the first page of them; List has all */
-    reply.jobs = (Paramd__JobInfo **)p->list;
-    reply.n_jobs = p->n;
     pd_conn_answer(conn, pending, &reply.base);
+    return PD_OK;
 }
 
 void pd_reply_info(pd_conn *conn, pd_pending *pending, const pd_info *info)
 {
     page *p = calloc(1, sizeof *p);
+    int rc = PD_NO_MEMORY;
 
-    if (p == NULL) pd_conn_close(conn, pd_code_text(PD_NO_MEMORY));
-    else if (pending->method == PD_STATUS) status_reply(conn, pending, info, p);
-    else list_reply(conn, pending, info, p);
+    if (p != NULL) rc = (pending->method == PD_STATUS ? status_reply : list_reply)(conn, pending, info, p);
+    if (rc != PD_OK) pd_conn_close(conn, pd_code_text(rc));
+    if (p != NULL) free(p->messages);
     free(p);
 }
 

@@ -3,6 +3,7 @@
 
 #include "declare_request.h"
 #include "hello_request.h"
+#include "info.h"
 #include "import_request.h"
 #include "option_copy.h"
 #include "optimizers.h"
@@ -11,6 +12,7 @@
 #include "shutdown.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,13 +96,23 @@ static int run_status(pd_conn *conn, const pd_prefix *prefix, void *message, pd_
     return ask_info(conn, prefix, &list, err);
 }
 
+static int no_such_list(uint32_t what, pd_error *err)
+{
+    const pd_info_list *list;
+    char all[256] = "";
+
+    for (uint32_t i = 1; (list = pd_info_list_of(i)) != NULL; i++) {
+        size_t used = strlen(all);
+        snprintf(all + used, sizeof all - used, "%s%u%s %s", i > 1 ? ", " : "", i, i > 1 ? "" : " is", list->about);
+    }
+    return pd_fail(err, PD_INVALID_ARGUMENT, "List of %u: %s", what, all);
+}
+
 static int run_list(pd_conn *conn, const pd_prefix *prefix, void *message, pd_error *err)
 {
     const Paramd__ListRequest *list = message;
 
-    if (list->what < PD_INFO_JOBS || list->what > PD_INFO_STATE)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "List of %u: 1 is jobs, 2 parameters, 3 workers, 4 roots, 5 settings, "
-                       "6 state", list->what);
+    if (list->what == PD_INFO_STATUS || pd_info_list_of(list->what) == NULL) return no_such_list(list->what, err);
     return ask_info(conn, prefix, list, err);
 }
 

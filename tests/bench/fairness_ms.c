@@ -1,5 +1,7 @@
 /* fairness_ms: the 99th percentile of a small job's step time (2 workers, 10 tensors of 1,024) beside a job of 2 workers and 100 parameters of
  * 1024 x 1024 that takes step after step, less the same alone. */
+#include <stdlib.h>
+
 #include "figure.h"
 #include "team.h"
 

@@ -2,8 +2,10 @@
 #ifndef PD_FIGURE_H
 #define PD_FIGURE_H
 
+#include <stdio.h>
+
 #include "child.h"
-#include "ctl.h"
+#include "connection.h"
 
 /* Milliseconds of the monotonic clock. */
 double figure_ms(void);

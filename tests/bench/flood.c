@@ -1,3 +1,4 @@
+/* flood.c - connections that flood a daemon with requests. */
 #include "flood.h"
 
 #include <pthread.h>
@@ -37,7 +38,7 @@ static void *write_requests(void *arg)
     Paramd__ListRequest list = PARAMD__LIST_REQUEST__INIT;
     Paramd__Empty empty = PARAMD__EMPTY__INIT;
 
-    list.what = PD_LIST_PARAMS;
+    list.what = PARAMD__LIST_KIND__LIST_PARAMS;
     list.job = (char *)"large";
     for (uint64_t i = 0; i < LISTS + STATUSES; i++) {
         list.start = i * 256 % LARGE;

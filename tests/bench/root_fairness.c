@@ -10,6 +10,7 @@
 #include "figure.h"
 #include "team.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { SIDE = 8, LARGE_SIDE = 512, LARGE = 16, COMPUTE_MS = 30, WARM_UP = 50, STEPS = 5000 };

@@ -5,6 +5,7 @@
 #include "figure.h"
 #include "team.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { SIDE = 1024, PARAMS = 2, BLOCK = 20, BLOCKS = 16, STEPS = BLOCK * BLOCKS };

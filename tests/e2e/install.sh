@@ -12,7 +12,7 @@ trap 'rm -rf "$scratch"' EXIT
 DESTDIR=$scratch/root cmake --install "$build" > "$scratch/said" 2>&1 || { cat "$scratch/said"; exit 1; }
 prefix=$scratch/root$(sed -n 's/^CMAKE_INSTALL_PREFIX:PATH=//p' "$build/CMakeCache.txt")
 missing=0
-for path in bin/paramd bin/paramctl include/paramd/client.h include/paramd/error.h include/paramd/tensor.h \
+for path in bin/paramd bin/paramctl bin/paramctl-replay bin/paramctl-plan bin/paramctl-bench include/paramd/client.h include/paramd/error.h include/paramd/tensor.h \
     lib/systemd/system/paramd.service lib/systemd/system/paramd.socket; do
     [ -s "$prefix/$path" ] || { echo "not installed: $path"; missing=1; }
 done

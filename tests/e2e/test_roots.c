@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "ctl.h"
+#include "connection.h"
 #include "daemon_process.h"
 #include "team.h"
 

@@ -1,3 +1,4 @@
+/* forecasts.c - makes forecasts of small models and checks their text. */
 #include "forecasts.h"
 
 #include <setjmp.h>
@@ -8,6 +9,7 @@
 #include <cmocka.h>
 
 #include "coupled_row.h"
+#include "forecast_text.h"
 #include "wide_row.h"
 
 static int varied_plan(const pd_declaration *declaration, const double *fact, pd_plan *plan, pd_error *err)

@@ -9,6 +9,8 @@
 #include <cmocka.h>
 
 #include "coupled_row.h"
+#include "forecast_json.h"
+#include "forecast_text.h"
 #include "forecasts.h"
 #include "oom.h"
 #include "root.h"

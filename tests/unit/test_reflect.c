@@ -6,7 +6,8 @@
 
 #include <cmocka.h>
 
-#include "ctl.h"
+#include "message.h"
+#include "reflect.h"
 
 static void a_list_of_signed_numbers_is_told_number_by_number(void **state)
 {

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "replay_step.h"
 #include "replayed.h"
 
 /* Two steps of w - 0.5 g (momentum 0) on one parameter. */

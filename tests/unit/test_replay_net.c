@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "replay.h"
+#include "replay_net.h"
 #include "tracefile.h"
 
 /* 3 inputs, 2 hidden, 2 classes; 4 examples, batches of 2, 2 steps. */

@@ -122,12 +122,7 @@ pd_effect *pd_request_become(pd_request *request, pd_effect_kind kind, pd_ticket
 void pd_info_free(pd_info *info)
 {
     if (info == NULL) return;
-    free(info->jobs);
-    free(info->params);
-    free(info->workers);
-    free(info->roots);
-    free(info->settings);
-    free(info->state);
+    free(info->entries);
     free(info);
 }
 

@@ -303,6 +303,7 @@ typedef struct pd_state_info {
     bool        kept;                   /* a measure for operators (pd_plan.errors_slot) */
     bool        follows_known;          /* `follows` says which dimension of the parameter each of its dimensions is; -1: none */
     int8_t      follows[PD_MAX_RANK];
+    size_t      n_follows;              /* 0, or as many as there are dimensions */
 } pd_state_info;
 
 typedef struct pd_worker_info {
@@ -321,16 +322,49 @@ typedef struct pd_override_info {
     bool     in_force;                  /* in the parameter's next step; else planned */
 } pd_override_info;
 
+/* How an entry holds a field. */
+typedef enum pd_field_kind {
+    PD_FIELD_NUMBER,                    /* of any width; paramd.proto has the same type */
+    PD_FIELD_FLAG,                      /* bool */
+    PD_FIELD_TEXT,                      /* char[] */
+    PD_FIELD_WORD,                      /* a pointer to static text */
+    PD_FIELD_SHAPE,                     /* pd_shape; at most one in an entry, as of the next two */
+    PD_FIELD_FOLLOWS,                   /* int8_t[PD_MAX_RANK] */
+    PD_FIELD_SCALARS,                   /* pd_scalar_mean[PD_MAX_SCALARS] */
+} pd_field_kind;
+
+typedef struct pd_info_field {
+    const char   *name;                 /* also in paramd.proto */
+    pd_field_kind kind;
+    size_t        at, bytes;            /* in the entry */
+    size_t        count_at;             /* FOLLOWS, SCALARS: where the entry holds the number of values, a size_t */
+} pd_info_field;
+
+#define PD_MOST_FIELDS 32               /* of one list */
+
+/* A list that operators ask for. */
+typedef struct pd_info_list {
+    const char *name;                   /* of the field of ListReply that has the entries */
+    const char *about;                  /* as an error names it */
+    size_t      entry_bytes;
+    const pd_info_field *fields;        /* the last one is empty */
+} pd_info_list;
+
+/* One page of a list. */
 typedef struct pd_info {
-    pd_info_what    what;
-    pd_job_info    *jobs;    size_t n_jobs;     /* STATUS and JOBS */
-    pd_param_info  *params;  size_t n_params;
-    pd_worker_info *workers; size_t n_workers;
-    pd_root_info   *roots;   size_t n_roots;
-    pd_override_info *settings; size_t n_settings;
-    pd_state_info  *state;   size_t n_state;
-    uint64_t        start, total;   /* what is above are the entries from `start` on, of so many */
-    bool            draining;
+    const pd_info_list *list;
+    union {
+        void             *entries;
+        pd_job_info      *jobs;         /* STATUS and JOBS */
+        pd_param_info    *params;
+        pd_worker_info   *workers;
+        pd_root_info     *roots;
+        pd_override_info *settings;
+        pd_state_info    *state;
+    };
+    union { size_t n, n_jobs, n_params, n_workers, n_roots, n_settings, n_state; };
+    uint64_t start, total;              /* the entries are those from `start` on, of so many */
+    bool     draining;
 } pd_info;
 void pd_info_free(pd_info *info);
 

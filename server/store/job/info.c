@@ -2,6 +2,7 @@
 #include "info.h"
 
 #include "aggregate_fit.h"
+#include "jobs.h"
 #include "listing.h"
 #include "global_clip.h"
 #include "printable.h"
@@ -54,8 +55,13 @@ static void fill_job(pd_job_info *info, pd_job *job)
     info->clipped_steps = pd_global_clip_clipped(&job->steps);
 }
 
-static void fill_param(pd_param_info *info, const pd_param *param)
+static uint32_t count_params(const pd_job *job) { return (uint32_t)job->steps.n_params; }
+
+static void fill_param(void *entry, const pd_job *job, uint32_t i)
 {
+    pd_param_info *info = entry;
+    const pd_param *param = &job->steps.params[i];
+
     snprintf(info->name, sizeof info->name, "%s", param->name);
     snprintf(info->optimizer, sizeof info->optimizer, "%s", pd_row_name(param->rule->hypers.row));
     info->shape = param->shape;
@@ -76,9 +82,13 @@ static void fill_param(pd_param_info *info, const pd_param *param)
     info->gather_bytes = pd_collect_bytes(param);
 }
 
-static void fill_worker(pd_worker_info *info, const pd_job *job, uint32_t r)
+static uint32_t count_workers(const pd_job *job) { return (uint32_t)job->steps.members.ranks; }
+
+static void fill_worker(void *entry, const pd_job *job, uint32_t r)
 {
-    static const char *const states[] = { [PD_RANK_ABSENT] = "absent", [PD_RANK_CONNECTED] = "connected", [PD_RANK_LOST] = "lost",
+    pd_worker_info *info = entry;
+    static const char *const states[] = { [PD_RANK_ABSENT] = "absent", [PD_RANK_CONNECTED] = "connected",
+                                          [PD_RANK_LOST] = "lost",
                                           [PD_RANK_LEFT] = "left" };
     const pd_rank *rank = &job->ranks[r];
 
@@ -91,59 +101,14 @@ static void fill_worker(pd_worker_info *info, const pd_job *job, uint32_t r)
     info->held_bytes = job->steps.quotas[r].held;
 }
 
-/* ---- lists: `total` is known, and the entries from `start` on have room in one page ---- */
-
-static size_t page_of(const pd_info *info)
-{
-    uint64_t left = info->start < info->total ? info->total - info->start : 0;
-
-    return (size_t)(left < PD_INFO_PAGE ? left : PD_INFO_PAGE);
-}
-
-static int list_jobs(pd_info *info, const pd_jobs *jobs)
-{
-    pd_job *job, *next;
-    uint64_t i = 0;
-
-    info->total = jobs->n;
-    if ((info->jobs = calloc(page_of(info) + 1, sizeof *info->jobs)) == NULL) return PD_NO_MEMORY;
-    HASH_ITER(hh, jobs->names, job, next)
-        if (i++ >= info->start && info->n_jobs < PD_INFO_PAGE) fill_job(&info->jobs[info->n_jobs++], job);
-    return PD_OK;
-}
-
-static int list_params(pd_info *info, const pd_job *job)
-{
-    info->total = job->steps.n_params;
-    if ((info->params = calloc(page_of(info) + 1, sizeof *info->params)) == NULL) return PD_NO_MEMORY;
-    info->n_params = page_of(info);
-    for (size_t i = 0; i < info->n_params; i++) fill_param(&info->params[i], &job->steps.params[info->start + i]);
-    return PD_OK;
-}
-
-static int list_workers(pd_info *info, const pd_job *job)
-{
-    info->total = job->steps.members.ranks;
-    if ((info->workers = calloc(page_of(info) + 1, sizeof *info->workers)) == NULL) return PD_NO_MEMORY;
-    info->n_workers = page_of(info);
-    for (size_t i = 0; i < info->n_workers; i++) fill_worker(&info->workers[i], job, (uint32_t)(info->start + i));
-    return PD_OK;
-}
+/* ---- lists over the entries that each parameter of a job has ---- */
 
 static uint64_t count_roots(const pd_param *param) { return pd_optim_plan(param->optim)->n_tasks; }
 
 static void fill_roots(pd_info *info, const pd_param *param, uint64_t first)
 {
-    for (uint64_t n = count_roots(param); first < n && info->n_roots < PD_INFO_PAGE; first++)
-        pd_roots_fill(&info->roots[info->n_roots++], param, first);
-}
-
-static int list_roots(pd_info *info, pd_job *job, const char *pattern)
-{
-    static const pd_list_kind kind = { count_roots, fill_roots, .lasting = true };
-
-    if ((info->roots = calloc(PD_INFO_PAGE, sizeof *info->roots)) == NULL) return PD_NO_MEMORY;
-    return pd_listing_page(info, job, &kind, pattern);
+    for (uint64_t n = count_roots(param); first < n && info->n < PD_INFO_PAGE; first++)
+        pd_roots_fill(&info->roots[info->n++], param, first);
 }
 
 static void fill_setting(pd_override_info *info, const pd_param *param, const pd_override_entry *entry, int h)
@@ -174,16 +139,8 @@ static void fill_settings(pd_info *info, const pd_param *param, uint64_t first)
 
     for (uint32_t k = 0; k < param->n_overrides; k++)
         for (int h = 0; h < PD_MAX_HYPERS; h++)
-            if ((param->overrides[k].mask >> h & 1) != 0 && at++ >= first && info->n_settings < PD_INFO_PAGE)
-                fill_setting(&info->settings[info->n_settings++], param, &param->overrides[k], h);
-}
-
-static int list_settings(pd_info *info, pd_job *job, const char *pattern)
-{
-    static const pd_list_kind kind = { count_settings, fill_settings, .lasting = false };
-
-    if ((info->settings = calloc(PD_INFO_PAGE, sizeof *info->settings)) == NULL) return PD_NO_MEMORY;
-    return pd_listing_page(info, job, &kind, pattern);
+            if ((param->overrides[k].mask >> h & 1) != 0 && at++ >= first && info->n < PD_INFO_PAGE)
+                fill_setting(&info->settings[info->n++], param, &param->overrides[k], h);
 }
 
 static void fill_state(pd_state_info *to, const pd_param *param, size_t slot)
@@ -201,6 +158,7 @@ static void fill_state(pd_state_info *to, const pd_param *param, size_t slot)
     to->kept = (int)slot == plan->errors_slot;
     to->follows_known = spec->follows_known;
     memcpy(to->follows, spec->follows, sizeof to->follows);
+    to->n_follows = spec->follows_known ? (size_t)spec->shape.rank : 0;
 }
 
 static uint64_t count_state(const pd_param *param)
@@ -217,43 +175,139 @@ static void fill_states(pd_info *info, const pd_param *param, uint64_t first)
     const pd_plan *plan = pd_optim_plan(param->optim);
     uint64_t at = 0;
 
-    for (size_t k = 0; k < plan->n_slots && info->n_state < PD_INFO_PAGE; k++)
-        if (!plan->slots[k].temporary && at++ >= first) fill_state(&info->state[info->n_state++], param, k);
+    for (size_t k = 0; k < plan->n_slots && info->n < PD_INFO_PAGE; k++)
+        if (!plan->slots[k].temporary && at++ >= first) fill_state(&info->state[info->n++], param, k);
 }
 
-static int list_state(pd_info *info, pd_job *job, const char *pattern)
-{
-    static const pd_list_kind kind = { count_state, fill_states, .lasting = true };
+/* ---- the table of lists: a field has the same name here, in the entry's struct and in paramd.proto ---- */
 
-    if ((info->state = calloc(PD_INFO_PAGE, sizeof *info->state)) == NULL) return PD_NO_MEMORY;
-    return pd_listing_page(info, job, &kind, pattern);
+#define KIND(member) _Generic((member), bool: PD_FIELD_FLAG, char *: PD_FIELD_TEXT, const char *: PD_FIELD_WORD, \
+                              pd_shape: PD_FIELD_SHAPE, int8_t *: PD_FIELD_FOLLOWS, \
+                              pd_scalar_mean *: PD_FIELD_SCALARS, default: PD_FIELD_NUMBER)
+#define ARRAY(entry, field, count) { #field, KIND(((entry *)0)->field), offsetof(entry, field), \
+                                     sizeof ((entry *)0)->field, offsetof(entry, count) }
+#define FIELD(entry, field) ARRAY(entry, field, field)
+
+#define JOB(field) FIELD(pd_job_info, field)
+static const pd_info_field job_fields[] = {
+    JOB(name), JOB(state), JOB(world_size), JOB(connected), JOB(params), JOB(elements), JOB(weight_bytes),
+    JOB(state_bytes), JOB(held_bytes), JOB(committed_bytes), JOB(step_least), JOB(step_most), JOB(contributions),
+    JOB(steps), JOB(skipped), JOB(refused_steps), JOB(refused), JOB(duplicates), JOB(roots_due), JOB(roots_adopted),
+    JOB(roots_failed), JOB(roots_replaced), JOB(root_waits), JOB(gradient_norm), JOB(clipped_steps), { 0 }
+};
+
+#define PARAM(field) FIELD(pd_param_info, field)
+static const pd_info_field param_fields[] = {
+    PARAM(name), PARAM(optimizer), PARAM(shape), PARAM(step), PARAM(version), PARAM(count), PARAM(skipped),
+    PARAM(refused_steps), PARAM(contributions), PARAM(state_bytes), PARAM(initialised), PARAM(missing),
+    PARAM(roots), PARAM(roots_failing), PARAM(roots_failed), PARAM(root_waits), PARAM(root_error), PARAM(note),
+    PARAM(axes), PARAM(aggregate), PARAM(gather_bytes), ARRAY(pd_param_info, scalars, n_scalars), { 0 }
+};
+
+#define WORKER(field) FIELD(pd_worker_info, field)
+static const pd_info_field worker_fields[] = {
+    WORKER(rank), WORKER(label), WORKER(state), WORKER(nonce), WORKER(step), WORKER(contributions),
+    WORKER(held_bytes), { 0 }
+};
+
+#define ROOT(field) FIELD(pd_root_info, field)
+static const pd_info_field root_fields[] = {
+    ROOT(param), ROOT(root), ROOT(shape), ROOT(condition), ROOT(error), ROOT(kept_error), ROOT(age), ROOT(ms),
+    ROOT(adopted), ROOT(failed), ROOT(failing), { 0 }
+};
+
+#define SETTING(field) FIELD(pd_override_info, field)
+static const pd_info_field setting_fields[] = {
+    SETTING(param), SETTING(pattern), SETTING(name), SETTING(value), SETTING(by), SETTING(from), SETTING(in_force),
+    { 0 }
+};
+
+#define STATE(field) FIELD(pd_state_info, field)
+static const pd_info_field state_fields[] = {
+    STATE(param), STATE(slot), STATE(storage), STATE(number), STATE(block), STATE(shape), STATE(bytes), STATE(kept),
+    STATE(follows_known), ARRAY(pd_state_info, follows, n_follows), { 0 }
+};
+
+/* Entries of a job by their number, or entries of its parameters; neither: the jobs. */
+typedef struct list {
+    pd_info_list is;
+    uint32_t   (*count)(const pd_job *job);
+    void       (*fill)(void *entry, const pd_job *job, uint32_t i);
+    pd_list_kind of_params;
+} list;
+
+/* In the order of ListKind in paramd.proto. Number 0 is asked for by Status. */
+static const list lists[] = {
+    { .is = { "jobs", "jobs", sizeof(pd_job_info), job_fields } },
+    { .is = { "jobs", "jobs", sizeof(pd_job_info), job_fields } },
+    { { "params", "parameters", sizeof(pd_param_info), param_fields }, .count = count_params, .fill = fill_param },
+    { { "workers", "workers", sizeof(pd_worker_info), worker_fields }, .count = count_workers, .fill = fill_worker },
+    { { "roots", "roots", sizeof(pd_root_info), root_fields }, .of_params = { count_roots, fill_roots, true } },
+    { { "settings", "settings", sizeof(pd_override_info), setting_fields },
+      .of_params = { count_settings, fill_settings, false } },
+    { { "state", "state", sizeof(pd_state_info), state_fields }, .of_params = { count_state, fill_states, true } },
+};
+
+const pd_info_list *pd_info_list_of(uint32_t what)
+{
+    return what < sizeof lists / sizeof *lists ? &lists[what].is : NULL;
 }
 
-static int list_of_job(pd_info *info, pd_job *job, const char *pattern)
+static bool is_of_jobs(const list *wanted) { return wanted->count == NULL && wanted->of_params.count == NULL; }
+
+static int new_entries(pd_info *info, size_t n)
 {
-    switch (info->what) {
-    case PD_INFO_PARAMS:  return list_params(info, job);
-    case PD_INFO_WORKERS: return list_workers(info, job);
-    case PD_INFO_SETTINGS: return list_settings(info, job, pattern);
-    case PD_INFO_STATE:   return list_state(info, job, pattern);
-    default:              return list_roots(info, job, pattern);
-    }
+    return (info->entries = calloc(n + 1, info->list->entry_bytes)) != NULL ? PD_OK : PD_NO_MEMORY;
+}
+
+/* The number of entries from `start` on that have room in one page. */
+static size_t page_of(const pd_info *info)
+{
+    uint64_t left = info->start < info->total ? info->total - info->start : 0;
+
+    return (size_t)(left < PD_INFO_PAGE ? left : PD_INFO_PAGE);
+}
+
+static int list_jobs(pd_info *info, const pd_jobs *jobs)
+{
+    pd_job *job, *next;
+    uint64_t i = 0;
+
+    info->total = jobs->n;
+    if (new_entries(info, page_of(info)) != PD_OK) return PD_NO_MEMORY;
+    HASH_ITER(hh, jobs->names, job, next)
+        if (i++ >= info->start && info->n < PD_INFO_PAGE) fill_job(&info->jobs[info->n++], job);
+    return PD_OK;
+}
+
+static int list_by_number(pd_info *info, const list *wanted, const pd_job *job)
+{
+    info->total = wanted->count(job);
+    if (new_entries(info, page_of(info)) != PD_OK) return PD_NO_MEMORY;
+    for (size_t n = page_of(info); info->n < n; info->n++)
+        wanted->fill((char *)info->entries + info->n * wanted->is.entry_bytes, job, (uint32_t)(info->start + info->n));
+    return PD_OK;
+}
+
+static int list_of_params(pd_info *info, const list *wanted, pd_job *job, const char *pattern)
+{
+    int rc = new_entries(info, PD_INFO_PAGE);
+
+    return rc == PD_OK ? pd_listing_page(info, job, &wanted->of_params, pattern) : rc;
 }
 
 static int fill(pd_info *info, const pd_jobs *jobs, const pd_request *request, pd_error *err)
 {
-    pd_job *job = NULL;
+    const list *wanted = &lists[request->u.info.what];
+    const char *name = request->u.info.job_name != NULL ? request->u.info.job_name : "";
+    pd_job *job = is_of_jobs(wanted) ? NULL : pd_jobs_find(jobs, name);
     int rc;
 
-    info->what = (pd_info_what)request->u.info.what;
-    info->start = request->u.info.start;
-    if (info->what == PD_INFO_STATUS || info->what == PD_INFO_JOBS) {
-        rc = list_jobs(info, jobs);
-    } else {
-        if ((job = pd_jobs_find(jobs, request->u.info.job_name)) == NULL)
-            return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", request->u.info.job_name != NULL ? request->u.info.job_name : "");
-        rc = list_of_job(info, job, request->u.info.pattern);
-    }
+    if (job == NULL && !is_of_jobs(wanted)) return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", name);
+    *info = (pd_info){ .list = &wanted->is, .start = request->u.info.start };
+    if (job == NULL) rc = list_jobs(info, jobs);
+    else if (wanted->count != NULL) rc = list_by_number(info, wanted, job);
+    else rc = list_of_params(info, wanted, job, request->u.info.pattern);
     return rc == PD_OK ? PD_OK : pd_fail(err, rc, "out of memory for the list");
 }
 
@@ -262,7 +316,8 @@ void pd_info_answer(const pd_jobs *jobs, pd_effects *outbox, bool draining, pd_r
     pd_info *info = calloc(1, sizeof *info);
     pd_effect *effect;
     pd_error err;
-    int rc = info == NULL ? pd_fail(&err, PD_NO_MEMORY, "out of memory for the list") : fill(info, jobs, request, &err);
+    int rc = info == NULL ? pd_fail(&err, PD_NO_MEMORY, "out of memory for the list")
+                          : fill(info, jobs, request, &err);
 
     if (rc != PD_OK) {
         pd_info_free(info);

@@ -1,10 +1,17 @@
-/* info.h - answers operators' lists: status, jobs, parameters, workers, roots, overrides, state; a page of each. Step thread. */
+/* info.h - answers operators' lists: status, jobs, parameters, workers, roots, overrides, state; a page of each. Step
+ * thread. */
 #ifndef PD_INFO_H
 #define PD_INFO_H
 
-#include "jobs.h"
+#include "effects.h"
+#include "request.h"
 
+struct pd_jobs;                         /* jobs.h: the loop thread, which asks for descriptions, does not know it */
+
+/* Returns the description of list number `what` (ListKind in paramd.proto; 0: the jobs of Status). NULL: there is no
+ * such list. */
+const pd_info_list *pd_info_list_of(uint32_t what);
 /* Answers a PD_REQ_INFO. Takes the request. */
-void pd_info_answer(const pd_jobs *jobs, pd_effects *outbox, bool draining, pd_request *request);
+void pd_info_answer(const struct pd_jobs *jobs, pd_effects *outbox, bool draining, pd_request *request);
 
 #endif

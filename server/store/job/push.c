@@ -20,7 +20,7 @@ enum { SCAN_RANGE = 1 << 18 };
 /* The round that the frame contributes to is closed: with the rank's contribution, or without. */
 static bool is_closed(const pd_param *param, const pd_request *frame)
 {
-    pd_admission admission = pd_param_admit(param, frame->rank, frame->u.data.step);
+    pd_admit admission = pd_param_admit(param, frame->rank, frame->u.data.step);
 
     return admission == PD_ADMIT_DUPLICATE || admission == PD_ADMIT_LATE;
 }

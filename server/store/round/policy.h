@@ -24,12 +24,12 @@
 struct pd_round;
 struct pd_chunk;
 
-typedef enum pd_admission {
+typedef enum pd_admit {
     PD_ADMIT_NEW,               /* for the open round: the slot of its chunk says whether the rank has given it before */
     PD_ADMIT_DUPLICATE,         /* for a closed round, in which the rank's contribution was counted: answered, nothing is filed */
     PD_ADMIT_LATE,              /* for a closed round that was closed without the rank: answered, nothing is filed */
     PD_ADMIT_EARLY,             /* for a round that is not open yet: refused */
-} pd_admission;
+} pd_admit;
 
 typedef enum pd_overdue {
     PD_OVERDUE_REPORT,          /* those who wait get an error that names the missing ranks; contributions stand */
@@ -39,7 +39,7 @@ typedef enum pd_overdue {
 typedef struct pd_policy {
     const char *name;           /* as users write it: job key `rounds` */
     /* May the rank contribute to step `step`? The round gathers step `closed` + 1. */
-    pd_admission (*admit)(const struct pd_round *round, uint32_t rank, uint64_t closed, uint64_t step);
+    pd_admit (*admit)(const struct pd_round *round, uint32_t rank, uint64_t closed, uint64_t step);
     /* Is nobody waited for any more, of this chunk, and of any chunk of the round? */
     bool (*chunk_is_complete)(const struct pd_round *round, const struct pd_chunk *chunk);
     bool (*round_is_complete)(const struct pd_round *round);

@@ -2,7 +2,7 @@
 #include "policies.h"
 #include "round.h"
 
-static pd_admission admit(const pd_round *round, uint32_t rank, uint64_t closed, uint64_t step)
+static pd_admit admit(const pd_round *round, uint32_t rank, uint64_t closed, uint64_t step)
 {
     (void)round, (void)rank;
     if (step <= closed) return PD_ADMIT_DUPLICATE;          /* no round closes without a rank */

@@ -90,7 +90,7 @@ typedef struct pd_param {
 static inline pd_aggregation pd_param_how(const pd_param *param) { return param->current == NULL ? PD_MEAN : param->how; }
 
 /* Asks the policy whether the rank may contribute to a step of the parameter. */
-static inline pd_admission pd_param_admit(const pd_param *param, uint32_t rank, uint64_t step)
+static inline pd_admit pd_param_admit(const pd_param *param, uint32_t rank, uint64_t step)
 {
     return param->round.policy->admit(&param->round, rank, param->saved.step, step);
 }

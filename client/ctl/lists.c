@@ -1,0 +1,131 @@
+/* lists.c - the columns of jobs, workers and roots. */
+#include "lists.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- cells of several fields ---- */
+
+static void connected_cell(pd_table *table, const pd_column *column, const void *entry)
+{
+    const Paramd__JobInfo *job = entry;
+
+    (void)column;
+    pd_table_cell(table, "%u/%u", job->connected, job->world_size);
+}
+
+static void steps_cell(pd_table *table, const pd_column *column, const void *entry)
+{
+    const Paramd__JobInfo *job = entry;
+
+    (void)column;
+    if (job->step_least == job->step_most) pd_table_cell(table, "%" PRIu64, job->step_least);
+    else pd_table_cell(table, "%" PRIu64 "-%" PRIu64, job->step_least, job->step_most);
+}
+
+static void norm_cell(pd_table *table, const pd_column *column, const void *entry)
+{
+    const Paramd__JobInfo *job = entry;
+
+    (void)column;
+    if (job->gradient_norm == 0 && job->clipped_steps == 0) pd_table_cell(table, "-");
+    else pd_table_cell(table, "%.4g", job->gradient_norm);
+}
+
+static void adopted_cell(pd_table *table, const pd_column *column, const void *entry)
+{
+    const Paramd__JobInfo *job = entry;
+
+    (void)column;
+    if (job->roots_due == 0) pd_table_cell(table, "-");
+    else pd_table_cell(table, "%" PRIu64 "/%" PRIu64, job->roots_adopted, job->roots_due);
+}
+
+static void age_cell(pd_table *table, const pd_column *column, const void *entry)
+{
+    const Paramd__RootInfo *root = entry;
+
+    (void)column;
+    if (root->adopted > 0) pd_table_cell(table, "%" PRIu64, root->age);
+    else pd_table_cell(table, "-");
+}
+
+static void failed_cell(pd_table *table, const pd_column *column, const void *entry)
+{
+    const Paramd__RootInfo *root = entry;
+    char text[PD_CELL];
+
+    (void)column;
+    pd_table_cell(table, "%s%s", pd_count_text(text, root->failed), root->failing ? " (failing)" : "");
+}
+
+/* ---- columns ---- */
+
+static const pd_column job_columns[] = {
+    { "JOB", "name", pd_cell_text },
+    { "STATE", "state", pd_cell_text },
+    { ">WORKERS", NULL, connected_cell },
+    { ">PARAMS", "params", pd_cell_count },
+    { ">ELEMENTS", "elements", pd_cell_count },
+    { ">WEIGHTS", "weight_bytes", pd_cell_bytes },
+    { ">OPTIMIZER STATE", "state_bytes", pd_cell_bytes },
+    { ">MEMORY", "committed_bytes", pd_cell_bytes },
+    { ">STEP", NULL, steps_cell },
+    { ">CONTRIBUTIONS", "contributions", pd_cell_count },
+    { ">SKIPPED", "skipped", pd_cell_count },
+    { ">REFUSED STEPS", "refused_steps", pd_cell_count },
+    { ">REFUSED", "refused", pd_cell_count },
+    { ">NORM", NULL, norm_cell },
+    { ">CLIPPED", "clipped_steps", pd_cell_count },
+    { ">ROOTS", NULL, adopted_cell },
+    { ">FAILED ROOTS", "roots_failed", pd_cell_count },
+    { 0 }
+};
+
+static const pd_column worker_columns[] = {
+    { ">RANK", "rank", pd_cell_number },
+    { "LABEL", "label", pd_cell_text_or_dash },
+    { "STATE", "state", pd_cell_text },
+    { ">STEP", "step", pd_cell_number },
+    { ">CONTRIBUTIONS", "contributions", pd_cell_count },
+    { ">HELD", "held_bytes", pd_cell_bytes },
+    { 0 }
+};
+
+static const pd_column root_columns[] = {
+    { "PARAMETER", "param", pd_cell_text },
+    { "ROOT", "root", pd_cell_text },
+    { "SIZE", "shape", pd_cell_shape },
+    { ">CONDITION", "condition", pd_cell_power },
+    { ">ERROR", "error", pd_cell_power },
+    { ">AGE", NULL, age_cell },
+    { ">MS", "ms", pd_cell_decimal },
+    { ">ADOPTED", "adopted", pd_cell_count },
+    { ">FAILED", NULL, failed_cell },
+    { 0 }
+};
+
+static const pd_list lists[] = {
+    { PARAMD__LIST_KIND__LIST_JOBS, "jobs", "no jobs", job_columns },
+    { PARAMD__LIST_KIND__LIST_WORKERS, "workers", "no workers", worker_columns },
+    { PARAMD__LIST_KIND__LIST_ROOTS, "roots", "no roots", root_columns },
+};
+
+const pd_list *pd_list_named(const char *name)
+{
+    const pd_list *list = lists;
+
+    while (strcmp(list->name, name) != 0) list++;
+    return list;
+}
+
+int pd_run_list(pd_line *line)
+{
+    const pd_list *list = pd_list_named(line->command->name);
+    pd_list_output out;
+    pd_error err = { 0 };
+
+    pd_line_parse(line, NULL);
+    out = pd_list_begin(list, line->json);
+    return pd_list_end(&out, pd_list_fetch(line, list->what, pd_list_add_page, &out, &err), &err);
+}

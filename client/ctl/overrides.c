@@ -1,0 +1,172 @@
+/* overrides.c - sets hyperparameters of a running job, and lists those that operators have set. */
+#include "overrides.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "connection.h"
+#include "list_table.h"
+#include "reflect.h"
+#include "result.h"
+
+/* ---- set JOB PATTERN NAME=VALUE... ---- */
+
+/* Cuts the arguments at their first '='. If one has none, reports it and returns false. */
+static bool read_settings(const pd_line *line, Paramd__Option *settings, Paramd__Option **list)
+{
+    for (int i = 2; i < line->n_args; i++, settings++) {
+        char *text = line->args[i], *equals = strchr(text, '=');
+        if (equals == NULL || equals == text) {
+            pd_print_line(stderr, "paramctl: %s: expected NAME=VALUE, like lr=0.05 (NAME= withdraws what was set)",
+                          text);
+            return false;
+        }
+        *equals = '\0';
+        paramd__option__init(settings);
+        settings->name = text;
+        settings->value = equals + 1;
+        *list++ = settings;
+    }
+    return true;
+}
+
+/* "lr of 12 parameters: 0.1 -> 0.05 from step 1201 on" */
+static void print_change(const Paramd__SetChange *change)
+{
+    char last[PD_CELL] = "";
+
+    if (change->from_most > change->from_least) snprintf(last, sizeof last, " to %" PRIu64, change->from_most);
+    pd_print_line(stdout, "%s of %" PRIu64 " parameter%s (%s): %s%s -> %s%s, from step %" PRIu64 "%s on",
+                  change->name, change->params, change->params == 1 ? "" : "s", change->optimizer, change->before,
+                  change->mixed ? " and others" : "", change->value, change->withdrawn ? " again" : "",
+                  change->from_least, last);
+}
+
+static int print_reply(const Paramd__SetReply *reply)
+{
+    for (size_t i = 0; i < reply->n_changes; i++) print_change(reply->changes[i]);
+    if (reply->left_off > 0) printf("and %" PRIu64 " more\n", reply->left_off);
+    return PD_EXIT_OK;
+}
+
+int pd_run_set(pd_line *line)
+{
+    int64_t from = 0;
+    const pd_line_option options[] = {
+        { "from", 0, "STEP", "Step from which it holds (default: each parameter's next step that has not begun)",
+          pd_take_number, &from, 1, INT64_MAX },
+        { NULL, 0, NULL, "Parameters whose name matches PATTERN (* is all) take what their optimizer has of it, or "
+          "nothing changes. VALUE is a number, flag or schedule, as in a job's rules, and goes before values "
+          "sent with a push; NAME= withdraws what was set before.", NULL, NULL, 0, 0 },
+        { 0 }
+    };
+    Paramd__SetRequest request = PARAMD__SET_REQUEST__INIT;
+    Paramd__Option settings[PD_MOST_SETTINGS], *list[PD_MOST_SETTINGS];
+    pd_operator op;
+    pd_error err = { 0 };
+    void *reply = NULL;
+    int status;
+
+    pd_line_parse(line, options);
+    if (!read_settings(line, settings, list)) return PD_EXIT_USAGE;
+    request.job = line->args[0];
+    request.pattern = line->args[1];
+    request.options = list;
+    request.n_options = (size_t)line->n_args - 2;
+    request.from_step = (uint64_t)from;
+    if (pd_operator_ask(line, &op, PD_SET, &request.base, &reply, &err) != PD_OK)
+        status = pd_result_fail(line->json, &err);
+    else status = line->json ? pd_result_json(pd_message_json(reply)) : print_reply(reply);
+    pd_operator_close(&op);
+    return status;
+}
+
+/* ---- settings JOB [PARAM-GLOB] ---- */
+
+/* Entries as JSON. Parameters with equal overrides share an entry, and "others" counts all but the first of them. */
+typedef struct listing {
+    json_t *entries;
+    bool    apart;                  /* every parameter has an entry of its own */
+} listing;
+
+static bool are_alike(const json_t *a, const json_t *b)
+{
+    static const char *const keys[] = { "pattern", "name", "value", "by", "from", "in_force" };
+
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!json_equal(json_object_get(a, keys[i]), json_object_get(b, keys[i]))) return false;
+    return true;
+}
+
+static json_int_t others_of(const json_t *entry) { return json_integer_value(json_object_get(entry, "others")); }
+
+/* Adds the entry, or counts it with an equal one. Takes it over. */
+static void add_setting(listing *out, json_t *entry)
+{
+    for (size_t i = json_array_size(out->entries); !out->apart && i-- > 0;) {
+        json_t *like = json_array_get(out->entries, i);
+        if (!are_alike(like, entry)) continue;
+        json_object_set_new(like, "others", json_integer(others_of(like) + 1));
+        json_decref(entry);
+        return;
+    }
+    json_array_append_new(out->entries, entry);
+}
+
+static void add_page(void *arg, const Paramd__ListReply *page)
+{
+    for (size_t i = 0; i < page->n_settings; i++) add_setting(arg, pd_message_json(&page->settings[i]->base));
+}
+
+static const char *text_of(const json_t *entry, const char *key)
+{
+    const char *text = json_string_value(json_object_get(entry, key));
+
+    return text != NULL ? text : "";
+}
+
+static void settings_row(pd_table *table, const json_t *entry)
+{
+    const char *value = text_of(entry, "value");
+
+    if (others_of(entry) == 0) pd_table_cell(table, "%s", text_of(entry, "param"));
+    else pd_table_cell(table, "%lld of %s", (long long)others_of(entry) + 1, text_of(entry, "pattern"));
+    pd_table_cell(table, "%s", text_of(entry, "name"));
+    pd_table_cell(table, "%s", value[0] != '\0' ? value : "(withdrawn)");
+    pd_table_cell(table, "%lld", (long long)json_integer_value(json_object_get(entry, "from")));
+    pd_table_cell(table, "%s", json_is_true(json_object_get(entry, "in_force")) ? "in force" : "planned");
+    pd_table_cell(table, "%s", text_of(entry, "by"));
+}
+
+static int print_settings(const json_t *entries)
+{
+    pd_table *table = pd_table_new("PARAMETERS|HYPERPARAMETER|VALUE|>FROM STEP|STATE|SET BY");
+    json_t *entry;
+    size_t i;
+
+    json_array_foreach(entries, i, entry) settings_row(table, entry);
+    return pd_table_print(table, stdout, "nothing is set: the configuration and its schedules hold") == PD_OK
+        ? PD_EXIT_OK : PD_EXIT_REFUSED;
+}
+
+int pd_run_settings(pd_line *line)
+{
+    listing out = { 0 };
+    const pd_line_option options[] = {
+        { "verbose", 'v', NULL, "List every parameter; without it those that are alike share a line",
+          pd_take_flag, &out.apart, 0, 0 }, { 0 }
+    };
+    pd_error err = { 0 };
+    int status;
+
+    pd_line_parse(line, options);
+    out.apart = out.apart || line->json;
+    out.entries = json_array();
+    if (pd_list_fetch(line, PARAMD__LIST_KIND__LIST_SETTINGS, add_page, &out, &err) != PD_OK)
+        status = pd_result_fail(line->json, &err);
+    else status = line->json ? pd_result_json(json_pack("{s:O}", "settings", out.entries))
+        : print_settings(out.entries);
+    json_decref(out.entries);
+    return status;
+}

@@ -1,0 +1,9 @@
+/* params.h - the command params: a job's parameters. */
+#ifndef PD_PARAMS_H
+#define PD_PARAMS_H
+
+#include "command_line.h"
+
+int pd_run_params(pd_line *line);
+
+#endif

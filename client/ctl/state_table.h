@@ -1,0 +1,9 @@
+/* state_table.h - the command state: the tensors of a job's optimizer state. */
+#ifndef PD_STATE_TABLE_H
+#define PD_STATE_TABLE_H
+
+#include "command_line.h"
+
+int pd_run_state(pd_line *line);
+
+#endif

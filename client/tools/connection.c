@@ -1,0 +1,81 @@
+/* connection.c - opens an operator's connection, and makes the requests that several programs share. */
+#include "connection.h"
+
+#include <pwd.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "command_line.h"
+
+/* Names the operator, for the daemon's log and its records: "user@host:pid". */
+static const char *operator_label(char *text, size_t size)
+{
+    const struct passwd *user = getpwuid(geteuid());
+    char host[64] = "";
+
+    gethostname(host, sizeof host - 1);
+    if (user != NULL) snprintf(text, size, "%.40s@%s:%ld", user->pw_name, host, (long)getpid());
+    else snprintf(text, size, "%ld@%s:%ld", (long)geteuid(), host, (long)getpid());
+    return text;
+}
+
+int pd_operator_open(pd_operator *out, const char *url, double timeout, pd_error *err)
+{
+    char label[128];
+    pd_client_options options = { .urls = url, .job = "", .deadline = timeout, .impatient = true,
+                                  .label = operator_label(label, sizeof label) };
+    int rc;
+
+    *out = (pd_operator){ .arena = pd_arena_new(PD_ARENA_BUDGET) };
+    if (out->arena == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if ((rc = pd_client_open(&out->client, &options, err)) != PD_OK) pd_operator_close(out);
+    return rc;
+}
+
+void pd_operator_close(pd_operator *op)
+{
+    pd_client_close(op->client);
+    pd_arena_free(op->arena);
+    *op = (pd_operator){ 0 };
+}
+
+int pd_operator_ask(const pd_line *line, pd_operator *op, unsigned method, const ProtobufCMessage *request,
+                    void **reply, pd_error *err)
+{
+    int rc = pd_operator_open(op, line->server, line->timeout, err);
+
+    return rc == PD_OK ? pd_client_call(op->client, method, request, op->arena, reply, err) : rc;
+}
+
+int pd_operator_list(pd_operator *op, Paramd__ListRequest *request, pd_page_user *use, void *arg, pd_error *err)
+{
+    Paramd__ListReply *page = NULL;
+    int rc;
+
+    while ((rc = pd_client_call(op->client, PD_LIST, &request->base, op->arena, (void **)&page, err)) == PD_OK) {
+        use(arg, page);
+        if (page->next <= request->start) break;        /* 0: that was the last */
+        request->start = page->next;
+    }
+    return rc;
+}
+
+void pd_operator_drop(const char *url, double timeout, const char *job)
+{
+    Paramd__DropRequest request = PARAMD__DROP_REQUEST__INIT;
+    pd_operator op;
+
+    request.job = (char *)job;
+    if (pd_operator_open(&op, url, timeout, NULL) != PD_OK) return;
+    pd_client_call(op.client, PD_DROP, &request.base, op.arena, NULL, NULL);
+    pd_operator_close(&op);
+}
+
+int pd_operator_probe(const char *url, double timeout, pd_error *err)
+{
+    pd_operator op;
+    int rc = pd_operator_open(&op, url, timeout, err);
+
+    if (rc == PD_OK) pd_operator_close(&op);
+    return rc;
+}

@@ -1,0 +1,12 @@
+/* forecast_json.h - a forecast as JSON for machines. */
+#ifndef PD_FORECAST_JSON_H
+#define PD_FORECAST_JSON_H
+
+#include <jansson.h>
+
+#include "forecast.h"
+
+/* Returns the whole forecast, which the caller frees. NULL: out of memory. */
+json_t *pd_forecast_json(const pd_forecast *forecast);
+
+#endif

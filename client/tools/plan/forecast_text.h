@@ -1,0 +1,12 @@
+/* forecast_text.h - a forecast as text for people. */
+#ifndef PD_FORECAST_TEXT_H
+#define PD_FORECAST_TEXT_H
+
+#include <stdio.h>
+
+#include "forecast.h"
+
+/* Prints the forecast. Similar parameters, slots and tasks share a line, unless `verbose`. PD_NO_MEMORY. */
+int pd_forecast_print(const pd_forecast *forecast, bool verbose, FILE *out, pd_error *err);
+
+#endif

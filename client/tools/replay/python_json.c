@@ -1,0 +1,55 @@
+/* python_json.c - reads JSON as Python's json module writes it. */
+#include "python_json.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const beyond[] = { "NaN", "-Infinity", "Infinity" };
+
+/* Returns the length of NaN or an infinity at the start of `text`; 0: neither. */
+static size_t beyond_length(const char *text)
+{
+    for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
+        size_t n = strlen(beyond[i]);
+        if (strncmp(text, beyond[i], n) == 0) return n;
+    }
+    return 0;
+}
+
+/* Copies `text` with null in place of these numbers, except inside strings. Each grows by at most one byte. */
+static void replace(char *to, const char *text)
+{
+    bool inside = false;
+    size_t n;
+
+    while (*text != '\0') {
+        if (inside && *text == '\\' && text[1] != '\0') {
+            *to++ = *text++;
+            *to++ = *text++;
+        } else if (!inside && (n = beyond_length(text)) > 0) {
+            to = stpcpy(to, "null");
+            text += n;
+        } else {
+            inside ^= *text == '"';
+            *to++ = *text++;
+        }
+    }
+    *to = '\0';
+}
+
+json_t *pd_python_json(const char *text, json_error_t *why)
+{
+    char *standard = malloc(2 * strlen(text) + 1);
+    json_t *json;
+
+    if (standard == NULL) {
+        snprintf(why->text, sizeof why->text, "out of memory");
+        return NULL;
+    }
+    replace(standard, text);
+    json = json_loads(standard, JSON_REJECT_DUPLICATES, why);
+    free(standard);
+    return json;
+}

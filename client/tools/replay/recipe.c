@@ -1,0 +1,504 @@
+/* recipe.c - reads the optimizer and its hyperparameters from the configuration of a recorded run. */
+#include "recipe.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "recipe_mask.h"
+#include "recipe_value.h"
+
+struct entry;
+typedef int read_config(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err);
+static read_config read_by_name, read_nadam, read_average, read_google, read_meta, read_t5x, read_kron;
+
+#define TORCH_EXECUTION { "optimizer", "foreach", "differentiable", "fused", "capturable", NULL }
+
+enum { MOST_GROUPS = 1000 };
+
+/* One entry for each (system, optimizer) that can be replayed. Add an entry if a row follows another upstream. */
+static const struct entry {
+    const char  *system;
+    const char  *optimizer;         /* config's key `optimizer`; NULL: the system has only one */
+    const char  *row;
+    const char  *rate;
+    read_config *read;
+    const char  *execution[8];      /* ignored keys: they change how upstream computes, not the numbers; NULL at the
+                                     * end */
+} table[] = {
+    { "torch_optim",  "SGD", "sgd", "lr", read_by_name, TORCH_EXECUTION },
+    { "torch_optim",  "Adam", "adam", "lr", read_by_name, TORCH_EXECUTION },
+    { "torch_optim",  "AdamW", "adamw", "lr", read_by_name, TORCH_EXECUTION },
+    { "torch_optim",  "Adagrad", "adagrad", "lr", read_by_name, TORCH_EXECUTION },
+    { "torch_optim",  "RMSprop", "rmsprop", "lr", read_by_name, TORCH_EXECUTION },
+    { "torch_optim",  "NAdam", "nadam", "lr", read_nadam, TORCH_EXECUTION },
+    { "torch_optim",  "RAdam", "radam", "lr", read_by_name, TORCH_EXECUTION },
+    { "torch_optim",  "Adamax", "adamax", "lr", read_by_name, TORCH_EXECUTION },
+    { "torch_optim",  "Adadelta", "adadelta", "lr", read_by_name, TORCH_EXECUTION },
+    { "torch_optim",  "Rprop", "rprop", "lr", read_by_name, TORCH_EXECUTION },
+    { "torch_optim",  "ASGD", "asgd", "lr", read_by_name, TORCH_EXECUTION },
+    { "trax_average", NULL,  "sgd", "lr", read_average, { NULL } },
+    { "google_shampoo", NULL, "scalable_shampoo", "learning_rate", read_google,
+      { "batch_axis_name", "num_devices_for_pjit", "replicas", "statistics_partition_spec",
+        "preconditioner_partition_spec", NULL } },
+    { "meta_shampoo", NULL, "shampoo", "lr", read_meta, { "use_pytorch_compile", "pytorch_compile_backend",
+                                                          "lr_schedule", NULL } },
+    { "t5x_adafactor", NULL, "adafactor", "learning_rate", read_t5x,
+      { "param_axes", "start_step", "grad_dtype", NULL } },
+    { "distributed_kron", NULL, "kron", "learning_rate", read_kron,
+      { "params_partition_specs", "preconditioner_partition_spec", "scanned_layers", "normalize_grads", NULL } },
+};
+
+static bool contains(const char *const *list, const char *word)
+{
+    for (; *list != NULL; list++) {
+        if (strcmp(*list, word) == 0) return true;
+    }
+    return false;
+}
+
+bool pd_recipe_knows(const char *system)
+{
+    for (const struct entry *e = table; e < table + sizeof table / sizeof *table; e++) {
+        if (strcmp(e->system, system) == 0) return true;
+    }
+    return false;
+}
+
+static int no_entry(const char *system, const char *optimizer, pd_error *err)
+{
+    char name[64] = "";
+
+    if (strcmp(system, "data") == 0) return pd_fail(err, PD_UNIMPLEMENTED, "holds data of other traces, no run");
+    if (!pd_recipe_knows(system) || optimizer == NULL)
+        return pd_fail(err, PD_UNIMPLEMENTED, "system %.64s is not implemented", system);
+    for (size_t i = 0; optimizer[i] != '\0' && i + 1 < sizeof name; i++)
+        name[i] = (char)tolower((unsigned char)optimizer[i]);
+    return pd_fail(err, PD_UNIMPLEMENTED, "optimizer %s is not implemented", name);
+}
+
+static const struct entry *find_entry(const char *system, const char *optimizer)
+{
+    for (const struct entry *e = table; e < table + sizeof table / sizeof *table; e++) {
+        if (strcmp(e->system, system) != 0) continue;
+        if (e->optimizer == NULL || (optimizer != NULL && strcmp(e->optimizer, optimizer) == 0)) return e;
+    }
+    return NULL;
+}
+
+/* Sets all keys of a configuration: hyperparameters have upstream's names. A key without a value means that the option
+ * is off, as our defaults do. */
+static int read_by_name(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)config, key, value) {
+        int rc = PD_OK;
+        if (!json_is_null(value) && !contains(entry->execution, key)) rc = pd_recipe_set(hypers, key, value, err);
+        if (rc != PD_OK) return rc;
+    }
+    return PD_OK;
+}
+
+/* Sets a defect of releases up to 1.13, whose NAdam has no `differentiable` yet: a replay must have it, too. */
+static int read_nadam(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
+{
+    int rc = read_by_name(hypers, entry, config, err);
+
+    if (rc != PD_OK || json_object_get(config, "differentiable") != NULL) return rc;
+    return pd_hypers_set(hypers, "mu_counted_twice", "yes", err);
+}
+
+/* Makes the recipe of a trace of averages: sgd with lr 1 turns weights 0 into minus the aggregate. */
+static int read_average(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
+{
+    (void)entry;
+    (void)config;
+    return pd_hypers_set(hypers, "lr", "1", err);
+}
+
+/* Sets two properties of upstream: it reduces the memory of statistics only with an axis of replicas; in its sharded
+ * mode a NaN root destroys the one before, a defect that a replay must have. */
+static int read_google(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
+{
+    int rc = read_by_name(hypers, entry, config, err);
+
+    if (rc == PD_OK && !json_is_string(json_object_get(config, "batch_axis_name")))
+        rc = pd_hypers_set(hypers, "memory_reduction_scope", "momentum", err);
+    if (rc == PD_OK && json_is_true(json_object_get(config, "shard_optimizer_states")))
+        rc = pd_hypers_set(hypers, "nan_roots_leak", "yes", err);
+    return rc;
+}
+
+/* Sets an object {"type": "adam", "beta2": 0.999}: the choice, and name.beta2. Without a type: only the members. */
+static int read_members(pd_hypers *hypers, const char *name, const json_t *object, pd_error *err)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)object, key, value) {
+        bool choice = strcmp(key, "type") == 0;
+        char member[160];
+        int rc;
+        if (json_is_null(value)) continue;
+        snprintf(member, sizeof member, "%.64s%s%.64s", name, choice ? "" : ".", choice ? "" : key);
+        if ((rc = pd_recipe_set(hypers, member, value, err)) != PD_OK) return rc;
+    }
+    return PD_OK;
+}
+
+static int read_meta(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
+{
+    /* the other values are rounded by it */
+    static const struct entry distribution = { .execution = { "type", "world_size", "num_trainers_per_group", NULL } };
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)config, key, value) {
+        int rc;
+        if (json_is_null(value) || contains(entry->execution, key)) continue;
+        if (strcmp(key, "distributed_config") == 0) rc = read_by_name(hypers, &distribution, value, err);
+        else if (json_is_object(value) && !json_is_string(json_object_get(value, "schedule")))
+            rc = read_members(hypers, key, value, err);
+        else rc = pd_recipe_set(hypers, key, value, err);
+        if (rc != PD_OK) return rc;
+    }
+    return PD_OK;
+}
+
+/* ---- adafactor ---- */
+
+/* Sets a hyperparameter that a word may switch off. */
+static bool may_be_none(const pd_row *row, const char *name)
+{
+    size_t n;
+    const pd_hyper *hypers = pd_row_hypers(row, &n);
+    int i = pd_hypers_find(row, name);
+
+    return i >= 0 && hypers[i].choices != NULL && strcmp(hypers[i].choices, "none") == 0;
+}
+
+static int set_t5x(pd_hypers *hypers, const char *key, const json_t *value, pd_error *err)
+{
+    if (json_is_null(value)) return may_be_none(hypers->row, key) ? pd_hypers_set(hypers, key, "none", err) : PD_OK;
+    if (json_is_array(value)) return pd_recipe_set_rules(hypers, key, value, err);
+    if (strcmp(key, "logical_factor_rules") == 0 && json_is_object(value))
+        return pd_recipe_set_axis_rules(hypers, key, value, err);
+    return pd_recipe_set(hypers, key, value, err);
+}
+
+static int read_t5x(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)config, key, value) {
+        int rc = contains(entry->execution, key) ? PD_OK : set_t5x(hypers, key, value, err);
+        if (rc != PD_OK) return rc;
+    }
+    return PD_OK;
+}
+
+/* ---- Kron ---- */
+
+/* Sets {"schedule": "anneal", ...} by the name of upstream's function. */
+static int set_probability(pd_hypers *hypers, const char *name, const json_t *value, pd_error *err)
+{
+    json_t *named = json_copy((json_t *)value);
+    int rc;
+
+    if (named == NULL || json_object_set_new(named, "schedule", json_string("precond_update_prob_schedule")) != 0)
+        rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
+    else rc = pd_recipe_set(hypers, name, named, err);
+    json_decref(named);
+    return rc;
+}
+
+/* Sets a mask "callable:ndim>=2". A dictionary makes groups instead. */
+static int set_mask(pd_hypers *hypers, const json_t *mask, pd_error *err)
+{
+    static const char ndim[] = "callable:ndim>=";
+    const char *text = json_string_value(mask);
+
+    if (json_is_object(mask)) return PD_OK;
+    if (text != NULL && strncmp(text, ndim, strlen(ndim)) == 0)
+        return pd_hypers_set(hypers, "weight_decay_min_ndim", text + strlen(ndim), err);
+    return pd_fail(err, PD_UNIMPLEMENTED, "weight_decay_mask: expected names with true or false, or %sN", ndim);
+}
+
+static int read_kron(pd_hypers *hypers, const struct entry *entry, const json_t *config, pd_error *err)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)config, key, value) {
+        const char *schedule = json_string_value(json_object_get(value, "schedule"));
+        int rc;
+        if (json_is_null(value) || contains(entry->execution, key)) continue;
+        if (strcmp(key, "weight_decay_mask") == 0) rc = set_mask(hypers, value, err);
+        else if (strcmp(key, "learning_rate") == 0 && schedule != NULL) rc = PD_OK;
+        else if (schedule != NULL && strcmp(schedule, "anneal") == 0) rc = set_probability(hypers, key, value, err);
+        else rc = pd_recipe_set(hypers, key, value, err);
+        if (rc != PD_OK) return rc;
+    }
+    return PD_OK;
+}
+
+/* ---- what is declared of the parameters ---- */
+
+static int read_declared(pd_recipe *recipe, const json_t *config, pd_error *err)
+{
+    const json_t *axes = json_object_get(config, "param_axes"), *start = json_object_get(config, "start_step");
+
+    recipe->start_step = json_integer_value(start);
+    if (recipe->start_step < 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "config: start_step is %lld", (long long)recipe->start_step);
+    if (axes == NULL || json_is_null(axes)) return PD_OK;
+    if (!json_is_object(axes)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: param_axes is no object");
+    recipe->axes = json_incref((json_t *)axes);
+    return PD_OK;
+}
+
+/* Names axes as Kron does: the leading dimension of some parameters counts layers. */
+static int read_scanned(pd_recipe *recipe, const json_t *scanned, pd_error *err)
+{
+    if (!json_is_object(scanned) || recipe->axes != NULL) return PD_OK;
+    recipe->axes = pd_recipe_leaves(scanned);
+    return recipe->axes != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "out of memory");
+}
+
+char *pd_recipe_axes(const pd_recipe *recipe, const char *name, int rank)
+{
+    const json_t *axes = json_object_get(recipe->axes, name);
+    char *text = NULL;
+    size_t size, i;
+    json_t *axis;
+    FILE *out = open_memstream(&text, &size);
+
+    if (out == NULL) return NULL;
+    for (int d = 0; json_is_true(axes) && d < rank; d++) fputs(d == 0 ? "layers" : ",", out);
+    json_array_foreach(axes, i, axis) {
+        const char *word = json_string_value(axis);
+        fprintf(out, "%s%s", i > 0 ? "," : "", word != NULL ? word : "");
+    }
+    if (fclose(out) == 0) return text;
+    free(text);
+    return NULL;
+}
+
+/* ---- groups ---- */
+
+/* Notes the parameters of a group. A parameter belongs to one group. */
+static int add_members(pd_recipe *recipe, size_t group, const json_t *names, pd_error *err)
+{
+    json_t *name;
+    size_t i;
+
+    if (!json_is_array(names))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "config: group %zu has no list of params", group - 1);
+    json_array_foreach(names, i, name) {
+        const char *text = json_string_value(name);
+        if (text == NULL)
+            return pd_fail(err, PD_INVALID_ARGUMENT, "config: group %zu: a name in params is no text", group - 1);
+        if (json_object_get(recipe->members, text) != NULL) {
+            return pd_fail(err, PD_INVALID_ARGUMENT, "config: parameter %.128s is in two groups", text);
+        }
+        if (json_object_set_new(recipe->members, text, json_integer((json_int_t)group)) != 0)
+            return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    }
+    return PD_OK;
+}
+
+/* Returns the configuration of a group: the whole one with the group's changes. Group 0 has none. The caller frees.
+ * NULL: out of memory. */
+static json_t *configuration_of(const json_t *config, const json_t *group)
+{
+    json_t *own = json_copy((json_t *)config);
+
+    if (own == NULL) return NULL;
+    json_object_del(own, "groups");
+    if (group == NULL) return own;
+    if (json_object_update(own, (json_t *)group) == 0) {
+        json_object_del(own, "params");
+        return own;
+    }
+    json_decref(own);
+    return NULL;
+}
+
+static int read_group(pd_recipe *recipe, size_t group, const struct entry *entry, const json_t *config,
+                      const json_t *differs, pd_error *err)
+{
+    json_t *own = configuration_of(config, differs);
+    pd_hypers *hypers = &recipe->groups[group];
+    int rc = own == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory") : entry->read(hypers, entry, own, err);
+
+    json_decref(own);
+    if (rc == PD_OK) rc = pd_hypers_check(hypers, err);
+    return rc == PD_OK && differs != NULL ? add_members(recipe, group, json_object_get(differs, "params"), err) : rc;
+}
+
+static int read_groups(pd_recipe *recipe, const struct entry *entry, const pd_row *row, const json_t *config,
+                       pd_error *err)
+{
+    const json_t *list = json_object_get(config, "groups");
+    size_t n = json_array_size(list);
+    int rc = PD_OK;
+
+    if (list != NULL && !json_is_array(list)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: groups is no list");
+    if (n > MOST_GROUPS)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "config: %zu groups; a replay takes at most %d", n, MOST_GROUPS);
+    recipe->groups = calloc(n + 1, sizeof *recipe->groups);
+    if (list != NULL) recipe->members = json_object();
+    if (recipe->groups == NULL || (list != NULL && recipe->members == NULL))
+        return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    recipe->n_groups = n + 1;
+    for (size_t i = 0; i <= n; i++) pd_hypers_init(&recipe->groups[i], row);
+    for (size_t i = 0; rc == PD_OK && i <= n; i++) {
+        const json_t *group = i > 0 ? json_array_get(list, i - 1) : NULL;
+        if (i > 0 && !json_is_object(group))
+            return pd_fail(err, PD_INVALID_ARGUMENT, "config: group %zu is no object", i - 1);
+        rc = read_group(recipe, i, entry, config, group, err);
+    }
+    return rc;
+}
+
+size_t pd_recipe_group(const pd_recipe *recipe, const char *name)
+{
+    return (size_t)json_integer_value(json_object_get(recipe->members, name));
+}
+
+/* ---- rates ---- */
+
+static int read_rates(pd_recipe *recipe, const json_t *list, pd_error *err)
+{
+    json_t *rate;
+    size_t i;
+
+    if (list == NULL || json_is_null(list)) return PD_OK;
+    if (!json_is_array(list)) return pd_fail(err, PD_INVALID_ARGUMENT, "config: lr_schedule is no list");
+    json_array_foreach(list, i, rate) {
+        if (!json_is_number(rate))
+            return pd_fail(err, PD_INVALID_ARGUMENT, "config: lr_schedule has no number for step %zu", i + 1);
+    }
+    recipe->rates = json_incref((json_t *)list);
+    return PD_OK;
+}
+
+bool pd_recipe_rate(const pd_recipe *recipe, int64_t step, double *rate)
+{
+    const json_t *value = json_array_get(recipe->rates, (size_t)step - 1);
+
+    if (value != NULL) *rate = json_number_value(value);
+    return value != NULL;
+}
+
+int pd_recipe_declare_rate(pd_recipe *recipe, double rate, pd_error *err)
+{
+    char text[64];
+    int rc = PD_OK;
+
+    for (size_t i = 0; rc == PD_OK && i < recipe->n_groups; i++) {
+        pd_hypers *hypers = &recipe->groups[i];
+        int index = pd_hypers_find(hypers->row, recipe->rate);
+        if (index < 0 || strcmp(pd_hypers_text(hypers, index, text, sizeof text), "none") != 0) continue;
+        snprintf(text, sizeof text, "%.17g", rate);
+        rc = pd_hypers_set(hypers, recipe->rate, text, err);
+    }
+    return rc;
+}
+
+/* ---- averages ---- */
+
+/* Upstream's word for an average, and that of the job's key. */
+static int name_aggregate(pd_recipe *recipe, const json_t *config, pd_error *err)
+{
+    const char *variant = json_string_value(json_object_get(config, "variant"));
+
+    if (variant == NULL) return pd_fail(err, PD_UNIMPLEMENTED, "records no averages of gradients");
+    if (!json_is_true(json_object_get(config, "adasum")) && strncmp(variant, "mean", 4) == 0)
+        recipe->aggregate = "mean";
+    else if (strcmp(variant, "adasum_butterfly") == 0) recipe->aggregate = "adasum";
+    else if (strcmp(variant, "adasum_vdot") == 0) recipe->aggregate = "adasum_vdot";
+    else return pd_fail(err, PD_UNIMPLEMENTED, "aggregate %.64s is not implemented", variant);
+    return PD_OK;
+}
+
+static int read_aggregate(pd_recipe *recipe, const json_t *config, pd_error *err)
+{
+    const json_t *split = json_object_get(config, "N_WEIGHTS_SHARDS");
+    json_int_t devices = json_integer_value(json_object_get(config, "n_devices")), shards = split != NULL
+        ? json_integer_value(split) : 1, n;
+    int rc = name_aggregate(recipe, config, err);
+
+    if (rc != PD_OK) return rc;
+    if (devices < 1 || shards < 1 || shards > devices || devices % shards != 0) {
+        return pd_fail(err, PD_INVALID_ARGUMENT,
+                       "config: expected n_devices, a multiple of N_WEIGHTS_SHARDS; got %lld and %lld",
+                       (long long)devices, (long long)shards);
+    }
+    n = devices / shards;
+    recipe->shards = (int)shards;
+    if (strcmp(recipe->aggregate, "adasum") != 0) return PD_OK;
+    if (shards > 1 && n > 1) recipe->defect = "adasum exchanges gradients of different shards of the weights";
+    else if ((n & (n - 1)) != 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "adasum of %lld replicas: expected 1, 2, 4, 8 or another power of two",
+                       (long long)n);
+    return PD_OK;
+}
+
+/* ---- the recipe ---- */
+
+int pd_recipe_read(pd_recipe *out, const char *system, const json_t *config, pd_error *err)
+{
+    const char *optimizer = json_string_value(json_object_get(config, "optimizer"));
+    const struct entry *entry = find_entry(system, optimizer);
+    const pd_row *row;
+    json_t *grouped;
+    int rc;
+
+    memset(out, 0, sizeof *out);
+    if (entry == NULL) return no_entry(system, optimizer, err);
+    if ((row = pd_optim_find(entry->row)) == NULL) {
+        return pd_fail(err, PD_UNIMPLEMENTED, "optimizer %s is not implemented", entry->row);
+    }
+    out->rate = entry->rate;
+    if ((grouped = pd_recipe_with_groups(config)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (json_is_true(json_object_get(config, "normalize_grads")))
+        out->defect = "normalize_grads is of release 0.1.0 alone, which does not clip by the RMS";
+    rc = read_groups(out, entry, row, grouped, err);
+    json_decref(grouped);
+    if (rc == PD_OK && entry->read == read_average) rc = read_aggregate(out, config, err);
+    if (rc == PD_OK) rc = read_declared(out, config, err);
+    if (rc == PD_OK) rc = read_scanned(out, json_object_get(config, "scanned_layers"), err);
+    return rc == PD_OK && contains(entry->execution,
+                                   "lr_schedule") ? read_rates(out, json_object_get(config, "lr_schedule"), err) : rc;
+}
+
+void pd_recipe_free(pd_recipe *recipe)
+{
+    for (size_t i = 0; i < recipe->n_groups; i++) pd_hypers_free(&recipe->groups[i]);
+    free(recipe->groups);
+    json_decref(recipe->members);
+    json_decref(recipe->rates);
+    json_decref(recipe->axes);
+}
+
+char *pd_recipe_rule(const pd_recipe *recipe, size_t group, const char *glob)
+{
+    const pd_hypers *hypers = &recipe->groups[group];
+    size_t count, size;
+    const pd_hyper *hyper = pd_row_hypers(hypers->row, &count);
+    char *text = NULL, value[64];
+    FILE *out = open_memstream(&text, &size);
+
+    if (out == NULL) return NULL;
+    fprintf(out, "%s %s", glob, pd_row_name(hypers->row));
+    for (size_t i = 0; i < count; i++)
+        fprintf(out, " %s=%s", hyper[i].name, pd_hypers_text(hypers, (int)i, value, sizeof value));
+    if (fclose(out) == 0) return text;
+    free(text);
+    return NULL;
+}

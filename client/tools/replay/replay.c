@@ -1,0 +1,145 @@
+/* replay.c - opens, plays and judges one file. */
+#include "replay.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "replay_average.h"
+#include "replay_draws.h"
+#include "replay_local.h"
+#include "replay_net.h"
+#include "replay_parts.h"
+#include "replay_routine.h"
+#include "replay_server.h"
+#include "replay_step.h"
+#include "replay_updates.h"
+
+static int keep_names(pd_replay_result *out, const pd_trace *trace)
+{
+    size_t n;
+    const pd_trace_param *params = pd_trace_params(trace, &n);
+
+    out->n = n + pd_replay_net_wanted(trace);
+    out->params = calloc(out->n, sizeof *out->params);
+    out->verdicts = calloc(out->n, sizeof *out->verdicts);
+    if (out->params == NULL || out->verdicts == NULL) return PD_NO_MEMORY;
+    for (size_t i = 0; i < out->n; i++) {
+        if ((out->params[i] = strdup(i < n ? params[i].name : "loss")) == NULL) return PD_NO_MEMORY;
+    }
+    return PD_OK;
+}
+
+static int play_routine(pd_replay_result *out, pd_trace *trace, const pd_replay_options *options)
+{
+    out->cases = true;
+    if (!options->local)
+        return pd_fail(&out->why, PD_UNIMPLEMENTED, "cases of a routine are computed in this process: use --local");
+    return pd_replay_routine(out, trace);
+}
+
+static int play_local(pd_replay_result *out, const pd_trace *trace, const pd_recipe *recipe, bool with_state)
+{
+    pd_replay_state *state = NULL;
+    int rc;
+
+    if (pd_trace_averages(trace)) return pd_replay_average(trace, recipe, out->verdicts, &out->why);
+    rc = with_state && !pd_replay_is_sharded(trace) ? pd_replay_state_new(&state, trace, recipe, &out->why) : PD_OK;
+
+    if (rc == PD_OK) rc = pd_replay_updates_tolerance(trace, &out->update_tolerance, &out->why);
+    if (rc == PD_OK) rc = pd_replay_local(trace, recipe, out->verdicts, &out->update, state, &out->why);
+    if (rc == PD_OK && state != NULL) out->state = pd_replay_state_verdict(state);
+    pd_replay_state_free(state);
+    return rc;
+}
+
+static int skip(pd_replay_result *out, const char *why)
+{
+    out->excused = true;
+    return pd_fail(&out->why, PD_UNIMPLEMENTED, "%.200s", why);
+}
+
+static int skip_defect(pd_replay_result *out, const char *quirk)
+{
+    out->excused = true;
+    return pd_fail(&out->why, PD_UNIMPLEMENTED, "records a defect: %.200s", quirk);
+}
+
+static int play_run(pd_replay_result *out, pd_trace *trace, const pd_recipe *recipe, const pd_replay_options *options)
+{
+    if (options->local) return play_local(out, trace, recipe, options->state);
+    if (pd_replay_draws_wanted(trace))
+        return skip(out, "its random probes were recorded, and a daemon draws its own: use --local");
+    return pd_replay_server(trace, recipe, options->server, options->timeout, out->verdicts, &out->why);
+}
+
+/* Plays a run that records a defect of upstream's release. We can only agree if it makes every step fail, by a
+ * refusal. */
+static int play_defect(pd_replay_result *out, pd_trace *trace, const pd_recipe *recipe,
+                       const pd_replay_options *options)
+{
+    const char *quirk = pd_trace_meta(trace, "quirk");
+    int rc = pd_replay_always_fails(trace) ? play_run(out, trace, recipe, options) : PD_FAILED_PRECONDITION;
+
+    return rc == PD_FAILED_PRECONDITION ? skip_defect(out, quirk) : rc;
+}
+
+static int play_recipe(pd_replay_result *out, pd_trace *trace, pd_recipe *recipe, const pd_replay_options *options)
+{
+    const json_t *config = NULL;
+    double rate;
+    int rc = PD_OK;
+
+    if (pd_recipe_knows(pd_trace_system(trace))) rc = pd_trace_config(trace, &config, &out->why);
+    if (rc == PD_OK) rc = pd_recipe_read(recipe, pd_trace_system(trace), config, &out->why);
+    if (rc == PD_OK) rc = pd_trace_check(trace, &out->why);
+    if (rc == PD_OK && pd_trace_rate(trace, 1, &rate)) rc = pd_recipe_declare_rate(recipe, rate, &out->why);
+    if (rc == PD_OK && keep_names(out, trace) != PD_OK) rc = pd_fail(&out->why, PD_NO_MEMORY, "out of memory");
+    if (rc != PD_OK) return rc;
+    if (recipe->defect != NULL) return skip_defect(out, recipe->defect);
+    return (pd_trace_meta(trace, "quirk") != NULL ? play_defect : play_run)(out, trace, recipe, options);
+}
+
+static int play(pd_replay_result *out, pd_trace *trace, const pd_replay_options *options)
+{
+    pd_recipe recipe = { 0 };
+    int rc;
+
+    if (pd_replay_is_routine(trace)) return play_routine(out, trace, options);
+    out->excused = strcmp(pd_trace_system(trace), "data") == 0;
+    rc = play_recipe(out, trace, &recipe, options);
+    pd_recipe_free(&recipe);
+    return rc;
+}
+
+/* Names a trace that cannot be read by its file, without folder and suffix. */
+static void name_after_file(pd_replay_result *out, const char *path)
+{
+    const char *base = strrchr(path, '/');
+
+    base = base != NULL ? base + 1 : path;
+    snprintf(out->name, sizeof out->name, "%.*s", (int)strcspn(base, "."), base);
+    snprintf(out->system, sizeof out->system, "?");
+}
+
+void pd_replay_file(pd_replay_result *out, const char *path, const pd_replay_options *options)
+{
+    pd_trace *trace = NULL;
+    int rc;
+
+    *out = (pd_replay_result){ .outcome = PD_REPLAY_FAILED };
+    name_after_file(out, path);
+    if ((rc = pd_trace_open(&trace, path, &out->why)) == PD_OK) {
+        snprintf(out->system, sizeof out->system, "%s", pd_trace_system(trace));
+        snprintf(out->name, sizeof out->name, "%s", pd_trace_case(trace));
+        out->steps = pd_trace_steps(trace);
+        out->tolerance = pd_trace_tolerance(trace);
+        rc = play(out, trace, options);
+        pd_trace_close(trace);
+    }
+    if (rc == PD_UNIMPLEMENTED) out->outcome = PD_REPLAY_SKIPPED;
+    if (rc != PD_OK) return;
+    out->why = (pd_error){ 0 };
+    for (size_t i = 0; i < out->n; i++) pd_verdict_fold(&out->verdict, &out->verdicts[i]);
+    if (pd_verdict_holds(&out->verdict, out->tolerance) && !pd_replay_updates_fail(out) && !pd_replay_state_fails(out))
+        out->outcome = PD_REPLAY_OK;
+}

@@ -1,0 +1,12 @@
+/* replay_google.h - judges recorded cases of Google's routines. Codes as pd_replay_routine has them. */
+#ifndef PD_REPLAY_GOOGLE_H
+#define PD_REPLAY_GOOGLE_H
+
+#include "replay_case.h"
+
+int pd_judge_inverse_pth_root(pd_case *c);
+int pd_judge_power_iteration(pd_case *c);
+int pd_judge_quantized_value(pd_case *c);
+int pd_judge_symmetric_matrices(pd_case *c);
+
+#endif

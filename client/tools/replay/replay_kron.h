@@ -1,0 +1,12 @@
+/* replay_kron.h - judges recorded cases of distributed_kron's routines. Codes as pd_replay_routine has them. */
+#ifndef PD_REPLAY_KRON_H
+#define PD_REPLAY_KRON_H
+
+#include "replay_case.h"
+
+int pd_judge_kron_norm(pd_case *c);
+int pd_judge_kron_update(pd_case *c);
+int pd_judge_kron_probability(pd_case *c);
+int pd_judge_jax_threefry(pd_case *c);
+
+#endif

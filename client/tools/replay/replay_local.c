@@ -1,0 +1,177 @@
+/* replay_local.c - a trace through the optimizer library in this process. */
+#include "replay_local.h"
+
+#include <stdlib.h>
+
+#include "replay_draws.h"
+#include "replay_parts.h"
+#include "replay_step.h"
+#include "replay_tensors.h"
+#include "replay_updates.h"
+#include "row.h"
+
+typedef struct play {
+    const pd_trace       *trace;
+    const pd_recipe      *recipe;
+    pd_replay_tensors     t;
+    float               **update;           /* the change of the weights in a step; NULL: the row does not tell it, or
+                                             * nobody asks */
+    pd_replay_draws      *draws;            /* NULL: none were recorded */
+    pd_replay_parts       parts;            /* the declared parts */
+    pd_declaration       *declarations;
+    pd_step_io           *io;
+    double                hypers[PD_MAX_HYPERS];        /* only the one with the recorded rate is used */
+    int                   rate;
+    pd_model             *model;            /* NULL: the declaration was refused, as it should be */
+    int                   shaken;           /* 1 …: last bits of gradients are flipped in this way, which shows how much
+                                             * of the state is noise. 0: as recorded */
+} play;
+
+static void free_play(play *p)
+{
+    for (size_t i = 0; p->update != NULL && i < p->t.n; i++) free(p->update[i]);
+    free(p->update);
+    pd_replay_draws_close(p->draws);
+    free(p->declarations);
+    free(p->io);
+    pd_replay_tensors_free(&p->t);
+    pd_replay_parts_free(&p->parts);
+    pd_model_free(p->model);
+}
+
+/* Allocates memory for updates if some were recorded. */
+static int allocate_updates(play *p, pd_error *err)
+{
+    if (!pd_replay_updates_wanted(p->trace) || pd_replay_is_sharded(p->trace)
+        || p->recipe->groups[0].row->update_dtype == NULL) return PD_OK;
+    if ((p->update = calloc(p->t.n + 1, sizeof *p->update)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    for (size_t i = 0; i < p->t.n; i++) {
+        p->update[i] = calloc((size_t)p->t.params[i].elements + 1, sizeof(float));
+        if (p->update[i] == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    }
+    return PD_OK;
+}
+
+static int declare(play *p, pd_error *err)
+{
+    pd_error why = { 0 };
+    int rc;
+
+    for (size_t i = 0; i < p->parts.n; i++) {
+        const pd_replay_part *part = &p->parts.at[i];
+        p->declarations[i] = (pd_declaration){ .name = part->name, .shape = part->shape,
+                                               .hypers = p->recipe->groups[part->group], .group = (int)part->group,
+                                              .axes = part->axes, .start_step = p->recipe->start_step };
+    }
+    rc = pd_model_new(&p->model, p->declarations, p->parts.n, 1, &why);
+    if (rc != PD_OK && pd_replay_is_refusal(p->trace, rc)) {
+        pd_replay_refused(p->trace, p->t.weights);
+        return PD_OK;
+    }
+    if (rc != PD_OK && err != NULL) *err = why;
+    return rc;
+}
+
+static int prepare(play *p, const pd_trace *trace, const pd_recipe *recipe, pd_error *err)
+{
+    int rc;
+
+    p->trace = trace;
+    p->recipe = recipe;
+    p->rate = pd_hypers_find(recipe->groups[0].row, recipe->rate);
+    rc = pd_replay_parts_find(&p->parts, trace, recipe, err);
+    if (rc == PD_OK) rc = pd_replay_tensors_new(&p->t, trace, err);
+    if (rc == PD_OK && pd_replay_draws_wanted(trace)) rc = pd_replay_draws_open(&p->draws, trace, &p->parts, err);
+    if (rc == PD_OK) p->declarations = calloc(p->parts.n + 1, sizeof *p->declarations);
+    if (rc == PD_OK) p->io = calloc(p->parts.n + 1, sizeof *p->io);
+    if (rc == PD_OK && (p->declarations == NULL || p->io == NULL)) rc = pd_fail(err, PD_NO_MEMORY, "out of memory");
+    if (rc == PD_OK) rc = allocate_updates(p, err);
+    return rc == PD_OK ? declare(p, err) : rc;
+}
+
+static int fill_io(play *p, int64_t step, pd_error *err)
+{
+    const pd_draws *draws = NULL;
+    uint64_t mask = p->rate >= 0 && pd_replay_rate(p->trace, p->recipe, step,
+                                                   &p->hypers[p->rate]) ? (uint64_t)1 << p->rate : 0;
+    int rc;
+
+    pd_replay_tensors_fill(&p->t, step, 0);
+    for (size_t i = 0; p->shaken > 0 && i < p->t.n; i++)
+        if (p->t.present[i])
+            pd_replay_shake(p->t.gradient[i], p->t.params[i].elements, p->shaken == 1 ? 0
+                            : (uint64_t)(step * PD_REPLAY_SHAKEN + p->shaken));
+    for (size_t i = 0; i < p->parts.n; i++) {
+        const pd_replay_part *part = &p->parts.at[i];
+        float *weights = p->t.weights[part->param] + part->offset;
+        p->io[i] = (pd_step_io){ .gradient = p->t.present[part->param] ? p->t.gradient[part->param] + part->offset
+                                 : NULL,
+                                 .before = weights, .after = weights, .hypers = p->hypers, .hypers_mask = mask,
+                                 .update = p->update != NULL ? p->update[part->param] : NULL };
+    }
+    if (p->draws == NULL) return PD_OK;
+    rc = pd_replay_draws_at(p->draws, step, &draws, err);
+    for (size_t i = 0; rc == PD_OK && i < p->parts.n; i++) p->io[i].draws = &draws[i];
+    return rc;
+}
+
+static int take_step(play *p, int64_t step, pd_error *err)
+{
+    pd_error why = { 0 };
+    int rc;
+
+    if (p->model == NULL) return PD_OK;
+    if ((rc = fill_io(p, step, err)) != PD_OK) return rc;
+    return pd_replay_judge_step(p->trace, step, pd_model_step(p->model, p->io, &why), &why, err);
+}
+
+static int judge_updates(play *p, int64_t step, pd_verdict *updates, pd_error *err)
+{
+    int rc = PD_OK;
+
+    for (size_t i = 0; rc == PD_OK && p->update != NULL && i < p->t.n; i++) {
+        bool there;
+        if (!p->t.present[i] || (rc = pd_replay_update(p->trace, step, i, p->t.recorded, &there, err)) != PD_OK
+            || !there) continue;
+        pd_verdict_add(updates, i, step, pd_relative_error(p->update[i], p->t.recorded, p->t.params[i].elements, 0));
+    }
+    return rc;
+}
+
+/* Plays a step, and the same step of the shaken models if there are some. Then compares everything that was recorded
+ * after it. */
+static int play_step(play *p, play *shaken, int64_t step, pd_verdict *verdicts, pd_verdict *updates,
+                     pd_replay_state *state, pd_error *err)
+{
+    const pd_model *models[PD_REPLAY_SHAKEN] = { NULL };
+    int rc = take_step(p, step, err);
+
+    if (rc == PD_OK) pd_replay_tensors_judge(&p->t, step, verdicts);
+    if (rc == PD_OK && p->model != NULL) rc = judge_updates(p, step, updates, err);
+    for (int i = 0; rc == PD_OK && i < PD_REPLAY_SHAKEN && shaken[i].shaken > 0; i++) {
+        rc = take_step(&shaken[i], step, err);
+        models[i] = shaken[i].model;
+    }
+    if (rc != PD_OK || state == NULL || p->model == NULL) return rc;
+    return pd_replay_state_compare(state, p->model, models, step, err);
+}
+
+int pd_replay_local(const pd_trace *trace, const pd_recipe *recipe, pd_verdict *verdicts, pd_verdict *updates,
+                    pd_replay_state *state, pd_error *err)
+{
+    play p = { 0 }, shaken[PD_REPLAY_SHAKEN] = { 0 };
+    bool wanted = state != NULL && pd_replay_state_wants_noise(state);
+    int rc = PD_OK;
+
+    rc = prepare(&p, trace, recipe, err);
+    for (int i = 0; rc == PD_OK && wanted && i < PD_REPLAY_SHAKEN; i++) {
+        shaken[i].shaken = i + 1;
+        rc = prepare(&shaken[i], trace, recipe, err);
+    }
+    for (int64_t step = 1; rc == PD_OK && step <= pd_trace_steps(trace); step++) {
+        rc = play_step(&p, shaken, step, verdicts, updates, state, err);
+    }
+    free_play(&p);
+    for (int i = 0; i < PD_REPLAY_SHAKEN; i++) free_play(&shaken[i]);
+    return rc;
+}

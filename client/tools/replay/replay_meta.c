@@ -1,0 +1,206 @@
+/* replay_meta.c - recorded inverse roots of Meta's Shampoo (meta_shampoo's page, section 16): a matrix A, its root X in
+ * float32, and X64 of the same in float64, with how far those are apart: the noise.
+ *
+ * A root must lie within 3 noises + 1e-6 of X. Where the noise is above 1e-2, or X is not finite, there is no digit to
+ * compare: a root exists where theirs does. An iteration must end as theirs did, after as many steps as it took them in
+ * float32 or in float64, unless it was asked for more than float32 has; what diverged for them must not converge for
+ * us. */
+#include "replay_meta.h"
+#include "root_coupled.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "root.h"
+
+static const double most_noise = 1e-2;          /* above this only the behaviour is judged */
+static const double least_tolerance = 1e-7;     /* of max |M - I|: below this rounding alone decides when an iteration
+                                                 * stops */
+
+/* ---- arguments ---- */
+
+/* Reads "p/q" or a whole number. */
+static bool read_root(const json_t *root, int *p, int *q)
+{
+    const char *text = json_string_value(root);
+    char rest;
+
+    *q = 1;
+    *p = json_is_integer(root) && json_integer_value(root) <= 1000 ? (int)json_integer_value(root) : 0;
+    if (text != NULL && sscanf(text, "%4d/%4d%c", p, q, &rest) != 2) return false;
+    return *p >= 1 && *p <= 1000 && *q >= 1 && *q <= 1000;
+}
+
+static bool read_method(const pd_case *c, pd_root_method *out)
+{
+    const char *method = json_string_value(json_object_get(c->entry, "method"));
+
+    *out = PD_ROOT_EIGH;
+    if (method == NULL) return false;
+    if (strcmp(method, "newton") == 0) *out = PD_ROOT_COUPLED;
+    else if (strcmp(method, "higher_order") == 0) *out = PD_ROOT_HIGHER_ORDER;
+    else if (strcmp(method, "eigen") != 0 && strcmp(method, "diagonal") != 0) return false;
+    return true;
+}
+
+static bool within(double x, double least, double most) { return x >= least && x <= most; }
+
+static int read_want(const pd_case *c, pd_root_want *want)
+{
+    const json_t *multiplier = json_object_get(c->entry, "exponent_multiplier");
+    double eta = multiplier != NULL ? json_number_value(multiplier) : 1;
+    json_int_t order = json_integer_value(json_object_get(c->entry, "order")),
+        steps = json_integer_value(json_object_get(c->entry, "max_iterations"));
+
+    *want = (pd_root_want){ .ridge = PD_RIDGE_SHIFTED,
+                            .epsilon = json_number_value(json_object_get(c->entry, "epsilon")), .most_error = INFINITY,
+                            .tolerance = json_number_value(json_object_get(c->entry, "tolerance")) };
+    if (!read_root(json_object_get(c->entry, "root"), &want->p, &want->q) || !within(want->epsilon, 0, 1e6)
+        || !within(eta, -100, 100))
+        return pd_fail(c->err, PD_INVALID_ARGUMENT,
+                       "case %03d: expected a root of 1 to 1000, or \"p/q\" of such, an epsilon from 0 on and an "
+                       "exponent_multiplier of at most 100", c->index);
+    want->exponent = eta * want->q / want->p;
+    if (c->routine->list == NULL) return PD_OK;
+    if (!read_method(c, &want->method))
+        return pd_fail(c->err, PD_UNIMPLEMENTED,
+                       "case %03d: expected a method of eigen, diagonal, newton, higher_order", c->index);
+    if (want->method == PD_ROOT_EIGH) return PD_OK;
+    want->order = (int)order, want->iterations = (int)steps;
+    if (want->method == PD_ROOT_HIGHER_ORDER && !within((double)order, 2, 64))
+        return pd_fail(c->err, PD_INVALID_ARGUMENT, "case %03d: expected an order of 2 to 64", c->index);
+    if (eta != 1 || (want->method == PD_ROOT_COUPLED && want->q != 1))
+        return pd_fail(c->err, PD_UNIMPLEMENTED,
+                       "case %03d: an iteration has no exponent_multiplier, and newton no p/q", c->index);
+    if (!within((double)steps, 1, 10000) || !(want->tolerance >= 0))
+        return pd_fail(c->err, PD_INVALID_ARGUMENT,
+                       "case %03d: expected max_iterations of 1 to 10000 and a tolerance from 0 on", c->index);
+    return PD_OK;
+}
+
+static int take_square(pd_case *c, pd_mat *A, pd_mat *X)
+{
+    float *root = NULL;
+    int rc = pd_case_mat(c, "A", A);
+
+    if (rc == PD_OK && (A->rows != A->cols || A->rows == 0)) rc = pd_case_refuse(c, "A", "expected a square matrix");
+    if (rc == PD_OK) rc = pd_case_floats(c, &root, A->rows * A->rows);
+    if (rc == PD_OK) *X = pd_mat_dense(root, A->rows, A->rows);
+    return rc;
+}
+
+/* Computes the root. PD_OK also if there is no root: see *there. An iteration is called directly, because pd_root takes
+ * diagonal matrices element by element, and upstream was told that they are not diagonal. */
+static int compute(pd_case *c, pd_mat X, pd_mat A, const pd_root_want *want, pd_root_report *report, bool *there)
+{
+    int rc;
+
+    if (A.rows > 1 && want->method == PD_ROOT_COUPLED) rc = pd_root_coupled(X, A, want, report);
+    else if (A.rows > 1 && want->method == PD_ROOT_HIGHER_ORDER) rc = pd_root_higher_order(X, A, want, report);
+    else rc = pd_root(X, (pd_mat){ 0 }, A, want, report);
+    *there = rc == PD_OK;
+    if (rc == PD_OK || rc == PD_OUT_OF_RANGE) return PD_OK;
+    return pd_fail(c->err, rc, "case %03d: %s", c->index, pd_code_text(rc));
+}
+
+/* ---- judging ---- */
+
+/* Notes the error in units of the case's own tolerance. */
+static int judge_digits(pd_case *c, const char *field, pd_mat X, double tolerance)
+{
+    double error = 0;
+    int rc = pd_case_error(c, field, X.at, X.rows * X.cols, 0, &error);
+
+    if (rc == PD_OK) pd_verdict_add(c->verdict, c->number, 0, error / tolerance);
+    return rc;
+}
+
+static bool is_between(json_int_t x, json_int_t a, json_int_t b)
+{
+    return x >= (a < b ? a : b) && x <= (a < b ? b : a);
+}
+
+/* Returns true if an iteration ends as upstream's. A flag that was not recorded is not compared. */
+static bool ends_alike(const json_t *entry, const pd_root_want *want, const pd_root_report *report)
+{
+    static const char *const flags[] = { "CONVERGED", "REACHED_MAX_ITERS", "EARLY_STOP" };
+    const char *flag = json_string_value(json_object_get(entry, "flag"));
+    const json_t *wide = json_object_get(json_object_get(entry, "float64"), "iterations");
+    json_int_t steps = json_integer_value(json_object_get(entry, "iterations"));
+
+    if (flag == NULL) return true;
+    if (want->tolerance < least_tolerance)
+        return (report->ended == PD_ENDED_LIMIT) == (strcmp(flag, flags[PD_ENDED_LIMIT]) == 0);
+    return strcmp(flag, flags[report->ended]) == 0 && is_between(report->iterations, steps,
+                                                                 wide != NULL ? json_integer_value(wide) : steps);
+}
+
+/* Judges a case in which upstream raised an error. If its float64 raised none, rounding caused the error, and the root
+ * of float64 is as good. */
+static int judge_refusal(pd_case *c, pd_mat X, bool there)
+{
+    if (there && pd_case_has(c, "X64")) return judge_digits(c, "X64", X, pd_trace_tolerance(c->trace));
+    pd_case_expect(c, !there);
+    return PD_OK;
+}
+
+/* Returns true if the recorded error is not a finite number. */
+static bool diverged(const json_t *entry)
+{
+    const json_t *error = json_object_get(entry, "error");
+
+    return error != NULL && !(json_is_number(error) && isfinite(json_number_value(error)));
+}
+
+static int judge(pd_case *c, pd_mat X, const pd_root_want *want, const pd_root_report *report, bool there)
+{
+    const json_t *noise = json_object_get(c->entry, "noise");
+
+    if (json_object_get(c->entry, "raises") != NULL) return judge_refusal(c, X, there);
+    if (diverged(c->entry)) {
+        pd_case_expect(c, !there || report->ended != PD_ENDED_CONVERGED);
+        return PD_OK;
+    }
+    if (json_is_true(json_object_get(c->entry, "nonfinite"))) {
+        pd_case_expect(c, !there);
+        return PD_OK;
+    }
+    pd_case_expect(c, there && ends_alike(c->entry, want, report));
+    if (!there || (json_is_number(noise) && json_number_value(noise) > most_noise)) return PD_OK;
+    if (!json_is_number(noise) || !(json_number_value(noise) >= 0))
+        return pd_fail(c->err, PD_INVALID_ARGUMENT, "case %03d: expected a noise from 0 on", c->index);
+    return judge_digits(c, "X", X, 3 * json_number_value(noise) + 1e-6);
+}
+
+int pd_judge_meta_root(pd_case *c)
+{
+    pd_root_want want;
+    pd_root_report report = { 0 };
+    pd_mat A, X;
+    bool there = false;
+    int rc = read_want(c, &want);
+
+    if (rc == PD_OK) rc = take_square(c, &A, &X);
+    if (rc == PD_OK) rc = compute(c, X, A, &want, &report, &there);
+    return rc == PD_OK ? judge(c, X, &want, &report, there) : rc;
+}
+
+/* Judges a retry: upstream's float32 decomposition was made to fail and repeated in float64, as our first retry
+ * does. */
+int pd_judge_meta_retry(pd_case *c)
+{
+    pd_root_want want;
+    pd_root_report report = { 0 };
+    pd_mat A, X;
+    bool there = false;
+    int rc = read_want(c, &want);
+
+    want.method = PD_ROOT_EIGH64;
+    if (rc == PD_OK) rc = take_square(c, &A, &X);
+    if (rc == PD_OK) rc = compute(c, X, A, &want, &report, &there);
+    if (rc == PD_OK) pd_case_expect(c, there);
+    if (rc == PD_OK && there) rc = pd_case_judge(c, "X", X.at, A.rows * A.rows);
+    if (rc == PD_OK && there) rc = pd_case_judge(c, "X_without_failure", X.at, A.rows * A.rows);
+    return rc;
+}

@@ -1,0 +1,114 @@
+/* root_bound.c - how far rounding can move an inverse root. */
+#include "root_bound.h"
+
+#include <math.h>
+#include <stdbool.h>
+
+/* ---- eigenvalues ---- */
+
+static double off_diagonal(const double *A, int64_t n)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < i; j++) sum += A[i * n + j] * A[i * n + j];
+    }
+    return sum;
+}
+
+static void rotate_pair(double *a, double *b, double c, double s)
+{
+    double x = *a, y = *b;
+
+    *a = c * x - s * y;
+    *b = s * x + c * y;
+}
+
+/* Zeroes A(p, q) by a rotation of rows and columns p and q. */
+static void rotate(double *A, int64_t n, int64_t p, int64_t q)
+{
+    double apart, t, c, s;
+
+    if (A[p * n + q] == 0) return;
+    apart = (A[q * n + q] - A[p * n + p]) / (2 * A[p * n + q]);
+    t = copysign(1, apart) / (fabs(apart) + hypot(apart, 1));
+    c = 1 / hypot(t, 1);
+    s = t * c;
+    for (int64_t k = 0; k < n; k++) rotate_pair(&A[k * n + p], &A[k * n + q], c, s);
+    for (int64_t k = 0; k < n; k++) rotate_pair(&A[p * n + k], &A[q * n + k], c, s);
+    A[p * n + q] = A[q * n + p] = 0;
+}
+
+void pd_eigenvalues(double *A, int64_t n)
+{
+    enum { MOST_SWEEPS = 60 };                  /* the iteration converges quadratically: 6 to 10 suffice */
+    double total = 2 * off_diagonal(A, n);
+
+    for (int64_t i = 0; i < n; i++) total += A[i * n + i] * A[i * n + i];
+    for (int sweep = 0; sweep < MOST_SWEEPS && off_diagonal(A, n) > 1e-32 * total; sweep++) {
+        for (int64_t p = 0; p < n; p++) {
+            for (int64_t q = p + 1; q < n; q++) rotate(A, n, p, q);
+        }
+    }
+}
+
+/* ---- the bound ---- */
+
+/* Returns the divided difference f[b_i, b_j] of f(b) = b^-e, where x = f(b). If the b's are close to each other, the
+ * derivative between them. */
+static double divided_difference(double bi, double bj, double xi, double xj, double exponent)
+{
+    if (fabs(bi - bj) > 1e-6 * fmax(bi, bj)) return (xi - xj) / (bi - bj);
+    return -exponent * sqrt(xi / bi) * sqrt(xj / bj);
+}
+
+/* Replaces A by (A + A') / 2. False: A is not finite. */
+static bool make_symmetric(double *A, int64_t n)
+{
+    bool finite = true;
+
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j <= i; j++) {
+            A[i * n + j] = A[j * n + i] = (A[i * n + j] + A[j * n + i]) / 2;
+            finite = finite && isfinite(A[i * n + j]);
+        }
+    }
+    return finite;
+}
+
+/* Returns the eigenvalue b of B that belongs to the eigenvalue x of X. */
+static double inverse(double x, double exponent) { return pow(x, -1 / exponent); }
+
+/* Returns the magnification. x: n eigenvalues of X, `stride` apart, all above 0, the largest is 1. */
+static double magnify(const double *x, int64_t n, int64_t stride, double exponent)
+{
+    double squares = 0, root = 0, largest = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        double xi = x[i * stride], bi = inverse(xi, exponent);
+        largest = fmax(largest, bi);
+        root += xi * xi;
+        for (int64_t j = 0; j < n; j++) {
+            double f = divided_difference(bi, inverse(x[j * stride], exponent), xi, x[j * stride], exponent);
+            squares += f * f;
+        }
+    }
+    return largest * sqrt(squares / root);
+}
+
+double pd_root_magnification(double *root, int64_t n, double exponent)
+{
+    double largest = 0, least = INFINITY, bound;
+
+    if (!make_symmetric(root, n)) return 0;
+    pd_eigenvalues(root, n);
+    for (int64_t i = 0; i < n; i++) {
+        largest = fmax(largest, root[i * (n + 1)]);
+        least = fmin(least, root[i * (n + 1)]);
+    }
+    if (exponent == 0 || (largest == 0 && least == 0)) return 0;
+    if (!(least > 0)) return (double)INFINITY;
+    for (int64_t i = 0; i < n; i++) root[i * (n + 1)] /= largest;
+    bound = magnify(root, n, n + 1, exponent);
+    return isfinite(bound) ? bound : (double)INFINITY;
+}

@@ -1,0 +1,581 @@
+/* trace.c - opens and checks a recorded run. */
+#include "trace.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "convert.h"
+#include "printable.h"
+#include "python_json.h"
+#include "safetensors.h"
+#include "whole_file.h"
+
+#define MAX_WORK 50000000ll         /* most (step, replica, parameter) triples of a replay */
+#define KEY_TEXT 400                /* longest name of a tensor */
+
+struct pd_trace {
+    char           *path;
+    uint8_t        *file;
+    pd_safetensors *tensors;
+    char            system[64], name[128];
+    json_t         *config;
+    int64_t         steps;
+    double          tolerance, state_tolerance, way_tolerance;
+    bool            recorded[PD_TRACE_MAX_STEPS + 1];   /* weights after this step are in the file */
+    json_t         *errors;
+    const char     *error[PD_TRACE_MAX_STEPS + 1];      /* upstream's message; NULL: no error in this step */
+    bool            averages, nonfinite;
+    int             replicas;
+    pd_trace_param *params;
+    size_t          n;
+    int64_t         most_elements;
+};
+
+/* ---- names of tensors ---- */
+
+typedef enum kind { WEIGHTS, GRADIENT, AVERAGE, OTHER } kind;
+
+static const char *const prefixes[] = { "param", "grad", "average" };
+
+typedef struct key {
+    kind        kind;
+    int64_t     step;
+    int         replica;            /* 0 if names have none */
+    const char *param;
+} key;
+
+/* Reads `digits` decimal digits at *at, and moves *at behind them. -1: no such number. */
+static int read_number(const char **at, int digits)
+{
+    int value = 0;
+
+    for (int i = 0; i < digits; i++, (*at)++) {
+        if (**at < '0' || **at > '9') return -1;
+        value = 10 * value + (**at - '0');
+    }
+    return value;
+}
+
+/* Parses "grad/0003/r01/encoder/kernel". `replicas`: names have the rRR. */
+static key parse_key(const char *text, bool replicas)
+{
+    key k = { .kind = OTHER };
+
+    for (kind which = WEIGHTS; which < OTHER; which++) {
+        const char *at = text;
+        size_t length = strlen(prefixes[which]);
+        if (strncmp(at, prefixes[which], length) != 0 || at[length] != '/') continue;
+        at += length + 1;
+        if ((k.step = read_number(&at, 4)) < 0 || *at++ != '/') return k;
+        if (replicas && (*at++ != 'r' || (k.replica = read_number(&at, 2)) < 0 || *at++ != '/')) return k;
+        k.kind = which;
+        k.param = at;
+        return k;
+    }
+    return k;
+}
+
+static const pd_st_tensor *find(const pd_trace *trace, kind which, int64_t step, int replica, const char *param)
+{
+    char name[KEY_TEXT], rank[8] = "";
+
+    if (trace->averages) snprintf(rank, sizeof rank, "r%02d/", replica);
+    int n = snprintf(name, sizeof name, "%s/%04d/%s%s", prefixes[which], (int)step, rank, param);
+    return n < (int)sizeof name ? pd_safetensors_find(trace->tensors, name) : NULL;
+}
+
+/* ---- values, which may lie unaligned ---- */
+
+static bool readable(pd_st_dtype dtype)
+{
+    static const bool numbers[PD_ST_DTYPES] = { [PD_ST_F32] = true, [PD_ST_F64] = true, [PD_ST_BF16] = true,
+                                                [PD_ST_F16] = true,
+                                                [PD_ST_I8] = true, [PD_ST_I16] = true, [PD_ST_I32] = true,
+                                                    [PD_ST_I64] = true };
+
+    return numbers[dtype];
+}
+
+static double value_at(const pd_trace *trace, const pd_st_tensor *tensor, int64_t i)
+{
+    size_t size = pd_st_dtype_size(tensor->dtype);
+    union { int8_t c; int16_t s; uint16_t h; float f; double d; int32_t i; int64_t l; } x;
+
+    memcpy(&x, (const uint8_t *)pd_safetensors_data(trace->tensors, tensor) + (size_t)i * size, size);
+    switch (tensor->dtype) {
+    case PD_ST_F32:  return x.f;
+    case PD_ST_F64:  return x.d;
+    case PD_ST_BF16: return pd_f32_from_bf16(x.h);
+    case PD_ST_F16:  return pd_f32_from_f16(x.h);
+    case PD_ST_I8:   return x.c;
+    case PD_ST_I16:  return x.s;
+    case PD_ST_I32:  return x.i;
+    default:         return (double)x.l;
+    }
+}
+
+static int64_t count_of(const pd_st_tensor *tensor)
+{
+    return (int64_t)(tensor->bytes / pd_st_dtype_size(tensor->dtype));
+}
+
+static bool copy_floats(const pd_trace *trace, const pd_st_tensor *tensor, float *at)
+{
+    if (tensor == NULL) return false;
+    if (tensor->dtype == PD_ST_F32) {
+        memcpy(at, pd_safetensors_data(trace->tensors, tensor), tensor->bytes);
+    } else {
+        for (int64_t i = 0; i < count_of(tensor); i++) at[i] = (float)value_at(trace, tensor, i);
+    }
+    return true;
+}
+
+static bool copy_doubles(const pd_trace *trace, const pd_st_tensor *tensor, double *at)
+{
+    if (tensor == NULL) return false;
+    for (int64_t i = 0; i < count_of(tensor); i++) at[i] = value_at(trace, tensor, i);
+    return true;
+}
+
+/* ---- metadata ---- */
+
+static int read_word(const pd_trace *trace, const char *name, char *out, size_t size, pd_error *err)
+{
+    const char *value = pd_safetensors_meta(trace->tensors, name);
+
+    if (value == NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "not a trace: metadata has no %s", name);
+    if (strlen(value) >= size || pd_text_check("it", value, NULL) != PD_OK)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "metadata %s: too long or not printable", name);
+    strcpy(out, value);
+    return PD_OK;
+}
+
+/* Reads a number of the metadata from `least` to `most`; `preset` if it is missing. */
+static int read_real(const pd_trace *trace, const char *name, double preset, double least, double most,
+                     double *out, pd_error *err)
+{
+    const char *text = pd_safetensors_meta(trace->tensors, name);
+    char *end;
+
+    *out = preset;
+    if (text == NULL) return PD_OK;
+    *out = strtod(text, &end);
+    if (end == text || *end != '\0' || !(*out >= least && *out <= most)) {
+        return pd_fail(err, PD_INVALID_ARGUMENT, "metadata %s is %.40s, expected a number from %g to %g",
+                       name, text, least, most);
+    }
+    return PD_OK;
+}
+
+static int read_tolerance(pd_trace *trace, pd_error *err)
+{
+    bool close = pd_safetensors_meta(trace->tensors, "noise_bc32") != NULL;     /* of a run with the same scalars */
+    double noise, state_noise, way_noise;
+    int rc = read_real(trace, close ? "noise_bc32" : "noise", 0, 0, 1e30, &noise, err);
+
+    if (rc == PD_OK) rc = read_real(trace, "noise_state", -1, 0, 1e30, &state_noise, err);
+    if (rc == PD_OK) rc = read_real(trace, "noise_bc32_displacement", -1, 0, 1e30, &way_noise, err);
+    if (rc != PD_OK) return rc;
+    trace->tolerance = (close ? 3 : 10) * noise + 1e-6;
+    trace->state_tolerance = state_noise < 0 ? -1 : 10 * state_noise + 1e-6;
+    trace->way_tolerance = way_noise < 0 ? -1 : 3 * way_noise + 1e-6;
+    return PD_OK;
+}
+
+const char *pd_trace_meta(const pd_trace *trace, const char *name)
+{
+    return pd_safetensors_meta(trace->tensors, name);
+}
+
+int pd_trace_json(const pd_trace *trace, const char *name, json_type type, json_t **out, pd_error *err)
+{
+    const char *text = pd_safetensors_meta(trace->tensors, name);
+    json_error_t why;
+
+    *out = NULL;
+    if (text == NULL) return PD_OK;
+    *out = pd_python_json(text, &why);
+    if (*out == NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "metadata %s is not JSON: %s", name, why.text);
+    if (json_typeof(*out) == type) return PD_OK;
+    json_decref(*out);
+    *out = NULL;
+    return pd_fail(err, PD_INVALID_ARGUMENT, "metadata %s: expected a JSON %s", name,
+                   type == JSON_OBJECT ? "object" : "list");
+}
+
+static int read_errors(pd_trace *trace, pd_error *err)
+{
+    json_t *entry;
+    size_t i;
+    int rc = trace->errors == NULL ? pd_trace_json(trace, "errors", JSON_ARRAY, &trace->errors, err) : PD_OK;
+
+    json_array_foreach(trace->errors, i, entry) {
+        json_int_t step = json_integer_value(json_object_get(entry, "step"));
+        const char *message = json_string_value(json_object_get(entry, "message"));
+        if (step >= 1 && step <= trace->steps) trace->error[step] = message != NULL ? message : "";
+    }
+    return rc;
+}
+
+static int read_metadata(pd_trace *trace, pd_error *err)
+{
+    double steps;
+    int rc = read_word(trace, "system", trace->system, sizeof trace->system, err);
+
+    if (rc == PD_OK) rc = read_word(trace, "case", trace->name, sizeof trace->name, err);
+    if (rc == PD_OK) rc = read_real(trace, "steps", 0, 0, 1e9, &steps, err);
+    if (rc == PD_OK) rc = read_tolerance(trace, err);
+    if (rc == PD_OK) trace->steps = (int64_t)steps;
+    return rc;
+}
+
+int pd_trace_open(pd_trace **out, const char *path, pd_error *err)
+{
+    pd_trace *trace = calloc(1, sizeof *trace);
+    size_t bytes = 0;
+    int rc;
+
+    if (trace == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    trace->path = strdup(path);
+    rc = trace->path == NULL ? pd_fail(err, PD_NO_MEMORY, "out of memory") : PD_OK;
+    if (rc == PD_OK) rc = pd_whole_file_read(&trace->file, &bytes, path, PD_TRACE_MAX_BYTES, err);
+    if (rc == PD_OK) rc = pd_safetensors_read(&trace->tensors, trace->file, bytes, err);
+    if (rc == PD_OK) rc = read_metadata(trace, err);
+    if (rc == PD_OK) *out = trace;
+    else pd_trace_close(trace);
+    return rc;
+}
+
+void pd_trace_close(pd_trace *trace)
+{
+    if (trace == NULL) return;
+    for (size_t i = 0; i < trace->n; i++) free(trace->params[i].name);
+    free(trace->params);
+    json_decref(trace->config);
+    json_decref(trace->errors);
+    pd_safetensors_free(trace->tensors);
+    free(trace->file);
+    free(trace->path);
+    free(trace);
+}
+
+const char   *pd_trace_path(const pd_trace *trace)      { return trace->path; }
+const char   *pd_trace_system(const pd_trace *trace)    { return trace->system; }
+const char   *pd_trace_case(const pd_trace *trace)      { return trace->name; }
+int64_t       pd_trace_steps(const pd_trace *trace)     { return trace->steps; }
+double        pd_trace_tolerance(const pd_trace *trace) { return trace->tolerance; }
+double        pd_trace_state_tolerance(const pd_trace *trace) { return trace->state_tolerance; }
+double        pd_trace_way_tolerance(const pd_trace *trace) { return trace->way_tolerance; }
+
+int pd_trace_config(pd_trace *trace, const json_t **out, pd_error *err)
+{
+    int rc = trace->config == NULL ? pd_trace_json(trace, "config", JSON_OBJECT, &trace->config, err) : PD_OK;
+
+    if (rc == PD_OK && trace->config == NULL) rc = pd_fail(err, PD_INVALID_ARGUMENT, "metadata has no config");
+    *out = trace->config;
+    return rc;
+}
+
+/* ---- what a replay reads ---- */
+
+/* Returns the tensor that declares k's parameter: its initial weights, or the first replica's average of that step. */
+static const pd_st_tensor *declaring(const pd_trace *trace, const key *k)
+{
+    return trace->averages ? find(trace, AVERAGE, k->step, 0, k->param) : find(trace, WEIGHTS, 0, 0, k->param);
+}
+
+static bool declares(const pd_trace *trace, const key *k)
+{
+    return trace->averages ? k->kind == AVERAGE && k->replica == 0 : k->kind == WEIGHTS && k->step == 0;
+}
+
+/* Returns the name in the file. The name of an average's parameter begins with its step, which the file does not
+ * have. */
+static const char *name_of(const pd_trace *trace, size_t param)
+{
+    return trace->params[param].name + (trace->averages ? strlen("0000/") : 0);
+}
+
+/* Returns true for a scalar of bfloat16 that is stored as a vector of one: its gradient, or its state, is a scalar. */
+static bool is_scalar(const pd_trace *trace, const pd_st_tensor *tensor, const key *k)
+{
+    const pd_st_tensor *gradient = find(trace, GRADIENT, 1, 0, k->param), *moment;
+    char name[300];
+
+    if (tensor->dtype != PD_ST_BF16 || tensor->shape.rank != 1 || count_of(tensor) != 1) return false;
+    snprintf(name, sizeof name, "state/0001/%.250s/v", k->param);
+    moment = pd_safetensors_find(trace->tensors, name);
+    return (gradient != NULL && gradient->shape.rank == 0) || (moment != NULL && moment->shape.rank == 0);
+}
+
+static int add_param(pd_trace *trace, const pd_st_tensor *tensor, const key *k, pd_error *err)
+{
+    pd_trace_param *param = &trace->params[trace->n];
+    char name[300];
+
+    if (*k->param == '\0' || strlen(k->param) > 250 || pd_text_check("it", k->param, NULL) != PD_OK) {
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a parameter's name must have 1 to 250 printable bytes");
+    }
+    if (trace->averages) snprintf(name, sizeof name, "%04d/%s", (int)k->step, k->param);
+    else snprintf(name, sizeof name, "%s", k->param);
+    if ((param->name = strdup(name)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    param->step = trace->averages ? k->step : 0;
+    param->shape = is_scalar(trace, tensor, k) ? (pd_shape){ 0 } : tensor->shape;
+    param->elements = count_of(tensor);
+    if (param->elements > trace->most_elements) trace->most_elements = param->elements;
+    trace->n++;
+    return PD_OK;
+}
+
+static int find_params(pd_trace *trace, pd_error *err)
+{
+    size_t n;
+    const pd_st_tensor *tensors = pd_safetensors_tensors(trace->tensors, &n);
+    int rc = PD_OK;
+
+    for (size_t i = 0; i < n; i++) trace->averages |= parse_key(tensors[i].name, true).kind == AVERAGE;
+    if ((trace->params = calloc(n + 1, sizeof *trace->params)) == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    trace->replicas = 1;
+    for (size_t i = 0; i < n && rc == PD_OK; i++) {
+        key k = parse_key(tensors[i].name, trace->averages);
+        if (k.kind == GRADIENT && k.replica >= trace->replicas) trace->replicas = k.replica + 1;
+        if (declares(trace, &k)) rc = add_param(trace, &tensors[i], &k, err);
+    }
+    if (rc == PD_OK && trace->n == 0)
+        rc = pd_fail(err, PD_UNIMPLEMENTED, "holds no steps: there is no param/0000/NAME");
+    if (rc == PD_OK && trace->replicas > PD_TRACE_MAX_REPLICAS) {
+        rc = pd_fail(err, PD_INVALID_ARGUMENT, "%d replicas; a replay takes at most %d", trace->replicas,
+                     PD_TRACE_MAX_REPLICAS);
+    }
+    if (rc == PD_OK && trace->steps * trace->replicas > MAX_WORK / (int64_t)trace->n) {
+        rc = pd_fail(err, PD_INVALID_ARGUMENT,
+                     "steps, replicas and parameters are more than a replay takes (%lld together)", MAX_WORK);
+    }
+    return rc;
+}
+
+/* Compares shapes. A scalar may be stored as a vector of one. */
+static bool shaped_alike(const pd_st_tensor *a, const pd_st_tensor *b)
+{
+    return pd_shape_equal(&a->shape, &b->shape) || (count_of(a) == 1 && count_of(b) == 1 && a->shape.rank <= 1
+                                                    && b->shape.rank <= 1);
+}
+
+static int check_tensor(pd_trace *trace, const pd_st_tensor *tensor, pd_error *err)
+{
+    key k = parse_key(tensor->name, trace->averages);
+    const pd_st_tensor *origin;
+
+    if (k.kind == OTHER) return PD_OK;
+    origin = declaring(trace, &k);
+    if (origin == NULL) return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s belongs to no parameter", tensor->name);
+    if (k.step > trace->steps)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: the trace has %d steps", tensor->name, (int)trace->steps);
+    if (!readable(tensor->dtype))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s: elements are %s, expected numbers", tensor->name,
+                       pd_st_dtype_name(tensor->dtype));
+    if (!shaped_alike(tensor, origin)) {
+        char a[192], b[192];
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.256s has shape %s, the parameter %s", tensor->name,
+                       pd_shape_text(&tensor->shape, a, sizeof a), pd_shape_text(&origin->shape, b, sizeof b));
+    }
+    for (int64_t i = 0; k.kind == GRADIENT && !trace->nonfinite && i < count_of(tensor); i++) {
+        trace->nonfinite = !isfinite(value_at(trace, tensor, i));
+    }
+    return PD_OK;
+}
+
+static int note_step(pd_trace *trace, double step, pd_error *err)
+{
+    if (!(step >= 1 && step <= (double)trace->steps))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "param_steps: %g is no step", step);
+    trace->recorded[(int64_t)step] = true;
+    return PD_OK;
+}
+
+/* Returns true for a run of a real model, which records its loss in each step, and weights only at some: of every
+ * parameter or of none, and at the last. */
+static bool is_sparse(const pd_trace *trace)
+{
+    return pd_safetensors_find(trace->tensors, "loss") != NULL;
+}
+
+static void note_all_steps(pd_trace *trace)
+{
+    for (int64_t step = 1; step <= trace->steps; step++) {
+        trace->recorded[step] = !is_sparse(trace) || step == trace->steps;
+        for (size_t i = 0; i < trace->n && !trace->recorded[step]; i++) {
+            trace->recorded[step] = find(trace, WEIGHTS, step, 0, name_of(trace, i)) != NULL;
+        }
+    }
+}
+
+/* Finds the steps at which weights were recorded: all, or those in the metadata or in a table, or those of a real
+ * model. */
+static int find_recorded(pd_trace *trace, pd_error *err)
+{
+    const pd_st_tensor *table = pd_safetensors_find(trace->tensors, "table/param_steps");
+    json_t *list, *entry;
+    size_t k;
+    int rc = pd_trace_json(trace, "param_steps", JSON_ARRAY, &list, err);
+
+    if (table != NULL && !readable(table->dtype))
+        rc = pd_fail(err, PD_INVALID_ARGUMENT, "table/param_steps: expected numbers");
+    json_array_foreach(list, k, entry) {
+        if (rc == PD_OK) rc = note_step(trace, json_number_value(entry), err);
+    }
+    for (int64_t i = 0; rc == PD_OK && list == NULL && table != NULL && i < count_of(table); i++) {
+        rc = note_step(trace, value_at(trace, table, i), err);
+    }
+    if (rc == PD_OK && list == NULL && table == NULL) note_all_steps(trace);
+    json_decref(list);
+    return rc;
+}
+
+static int missing(kind which, int64_t step, const char *name, pd_error *err)
+{
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%s/%04d of %.256s is missing", prefixes[which], (int)step, name);
+}
+
+static int check_averages(const pd_trace *trace, pd_error *err)
+{
+    for (size_t i = 0; i < trace->n; i++) {
+        for (int replica = 0; replica < trace->replicas; replica++) {
+            int64_t step = trace->params[i].step;
+            if (find(trace, AVERAGE, step, replica, name_of(trace, i)) == NULL)
+                return missing(AVERAGE, step, name_of(trace, i), err);
+            if (find(trace, GRADIENT, step, replica, name_of(trace, i)) == NULL)
+                return missing(GRADIENT, step, name_of(trace, i), err);
+        }
+    }
+    return PD_OK;
+}
+
+static int check_weights(const pd_trace *trace, pd_error *err)
+{
+    for (int64_t step = 1; step <= trace->steps; step++) {
+        for (size_t i = 0; trace->recorded[step] && i < trace->n; i++) {
+            if (find(trace, WEIGHTS, step, 0, name_of(trace, i)) == NULL)
+                return missing(WEIGHTS, step, name_of(trace, i), err);
+        }
+    }
+    return PD_OK;
+}
+
+static const pd_st_tensor *find_rate(const pd_trace *trace, int64_t step, int64_t *index)
+{
+    char name[32];
+    const pd_st_tensor *rate;
+
+    snprintf(name, sizeof name, "learning_rate/%04d", (int)step);
+    rate = pd_safetensors_find(trace->tensors, name);
+    *index = rate != NULL ? 0 : step - 1;
+    return rate != NULL ? rate : pd_safetensors_find(trace->tensors, "table/learning_rate");
+}
+
+static int check_rates(const pd_trace *trace, pd_error *err)
+{
+    for (int64_t step = 1; step <= trace->steps; step++) {
+        int64_t index;
+        const pd_st_tensor *rate = find_rate(trace, step, &index);
+        if (rate != NULL && (!readable(rate->dtype) || count_of(rate) <= index)) {
+            return pd_fail(err, PD_INVALID_ARGUMENT, "%.64s: expected a number for step %d", rate->name, (int)step);
+        }
+    }
+    return PD_OK;
+}
+
+int pd_trace_check(pd_trace *trace, pd_error *err)
+{
+    size_t n;
+    const pd_st_tensor *tensors = pd_safetensors_tensors(trace->tensors, &n);
+    int rc = find_params(trace, err);
+
+    if (rc == PD_OK && (trace->steps < 1 || trace->steps > PD_TRACE_MAX_STEPS)) {
+        rc = pd_fail(err, PD_INVALID_ARGUMENT, "%lld steps; a trace has 1 to %d", (long long)trace->steps,
+                     PD_TRACE_MAX_STEPS);
+    }
+    if (rc == PD_OK) rc = read_errors(trace, err);
+    for (size_t i = 0; rc == PD_OK && i < n; i++) rc = check_tensor(trace, &tensors[i], err);
+    if (rc == PD_OK) rc = find_recorded(trace, err);
+    if (rc == PD_OK) rc = trace->averages ? check_averages(trace, err) : check_weights(trace, err);
+    return rc == PD_OK ? check_rates(trace, err) : rc;
+}
+
+bool    pd_trace_averages(const pd_trace *trace)            { return trace->averages; }
+int     pd_trace_replicas(const pd_trace *trace)            { return trace->replicas; }
+int64_t pd_trace_elements(const pd_trace *trace)            { return trace->most_elements; }
+bool    pd_trace_nonfinite(const pd_trace *trace)           { return trace->nonfinite; }
+bool    pd_trace_has_errors(const pd_trace *trace)          { return json_array_size(trace->errors) > 0; }
+const char *pd_trace_error(const pd_trace *trace, int64_t step) { return trace->error[step]; }
+
+const pd_trace_param *pd_trace_params(const pd_trace *trace, size_t *n)
+{
+    *n = trace->n;
+    return trace->params;
+}
+
+bool pd_trace_initial(const pd_trace *trace, size_t param, float *at)
+{
+    return copy_floats(trace, find(trace, WEIGHTS, 0, 0, name_of(trace, param)), at);
+}
+
+bool pd_trace_gradient(const pd_trace *trace, int64_t step, int replica, size_t param, float *at)
+{
+    return copy_floats(trace, find(trace, GRADIENT, step, replica, name_of(trace, param)), at);
+}
+
+bool pd_trace_weights(const pd_trace *trace, int64_t step, size_t param, double *at)
+{
+    return trace->recorded[step] && copy_doubles(trace, find(trace, WEIGHTS, step, 0, name_of(trace, param)), at);
+}
+
+bool pd_trace_average(const pd_trace *trace, int64_t step, int replica, size_t param, double *at)
+{
+    return copy_doubles(trace, find(trace, AVERAGE, step, replica, name_of(trace, param)), at);
+}
+
+bool pd_trace_rate(const pd_trace *trace, int64_t step, double *rate)
+{
+    int64_t index;
+    const pd_st_tensor *tensor = find_rate(trace, step, &index);
+
+    if (tensor != NULL) *rate = value_at(trace, tensor, index);
+    return tensor != NULL;
+}
+
+const char *pd_trace_tensor_name(const pd_trace *trace, size_t i)
+{
+    size_t n;
+    const pd_st_tensor *tensors = pd_safetensors_tensors(trace->tensors, &n);
+
+    return i < n ? tensors[i].name : NULL;
+}
+
+bool pd_trace_has(const pd_trace *trace, const char *prefix)
+{
+    const char *name;
+
+    for (size_t i = 0; (name = pd_trace_tensor_name(trace, i)) != NULL; i++) {
+        if (strncmp(name, prefix, strlen(prefix)) == 0) return true;
+    }
+    return false;
+}
+
+bool pd_trace_tensor(const pd_trace *trace, const char *name, pd_shape *shape)
+{
+    const pd_st_tensor *tensor = pd_safetensors_find(trace->tensors, name);
+
+    if (tensor == NULL || !readable(tensor->dtype)) return false;
+    *shape = tensor->shape;
+    return true;
+}
+
+void pd_trace_values(const pd_trace *trace, const char *name, double *at)
+{
+    copy_doubles(trace, pd_safetensors_find(trace->tensors, name), at);
+}

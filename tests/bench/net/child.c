@@ -1,0 +1,105 @@
+/* child.c - starts and stops a daemon. */
+#include "child.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sibling.h"
+
+enum { START_MS = 20 * 1000, STOP_MS = 10 * 1000, LOOK_MS = 10 };
+
+static void pause_ms(long ms)
+{
+    nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 }, NULL);
+}
+
+/* Becomes the daemon; never returns. */
+static void become_daemon(char *path, int log, pid_t parent)
+{
+    char *argv[] = { path, "--listen", "127.0.0.1:0", NULL };
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(1);
+    dup2(log, STDOUT_FILENO);
+    dup2(log, STDERR_FILENO);
+    execv(path, argv);
+    _exit(127);
+}
+
+/* Reads the beginning of the log. */
+static void read_log(const pd_child *child, char *text, size_t size)
+{
+    ssize_t n = pread(child->log, text, size - 1, 0);
+
+    text[n > 0 ? n : 0] = '\0';
+}
+
+static bool find_url(pd_child *child)
+{
+    char text[4096];
+    const char *at;
+    int port;
+
+    read_log(child, text, sizeof text);
+    at = strstr(text, "listening on 127.0.0.1:");
+    if (at == NULL || strchr(at, '\n') == NULL || sscanf(at, "listening on 127.0.0.1:%d", &port) != 1) return false;
+    snprintf(child->url, sizeof child->url, "tcp://127.0.0.1:%d", port);
+    return true;
+}
+
+static int wait_until_it_listens(pd_child *child, pd_error *err)
+{
+    for (int ms = 0; ms < START_MS; ms += LOOK_MS) {
+        if (find_url(child)) return PD_OK;
+        if (waitpid(child->pid, NULL, WNOHANG) == child->pid) {
+            char text[400];
+            read_log(child, text, sizeof text);
+            text[strcspn(text, "\n")] = '\0';
+            child->pid = 0;
+            return pd_fail(err, PD_UNAVAILABLE, "paramd ended at once: %s", text);
+        }
+        pause_ms(LOOK_MS);
+    }
+    return pd_fail(err, PD_DEADLINE_EXCEEDED, "paramd does not listen after %d seconds", START_MS / 1000);
+}
+
+int pd_child_start(pd_child *out, pd_error *err)
+{
+    char path[4096];
+    pid_t parent = getpid();
+    int rc;
+
+    *out = (pd_child){ .log = -1 };
+    if ((rc = pd_sibling_path(path, sizeof path, "paramd", err)) != PD_OK) return rc;
+    if ((out->log = memfd_create("paramd.log", MFD_CLOEXEC)) < 0)
+        return pd_fail(err, PD_UNAVAILABLE, "no file for the log: %s", strerror(errno));
+    out->pid = fork();
+    if (out->pid == 0) become_daemon(path, out->log, parent);
+    rc = out->pid < 0 ? pd_fail(err, PD_UNAVAILABLE, "cannot start a process: %s",
+                                strerror(errno)) : wait_until_it_listens(out, err);
+    if (rc != PD_OK) pd_child_stop(out);
+    return rc;
+}
+
+void pd_child_stop(pd_child *child)
+{
+    if (child->pid > 0) {
+        kill(child->pid, SIGTERM);
+        for (int ms = 0; ms < STOP_MS && waitpid(child->pid, NULL, WNOHANG) == 0; ms += LOOK_MS) pause_ms(LOOK_MS);
+        if (kill(child->pid, 0) == 0) {
+            kill(child->pid, SIGKILL);
+            waitpid(child->pid, NULL, 0);
+        }
+    }
+    if (child->log >= 0) close(child->log);
+    *child = (pd_child){ .log = -1 };
+}

@@ -1,0 +1,23 @@
+/* child.h - a daemon that a program starts for itself and stops again. */
+#ifndef PD_CHILD_H
+#define PD_CHILD_H
+
+#include <sys/types.h>
+
+#include "paramd/error.h"
+
+typedef struct pd_child {
+    pid_t pid;
+    int   log;                  /* an unnamed file with the daemon's output */
+    char  url[64];              /* where it listens */
+} pd_child;
+
+/* Starts the `paramd` that lies beside this program, on a free port of the loopback interface, with its default
+ * configuration, and waits until it listens. It ends with its parent at the latest. Forks: call it before any thread is
+ * started. PD_UNAVAILABLE: there is none, or it ended; the text has its last words. PD_DEADLINE_EXCEEDED: it does not
+ * listen within 20 seconds. */
+int  pd_child_start(pd_child *out, pd_error *err);
+/* Ends the daemon: by SIGTERM, and after 10 seconds by SIGKILL. A child that is not running is left alone. */
+void pd_child_stop(pd_child *child);
+
+#endif

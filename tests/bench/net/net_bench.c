@@ -1,0 +1,279 @@
+/* net_bench.c - measures rounds of push and pull through a daemon, interleaved with rounds of the yardstick.
+ *
+ * W threads, each with a client handle and a yardstick connection, take turns together: one round through the daemon
+ * (every thread pushes and pulls all its tensors), one round of the yardstick (the same bytes from and to the same
+ * memory), and so on. Each kind of round is timed from the moment all threads may begin to the moment the last has
+ * finished; medians are told. */
+#include "net_bench.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "child.h"
+#include "connection.h"
+#include "format.h"
+#include "result.h"
+#include "yardstick.h"
+
+enum { WARM_UP = 3, CHUNK_BYTES = 4 << 20, DEADLINE_S = 120 };
+
+typedef struct bench {
+    const pd_net_bench *want;
+    pd_child      daemon;           /* started for the purpose, unless --server */
+    pd_yardstick  yardstick;
+    const char   *url;
+    char          job[64];
+    size_t        bytes;            /* of one worker's tensors */
+    pthread_barrier_t barrier;      /* the workers and the thread that takes the time */
+    atomic_bool   failed;           /* a worker has failed: no more rounds, only the barriers */
+    double       *round_ms, *bare_ms;
+} bench;
+
+typedef struct worker {
+    bench     *bench;
+    pthread_t  thread;
+    int        rank, rc, fd;
+    pd_error   err;
+    pd_client *client;
+    float     *gradients, *weights;         /* all tensors, one after the other */
+    pd_item   *items;
+    void     **initial;
+} worker;
+
+/* ---- a worker's thread ---- */
+
+static int allocate(worker *w)
+{
+    const pd_net_bench *want = w->bench->want;
+    size_t n = (size_t)want->tensors, floats = (size_t)want->floats;
+
+    w->gradients = malloc(w->bench->bytes);
+    w->weights = malloc(w->bench->bytes);
+    w->items = calloc(n, sizeof *w->items);
+    w->initial = calloc(n, sizeof *w->initial);
+    if (!w->gradients || !w->weights || !w->items || !w->initial)
+        return pd_fail(&w->err, PD_NO_MEMORY, "out of memory");
+    for (size_t i = 0; i < n * floats; i++) {
+        w->gradients[i] = (float)((i + (size_t)w->rank) % 17) * 1e-3f;
+        w->weights[i] = 1;
+    }
+    for (size_t i = 0; i < n; i++) {
+        w->initial[i] = w->weights + i * floats;
+        w->items[i] = (pd_item){ .param = i, .gradient = w->gradients + i * floats, .weights = w->initial[i] };
+    }
+    return PD_OK;
+}
+
+static int declare(worker *w)
+{
+    size_t n = (size_t)w->bench->want->tensors;
+    pd_client_param *params = calloc(n, sizeof *params);
+    char (*names)[32] = calloc(n, sizeof *names);
+    int rc = params != NULL && names != NULL ? PD_OK : pd_fail(&w->err, PD_NO_MEMORY, "out of memory");
+
+    for (size_t i = 0; rc == PD_OK && i < n; i++) {
+        snprintf(names[i], sizeof names[i], "tensor.%zu", i);
+        params[i] = (pd_client_param){ .name = names[i], .shape = { .rank = 1, .dim = { w->bench->want->floats } } };
+    }
+    if (rc == PD_OK) rc = pd_client_declare(w->client, params, n, &w->err);
+    free(params);
+    free(names);
+    return rc;
+}
+
+static int join(worker *w)
+{
+    const bench *b = w->bench;
+    const char *rules[] = { "* sgd lr=0.01 momentum=0.9", NULL };
+    pd_client_options options = { .urls = b->url, .job = b->job, .rank = w->rank, .world_size = (int)b->want->workers,
+                                  .rules = rules, .label = "paramctl bench", .deadline = DEADLINE_S };
+    int rc = allocate(w);
+
+    if (rc == PD_OK && (w->fd = pd_yardstick_connect(&b->yardstick, &w->err)) < 0) rc = w->fd;
+    if (rc == PD_OK) rc = pd_client_open(&w->client, &options, &w->err);
+    if (rc == PD_OK) rc = declare(w);
+    if (rc == PD_OK) rc = pd_client_init(w->client, w->initial, &w->err);
+    return rc;
+}
+
+static int daemon_round(worker *w)
+{
+    pd_ticket_id ticket;
+    int rc = pd_client_push_pull(w->client, w->items, (size_t)w->bench->want->tensors, NULL, &ticket, &w->err);
+
+    return rc == PD_OK ? pd_client_wait(w->client, ticket, 0, &w->err) : rc;
+}
+
+static int bare_round(worker *w)
+{
+    return pd_yardstick_round(&w->bench->yardstick, w->fd, w->gradients, w->weights, &w->err);
+}
+
+/* Runs a round between two barriers. A worker that has failed, or sees that another has, only passes the barriers. The
+ * first to fail ends the job, so that nobody waits for it. */
+static void keep_step(worker *w, int (*round)(worker *w))
+{
+    pthread_barrier_wait(&w->bench->barrier);
+    if (!atomic_load(&w->bench->failed) && (w->rc = round(w)) != PD_OK && !atomic_exchange(&w->bench->failed, true))
+        pd_operator_drop(w->bench->url, w->bench->want->timeout, w->bench->job);
+    pthread_barrier_wait(&w->bench->barrier);
+}
+
+static void *run_worker(void *arg)
+{
+    worker *w = arg;
+
+    keep_step(w, join);
+    for (int64_t i = 0; i < WARM_UP + w->bench->want->rounds; i++) {
+        keep_step(w, daemon_round);
+        keep_step(w, bare_round);
+    }
+    pd_client_close(w->client);
+    if (w->fd >= 0) close(w->fd);
+    free(w->gradients);
+    free(w->weights);
+    free(w->items);
+    free(w->initial);
+    return NULL;
+}
+
+/* ---- the thread that takes the time ---- */
+
+static double time_round(bench *b)
+{
+    struct timespec from, to;
+
+    pthread_barrier_wait(&b->barrier);
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    pthread_barrier_wait(&b->barrier);
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    return (double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) / 1e6;
+}
+
+static void time_rounds(bench *b)
+{
+    time_round(b);                                          /* joining */
+    for (int64_t i = -WARM_UP; i < b->want->rounds; i++) {
+        double through_daemon = time_round(b), bare = time_round(b);
+        if (i < 0) continue;
+        b->round_ms[i] = through_daemon;
+        b->bare_ms[i] = bare;
+    }
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Sorts the numbers and returns the median. */
+static double median(double *at, size_t n)
+{
+    qsort(at, n, sizeof *at, by_size);
+    return n % 2 == 1 ? at[n / 2] : (at[n / 2 - 1] + at[n / 2]) / 2;
+}
+
+static int report(bench *b)
+{
+    const pd_net_bench *want = b->want;
+    size_t n = (size_t)want->rounds;
+    double round_ms = median(b->round_ms, n), bare_ms = median(b->bare_ms, n);
+    double moved = 2.0 * (double)want->workers * (double)b->bytes;       /* in a round, pushed and pulled */
+    double payload = moved / round_ms / 1e6, bare = moved / bare_ms / 1e6;
+    char text[PD_CELL];
+
+    if (want->json) {
+        return pd_result_json(json_pack("{s:I, s:I, s:I, s:I, s:f, s:[f, f], s:f, s:f, s:[f, f], s:f, s:f}",
+            "workers", (json_int_t)want->workers, "tensors", (json_int_t)want->tensors, "floats",
+                (json_int_t)want->floats,
+            "rounds", (json_int_t)want->rounds, "round_ms", round_ms, "round_ms_spread", b->round_ms[0],
+                b->round_ms[n - 1],
+            "payload_gb_per_s", payload, "bare_round_ms", bare_ms, "bare_round_ms_spread", b->bare_ms[0],
+                b->bare_ms[n - 1],
+            "bare_tcp_gb_per_s", bare, "ratio", payload / bare));
+    }
+    printf("%" PRId64 " workers push and pull %" PRId64 " tensors of %s, %" PRId64 " rounds\n", want->workers,
+           want->tensors, pd_bytes_text(text, (uint64_t)want->floats * sizeof(float)), want->rounds);
+    printf("paramd    %8.2f ms a round (%.2f to %.2f)   %.2f GB/s of payload\n", round_ms, b->round_ms[0],
+           b->round_ms[n - 1], payload);
+    printf("bare TCP  %8.2f ms a round (%.2f to %.2f)   %.2f GB/s\n", bare_ms, b->bare_ms[0], b->bare_ms[n - 1], bare);
+    printf("ratio     %8.2f\n", payload / bare);
+    return PD_EXIT_OK;
+}
+
+/* Runs the workers' threads to their end. */
+static int run(bench *b, worker *workers, pd_error *err)
+{
+    int n = (int)b->want->workers, rc = PD_OK;
+
+    if (pthread_barrier_init(&b->barrier, NULL, (unsigned)n + 1) != 0)
+        return pd_fail(err, PD_NO_MEMORY, "out of memory");
+    for (int i = 0; i < n; i++) {
+        workers[i] = (worker){ .bench = b, .rank = i, .fd = -1 };
+        if (pthread_create(&workers[i].thread, NULL, run_worker, &workers[i]) != 0) {
+            fprintf(stderr, "paramctl: cannot start %d threads\n", n);
+            _exit(PD_EXIT_REFUSED);                         /* the threads that run wait at the barrier and cannot be
+                                                             * ended */
+        }
+    }
+    time_rounds(b);
+    for (int i = 0; i < n; i++) {
+        pthread_join(workers[i].thread, NULL);
+        if (rc == PD_OK && workers[i].rc != PD_OK) {
+            rc = workers[i].rc;
+            *err = workers[i].err;
+        }
+    }
+    pthread_barrier_destroy(&b->barrier);
+    pd_operator_drop(b->url, b->want->timeout, b->job);
+    return rc;
+}
+
+/* The yardstick's server and the daemon fork, so they come before any thread. */
+static int start(bench *b, pd_error *err)
+{
+    const pd_net_bench *want = b->want;
+    uint64_t nonce = 0;
+    int rc;
+
+    if (__builtin_mul_overflow((size_t)want->tensors * sizeof(float), (size_t)want->floats, &b->bytes)
+        || b->bytes > (size_t)1 << 40) {
+        return pd_fail(err, PD_OUT_OF_RANGE, "%lld tensors of %lld floats are too many", (long long)want->tensors,
+                       (long long)want->floats);
+    }
+    if (getrandom(&nonce, sizeof nonce, 0) != sizeof nonce) return pd_fail(err, PD_INTERNAL, "no random numbers");
+    snprintf(b->job, sizeof b->job, "bench/%016" PRIx64, nonce);
+    rc = pd_yardstick_start(&b->yardstick, (int)want->workers, b->bytes, CHUNK_BYTES, err);
+    if (rc == PD_OK && want->server == NULL) rc = pd_child_start(&b->daemon, err);
+    if (rc == PD_OK && want->server != NULL) rc = pd_operator_probe(want->server, want->timeout, err);
+    b->url = want->server != NULL ? want->server : b->daemon.url;
+    return rc;
+}
+
+int pd_net_bench_run(const pd_net_bench *want)
+{
+    bench b = { .want = want, .daemon = { .log = -1 } };
+    pd_error err = { 0 };
+    worker *workers = calloc((size_t)want->workers, sizeof *workers);
+    int rc, status;
+
+    b.round_ms = calloc((size_t)want->rounds, sizeof *b.round_ms);
+    b.bare_ms = calloc((size_t)want->rounds, sizeof *b.bare_ms);
+    if (workers == NULL || b.round_ms == NULL || b.bare_ms == NULL) rc = pd_fail(&err, PD_NO_MEMORY, "out of memory");
+    else rc = start(&b, &err);
+    if (rc == PD_OK) rc = run(&b, workers, &err);
+    status = rc == PD_OK ? report(&b) : pd_result_fail(want->json, &err);
+    pd_yardstick_stop(&b.yardstick);
+    pd_child_stop(&b.daemon);
+    free(workers);
+    free(b.round_ms);
+    free(b.bare_ms);
+    return status;
+}
