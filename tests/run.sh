@@ -1,23 +1,28 @@
 #!/bin/bash
-# Installs what is missing, builds every preset with warnings as errors, runs every test; closes with ctest's summary.
-#   tests/run.sh             everything
-#   tests/run.sh release     only these presets (release, avx2, debug, tsan, fuzz)
-# avx2: the tests of numbers without AVX-512, in BLAS and in our own code. Without a list of presets it runs where the CPU has AVX-512: elsewhere
-# release computes so anyway.
-# FUZZ_SECONDS: how long each fuzz target runs, as many at once as there are cores (default 60).
+# Installs missing packages, builds with warnings as errors and runs tests; closes with ctest's summary.
+#   tests/run.sh             release build, all tests except the slow ones (label `slow`)
+#   tests/run.sh all         every preset and every test: fuzz, tsan, debug, avx2, release
+#   tests/run.sh debug ...   every test of these presets (release, avx2, debug, tsan, fuzz)
+# avx2: the tests of numbers without AVX-512, in BLAS and in our own code. `all` runs it where the CPU has AVX-512: elsewhere release computes
+# so anyway.
+# FUZZ_SECONDS: how long each fuzz target runs, as many at once as there are cores (default 30).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH=/usr/bin:/bin:/usr/sbin:/sbin           # Debian's own tools, whatever else lies on the path
-presets=("$@")
-if [ ${#presets[@]} -eq 0 ]; then
-    presets=(fuzz tsan debug)
-    if grep -qw avx512f /proc/cpuinfo; then presets+=(avx2); fi
-    presets+=(release)
-fi
+choice=()
+case ${1:-} in
+    -h | --help) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' tests/run.sh; exit ;;
+    '') presets=(release) choice=(--label-exclude slow) ;;
+    all)
+        presets=(fuzz tsan debug)
+        if grep -qw avx512f /proc/cpuinfo; then presets+=(avx2); fi
+        presets+=(release) ;;
+    *) presets=("$@") ;;
+esac
 for preset in "${presets[@]}"; do
     case $preset in
         release | avx2 | debug | tsan | fuzz) ;;
-        *) echo "$preset: expected release, avx2, debug, tsan or fuzz, or nothing for all of them" >&2; exit 2 ;;
+        *) echo "$preset: expected release, avx2, debug, tsan or fuzz, or all, or nothing" >&2; exit 2 ;;
     esac
 done
 
@@ -34,9 +39,9 @@ for preset in "${presets[@]}"; do
     cmake --build --preset "$preset"
     say "$preset: test"
     if [ "$preset" = fuzz ]; then
-        tests/fuzz/run.sh "${FUZZ_SECONDS:-60}" || failed+=(fuzz)
+        tests/fuzz/run.sh "${FUZZ_SECONDS:-30}" || failed+=(fuzz)
     else
-        ctest --preset "$preset" --output-on-failure || failed+=("$preset")
+        ctest --preset "$preset" --output-on-failure -j "$(nproc)" "${choice[@]}" || failed+=("$preset")
     fi
 done
 

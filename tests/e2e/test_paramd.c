@@ -48,7 +48,7 @@ static void the_shipped_file_is_what_the_daemon_prints(void **state)
     FILE *file;
     (void)state;
 
-    snprintf(path, sizeof path, "%.*s/../../deploy/paramd.conf", (int)(strrchr(__FILE__, '/') - __FILE__), __FILE__);
+    snprintf(path, sizeof path, "%s/deploy/paramd.conf", PD_SOURCE_DIR);
     file = fopen(path, "r");
     assert_non_null(file);
     shipped[fread(shipped, 1, MOST - 1, file)] = '\0';
@@ -63,7 +63,7 @@ static void the_shipped_file_is_valid(void **state)
     char arguments[1024];
     (void)state;
 
-    snprintf(arguments, sizeof arguments, "--check-config --config %.*s/../../deploy/paramd.conf", (int)(strrchr(__FILE__, '/') - __FILE__), __FILE__);
+    snprintf(arguments, sizeof arguments, "--check-config --config %s/deploy/paramd.conf", PD_SOURCE_DIR);
     assert_int_equal(run(arguments, text), 0);
     expect(text, "fine");
 }

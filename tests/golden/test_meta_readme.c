@@ -24,7 +24,7 @@ static void read_example(const char *name, char *rule, size_t size)
     FILE *file;
     bool found = false;
 
-    snprintf(path, sizeof path, "%.*s/../../server/optim/TUNING.md", (int)(strrchr(__FILE__, '/') - __FILE__), __FILE__);
+    snprintf(path, sizeof path, "%s/server/optim/TUNING.md", PD_SOURCE_DIR);
     file = fopen(path, "r");
     assert_non_null(file);
     snprintf(start, sizeof start, "%s with lr ", name);

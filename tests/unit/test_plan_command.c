@@ -225,7 +225,7 @@ static void gpt2_small_has_nine_kinds_of_124_million_elements(void **state)
     pd_forecast f;
 
     (void)state;
-    snprintf(path, sizeof path, "%.*s/../support/gpt2_small.shapes", (int)(strrchr(__FILE__, '/') - __FILE__), __FILE__);
+    snprintf(path, sizeof path, "%s/tests/support/gpt2_small.shapes", PD_SOURCE_DIR);
     assert_int_equal(pd_shapes_read(&shapes, path, NULL), PD_OK);
     assert_int_equal(pd_forecast_make(&f, &job, &shapes, rules, 1, forecast_rows, NULL), PD_OK);
     assert_int_equal(f.all.params, 148);

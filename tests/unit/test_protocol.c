@@ -19,22 +19,9 @@
 
 static char page[256 * 1024];
 
-/* The page lies beside the tests: found from this file's name, which may be relative to the build folder or to one within it. */
-static FILE *open_page(void)
-{
-    char path[4096] = "../";
-    FILE *from;
-
-    snprintf(path + 3, sizeof path - 3, "%s", __FILE__);
-    char *end = strstr(path, "tests/unit/");
-    if (end == NULL) return NULL;
-    snprintf(end, sizeof path - (size_t)(end - path), "proto/PROTOCOL.md");
-    return (from = fopen(path + 3, "r")) != NULL ? from : fopen(path, "r");
-}
-
 static int read_page(void **state)
 {
-    FILE *from = open_page();
+    FILE *from = fopen(PD_SOURCE_DIR "/proto/PROTOCOL.md", "r");
     (void)state;
 
     if (from == NULL) return -1;
