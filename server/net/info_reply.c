@@ -60,16 +60,16 @@ static void copy_field(page *p, char *message, const ProtobufCFieldDescriptor *t
     size_t *count = (size_t *)(void *)(message + to->quantifier_offset);
 
     switch (from->kind) {
-    case PD_FIELD_NUMBER:  memcpy(member, at, from->bytes); return;
-    case PD_FIELD_FLAG:    *(protobuf_c_boolean *)member = *(const bool *)at; return;
-    case PD_FIELD_WORD:    memcpy(&values, at, sizeof values); break;
-    case PD_FIELD_TEXT:    break;
-    case PD_FIELD_SHAPE:   *count = copy_shape(p->shapes[p->n], at); values = p->shapes[p->n]; break;
-    case PD_FIELD_FOLLOWS:
+    case PD_INFO_NUMBER:  memcpy(member, at, from->bytes); return;
+    case PD_INFO_FLAG:    *(protobuf_c_boolean *)member = *(const bool *)at; return;
+    case PD_INFO_WORD:    memcpy(&values, at, sizeof values); break;
+    case PD_INFO_TEXT:    break;
+    case PD_INFO_SHAPE:   *count = copy_shape(p->shapes[p->n], at); values = p->shapes[p->n]; break;
+    case PD_INFO_FOLLOWS:
         *count = copy_follows(p->follows[p->n], at, count_of(entry, from));
         values = p->follows[p->n];
         break;
-    case PD_FIELD_SCALARS:
+    case PD_INFO_SCALARS:
         *count = copy_scalars(p->scalar_lists[p->n], p->scalars[p->n], at, count_of(entry, from));
         values = p->scalar_lists[p->n];
         break;

@@ -74,7 +74,7 @@ int pd_batch_threads(const pd_batch *batch) { return batch->threads; }
 static bool skipped(const pd_optim *optim)
 {
     const pd_phase *phase = &optim->row->phases[optim->phase];
-    return phase->skip != NULL && phase->skip(&optim->shared->plan, optim->hyper, optim->count);
+    return phase->skip != NULL && phase->skip(&optim->shared->plan, optim->hyper, optim->saved.count);
 }
 
 /* Returns the phase before which tasks are captured or adopted next, or the number of phases. */
@@ -207,7 +207,7 @@ static void run_phase(const pd_batch *batch, const piece *p, int64_t index, int 
     const pd_phase *phase = &optim->row->phases[optim->phase];
     pd_unit unit = {
         .plan = plan, .hyper = optim->hyper, .fact = optim->shared->fact, .random = optim->shared->random,
-        .random_of_all = optim->shared->random_of_all, .draws = optim->io.draws, .count = optim->count, .index = index, .n_units = p->n_units,
+        .random_of_all = optim->shared->random_of_all, .draws = optim->io.draws, .count = optim->saved.count, .index = index, .n_units = p->n_units,
         .gradient = optim->io.gradient, .before = optim->io.before, .after = optim->io.after, .update = optim->io.update, .slot = optim->slot,
         .partial = batch->partial[p->first + index], .total = (const double (*)[PD_MAX_PARTIALS])optim->total,
     };
@@ -303,7 +303,7 @@ static void note_parked(pd_optim *optim)
 {
     if (optim->parked || !pd_optim_waits(optim)) return;
     optim->parked = true;
-    optim->stats.waits++;
+    optim->saved.stats.waits++;
 }
 
 void pd_batch_run_steps(pd_batch *batch, pd_optim *const *steps, size_t n)

@@ -24,8 +24,8 @@ static int make_tasks(pd_optim *optim)
 
     if (plan->n_tasks == 0) return PD_OK;
     optim->work = calloc(plan->n_tasks, sizeof *optim->work);
-    optim->roots = calloc(plan->n_tasks, sizeof *optim->roots);
-    return optim->work == NULL || optim->roots == NULL ? PD_NO_MEMORY : PD_OK;
+    optim->saved.roots = calloc(plan->n_tasks, sizeof *optim->saved.roots);
+    return optim->work == NULL || optim->saved.roots == NULL ? PD_NO_MEMORY : PD_OK;
 }
 
 /* Gradient in, weights in and out, state in and out. */
@@ -47,7 +47,7 @@ static int build(pd_optim *optim, const pd_declaration *declaration, const doubl
     memcpy(optim->shared->fact, fact, sizeof optim->shared->fact);
     optim->shared->random = pd_random_stream(declaration->seed, declaration->name);
     optim->shared->random_of_all = pd_random_stream(declaration->seed, "");
-    optim->count = declaration->start_step;
+    optim->saved.count = declaration->start_step;
     optim->shared->plan = *plan;
     *plan = (pd_plan){ 0 };
     while (optim->n_phases < PD_MAX_PHASES && optim->row->phases[optim->n_phases].run != NULL) optim->n_phases++;
@@ -119,9 +119,9 @@ void pd_optim_free(pd_optim *optim)
     pd_tasks_free(optim);
     pd_shared_plan_drop(optim->shared);
     free(optim->slot);
-    free(optim->state);
+    free(optim->saved.state);
     free(optim->stored);
-    free(optim->roots);
+    free(optim->saved.roots);
     free(optim->temporary);
     free(optim->total);
     free(optim->work);
@@ -132,12 +132,12 @@ void pd_optim_free(pd_optim *optim)
 
 const pd_plan   *pd_optim_plan(const pd_optim *optim)     { return &optim->shared->plan; }
 const pd_hypers *pd_optim_hypers(const pd_optim *optim)   { return &optim->hypers; }
-int64_t          pd_optim_count(const pd_optim *optim)    { return optim->count; }
+int64_t          pd_optim_count(const pd_optim *optim)    { return optim->saved.count; }
 int64_t          pd_optim_elements(const pd_optim *optim) { return optim->shared->plan.elements; }
 int64_t          pd_optim_state_bytes(const pd_optim *optim) { return pd_plan_state_bytes(&optim->shared->plan); }
 double           pd_optim_cost_ns(const pd_optim *optim)  { return optim->cost_ns; }
-pd_root_stats    pd_optim_root_stats(const pd_optim *optim) { return optim->stats; }
-bool             pd_optim_rests(const pd_optim *optim)    { return optim->stage == PD_STAGE_IDLE && optim->oldest == NULL; }
+pd_root_stats    pd_optim_root_stats(const pd_optim *optim) { return optim->saved.stats; }
+bool             pd_optim_rests(const pd_optim *optim)    { return optim->stage == PD_STAGE_IDLE && optim->saved.oldest == NULL; }
 bool             pd_optim_done(const pd_optim *optim)     { return optim->stage == PD_STAGE_IDLE; }
 const pd_error  *pd_optim_refused(const pd_optim *optim)  { return optim->refused && optim->stage == PD_STAGE_IDLE ? &optim->own.why : NULL; }
 
@@ -150,21 +150,21 @@ pd_tensor pd_optim_slot(const pd_optim *optim, size_t i)
 pd_root_state pd_optim_root(const pd_optim *optim, size_t task)
 {
     assert(task < optim->shared->plan.n_tasks);
-    return optim->roots[task];
+    return optim->saved.roots[task];
 }
 
 /* ---- beginning a step; batch.c runs it ---- */
 
 void pd_optim_set_count(pd_optim *optim, int64_t count)
 {
-    assert(optim->stage == PD_STAGE_IDLE && count >= optim->count);
-    optim->count = count;
+    assert(optim->stage == PD_STAGE_IDLE && count >= optim->saved.count);
+    optim->saved.count = count;
 }
 
 /* As declared or scheduled, but for what this step brings. */
 static void put_in_force(pd_optim *optim, const pd_step_io *io)
 {
-    pd_hypers_at(&optim->hypers, optim->count, optim->hyper);
+    pd_hypers_at(&optim->hypers, optim->saved.count, optim->hyper);
     for (int i = 0; io->hypers != NULL && i < PD_MAX_HYPERS; i++)
         if ((io->hypers_mask >> i & 1) != 0) optim->hyper[i] = io->hypers[i];
 }
@@ -188,7 +188,7 @@ int pd_optim_begin(pd_optim *optim, const pd_step_io *io)
     unbind(optim);
     memset(optim->total, 0, (size_t)optim->n_phases * sizeof *optim->total);
     put_in_force(optim, io);            /* before it is counted: the first step's count is 0 */
-    optim->count++;
+    optim->saved.count++;
     optim->phase = 0;
     optim->round = 0;
     optim->captured = optim->adopted = false;
@@ -206,7 +206,7 @@ void pd_optim_end(pd_optim *optim)
 void pd_optim_cancel(pd_optim *optim)
 {
     assert(optim->stage == PD_STAGE_OPEN && optim->phase == 0);
-    optim->count--;
+    optim->saved.count--;
     pd_optim_end(optim);
 }
 
@@ -218,9 +218,9 @@ static bool may_refuse(const pd_optim *optim)
     const pd_plan *plan = &optim->shared->plan;
 
     if (optim->row->refusal == NULL || plan->n_tasks == 0) return false;
-    if (plan->root_delay == PD_ROOT_READY) return optim->oldest != NULL;
-    if (optim->oldest != NULL && optim->oldest->count <= optim->count - plan->root_delay) return true;
-    return plan->root_delay == 0 && optim->row->due(plan, optim->hyper, optim->count, NULL);
+    if (plan->root_delay == PD_ROOT_READY) return optim->saved.oldest != NULL;
+    if (optim->saved.oldest != NULL && optim->saved.oldest->count <= optim->saved.count - plan->root_delay) return true;
+    return plan->root_delay == 0 && optim->row->due(plan, optim->hyper, optim->saved.count, NULL);
 }
 
 void pd_optim_bind(pd_optim *const *steps, size_t n, pd_atomic_group *group)

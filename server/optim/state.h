@@ -38,7 +38,18 @@ typedef struct pd_pending_task pd_pending_task;
 
 #define PD_NAME_KEPT 161        /* of a parameter's name, for messages */
 
+/* The part of an optimizer that a restart must bring back, and nothing else: save.c visits it. */
+typedef struct pd_optim_saved {
+    int64_t        count;
+    void          *state;               /* memory of the slots that are not temporary, as they are stored */
+    pd_root_stats  stats;
+    pd_root_state *roots;               /* by plan->tasks */
+    pd_pending_task *oldest, *newest;   /* one for each task captured and not adopted, in the order of capture */
+} pd_optim_saved;
+
+/* Members other than `saved` follow from the declaration, or belong to the step under way. */
 struct pd_optim {
+    pd_optim_saved saved;
     const pd_row *row;
     char          name[PD_NAME_KEPT];
     pd_hypers     hypers;           /* as declared */
@@ -48,13 +59,11 @@ struct pd_optim {
     double        cost_ns;
 
     float       **slot;             /* by plan->slots: as phases see it, NULL while there is no such form */
-    void         *state;            /* memory of those that are not temporary */
     pd_stored    *stored;           /* in the order of their blocks, after those that belong to the whole parameter */
     size_t        n_stored, n_whole;
     int64_t       view_floats;      /* float32 forms of a block's, the largest over the blocks */
     int64_t       state_bytes, temporary_floats;        /* in memory; temporary: with a slot that may be in `after` */
     int64_t       after_floats;     /* of that slot */
-    int64_t       count;
 
     /* the step under way */
     pd_stage      stage;
@@ -80,10 +89,7 @@ struct pd_optim {
     /* tasks */
     pd_task     **work;             /* being copied or adopted: room for one of each of the plan */
     size_t        n_work;
-    pd_root_state *roots;           /* by plan->tasks */
-    pd_pending_task *oldest, *newest;   /* one for each task captured and not adopted, in the order of capture */
-    pd_pending_task *to_hand_out;       /* the first of them that pd_optim_capture has not given */
-    pd_root_stats stats;
+    pd_pending_task *to_hand_out;   /* the first pending task that pd_optim_capture has not given */
 };
 
 /* The optimizer's record of a task that was captured and not adopted yet. */

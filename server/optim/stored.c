@@ -142,7 +142,7 @@ static void fill(void *at, const pd_slot_spec *spec, int64_t first, int64_t end,
 static void place(pd_optim *optim)
 {
     const pd_plan *plan = &optim->shared->plan;
-    char *memory = optim->state;
+    char *memory = optim->saved.state;
 
     for (size_t i = 0; i < plan->n_slots; i++) {
         if (plan->slots[i].temporary || pd_slot_is_coded(&plan->slots[i])) continue;
@@ -162,7 +162,7 @@ int pd_slots_make(pd_optim *optim)
 {
     if ((optim->slot = calloc(optim->shared->plan.n_slots + 1, sizeof *optim->slot)) == NULL) return PD_NO_MEMORY;
     if (optim->state_bytes == 0) return PD_OK;
-    if ((optim->state = pd_pages_new((size_t)optim->state_bytes)) == NULL) return PD_NO_MEMORY;
+    if ((optim->saved.state = pd_pages_new((size_t)optim->state_bytes)) == NULL) return PD_NO_MEMORY;
     place(optim);
     return PD_OK;
 }

@@ -69,8 +69,8 @@ static bool give_memory(pd_task *task, const pd_plan *plan, pd_task_arena *arena
     return true;
 }
 
-/* NULL: out of memory. */
-static pd_task *task_new(const pd_optim *optim, const pd_task_spec *spec, pd_task_arena *arena)
+/* Makes a task that is captured at `count`, with memory for its inputs and outputs. NULL: out of memory. */
+static pd_task *task_new(const pd_optim *optim, const pd_task_spec *spec, int64_t count, pd_task_arena *arena)
 {
     pd_task *task = calloc(1, sizeof *task);
 
@@ -80,7 +80,7 @@ static pd_task *task_new(const pd_optim *optim, const pd_task_spec *spec, pd_tas
     memcpy(task->hyper, optim->hyper, sizeof task->hyper);
     task->shared = optim->shared;
     task->shared->refs++;
-    task->view = (pd_task_view){ .plan = &task->shared->plan, .spec = spec, .hyper = task->hyper, .fact = task->shared->fact, .count = optim->count,
+    task->view = (pd_task_view){ .plan = &task->shared->plan, .spec = spec, .hyper = task->hyper, .fact = task->shared->fact, .count = count,
                                  .random = task->shared->random, .random_of_all = task->shared->random_of_all, .draws = optim->io.draws,
                                  .input = task->input, .output = task->output };
     if ((task->pending = calloc(1, sizeof *task->pending)) != NULL && give_memory(task, &optim->shared->plan, arena)) return task;
@@ -104,18 +104,18 @@ void pd_tasks_prepare(pd_optim *optim)
     pd_task_arena *arena;
 
     optim->n_work = 0;
-    if (plan->n_tasks == 0 || !optim->row->due(plan, optim->hyper, optim->count, optim->slot)) return;
+    if (plan->n_tasks == 0 || !optim->row->due(plan, optim->hyper, optim->saved.count, optim->slot)) return;
     arena = arena_new(plan);
-    optim->stats.due += (int64_t)plan->n_tasks;
+    optim->saved.stats.due += (int64_t)plan->n_tasks;
     for (size_t i = 0; i < plan->n_tasks; i++) {
-        pd_task *task = task_new(optim, &plan->tasks[i], arena);
+        pd_task *task = task_new(optim, &plan->tasks[i], optim->saved.count, arena);
         if (task != NULL) {
             optim->work[optim->n_work++] = task;
             continue;
         }
-        optim->stats.failed++;
-        optim->roots[i].failed++;
-        optim->roots[i].failing = true;
+        optim->saved.stats.failed++;
+        optim->saved.roots[i].failed++;
+        optim->saved.roots[i].failing = true;
     }
     arena_drop(arena);
 }
@@ -127,17 +127,33 @@ void pd_tasks_copy(const pd_optim *optim, size_t i)
     for (int k = 0; k < task->view.spec->n_inputs; k++) pd_share_load(optim, task->view.spec, task->view.spec->input[k], task->input[k]);
 }
 
+/* Adds a task to the list of those that are captured and not adopted. */
+static pd_pending_task *append(pd_optim *optim, pd_task *task)
+{
+    pd_pending_task *pending = task->pending;
+
+    *pending = (pd_pending_task){ .count = task->view.count, .task = task };
+    if (optim->saved.oldest == NULL) optim->saved.oldest = pending;
+    else optim->saved.newest->next = pending;
+    optim->saved.newest = pending;
+    return pending;
+}
+
 void pd_tasks_captured(pd_optim *optim)
 {
     for (size_t i = 0; i < optim->n_work; i++) {
-        pd_pending_task *pending = optim->work[i]->pending;
-        *pending = (pd_pending_task){ .count = optim->count, .task = optim->work[i] };
-        if (optim->oldest == NULL) optim->oldest = pending;
-        else optim->newest->next = pending;
-        optim->newest = pending;
+        pd_pending_task *pending = append(optim, optim->work[i]);
         if (optim->to_hand_out == NULL) optim->to_hand_out = pending;
     }
     optim->n_work = 0;
+}
+
+pd_task *pd_tasks_add_back(pd_optim *optim, size_t index, int64_t count)
+{
+    pd_task *task = task_new(optim, &optim->shared->plan.tasks[index], count, NULL);
+
+    if (task != NULL) append(optim, task)->back = true;
+    return task;
 }
 
 pd_task *pd_optim_capture(pd_optim *optim)
@@ -233,13 +249,13 @@ static bool adopts_when_ready(const pd_optim *optim)
 static bool is_due(const pd_optim *optim, const pd_pending_task *pending)
 {
     if (adopts_when_ready(optim)) return pending->back;
-    return pending->count <= optim->count - optim->shared->plan.root_delay;
+    return pending->count <= optim->saved.count - optim->shared->plan.root_delay;
 }
 
 static bool tasks_are_back(const pd_optim *optim)
 {
     if (adopts_when_ready(optim)) return true;
-    for (const pd_pending_task *pending = optim->oldest; pending != NULL && is_due(optim, pending); pending = pending->next)
+    for (const pd_pending_task *pending = optim->saved.oldest; pending != NULL && is_due(optim, pending); pending = pending->next)
         if (!pending->back) return false;
     return true;
 }
@@ -247,11 +263,11 @@ static bool tasks_are_back(const pd_optim *optim)
 /* Takes the pending after `before` (NULL: the oldest) away and gives its task. */
 static pd_task *take_out(pd_optim *optim, pd_pending_task *before)
 {
-    pd_pending_task **link = before == NULL ? &optim->oldest : &before->next, *pending = *link;
+    pd_pending_task **link = before == NULL ? &optim->saved.oldest : &before->next, *pending = *link;
     pd_task *task = pending->task;
 
     *link = pending->next;
-    if (optim->newest == pending) optim->newest = before;
+    if (optim->saved.newest == pending) optim->saved.newest = before;
     free(pending);
     return task;
 }
@@ -259,7 +275,7 @@ static pd_task *take_out(pd_optim *optim, pd_pending_task *before)
 /* It was never run because newer statistics came, or a newer root is in use already. */
 static bool is_stale(const pd_optim *optim, const pd_task *task)
 {
-    return adopts_when_ready(optim) && (task->status == PD_CANCELLED || task->view.count < optim->roots[pd_task_index(task)].count);
+    return adopts_when_ready(optim) && (task->status == PD_CANCELLED || task->view.count < optim->saved.roots[pd_task_index(task)].count);
 }
 
 /* ---- is the step given up? ---- */
@@ -283,7 +299,7 @@ void pd_step_settle(pd_optim *optim)
 
     if (optim->settled || !tasks_are_back(optim)) return;
     optim->settled = true;
-    for (pd_pending_task *pending = optim->oldest; pending != NULL; pending = pending->next) {
+    for (pd_pending_task *pending = optim->saved.oldest; pending != NULL; pending = pending->next) {
         pending->due = is_due(optim, pending);
         if (pending->due && optim->last == NULL && optim->row->refusal != NULL && refuses(optim, pending->task, &why)) optim->last = pending;
     }
@@ -318,15 +334,15 @@ bool pd_optim_waits(const pd_optim *optim)
 /* Takes the task after `before` for adoption, or throws it away: for a newer one, or since the step was given up before it. */
 static void collect(pd_optim *optim, pd_pending_task *before)
 {
-    bool last = (before == NULL ? optim->oldest : before->next) == optim->last;
+    bool last = (before == NULL ? optim->saved.oldest : before->next) == optim->last;
     pd_task *task = take_out(optim, before);
     bool stale = is_stale(optim, task);
 
     if (!stale && !optim->dropping) {
         optim->work[optim->n_work++] = task;
     } else {
-        optim->stats.replaced += stale;
-        optim->stats.dropped += !stale;
+        optim->saved.stats.replaced += stale;
+        optim->saved.stats.dropped += !stale;
         pd_task_free(task);
     }
     optim->dropping = optim->dropping || last;
@@ -337,7 +353,7 @@ void pd_tasks_collect(pd_optim *optim)
     pd_pending_task *before = NULL, *pending;
 
     optim->n_work = 0;
-    while ((pending = before == NULL ? optim->oldest : before->next) != NULL) {
+    while ((pending = before == NULL ? optim->saved.oldest : before->next) != NULL) {
         if (pending->due && (optim->n_work == 0 || pending->count == optim->work[0]->view.count)) collect(optim, before);
         else before = pending;
     }
@@ -381,9 +397,9 @@ static void count_task(pd_root_stats *stats, pd_root_state *root, const pd_task 
 
 void pd_tasks_adopted(pd_optim *optim)
 {
-    optim->stats.last_error = optim->stats.last_cost_ms = 0;
+    optim->saved.stats.last_error = optim->saved.stats.last_cost_ms = 0;
     for (size_t i = 0; i < optim->n_work; i++) {
-        count_task(&optim->stats, &optim->roots[pd_task_index(optim->work[i])], optim->work[i]);
+        count_task(&optim->saved.stats, &optim->saved.roots[pd_task_index(optim->work[i])], optim->work[i]);
         pd_task_free(optim->work[i]);
     }
     optim->n_work = 0;
@@ -391,5 +407,5 @@ void pd_tasks_adopted(pd_optim *optim)
 
 void pd_tasks_free(pd_optim *optim)
 {
-    while (optim->oldest != NULL) pd_task_free(take_out(optim, NULL));
+    while (optim->saved.oldest != NULL) pd_task_free(take_out(optim, NULL));
 }

@@ -36,6 +36,9 @@ void pd_tasks_prepare(pd_optim *optim);
 void pd_tasks_copy(const pd_optim *optim, size_t i);
 /* Lets pd_optim_capture hand out the tasks in optim->work. */
 void pd_tasks_captured(pd_optim *optim);
+/* Adds a task that was captured as plan->tasks[index] at `count` and is back, for state that is read from an image. The caller fills in its
+ * result. NULL: out of memory. */
+pd_task *pd_tasks_add_back(pd_optim *optim, size_t index, int64_t count);
 /* Reports to the atomic group, once, whether this step is refused. Does nothing while a task that is due is away. */
 void pd_step_settle(pd_optim *optim);
 /* Returns whether all steps of the atomic group have reported. */

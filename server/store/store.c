@@ -4,6 +4,7 @@
 #include "barrier.h"
 #include "declare.h"
 #include "hello.h"
+#include "image.h"
 #include "import.h"
 #include "inbox.h"
 #include "info.h"
@@ -293,6 +294,24 @@ static void to_job(pd_store *store, pd_request *request, uint64_t now_ns)
         lost(job, request, now_ns);
     }
     queue(store, job, now_ns);
+}
+
+/* ---- images ---- */
+
+int pd_store_save_job(pd_store *store, const char *name, uint8_t **image, size_t *n, pd_error *err)
+{
+    pd_job *job = pd_jobs_find(&store->jobs, name);
+
+    if (job == NULL) return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", name);
+    if (!pd_image_is_possible(job)) return pd_fail(err, PD_UNAVAILABLE, "job %.200s cannot be saved now: a step or a root task is under way", name);
+    return pd_image_write(job, image, n, err);
+}
+
+int pd_store_load_job(pd_store *store, const uint8_t *image, size_t n, uint64_t now_ns, pd_error *err)
+{
+    const pd_job_env env = env_of(store);
+
+    return pd_image_read(&store->jobs, &env, image, n, now_ns, err);
 }
 
 /* ---- apply, work, tick ---- */

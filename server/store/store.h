@@ -25,6 +25,13 @@ void pd_store_tick(pd_store *store, uint64_t now_ns);
 /* When pd_store_tick wants to be called next; UINT64_MAX: no deadline. */
 uint64_t pd_store_next_tick(const pd_store *store);
 
+/* Writes everything that a restart must bring back of a job: image/image.h. Gives *image (free() it) of *n bytes. PD_NOT_FOUND;
+ * PD_UNAVAILABLE: a step or a root task is under way, try again after the next batch or task; PD_NO_MEMORY. */
+int  pd_store_save_job(pd_store *store, const char *name, uint8_t **image, size_t *n, pd_error *err);
+/* Makes a job from an image, of which every byte is checked. Its workers are lost until they come back and send again what was not answered.
+ * After an error nothing has changed. */
+int  pd_store_load_job(pd_store *store, const uint8_t *image, size_t n, uint64_t now_ns, pd_error *err);
+
 /* Gives the effects so far, oldest first, linked by mail.next; NULL: none. */
 pd_effect *pd_store_effects(pd_store *store);
 

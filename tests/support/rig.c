@@ -77,7 +77,7 @@ static void on_closed(rig *r, const pd_effect *effect)
     for (size_t i = 0; i < effect->u.closed.n; i++) {
         pd_closed *closed = &effect->u.closed.at[i];
         rig_entry *entry = &(*board)[closed->param];
-        assert_true(closed->outcome == 0 ? closed->step == entry->step || entry->closed == 0 : closed->step == entry->step + 1);
+        assert_true(entry->closed == 0 || closed->step == entry->step + (closed->outcome != 0));
         entry->step = closed->step;
         entry->outcome = closed->outcome;
         entry->closed++;

@@ -37,13 +37,13 @@ static bool fits(const ProtobufCFieldDescriptor *field, const pd_info_field *row
     bool repeated = field->label == PROTOBUF_C_LABEL_REPEATED;
 
     switch (row->kind) {
-    case PD_FIELD_FLAG:    return field->type == PROTOBUF_C_TYPE_BOOL && !repeated;
-    case PD_FIELD_TEXT:
-    case PD_FIELD_WORD:    return field->type == PROTOBUF_C_TYPE_STRING && !repeated;
-    case PD_FIELD_SHAPE:   return field->type == PROTOBUF_C_TYPE_UINT64 && repeated;
-    case PD_FIELD_FOLLOWS: return field->type == PROTOBUF_C_TYPE_SINT32 && repeated;
-    case PD_FIELD_SCALARS: return field->descriptor == &paramd__scalar__descriptor && repeated;
-    case PD_FIELD_NUMBER:  break;
+    case PD_INFO_FLAG:    return field->type == PROTOBUF_C_TYPE_BOOL && !repeated;
+    case PD_INFO_TEXT:
+    case PD_INFO_WORD:    return field->type == PROTOBUF_C_TYPE_STRING && !repeated;
+    case PD_INFO_SHAPE:   return field->type == PROTOBUF_C_TYPE_UINT64 && repeated;
+    case PD_INFO_FOLLOWS: return field->type == PROTOBUF_C_TYPE_SINT32 && repeated;
+    case PD_INFO_SCALARS: return field->descriptor == &paramd__scalar__descriptor && repeated;
+    case PD_INFO_NUMBER:  break;
     }
     if (repeated) return false;
     if (field->type == PROTOBUF_C_TYPE_UINT32 || field->type == PROTOBUF_C_TYPE_INT32) return row->bytes == 4;

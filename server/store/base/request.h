@@ -323,19 +323,19 @@ typedef struct pd_override_info {
 } pd_override_info;
 
 /* How an entry holds a field. */
-typedef enum pd_field_kind {
-    PD_FIELD_NUMBER,                    /* of any width; paramd.proto has the same type */
-    PD_FIELD_FLAG,                      /* bool */
-    PD_FIELD_TEXT,                      /* char[] */
-    PD_FIELD_WORD,                      /* a pointer to static text */
-    PD_FIELD_SHAPE,                     /* pd_shape; at most one in an entry, as of the next two */
-    PD_FIELD_FOLLOWS,                   /* int8_t[PD_MAX_RANK] */
-    PD_FIELD_SCALARS,                   /* pd_scalar_mean[PD_MAX_SCALARS] */
-} pd_field_kind;
+typedef enum pd_info_field_kind {
+    PD_INFO_NUMBER,                    /* of any width; paramd.proto has the same type */
+    PD_INFO_FLAG,                      /* bool */
+    PD_INFO_TEXT,                      /* char[] */
+    PD_INFO_WORD,                      /* a pointer to static text */
+    PD_INFO_SHAPE,                     /* pd_shape; at most one in an entry, as of the next two */
+    PD_INFO_FOLLOWS,                   /* int8_t[PD_MAX_RANK] */
+    PD_INFO_SCALARS,                   /* pd_scalar_mean[PD_MAX_SCALARS] */
+} pd_info_field_kind;
 
 typedef struct pd_info_field {
     const char   *name;                 /* also in paramd.proto */
-    pd_field_kind kind;
+    pd_info_field_kind kind;
     size_t        at, bytes;            /* in the entry */
     size_t        count_at;             /* FOLLOWS, SCALARS: where the entry holds the number of values, a size_t */
 } pd_info_field;

@@ -181,9 +181,9 @@ static void fill_states(pd_info *info, const pd_param *param, uint64_t first)
 
 /* ---- the table of lists: a field has the same name here, in the entry's struct and in paramd.proto ---- */
 
-#define KIND(member) _Generic((member), bool: PD_FIELD_FLAG, char *: PD_FIELD_TEXT, const char *: PD_FIELD_WORD, \
-                              pd_shape: PD_FIELD_SHAPE, int8_t *: PD_FIELD_FOLLOWS, \
-                              pd_scalar_mean *: PD_FIELD_SCALARS, default: PD_FIELD_NUMBER)
+#define KIND(member) _Generic((member), bool: PD_INFO_FLAG, char *: PD_INFO_TEXT, const char *: PD_INFO_WORD, \
+                              pd_shape: PD_INFO_SHAPE, int8_t *: PD_INFO_FOLLOWS, \
+                              pd_scalar_mean *: PD_INFO_SCALARS, default: PD_INFO_NUMBER)
 #define ARRAY(entry, field, count) { #field, KIND(((entry *)0)->field), offsetof(entry, field), \
                                      sizeof ((entry *)0)->field, offsetof(entry, count) }
 #define FIELD(entry, field) ARRAY(entry, field, field)

@@ -65,7 +65,7 @@ static bool is_taken_over(const pd_job *job, pd_param *param, uint32_t rank)
 {
     const pd_slot *told = pd_round_first_slot(&param->round, rank);
 
-    return told != NULL && told->weighed && told->process != job->ranks[rank].saved.process && pd_round_misses(&param->round, rank);
+    return told != NULL && told->weighed && told->process != (uint16_t)job->ranks[rank].saved.process && pd_round_misses(&param->round, rank);
 }
 
 /* Checks that what an earlier process at the rank gave to a mean can be discarded: it cannot once some of it is summed. */

@@ -14,7 +14,7 @@ enum { PD_SUPERSEDED = 4 };
 /* The part of a rank that a restart must bring back: store/image. */
 typedef struct pd_rank_saved {
     uint64_t    nonce;                  /* of the process that has the rank, or had it last */
-    uint16_t    process;                /* number of processes that have had the rank; a slot notes it to tell them apart */
+    uint32_t    process;                /* number of processes that have had the rank; a slot notes it to tell them apart */
     bool        present;                /* some process has had it */
     bool        sealed;                 /* some process at this rank has declared: its ranges stand */
     uint64_t    superseded[PD_SUPERSEDED]; uint32_t n_superseded;       /* nonces of processes that others took the rank from: the last few */

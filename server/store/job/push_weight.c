@@ -12,7 +12,7 @@ int pd_weight_check(const pd_job *job, pd_param *param, const pd_piece *piece, c
 {
     const pd_slot *told = pd_round_first_slot(&param->round, frame->rank);
 
-    if (told == NULL || !told->weighed || told->process != job->ranks[frame->rank].saved.process || !tells_weight(piece, frame)) return PD_OK;
+    if (told == NULL || !told->weighed || told->process != (uint16_t)job->ranks[frame->rank].saved.process || !tells_weight(piece, frame)) return PD_OK;
     if ((told->weight == frame->u.data.weight && told->as_sum == frame->u.data.presummed) || PD_PLANTED(weight_per_chunk)) return PD_OK;
     return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: rank %u has given step %llu with weight %.17g, as a %s, and now gives it with weight "
                    "%.17g, as a %s: all that a rank pushes of a parameter in one step has the same weight", param->name, frame->rank, (unsigned long long)frame->u.data.step, told->weight,
@@ -26,6 +26,6 @@ void pd_weight_keep(const pd_job *job, pd_param *param, const pd_piece *piece, c
     if (!tells_weight(piece, frame)) return;
     told->weighed = true;
     told->as_sum = frame->u.data.presummed;
-    told->process = job->ranks[frame->rank].saved.process;
+    told->process = (uint16_t)job->ranks[frame->rank].saved.process;
     told->weight = frame->u.data.weight;
 }

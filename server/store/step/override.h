@@ -21,6 +21,7 @@ typedef struct pd_override {
     char     *pattern;                  /* the operator's glob */
     char      by[128];                  /* who: the label of the connection */
     bool      planned;                  /* for a step that the operator named; the log has not reported that it has come */
+    uint32_t  number;                   /* its place in an image that is being written */
     bool      overruled;                /* the log has reported that it goes before a value sent with a push */
 } pd_override;
 
