@@ -54,14 +54,27 @@ inward() {
     done
 }
 shopt -s nullglob
-inward server/math  "$(echo server/optim/*.h server/store/*.h server/net/*.h server/*.h proto/*.h client/*.h)"
-inward server/optim "$(echo server/store/*.h server/net/*.h server/*.h proto/*.h client/*.h)"
+inward server/math  "$(echo server/optim/*.h server/store/*.h server/store/*/*.h server/net/*.h server/*.h proto/*.h client/*.h)"
+inward server/optim "$(echo server/store/*.h server/store/*/*.h server/net/*.h server/*.h proto/*.h client/*.h)"
 inward server/store "$(echo server/net/*.h server/*.h proto/*.h client/*.h)"
-inward proto        "$(echo server/optim/*.h server/store/*.h server/net/*.h server/*.h client/*.h)"
+# The layers of the store, innermost first: base, round, step, job, image; store.c alone knows all of them.
+inward server/store/base  "$(echo server/store/{round,step,job,image}/*.h server/store/*.h)"
+inward server/store/round "$(echo server/store/{step,job,image}/*.h server/store/*.h)"
+inward server/store/step  "$(echo server/store/{job,image}/*.h server/store/*.h)"
+inward server/store/job   "$(echo server/store/image/*.h server/store/*.h)"
+inward server/store/image "$(echo server/store/*.h)"
+inward proto        "$(echo server/optim/*.h server/store/*.h server/store/*/*.h server/net/*.h server/*.h client/*.h)"
 # What a job needs is counted in one place: paramctl plan asks it too.
-counting='need|job_keys'
+counting='footprint|job_keys'
 inward client/ctl   "$(echo server/optim/*.h client/tools/*/*.h)"      # paramctl links no arithmetic
-inward client       "$(echo server/store/*.h server/net/*.h server/*.h | tr ' ' '\n' | grep -vE "/($counting)\.h$")"
+inward client       "$(echo server/store/*.h server/store/*/*.h server/net/*.h server/*.h | tr ' ' '\n' | grep -vE "/($counting)\.h$")"
+
+# No module includes or calls itself by way of others.
+circles=$(tests/circles.py . server client proto) || complain "$circles"
+echo "$circles" | tail -n 1
+
+# A file's name says where it is: each name stands once in the product.
+while IFS= read -r name; do complain "$name   <- two files of this name"; done < <(find server client proto -name '*.[ch]' -printf '%f\n' | sort | uniq -d)
 
 # Files stay short enough to be read at once.
 while IFS= read -r file; do
