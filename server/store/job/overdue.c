@@ -1,6 +1,7 @@
 /* overdue.c - reports overdue rounds and initial weights to those who wait for them. */
 #include "overdue.h"
 
+#include "contribute.h"
 #include "initial_weights.h"
 
 #include "step_group.h"
@@ -216,8 +217,20 @@ uint64_t pd_overdue_next(const pd_job *job)
     return round < init ? round : init;
 }
 
+/* Closes the overdue rounds whose policy closes them. Those that are left wait on, and are reported. */
+static void close_overdue(pd_job *job, uint64_t now_ns)
+{
+    pd_param *param, *next;
+
+    DL_FOREACH_SAFE2(job->steps.waiting, param, next, next_waiting) {
+        if (param->round.started_ns + timeout_of(job) > now_ns) return;
+        if (param->round.policy->overdue(&param->round) == PD_OVERDUE_CLOSE) pd_contribute_no_more(&job->steps, param);
+    }
+}
+
 void pd_overdue_tick(pd_job *job, uint64_t now_ns)
 {
+    if (now_ns >= overdue_at(job)) close_overdue(job, now_ns);
     if (now_ns >= overdue_at(job)) report_overdue(job, now_ns);
     if (now_ns >= init_overdue_at(job)) report_init(job, now_ns);
 }

@@ -13,7 +13,7 @@
  *   bounded(s)        as async; EARLY where the rank is more than s steps ahead of the slowest expected rank, so its push waits or
  *                     is refused as a push for step t + 2 is today.
  *
- * What these need beyond this file: a key for K, grace and s; `overdue` called at the grace period as well as at step_timeout; for async
+ * What these need beyond this file: a key for K, grace and s; the deadline of a round at the grace period; for async
  * several open rounds of one parameter, which lie in pd_round one after the other (pd_param.round is the oldest). */
 #ifndef PD_POLICY_H
 #define PD_POLICY_H
@@ -33,7 +33,7 @@ typedef enum pd_admit {
 
 typedef enum pd_overdue {
     PD_OVERDUE_REPORT,          /* those who wait get an error that names the missing ranks; contributions stand */
-    PD_OVERDUE_CLOSE,           /* the round closes with what has come */
+    PD_OVERDUE_CLOSE,           /* pd_round.closing is set: the round is complete with what has come */
 } pd_overdue;
 
 typedef struct pd_policy {

@@ -104,7 +104,7 @@ static void clear_chunk(pd_round *round, pd_chunk *chunk)
 static void empty(pd_round *round)
 {
     round->missing = round->unsummed = round->n_chunks;
-    round->open = round->weightless = false;
+    round->open = round->closing = round->weightless = false;
     round->finite = true;
     round->started_ns = 0;
 }

@@ -72,6 +72,7 @@ typedef struct pd_round {
     uint32_t  missing;          /* chunks that are not complete */
     uint32_t  unsummed;         /* chunks whose sum is not finished */
     bool      open;             /* something has come */
+    bool      closing;          /* its deadline has passed, and its policy closes it with what has come */
     bool      finite;           /* no finished sum holds an infinity or NaN */
     bool      weightless;       /* some element of a finished sum had no weight: all weights were 0, or nobody gave it */
     uint64_t  started_ns;       /* of the first contribution */

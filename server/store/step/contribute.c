@@ -70,3 +70,17 @@ bool pd_contribute_absent(pd_steps *steps, pd_param *param, uint32_t rank, uint6
         if (pd_chunk_state(&round->chunks[c], rank) == PD_SLOT_EMPTY) pd_contribute(steps, &round->chunks[c], rank, (pd_slot){ .state = PD_SLOT_ABSENT }, now_ns);
     return true;
 }
+
+void pd_contribute_no_more(pd_steps *steps, pd_param *param)
+{
+    pd_round *round = &param->round;
+
+    round->closing = true;
+    for (uint32_t c = 0; c < round->n_chunks; c++) {
+        if (pd_chunk_ends_at(round, round->chunks[c].summed) || !pd_chunk_is_complete(round, &round->chunks[c])) continue;
+        if (pd_is_collected(pd_param_how(param))) pd_collect_file(steps, &round->chunks[c]);
+        if (pd_is_adasum(pd_param_how(param))) break;           /* the whole parameter was queued with its first chunk */
+        if (!pd_is_collected(pd_param_how(param)) && round->chunks[c].list != PD_CHUNK_COMPLETE) pd_chunk_list_to_sum(steps, &round->chunks[c], true);
+    }
+    look_at_waiting(steps, param);
+}

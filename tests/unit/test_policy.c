@@ -1,0 +1,160 @@
+/* A policy other than sync fits into the round's contract: one that closes at the deadline with what has come, of two ranks at least. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "policies.h"
+#include "rig.h"
+#include "round.h"
+#include "store_inside.h"
+
+enum { WORLD = 3, CONN = 10, N = 100, LEAST = 2 };
+
+/* ---- the row ---- */
+
+static pd_admit admit(const pd_round *round, uint32_t rank, uint64_t closed, uint64_t step)
+{
+    (void)round, (void)rank;
+    if (step <= closed) return PD_ADMIT_LATE;
+    return step == closed + 1 ? PD_ADMIT_NEW : PD_ADMIT_EARLY;
+}
+
+static bool chunk_is_complete(const pd_round *round, const pd_chunk *chunk)
+{
+    return chunk->came == round->members->expected || (round->closing && chunk->came >= LEAST);
+}
+
+static bool round_is_complete(const pd_round *round)
+{
+    for (uint32_t c = 0; c < round->n_chunks; c++)
+        if (!chunk_is_complete(round, &round->chunks[c])) return false;
+    return true;
+}
+
+static pd_overdue overdue(const pd_round *round)
+{
+    for (uint32_t c = 0; c < round->n_chunks; c++)
+        if (round->chunks[c].came < LEAST) return PD_OVERDUE_REPORT;
+    return PD_OVERDUE_CLOSE;
+}
+
+static const pd_policy two_of_three = { "two_of_three", admit, chunk_is_complete, round_is_complete, overdue };
+
+/* ---- the tests ---- */
+
+static void start(rig *r, const char *options)
+{
+    static const int64_t sizes[] = { N };
+    pd_store_config config = rig_config();
+
+    rig_new(r, &config);
+    r->job = rig_start(r, "job", WORLD, CONN, sizes, 1, options, "* sgd lr=1");
+    rig_work(r);
+    inside_job(r->store, r->job)->steps.params[0].round.policy = &two_of_three;
+}
+
+static int push(rig *r, uint32_t rank, uint64_t step)
+{
+    float g[N];
+
+    for (int i = 0; i < N; i++) g[i] = (float)(rank + 1);
+    return rig_push(r, r->job, rank, CONN + rank, step, 0, g, N);
+}
+
+static double moved(rig *r, double before) { return before - (double)rig_weights(r, r->job, 0)[0]; }
+
+static void check_that_two_are_enough(const char *options, double expected)
+{
+    double before;
+    rig r;
+
+    start(&r, options);
+    before = (double)rig_weights(&r, r.job, 0)[0];
+    assert_int_equal(push(&r, 0, 1), PD_OK);
+    assert_int_equal(push(&r, 2, 1), PD_OK);
+    rig_work(&r);
+    assert_int_equal(rig_board(&r, r.job, 0)->step, 0);         /* two have come, and the deadline has not */
+    rig_sleep(&r, 2);
+    rig_work(&r);
+    assert_int_equal(rig_board(&r, r.job, 0)->step, 1);
+    assert_int_equal(r.timed_out, 0);
+    assert_true(moved(&r, before) > expected - 1e-3 && moved(&r, before) < expected + 1e-3);
+    rig_free(&r);
+}
+
+static void a_round_that_may_close_at_its_deadline_does(void **state)
+{
+    (void)state;
+    check_that_two_are_enough("step_timeout=1s", 2);                            /* the mean of ranks 0 and 2 */
+    check_that_two_are_enough("step_timeout=1s aggregate=median", 2);
+    check_that_two_are_enough("step_timeout=1s aggregate=sum", 4);
+    check_that_two_are_enough("step_timeout=1s aggregate=adasum_vdot", 2);      /* of parallel vectors about their mean */
+}
+
+static void one_rank_alone_is_reported_as_ever(void **state)
+{
+    rig r;
+
+    (void)state;
+    start(&r, "step_timeout=1s");
+    assert_int_equal(push(&r, 1, 1), PD_OK);
+    rig_sleep(&r, 2);
+    assert_int_equal(r.timed_out, 1);
+    assert_int_equal(rig_board(&r, r.job, 0)->step, 0);
+    rig_free(&r);
+}
+
+static void the_closed_round_names_the_ranks_that_count(void **state)
+{
+    const pd_param *param;
+    pd_counted *counted;
+    rig r;
+
+    (void)state;
+    start(&r, "step_timeout=1s");
+    param = &inside_job(r.store, r.job)->steps.params[0];
+    push(&r, 0, 1);
+    push(&r, 2, 1);
+    assert_int_equal(pd_round_counted(&param->round, &counted), PD_OK);
+    assert_true(pd_counted_has(counted, 0));
+    assert_false(pd_counted_has(counted, 1));
+    assert_true(pd_counted_has(counted, 2));
+    pd_counted_unref(counted);
+    rig_free(&r);
+}
+
+static void a_late_push_changes_nothing(void **state)
+{
+    double before;
+    rig r;
+
+    (void)state;
+    start(&r, "step_timeout=1s");
+    push(&r, 0, 1);
+    push(&r, 2, 1);
+    rig_sleep(&r, 2);
+    rig_work(&r);
+    before = (double)rig_weights(&r, r.job, 0)[0];
+    assert_int_equal(push(&r, 1, 1), PD_OK);
+    rig_work(&r);
+    assert_int_equal(rig_board(&r, r.job, 0)->step, 1);
+    assert_true(moved(&r, before) == 0);
+    for (uint32_t rank = 0; rank < WORLD; rank++) assert_int_equal(push(&r, rank, 2), PD_OK);
+    rig_work(&r);
+    assert_int_equal(rig_board(&r, r.job, 0)->step, 2);
+    rig_free(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_round_that_may_close_at_its_deadline_does),
+        cmocka_unit_test(one_rank_alone_is_reported_as_ever),
+        cmocka_unit_test(the_closed_round_names_the_ranks_that_count),
+        cmocka_unit_test(a_late_push_changes_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
