@@ -29,8 +29,10 @@ static int check_config(const pd_store_config *config, pd_error *err)
         return pd_fail(err, PD_INVALID_ARGUMENT, "chunks have a multiple of 16 elements, more than none, not %llu",
                        (unsigned long long)config->chunk_elements);
     if (config->threads < 1)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "the step thread's team has at least 1 thread, not %d", config->threads);
-    if (!(config->batch_ns > 0)) return pd_fail(err, PD_INVALID_ARGUMENT, "a batch lasts more than %g ns", config->batch_ns);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "the step thread's team has at least 1 thread, not %d",
+                       config->threads);
+    if (!(config->batch_ns > 0))
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a batch lasts more than %g ns", config->batch_ns);
     return PD_OK;
 }
 
@@ -51,7 +53,8 @@ int pd_store_new(pd_store **out, const pd_store_config *config, pd_error *err)
     int rc = check_config(config, err);
 
     if (rc != PD_OK || (rc = read_presets(&presets, config, err)) != PD_OK) return rc;
-    if ((store = calloc(1, sizeof *store)) == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for the training state");
+    if ((store = calloc(1, sizeof *store)) == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "out of memory for the training state");
     store->config = *config;
     if (config->rows == NULL) store->config.rows = pd_rows;
     store->presets = presets;
@@ -111,8 +114,8 @@ pd_effect *pd_store_effects(pd_store *store) { return pd_effects_take(&store->ou
 
 static int by_turn(const pd_job *a, const pd_job *b) { return a->turn < b->turn ? -1 : a->turn > b->turn; }
 
-/* Queues a job that has something to do. The job that has waited longest since its last turn comes first: one that has just become due is
- * not behind the one that is always due. */
+/* Queues a job that has something to do. The job that has waited longest since its last turn comes first: one that has
+ * just become due is not behind the one that is always due. */
 static void queue(pd_store *store, pd_job *job, uint64_t now_ns)
 {
     if (job->queued || !pd_job_has_work(job, now_ns)) return;
@@ -145,7 +148,8 @@ static void settle(pd_store *store, uint64_t now_ns)
 
 static pd_job_env env_of(pd_store *store)
 {
-    return (pd_job_env){ &store->config, &store->presets, &store->outbox, &store->pools, &store->budget, &store->ingest, &store->sums, &store->collecting };
+    return (pd_job_env){ &store->config, &store->presets, &store->outbox, &store->pools, &store->budget,
+                         &store->ingest, &store->sums, &store->collecting };
 }
 
 static int create_job(pd_store *store, const pd_request *request, pd_job **out, pd_error *err)
@@ -156,8 +160,8 @@ static int create_job(pd_store *store, const pd_request *request, pd_job **out, 
 
     if (store->drain.draining) return pd_fail(err, PD_UNAVAILABLE, "the server is draining and takes no new jobs");
     if (store->jobs.n >= store->config.max_jobs)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s would be one more than the %u jobs allowed (limits.max_jobs)",
-                       request->u.hello.job_name, store->config.max_jobs);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s would be one more than the %u jobs allowed "
+                       "(limits.max_jobs)", request->u.hello.job_name, store->config.max_jobs);
     if ((rc = pd_job_new(&job, &env, store->jobs.last_number + 1, request, err)) != PD_OK) return rc;
     if ((rc = pd_jobs_add(&store->jobs, job, err)) != PD_OK) {
         pd_job_free(job);
@@ -171,7 +175,8 @@ static int create_job(pd_store *store, const pd_request *request, pd_job **out, 
 /* Returns whether the worker rejoins a job that is not there any more. */
 static bool rejoins_nothing(const pd_request *hello, const pd_job *job)
 {
-    return hello->u.hello.rejoins && (job == NULL || (hello->u.hello.creator != 0 && hello->u.hello.creator != job->saved.creator));
+    return hello->u.hello.rejoins && (job == NULL || (hello->u.hello.creator != 0
+                                                      && hello->u.hello.creator != job->saved.creator));
 }
 
 static void hello(pd_store *store, pd_request *request, uint64_t now_ns)
@@ -182,8 +187,8 @@ static void hello(pd_store *store, pd_request *request, uint64_t now_ns)
     int rc = pd_hello_check(request, &err);
 
     if (rc == PD_OK && rejoins_nothing(request, job))
-        rc = pd_fail(&err, PD_NOT_FOUND, "the job %.200s that this worker was in is not on this server any more, and who rejoins a job does not create it",
-                     request->u.hello.job_name);
+        rc = pd_fail(&err, PD_NOT_FOUND, "the job %.200s that this worker was in is not on this server any more, and "
+                     "who rejoins a job does not create it", request->u.hello.job_name);
     if (rc == PD_OK) rc = created ? create_job(store, request, &job, &err) : pd_job_agrees(job, request, &err);
     if (rc == PD_OK) rc = pd_rank_admits(job, request, &err);
     if (rc != PD_OK) {
@@ -303,7 +308,8 @@ int pd_store_save_job(pd_store *store, const char *name, uint8_t **image, size_t
     pd_job *job = pd_jobs_find(&store->jobs, name);
 
     if (job == NULL) return pd_fail(err, PD_NOT_FOUND, "there is no job %.200s", name);
-    if (!pd_image_is_possible(job)) return pd_fail(err, PD_UNAVAILABLE, "job %.200s cannot be saved now: a step or a root task is under way", name);
+    if (!pd_image_is_possible(job))
+        return pd_fail(err, PD_UNAVAILABLE, "job %.200s cannot be saved now: a step or a root task is under way", name);
     return pd_image_write(job, image, n, err);
 }
 
@@ -322,7 +328,8 @@ void pd_store_apply(pd_store *store, pd_request *request, uint64_t now_ns)
     case PD_REQ_HELLO:    hello(store, request, now_ns); break;
     case PD_REQ_INFO:     pd_info_answer(&store->jobs, &store->outbox, store->drain.draining, request); break;
     case PD_REQ_DROP:     drop(store, request); break;
-    case PD_REQ_SET:      pd_job_set(pd_jobs_find(&store->jobs, request->u.set.job_name), &store->outbox, store->drain.draining, request); break;
+    case PD_REQ_SET:      pd_job_set(pd_jobs_find(&store->jobs, request->u.set.job_name), &store->outbox,
+                                     store->drain.draining, request); break;
     case PD_REQ_DRAIN:    pd_drain_take(&store->drain, &store->jobs, &store->outbox, request, now_ns); break;
     case PD_REQ_IMPORT:   import(store, request, now_ns); break;
     case PD_REQ_RELEASED: released(request); break;

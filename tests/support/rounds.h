@@ -6,14 +6,16 @@
 #include "stretch.h"
 
 /* Lays a round over chunks, without a parameter: it waits for all ranks. */
-static inline void lay_round(pd_round *round, int64_t elements, int64_t chunk_elements, uint32_t world, pd_chunk *chunks, pd_slot *slots, pd_range *ranges)
+static inline void lay_round(pd_round *round, int64_t elements, int64_t chunk_elements, uint32_t world,
+                             pd_chunk *chunks, pd_slot *slots, pd_range *ranges)
 {
     static pd_membership members;
 
     if (world <= PD_MAX_WORLD) pd_membership_all(&members, world);
     else members = (pd_membership){ .epoch = 1, .ranks = world, .expected = world };       /* more than a job may have */
-    pd_round_init(round, &(pd_round_layout){ .policy = &pd_policy_sync, .members = &members, .elements = elements, .chunk_elements = chunk_elements,
-                                             .chunks = chunks, .slots = slots, .ranges = ranges });
+    pd_round_init(round, &(pd_round_layout){ .policy = &pd_policy_sync, .members = &members, .elements = elements,
+                                             .chunk_elements = chunk_elements, .chunks = chunks, .slots = slots,
+                                             .ranges = ranges });
 }
 
 #endif

@@ -1,4 +1,5 @@
-/* A job that is written at a random step, dropped, read into a new store and continued gives the bits of one that was not disturbed. */
+/* A job that is written at a random step, dropped, read into a new store and continued gives the bits of one that
+ * was not disturbed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -39,15 +40,19 @@ static void values_of(uint64_t seed, float *out, int64_t n)
 static void join(rig *r, const course *p)
 {
     for (uint32_t rank = 0; rank < WORLD; rank++) {
-        if (rig_hello(r, "job", rank, WORLD, CONN + rank, CONN + rank, p->options, p->rules) != PD_OK) fail_msg("%s", r->error.text);
+        if (rig_hello(r, "job", rank, WORLD, CONN + rank, CONN + rank, p->options, p->rules) != PD_OK)
+            fail_msg("%s", r->error.text);
         r->ranges = p->ranged ? ranges[rank] : NULL;
-        if (rig_declare(r, r->job, rank, CONN + rank, names, shapes, NULL, PARAMS, rank == 1 ? PD_BF16 : PD_F32) != PD_OK) fail_msg("%s", r->error.text);
+        if (rig_declare(r, r->job, rank, CONN + rank, names, shapes, NULL, PARAMS, rank == 1 ? PD_BF16
+                        : PD_F32) != PD_OK)
+            fail_msg("%s", r->error.text);
         r->ranges = NULL;
     }
 }
 
 /* Sends what the rank has of a parameter, a frame for each chunk. */
-static void send(rig *r, const course *p, pd_request_kind kind, uint32_t rank, uint32_t param, uint64_t step, const float *values)
+static void send(rig *r, const course *p, pd_request_kind kind, uint32_t rank, uint32_t param, uint64_t step,
+                 const float *values)
 {
     bool part = p->ranged && ranges[rank][param].start >= 0;
     int64_t start = part ? ranges[rank][param].start : 0, end = part ? ranges[rank][param].end : sizes[param], stop;
@@ -91,7 +96,8 @@ static void push(rig *r, const course *p, uint32_t rank, uint32_t param, uint64_
 /* Sends one of the step's pushes: number k of WORLD * PARAMS. The server answers those whose round is closed. */
 static void push_one(rig *r, const course *p, uint64_t step, uint32_t k)
 {
-    if (inside_job(r->store, r->job)->steps.params[k % PARAMS].saved.step < step) push(r, p, k / PARAMS, k % PARAMS, step);
+    if (inside_job(r->store, r->job)->steps.params[k % PARAMS].saved.step < step)
+        push(r, p, k / PARAMS, k % PARAMS, step);
 }
 
 static void operate(rig *r, const course *p, uint64_t step)
@@ -168,7 +174,8 @@ static void compare_slots(const pd_optim *a, const pd_optim *b)
 static void compare(rig *a, rig *b)
 {
     for (uint32_t i = 0; i < PARAMS; i++) {
-        const pd_param *x = &inside_job(a->store, a->job)->steps.params[i], *y = &inside_job(b->store, b->job)->steps.params[i];
+        const pd_param *x = &inside_job(a->store, a->job)->steps.params[i], *y = &inside_job(b->store,
+                                                                                             b->job)->steps.params[i];
         assert_int_equal(x->saved.step, STEPS);
         assert_int_equal(y->saved.step, STEPS);
         assert_int_equal(x->saved.skipped, y->saved.skipped);
@@ -224,11 +231,14 @@ static void roots_that_are_not_due_yet_are_adopted_in_their_step(void **state)
     (void)state;
 
     for (int delay = 0; delay <= 3; delay++) {
-        snprintf(rule, sizeof rule, "* scalable_shampoo block_size=16 learning_rate=0.01 preconditioning_compute_steps=3 start_preconditioning_step=2 root_delay=%d", delay);
+        snprintf(rule, sizeof rule, "* scalable_shampoo block_size=16 learning_rate=0.01 "
+                 "preconditioning_compute_steps=3 start_preconditioning_step=2 root_delay=%d", delay);
         check(&(course){ .rules = rule }, 100 + (uint64_t)delay);
-        snprintf(rule, sizeof rule, "* shampoo max_preconditioner_dim=16 precondition_frequency=3 betas=0.9,0.99 grafting_config=SGD epsilon=1e-4 root_delay=%d", delay);
+        snprintf(rule, sizeof rule, "* shampoo max_preconditioner_dim=16 precondition_frequency=3 betas=0.9,0.99 "
+                 "grafting_config=SGD epsilon=1e-4 root_delay=%d", delay);
         check(&(course){ .rules = rule }, 200 + (uint64_t)delay);
-        snprintf(rule, sizeof rule, "* kron max_size_triangular=64 preconditioner_update_probability=0.3 root_delay=%d", delay > 1 ? 1 : delay);
+        snprintf(rule, sizeof rule, "* kron max_size_triangular=64 preconditioner_update_probability=0.3 "
+                 "root_delay=%d", delay > 1 ? 1 : delay);
         check(&(course){ .rules = rule }, 300 + (uint64_t)delay);
     }
 }
@@ -236,8 +246,10 @@ static void roots_that_are_not_due_yet_are_adopted_in_their_step(void **state)
 static void coded_and_wide_slots_come_back_byte_for_byte(void **state)
 {
     (void)state;
-    check(&(course){ .rules = "* scalable_shampoo block_size=16 best_effort_memory_usage_reduction=yes root_delay=2 preconditioning_compute_steps=4" }, 1);
-    check(&(course){ .rules = "* shampoo preconditioner_dtype=float64 max_preconditioner_dim=16 precondition_frequency=2 root_delay=1" }, 2);
+    check(&(course){ .rules = "* scalable_shampoo block_size=16 best_effort_memory_usage_reduction=yes root_delay=2 "
+                     "preconditioning_compute_steps=4" }, 1);
+    check(&(course){ .rules = "* shampoo preconditioner_dtype=float64 max_preconditioner_dim=16 "
+                     "precondition_frequency=2 root_delay=1" }, 2);
     check(&(course){ .rules = "* kron mu_dtype=bfloat16" }, 3);
     check(&(course){ .rules = "* adafactor learning_rate=0.01 beta1=0.9 dtype_momentum=bfloat16" }, 4);
 }
@@ -248,10 +260,13 @@ static void groups_ranges_absences_clipping_and_overrides_come_back(void **state
     for (uint64_t seed = 0; seed < 4; seed++) {
         check(&(course){ .rules = "* kron", .absent = true }, 10 + seed);
         check(&(course){ .rules = "* adam", .ranged = true, .absent = true }, 20 + seed);
-        check(&(course){ .rules = "layer* adam lr=0.1;* sgd momentum=0.9", .options = "clip_global_norm=0.5", .overrides = true }, 30 + seed);
+        check(&(course){ .rules = "layer* adam lr=0.1;* sgd momentum=0.9", .options = "clip_global_norm=0.5",
+                         .overrides = true }, 30 + seed);
         check(&(course){ .rules = "* adam", .options = "aggregate=median", .ranged = true }, 40 + seed);
-        check(&(course){ .rules = "* adam", .options = "aggregate=weighted_mean nonfinite_scope=job start_step=7 seed=3", .ranged = true }, 50 + seed);
-        check(&(course){ .rules = "* shampoo", .options = "nonfinite_scope=job aggregate=adasum_vdot", .absent = true }, 60 + seed);
+        check(&(course){ .rules = "* adam", .options = "aggregate=weighted_mean nonfinite_scope=job start_step=7 "
+                         "seed=3", .ranged = true }, 50 + seed);
+        check(&(course){ .rules = "* shampoo", .options = "nonfinite_scope=job aggregate=adasum_vdot",
+                         .absent = true }, 60 + seed);
     }
 }
 
@@ -270,7 +285,8 @@ static void some_job(rig *r, const course *p)
     }
 }
 
-static const course rich = { .rules = "layer* shampoo lr=0.1 max_preconditioner_dim=8 root_delay=1;* adam", .ranged = true, .overrides = true };
+static const course rich = { .rules = "layer* shampoo lr=0.1 max_preconditioner_dim=8 root_delay=1;* adam",
+                             .ranged = true, .overrides = true };
 
 /* Reads it into an empty store: an error leaves that empty. */
 static int try_load(const uint8_t *image, size_t n)

@@ -1,4 +1,5 @@
-/* A policy other than sync fits into the round's contract: one that closes at the deadline with what has come, of two ranks at least. */
+/* A policy other than sync fits into the round's contract: one that closes at the deadline with what has come, of
+ * two ranks at least. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -14,7 +14,10 @@ typedef struct pd_account {
 } pd_account;
 
 /* Returns whether so many more bytes fit. */
-static inline bool pd_budget_fits(const pd_budget *budget, uint64_t more) { return budget->used <= budget->limit && more <= budget->limit - budget->used; }
+static inline bool pd_budget_fits(const pd_budget *budget, uint64_t more)
+{
+    return budget->used <= budget->limit && more <= budget->limit - budget->used;
+}
 
 static inline void pd_account_take(pd_account *account, uint64_t bytes)
 {

@@ -1,7 +1,8 @@
 /* buffer_pool.h - recycles large buffers by exact size: weights, sums of gradients, copies of contributions.
  *
- * Step thread. A fresh 64 MiB costs 30 ms of page faults, a recycled one nothing. Parameters are the users of a pool: it
- * keeps at most two idle buffers a user (one for the weights to come, one for a sum), and none once the last user is gone. */
+ * Step thread. A fresh 64 MiB costs 30 ms of page faults, a recycled one nothing. Parameters are the users of a
+ * pool: it keeps at most two idle buffers a user (one for the weights to come, one for a sum), and none once the
+ * last user is gone. */
 #ifndef PD_BUFFER_POOL_H
 #define PD_BUFFER_POOL_H
 

@@ -93,7 +93,8 @@ static uint64_t site_of(const char *format, va_list args)
     uint64_t site = 0xcbf29ce484222325u ^ (uintptr_t)format;
 
     if (strncmp(format, "job %", 5) != 0) return site;
-    for (const char *name = va_arg(args, const char *); *name != '\0'; name++) site = (site ^ (unsigned char)*name) * 0x100000001b3u;
+    for (const char *name = va_arg(args, const char *); *name != '\0'; name++)
+        site = (site ^ (unsigned char)*name) * 0x100000001b3u;
     return site;
 }
 

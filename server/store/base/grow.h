@@ -6,7 +6,8 @@
 
 #include <stdlib.h>
 
-/* Makes room in *at, an array of *room elements of `size` bytes, for `want` of them. PD_NO_MEMORY: nothing has changed. */
+/* Makes room in *at, an array of *room elements of `size` bytes, for `want` of them. PD_NO_MEMORY: nothing has
+ * changed. */
 static inline int pd_grow(void **at, size_t *room, size_t want, size_t size)
 {
     size_t larger = *room * 2 > want ? *room * 2 : want;

@@ -15,8 +15,10 @@ typedef struct pd_job_key {
 extern const pd_job_key pd_job_keys[];      /* ends with a NULL name */
 
 /* In the order of pd_job_keys. */
-enum pd_job_key_index { PD_JOB_KEY_AGGREGATE, PD_JOB_KEY_ADASUM_FOLD, PD_JOB_KEY_TRIM, PD_JOB_KEY_NONFINITE, PD_JOB_KEY_NONFINITE_SCOPE,
-                        PD_JOB_KEY_STEP_TIMEOUT, PD_JOB_KEY_JOB_LINGER, PD_JOB_KEY_ON_LOST_WORKER, PD_JOB_KEY_SEED, PD_JOB_KEY_START_STEP,
+enum pd_job_key_index { PD_JOB_KEY_AGGREGATE, PD_JOB_KEY_ADASUM_FOLD, PD_JOB_KEY_TRIM, PD_JOB_KEY_NONFINITE,
+                        PD_JOB_KEY_NONFINITE_SCOPE,
+                        PD_JOB_KEY_STEP_TIMEOUT, PD_JOB_KEY_JOB_LINGER, PD_JOB_KEY_ON_LOST_WORKER, PD_JOB_KEY_SEED,
+                            PD_JOB_KEY_START_STEP,
                         PD_JOB_KEY_CLIP_GLOBAL_NORM, PD_JOB_KEY_INITIAL_WEIGHTS, PD_JOB_KEY_ROUNDS, PD_JOB_KEYS };
 
 typedef enum pd_aggregation { PD_MEAN, PD_WEIGHTED_MEAN, PD_SUM, PD_ADASUM, PD_VDOT_ADASUM, PD_MEDIAN, PD_TRIMMED_MEAN } pd_aggregation;   /* choices of aggregate */
@@ -41,7 +43,8 @@ char *pd_job_keys_list(char *text, size_t size);
 /* A value as text that pd_job_values_set takes. Returns `text`; 32 bytes are enough. */
 char *pd_job_values_text(const pd_job_values *values, enum pd_job_key_index key, char *text, size_t size);
 
-/* Returns whether an aggregate is Adasum, takes no notice of outliers, or for either reason needs all contributions at once. */
+/* Returns whether an aggregate is Adasum, takes no notice of outliers, or for either reason needs all contributions at
+ * once. */
 static inline bool pd_is_adasum(pd_aggregation how) { return how == PD_ADASUM || how == PD_VDOT_ADASUM; }
 static inline bool pd_is_robust(pd_aggregation how) { return how == PD_MEDIAN || how == PD_TRIMMED_MEAN; }
 static inline bool pd_is_collected(pd_aggregation how) { return pd_is_adasum(how) || pd_is_robust(how); }

@@ -19,7 +19,8 @@ static void sip_rounds(uint64_t v[4], int n)
 unsigned pd_name_hash(const uint64_t key[2], const char *name, size_t n)
 {
     uint64_t k0 = key[0], k1 = key[1], word;
-    uint64_t v[4] = { k0 ^ 0x736f6d6570736575u, k1 ^ 0x646f72616e646f6du, k0 ^ 0x6c7967656e657261u, k1 ^ 0x7465646279746573u };
+    uint64_t v[4] = { k0 ^ 0x736f6d6570736575u, k1 ^ 0x646f72616e646f6du, k0 ^ 0x6c7967656e657261u,
+                      k1 ^ 0x7465646279746573u };
     size_t left = n;
 
     for (;; name += 8, left -= 8) {

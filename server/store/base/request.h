@@ -1,8 +1,9 @@
 /* request.h - what crosses between the loop thread and the training state: requests in, effects out.
  *
- * The loop thread makes a pd_request, posts it, and from then on the step thread owns it and everything it points to;
- * the step thread makes pd_effects, posts them back, and the loop thread owns those. A buffer or snapshot is owned by one
- * side at a time; snapshots are immutable and both sides may read them. Nothing here knows sockets or protobuf. */
+ * The loop thread makes a pd_request, posts it, and from then on the step thread owns it and everything it points
+ * to; the step thread makes pd_effects, posts them back, and the loop thread owns those. A buffer or snapshot is
+ * owned by one side at a time; snapshots are immutable and both sides may read them. Nothing here knows sockets or
+ * protobuf. */
 #ifndef PD_REQUEST_H
 #define PD_REQUEST_H
 
@@ -13,7 +14,8 @@
 #define PD_MAX_SCALARS 16           /* of a push, and of a round */
 #define PD_SCALAR_NAME_MAX 64
 
-/* Bytes that the loop thread keeps of each parameter, at most, and of each declaration of it beside its texts: they count as the job's (need.h). */
+/* Bytes that the loop thread keeps of each parameter, at most, and of each declaration of it beside its texts: they
+ * count as the job's (need.h). */
 #define PD_LOOP_PARAM_BYTES 128
 #define PD_LOOP_DECL_BYTES  320
 #define PD_LOOP_RANK_BYTES  2560        /* and of each worker's set, if it is small */
@@ -39,8 +41,8 @@ typedef struct pd_buffer {
     unsigned refs;                  /* pieces not reduced yet; owner side only */
 } pd_buffer;
 
-/* A run of elements of one parameter: exactly one chunk of it, or what the rank's range has of that (count 0 where it has nothing), or (count 0,
- * absent) the whole parameter's "no gradient". */
+/* A run of elements of one parameter: exactly one chunk of it, or what the rank's range has of that (count 0 where it
+ * has nothing), or (count 0, absent) the whole parameter's "no gradient". */
 typedef struct pd_piece {
     uint32_t    param;              /* index in the job */
     pd_dtype    dtype;
@@ -160,9 +162,11 @@ typedef struct pd_request {
     } u;
 } pd_request;
 
-/* Zeroed. A request brings the memory of its effects along: no answer and no buffer is lost when memory is short. NULL: out of memory. */
+/* Zeroed. A request brings the memory of its effects along: no answer and no buffer is lost when memory is short. NULL:
+ * out of memory. */
 pd_request *pd_request_new(pd_request_kind kind, pd_ticket ticket);
-/* Frees the request and all it owns except its buffer, u.released and u.task, which go home by effects. Accepts NULL. */
+/* Frees the request and all it owns except its buffer, u.released and u.task, which go home by effects. Accepts
+ * NULL. */
 void        pd_request_free(pd_request *request);
 
 /* ---- snapshots ---- */
@@ -212,8 +216,8 @@ typedef struct pd_scalar_means {
 } pd_scalar_means;
 void pd_scalar_means_unref(pd_scalar_means *means);     /* accepts NULL */
 
-/* The ranks whose contributions count in a round that closed without some. Made by the step thread, counted by the loop thread once it
- * is there. */
+/* The ranks whose contributions count in a round that closed without some. Made by the step thread, counted by the loop
+ * thread once it is there. */
 typedef struct pd_counted {
     unsigned refs;
     uint32_t ranks;
@@ -243,7 +247,8 @@ typedef struct pd_declared {
 
 void pd_declared_free(pd_declared *declared, size_t n);     /* accepts NULL */
 
-typedef enum pd_info_what { PD_INFO_STATUS, PD_INFO_JOBS, PD_INFO_PARAMS, PD_INFO_WORKERS, PD_INFO_ROOTS, PD_INFO_SETTINGS, PD_INFO_STATE } pd_info_what;
+typedef enum pd_info_what { PD_INFO_STATUS, PD_INFO_JOBS, PD_INFO_PARAMS, PD_INFO_WORKERS, PD_INFO_ROOTS,
+                            PD_INFO_SETTINGS, PD_INFO_STATE } pd_info_what;
 
 #define PD_INFO_PAGE 256            /* most entries of one answer: a model may have a hundred thousand roots */
 
@@ -423,10 +428,12 @@ typedef struct pd_effect {
     } u;
 } pd_effect;
 
-/* Frees the effect and what it owns (of what has closed: reasons and scalars that nobody has taken) except buffers, snapshots and tasks. Accepts NULL. */
+/* Frees the effect and what it owns (of what has closed: reasons and scalars that nobody has taken) except buffers,
+ * snapshots and tasks. Accepts NULL. */
 void pd_effect_free(pd_effect *effect);
 
-/* Frees the pieces, hyperparameters and scalars of a data request: what is left is the record of a frame that is held. */
+/* Frees the pieces, hyperparameters and scalars of a data request: what is left is the record of a frame that is
+ * held. */
 void       pd_request_slim(pd_request *request);
 /* Takes the request and turns its memory into an effect: cannot fail. */
 pd_effect *pd_request_become(pd_request *request, pd_effect_kind kind, pd_ticket ticket, uint32_t job);

@@ -22,18 +22,25 @@ static const pd_field rule_fields[] = { PD_FIELD(pd_declared_rule, text), { 0 } 
 static const pd_table rule_table = { "rule", sizeof(pd_declared_rule), rule_fields };
 
 static const pd_field param_fields[] = {
-    PD_FIELD(pd_declared_param_record, name), PD_FIELD(pd_declared_param_record, axes), PD_FIELD_IN(pd_declared_param_record, rank, 0, PD_MAX_RANK),
-    PD_FIELD(pd_declared_param_record, dim), PD_FIELD(pd_declared_param_record, ranged), PD_FIELD(pd_declared_param_record, model_state),
-    PD_FIELD(pd_declared_param_record, f16), PD_FIELD(pd_declared_param_record, bf16), PD_FIELD_IN(pd_declared_param_record, update_dtype, 0, PD_BF16),
+    PD_FIELD(pd_declared_param_record, name), PD_FIELD(pd_declared_param_record, axes),
+        PD_FIELD_IN(pd_declared_param_record, rank, 0, PD_MAX_RANK),
+    PD_FIELD(pd_declared_param_record, dim), PD_FIELD(pd_declared_param_record, ranged),
+        PD_FIELD(pd_declared_param_record, model_state),
+    PD_FIELD(pd_declared_param_record, f16), PD_FIELD(pd_declared_param_record, bf16),
+        PD_FIELD_IN(pd_declared_param_record, update_dtype, 0, PD_BF16),
     { 0 } };
 static const pd_table param_table = { "parameter", sizeof(pd_declared_param_record), param_fields };
 
 static const pd_field range_fields[] = {
-    PD_FIELD(pd_declared_range, param), PD_FIELD(pd_declared_range, rank), PD_FIELD(pd_declared_range, start), PD_FIELD(pd_declared_range, end),
+    PD_FIELD(pd_declared_range, param), PD_FIELD(pd_declared_range, rank), PD_FIELD(pd_declared_range, start),
+        PD_FIELD(pd_declared_range, end),
     PD_FIELD(pd_declared_range, initialiser), { 0 } };
 static const pd_table range_table = { "range", sizeof(pd_declared_range), range_fields };
 
-static const pd_field job_fields[] = { PD_FIELD_IN(pd_declared_job, name, 0, PD_NAME_MAX), PD_FIELD_IN(pd_declared_job, world, 1, PD_MAX_WORLD), { 0 } };
+static const pd_field job_fields[] = { PD_FIELD_IN(pd_declared_job, name, 0, PD_NAME_MAX), PD_FIELD_IN(pd_declared_job,
+                                                                                                       world, 1,
+                                                                                                       PD_MAX_WORLD),
+                                       { 0 } };
 static const pd_table job_table = { "job", sizeof(pd_declared_job), job_fields };
 
 void pd_declared_job_visit(pd_archive *archive, pd_declared_job *d)
@@ -78,13 +85,15 @@ static int make_lists(pd_declared_job *out, const pd_steps *steps)
     out->rules = calloc(steps->n_rules, sizeof *out->rules);
     out->params = calloc(steps->n_params, sizeof *out->params);
     out->ranges = calloc(count_ranges(steps) + 1, sizeof *out->ranges);
-    return out->values != NULL && out->rules != NULL && out->params != NULL && out->ranges != NULL ? PD_OK : PD_NO_MEMORY;
+    return out->values != NULL && out->rules != NULL && out->params != NULL && out->ranges != NULL ? PD_OK
+           : PD_NO_MEMORY;
 }
 
 static int take_param(pd_declared_param_record *out, const pd_param *param)
 {
-    *out = (pd_declared_param_record){ .rank = (uint32_t)param->shape.rank, .ranged = param->ranged, .model_state = param->model_state,
-                                       .f16 = param->pool[PD_F16] != NULL, .bf16 = param->pool[PD_BF16] != NULL,
+    *out = (pd_declared_param_record){ .rank = (uint32_t)param->shape.rank, .ranged = param->ranged,
+                                       .model_state = param->model_state, .f16 = param->pool[PD_F16] != NULL,
+                                       .bf16 = param->pool[PD_BF16] != NULL,
                                        .update_dtype = (uint32_t)param->update_dtype };
     for (int d = 0; d < param->shape.rank; d++) out->dim[d] = param->shape.dim[d];
     if ((out->name = strdup(param->name)) == NULL) return PD_NO_MEMORY;
@@ -95,7 +104,9 @@ static void take_ranges(pd_declared_job *out, const pd_param *param)
 {
     for (uint32_t r = 0; param->ranged && r < pd_round_ranks(&param->round); r++) {
         const pd_range *range = &param->round.ranges.at[r];
-        if (range->known) out->ranges[out->n_ranges++] = (pd_declared_range){ param->index, r, range->start, range->end, range->initialiser };
+        if (range->known)
+            out->ranges[out->n_ranges++] = (pd_declared_range){ param->index, r, range->start, range->end,
+                                                                range->initialiser };
     }
 }
 
@@ -136,16 +147,20 @@ static int make_hello(pd_request **out, const pd_declared_job *d)
 
     if (hello == NULL) return PD_NO_MEMORY;
     hello->u.hello.world_size = d->world;
-    if ((hello->u.hello.job_name = text_of(d->name)) == NULL || (hello->u.hello.rules = calloc(d->n_rules + 1, sizeof(char *))) == NULL) return PD_NO_MEMORY;
+    if ((hello->u.hello.job_name = text_of(d->name)) == NULL
+        || (hello->u.hello.rules = calloc(d->n_rules + 1, sizeof(char *))) == NULL)
+        return PD_NO_MEMORY;
     for (; hello->u.hello.n_rules < d->n_rules; hello->u.hello.n_rules++)
-        if ((hello->u.hello.rules[hello->u.hello.n_rules] = text_of(d->rules[hello->u.hello.n_rules].text)) == NULL) return PD_NO_MEMORY;
+        if ((hello->u.hello.rules[hello->u.hello.n_rules] = text_of(d->rules[hello->u.hello.n_rules].text)) == NULL)
+            return PD_NO_MEMORY;
     return PD_OK;
 }
 
 static int set_values(pd_job *job, const pd_declared_job *d, pd_error *err)
 {
     for (size_t i = 0; i < d->n_values; i++) {
-        int rc = pd_job_values_set_raw(&job->steps.values, d->values[i].name != NULL ? d->values[i].name : "", d->values[i].value, err);
+        int rc = pd_job_values_set_raw(&job->steps.values, d->values[i].name != NULL ? d->values[i].name : "",
+                                       d->values[i].value, err);
         if (rc != PD_OK) return rc;
     }
     return pd_aggregate_fits(&job->steps.values, d->world, err);
@@ -158,7 +173,8 @@ static int make_job(pd_job **out, const pd_declared_job *d, const pd_job_env *en
 
     if (rc != PD_OK) pd_fail(err, rc, "out of memory for job %.100s", d->name);
     else rc = pd_hello_check(hello, err);
-    if (rc == PD_OK && (rc = pd_job_new(out, env, number, hello, err)) == PD_OK && (rc = set_values(*out, d, err)) != PD_OK) {
+    if (rc == PD_OK && (rc = pd_job_new(out, env, number, hello, err)) == PD_OK
+        && (rc = set_values(*out, d, err)) != PD_OK) {
         pd_job_free(*out);
         *out = NULL;
     }
@@ -168,8 +184,8 @@ static int make_job(pd_job **out, const pd_declared_job *d, const pd_job_env *en
 
 static void fill_decl(pd_param_decl *out, const pd_declared_param_record *param)
 {
-    *out = (pd_param_decl){ .name = text_of(param->name), .axes = param->axes != NULL ? strdup(param->axes) : NULL, .pull_dtype = PD_F32,
-                            .ranged = param->ranged, .model_state = param->model_state };
+    *out = (pd_param_decl){ .name = text_of(param->name), .axes = param->axes != NULL ? strdup(param->axes) : NULL,
+                            .pull_dtype = PD_F32, .ranged = param->ranged, .model_state = param->model_state };
     out->shape.rank = (int)param->rank;
     memcpy(out->shape.dim, param->dim, param->rank * sizeof param->dim[0]);
 }
@@ -179,11 +195,13 @@ static int make_declare(pd_request **out, const pd_declared_job *d)
 {
     pd_request *declare = *out = pd_request_new(PD_REQ_DECLARE, (pd_ticket){ 0, 0 });
 
-    if (declare == NULL || (declare->u.declare.params = calloc(d->n_params + 1, sizeof(pd_param_decl))) == NULL) return PD_NO_MEMORY;
+    if (declare == NULL || (declare->u.declare.params = calloc(d->n_params + 1, sizeof(pd_param_decl))) == NULL)
+        return PD_NO_MEMORY;
     for (; declare->u.declare.n < d->n_params; declare->u.declare.n++) {
         pd_param_decl *decl = &declare->u.declare.params[declare->u.declare.n];
         fill_decl(decl, &d->params[declare->u.declare.n]);
-        if (decl->name == NULL || (d->params[declare->u.declare.n].axes != NULL && decl->axes == NULL)) return PD_NO_MEMORY;
+        if (decl->name == NULL || (d->params[declare->u.declare.n].axes != NULL && decl->axes == NULL))
+            return PD_NO_MEMORY;
     }
     return PD_OK;
 }
@@ -211,11 +229,13 @@ static int set_types(pd_job *job, pd_param *param, const pd_declared_param_recor
         uint64_t bytes = pulled[t] ? pd_param_type_bytes(param, (pd_dtype)t) : 0;
         if (!pulled[t]) continue;
         if (pd_job_check_total(job, bytes, err) != PD_OK) return err->code;
-        if (pd_param_pull(param, job->steps.pools, (pd_dtype)t, &again) != PD_OK) return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory", param->name);
+        if (pd_param_pull(param, job->steps.pools, (pd_dtype)t, &again) != PD_OK)
+            return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory", param->name);
         pd_account_take(&job->steps.account, bytes);
     }
     if (record->update_dtype == 0) return PD_OK;
-    if (pd_job_check_total(job, pd_param_update_bytes(param, (pd_dtype)record->update_dtype), err) != PD_OK) return err->code;
+    if (pd_job_check_total(job, pd_param_update_bytes(param, (pd_dtype)record->update_dtype), err) != PD_OK)
+        return err->code;
     pd_account_take(&job->steps.account, pd_param_update_bytes(param, (pd_dtype)record->update_dtype));
     return pd_param_pull_updates(param, job->steps.pools, (pd_dtype)record->update_dtype) == PD_OK ? PD_OK
          : pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for its updates", param->name);
@@ -225,10 +245,12 @@ static int set_range(pd_job *job, const pd_declared_range *range, pd_error *err)
 {
     pd_param *param = range->param < job->steps.n_params ? &job->steps.params[range->param] : NULL;
 
-    if (param == NULL || !param->ranged || range->rank >= job->steps.members.ranks || param->round.ranges.at[range->rank].known || range->start < 0 ||
-        range->end < range->start || range->end > param->elements)
-        return pd_fail(err, PD_DATA_LOSS, "job %.100s: the image has a range that does not fit: rank %u, parameter %u, elements %lld to %lld", job->steps.name,
-                       range->rank, range->param, (long long)range->start, (long long)range->end);
+    if (param == NULL || !param->ranged || range->rank >= job->steps.members.ranks
+        || param->round.ranges.at[range->rank].known || range->start < 0 || range->end < range->start
+        || range->end > param->elements)
+        return pd_fail(err, PD_DATA_LOSS, "job %.100s: the image has a range that does not fit: rank %u, parameter %u, "
+                       "elements %lld to %lld", job->steps.name, range->rank, range->param, (long long)range->start,
+                       (long long)range->end);
     pd_range_take(param, range->rank, range->start, range->end);
     param->round.ranges.at[range->rank].initialiser = range->initialiser;
     return PD_OK;
@@ -241,7 +263,8 @@ static int complete(pd_job *job, const pd_declared_job *d, pd_error *err)
 
     pd_ranges_give_back(job, 0);                /* of the Declare that had none */
     for (size_t i = 0; rc == PD_OK && i < d->n_ranges; i++) rc = set_range(job, &d->ranges[i], err);
-    for (size_t i = 0; rc == PD_OK && i < d->n_params; i++) rc = set_types(job, &job->steps.params[i], &d->params[i], err);
+    for (size_t i = 0; rc == PD_OK && i < d->n_params; i++)
+        rc = set_types(job, &job->steps.params[i], &d->params[i], err);
     bytes = pd_ranges_collected_bytes(job) - job->collected;
     if (rc == PD_OK && (rc = pd_job_check_total(job, bytes, err)) == PD_OK) {
         job->collected += bytes;

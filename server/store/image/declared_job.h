@@ -37,8 +37,10 @@ typedef struct pd_declared_job {
 int  pd_declared_job_of(pd_declared_job *out, const pd_job *job, pd_error *err);
 /* Visits it in either direction. */
 void pd_declared_job_visit(pd_archive *archive, pd_declared_job *declared);
-/* Makes the job, with planned parameters in their initial state; it is in no table. Errors as those of Hello and Declare. */
-int  pd_declared_job_make(pd_job **out, const pd_declared_job *declared, const pd_job_env *env, uint32_t number, pd_error *err);
+/* Makes the job, with planned parameters in their initial state; it is in no table. Errors as those of Hello and
+ * Declare. */
+int  pd_declared_job_make(pd_job **out, const pd_declared_job *declared, const pd_job_env *env, uint32_t number,
+                          pd_error *err);
 void pd_declared_job_free(pd_declared_job *declared);
 
 #endif

@@ -16,17 +16,21 @@
 /* ---- the one table of fields for each struct that is saved ---- */
 
 static const pd_field job_fields[] = {
-    PD_FIELD(pd_job_saved, creator), PD_FIELD(pd_job_saved, barrier), PD_FIELD(pd_job_saved, refused), PD_FIELD(pd_job_saved, duplicates), { 0 } };
+    PD_FIELD(pd_job_saved, creator), PD_FIELD(pd_job_saved, barrier), PD_FIELD(pd_job_saved, refused),
+        PD_FIELD(pd_job_saved, duplicates), { 0 } };
 static const pd_table job_table = { "job", sizeof(pd_job_saved), job_fields };
 
 static const pd_field rank_fields[] = {
-    PD_FIELD(pd_rank_saved, nonce), PD_FIELD(pd_rank_saved, process), PD_FIELD(pd_rank_saved, present), PD_FIELD(pd_rank_saved, sealed),
-    PD_FIELD(pd_rank_saved, superseded), PD_FIELD(pd_rank_saved, n_superseded), PD_FIELD(pd_rank_saved, initialiser), PD_FIELD(pd_rank_saved, step),
+    PD_FIELD(pd_rank_saved, nonce), PD_FIELD(pd_rank_saved, process), PD_FIELD(pd_rank_saved, present),
+        PD_FIELD(pd_rank_saved, sealed),
+    PD_FIELD(pd_rank_saved, superseded), PD_FIELD(pd_rank_saved, n_superseded), PD_FIELD(pd_rank_saved, initialiser),
+        PD_FIELD(pd_rank_saved, step),
     PD_FIELD(pd_rank_saved, contributions), PD_FIELD(pd_rank_saved, barrier_base), { 0 } };
 static const pd_table rank_table = { "rank", sizeof(pd_rank_saved), rank_fields };
 
 static const pd_field steps_fields[] = {
-    PD_FIELD(pd_steps_saved, contributions), PD_FIELD(pd_steps_saved, steps), PD_FIELD(pd_steps_saved, skipped), PD_FIELD(pd_steps_saved, refused_steps),
+    PD_FIELD(pd_steps_saved, contributions), PD_FIELD(pd_steps_saved, steps), PD_FIELD(pd_steps_saved, skipped),
+        PD_FIELD(pd_steps_saved, refused_steps),
     PD_FIELD(pd_steps_saved, skipped_whole), { 0 } };
 static const pd_table steps_table = { "steps", sizeof(pd_steps_saved), steps_fields };
 
@@ -35,12 +39,15 @@ static const pd_field group_fields[] = {
     PD_FIELD(pd_step_group_saved, brought), { 0 } };
 static const pd_table group_table = { "step group", sizeof(pd_step_group_saved), group_fields };
 
-static const pd_field clip_fields[] = { PD_FIELD(pd_global_clip_saved, last), PD_FIELD(pd_global_clip_saved, clipped), { 0 } };
+static const pd_field clip_fields[] = { PD_FIELD(pd_global_clip_saved, last), PD_FIELD(pd_global_clip_saved, clipped),
+                                        { 0 } };
 static const pd_table clip_table = { "clip", sizeof(pd_global_clip_saved), clip_fields };
 
 static const pd_field param_fields[] = {
-    PD_FIELD_IN(pd_param_saved, step, 0, INT64_MAX / 2), PD_FIELD(pd_param_saved, skipped), PD_FIELD(pd_param_saved, refused),
-    PD_FIELD(pd_param_saved, gaps), PD_FIELD(pd_param_saved, contributions), PD_FIELD_IN(pd_param_saved, outcome, 0, PD_REFUSED),
+    PD_FIELD_IN(pd_param_saved, step, 0, INT64_MAX / 2), PD_FIELD(pd_param_saved, skipped), PD_FIELD(pd_param_saved,
+                                                                                                     refused),
+    PD_FIELD(pd_param_saved, gaps), PD_FIELD(pd_param_saved, contributions), PD_FIELD_IN(pd_param_saved, outcome, 0,
+                                                                                         PD_REFUSED),
     PD_FIELD(pd_param_saved, initialiser), { 0 } };
 static const pd_table param_table = { "parameter", sizeof(pd_param_saved), param_fields };
 
@@ -65,7 +72,8 @@ static void visit_scalars(pd_archive *archive, pd_steps *steps, pd_param *param)
     param->scalars->n_last = (uint32_t)n;
 }
 
-/* Makes memory for weights that are read. Initial weights that are not complete are not in the image: workers are asked for them again. */
+/* Makes memory for weights that are read. Initial weights that are not complete are not in the image: workers are asked
+ * for them again. */
 static int make_weights(pd_archive *archive, const pd_steps *steps, pd_param *param, uint64_t version)
 {
     if ((param->next = pd_snapshot_new(param->pool, param->elements)) == NULL)
@@ -120,9 +128,11 @@ static void visit_job(pd_archive *archive, pd_job *job)
     pd_archive_enter(archive, "job");
     pd_archive_fields(archive, &job_table, &job->saved);
     pd_archive_fields(archive, &steps_table, &job->steps.saved);
-    for (uint32_t r = 0; r < job->steps.members.ranks; r++) pd_archive_fields(archive, &rank_table, &job->ranks[r].saved);
+    for (uint32_t r = 0; r < job->steps.members.ranks; r++)
+        pd_archive_fields(archive, &rank_table, &job->ranks[r].saved);
     visit_groups(archive, &job->steps);
-    for (uint32_t i = 0; i < job->steps.n_params && pd_archive_status(archive) == PD_OK; i++) visit_param(archive, &job->steps, &job->steps.params[i]);
+    for (uint32_t i = 0; i < job->steps.n_params && pd_archive_status(archive) == PD_OK; i++)
+        visit_param(archive, &job->steps, &job->steps.params[i]);
     pd_overrides_visit(archive, job);
     pd_archive_leave(archive);
 }
@@ -136,7 +146,9 @@ static bool is_at_rest(const pd_param *param)
 
 bool pd_image_is_possible(const pd_job *job)
 {
-    if (job->steps.n_params == 0 || job->planning != NULL || job->import != NULL || job->steps.tasks_out > 0 || pd_global_clip_runs(&job->steps)) return false;
+    if (job->steps.n_params == 0 || job->planning != NULL || job->import != NULL || job->steps.tasks_out > 0
+        || pd_global_clip_runs(&job->steps))
+        return false;
     for (uint32_t i = 0; i < job->steps.n_params; i++)
         if (!is_at_rest(&job->steps.params[i])) return false;
     return true;
@@ -184,7 +196,8 @@ static int read_job(pd_archive *archive, const pd_jobs *jobs, const pd_job_env *
     pd_declared_job_visit(archive, &declared);
     if ((rc = pd_archive_status(archive)) == PD_OK) {
         if (pd_jobs_find(jobs, declared.name) != NULL)
-            rc = pd_fail(err, PD_FAILED_PRECONDITION, "there is a job %.200s already: drop it before its image is read", declared.name);
+            rc = pd_fail(err, PD_FAILED_PRECONDITION, "there is a job %.200s already: drop it before its image is "
+                         "read", declared.name);
         else rc = pd_declared_job_make(out, &declared, env, jobs->last_number + 1, err);
         if (rc != PD_OK) pd_archive_fail(archive, rc, "%s", err->text);
     }

@@ -19,8 +19,10 @@ typedef struct record {
 } record;
 
 static const pd_field record_fields[] = {
-    PD_FIELD(record, rule), PD_FIELD(record, mask), PD_FIELD(record, withdrawn), PD_FIELD(record, scheduled), PD_FIELD(record, value),
-    PD_FIELD_IN(record, pattern, 0, MOST_PATTERN), PD_FIELD(record, by), PD_FIELD(record, planned), PD_FIELD(record, overruled), { 0 } };
+    PD_FIELD(record, rule), PD_FIELD(record, mask), PD_FIELD(record, withdrawn), PD_FIELD(record, scheduled),
+        PD_FIELD(record, value),
+    PD_FIELD_IN(record, pattern, 0, MOST_PATTERN), PD_FIELD(record, by), PD_FIELD(record, planned), PD_FIELD(record,
+                                                                                                             overruled), { 0 } };
 static const pd_table record_table = { "override", sizeof(record), record_fields };
 
 typedef struct entry { uint32_t number; uint64_t from, mask; } entry;
@@ -33,13 +35,15 @@ static const pd_table schedule_table = { "schedule", sizeof(schedule_text), sche
 
 /* ---- writing ---- */
 
-/* Numbers the overrides in the order in which the parameters hold them, and returns how many there are. With `all` they are also listed. */
+/* Numbers the overrides in the order in which the parameters hold them, and returns how many there are. With `all` they
+ * are also listed. */
 static size_t number_all(pd_job *job, pd_override **all, uint32_t *rules)
 {
     size_t n = 0;
 
     for (uint32_t i = 0; i < job->steps.n_params; i++)
-        for (uint32_t k = 0; k < job->steps.params[i].n_overrides; k++) job->steps.params[i].overrides[k].override->number = UINT32_MAX;
+        for (uint32_t k = 0; k < job->steps.params[i].n_overrides; k++)
+            job->steps.params[i].overrides[k].override->number = UINT32_MAX;
     for (uint32_t i = 0; i < job->steps.n_params; i++)
         for (uint32_t k = 0; k < job->steps.params[i].n_overrides; k++) {
             pd_override *override = job->steps.params[i].overrides[k].override;
@@ -57,8 +61,8 @@ static size_t number_all(pd_job *job, pd_override **all, uint32_t *rules)
 static void write_one(pd_archive *archive, const pd_override *override, uint32_t rule)
 {
     uint64_t scheduled = override->mask & ~override->withdrawn & override->hypers.scheduled;
-    record r = { .rule = rule, .mask = override->mask, .withdrawn = override->withdrawn, .scheduled = scheduled, .pattern = override->pattern,
-                 .planned = override->planned, .overruled = override->overruled };
+    record r = { .rule = rule, .mask = override->mask, .withdrawn = override->withdrawn, .scheduled = scheduled,
+                 .pattern = override->pattern, .planned = override->planned, .overruled = override->overruled };
 
     memcpy(r.value, override->hypers.value, sizeof r.value);
     memcpy(r.by, override->by, sizeof r.by);
@@ -98,8 +102,10 @@ static int set_schedule(pd_archive *archive, pd_override *override, int h)
 
     hypers = pd_row_hypers(override->hypers.row, &count);
     pd_archive_fields(archive, &schedule_table, &s);
-    if ((rc = pd_archive_status(archive)) == PD_OK && ((size_t)h >= count || s.text == NULL)) rc = pd_archive_fail(archive, PD_DATA_LOSS, "no hyperparameter %d", h);
-    if (rc == PD_OK && (rc = pd_hypers_set(&override->hypers, hypers[h].name, s.text, &err)) != PD_OK) pd_archive_fail(archive, rc, "%s", err.text);
+    if ((rc = pd_archive_status(archive)) == PD_OK && ((size_t)h >= count || s.text == NULL))
+        rc = pd_archive_fail(archive, PD_DATA_LOSS, "no hyperparameter %d", h);
+    if (rc == PD_OK && (rc = pd_hypers_set(&override->hypers, hypers[h].name, s.text, &err)) != PD_OK)
+        pd_archive_fail(archive, rc, "%s", err.text);
     free(s.text);
     return rc;
 }
@@ -166,7 +172,8 @@ static void read_entries(pd_archive *archive, pd_param *param, size_t n, pd_over
         else if (pd_overrides_reserve(param, &err) != PD_OK) pd_archive_fail(archive, err.code, "%s", err.text);
         else {
             all[e.number]->refs++;
-            param->n_overrides = pd_overrides_insert(param->overrides, param->n_overrides, (pd_override_entry){ all[e.number], e.from, e.mask });
+            param->n_overrides = pd_overrides_insert(param->overrides, param->n_overrides,
+                                                     (pd_override_entry){ all[e.number], e.from, e.mask });
         }
     }
 }

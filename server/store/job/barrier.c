@@ -32,16 +32,15 @@ void pd_job_barrier(pd_job *job, pd_request *request)
     }
     passed = job->saved.barrier - rank->saved.barrier_base;                 /* since this process came */
     if (sequence == 0 || sequence > passed + 1) {
-        pd_fail(&err, PD_FAILED_PRECONDITION, "rank %u of job %.100s comes to barrier %llu, but its next one is %llu", request->rank,
-                job->steps.name,
-                (unsigned long long)sequence, (unsigned long long)passed + 1);
+        pd_fail(&err, PD_FAILED_PRECONDITION, "rank %u of job %.100s comes to barrier %llu, but its next one is %llu",
+                request->rank, job->steps.name, (unsigned long long)sequence, (unsigned long long)passed + 1);
         pd_request_refuse(job->steps.outbox, request, &err);
     } else if (sequence <= passed) {
         pd_answer_ok(job->steps.outbox, request);             /* sent again: all have been there */
         pd_request_free(request);
     } else if (rank->barrier != NULL && rank->barrier->ticket.conn == request->ticket.conn) {
-        pd_fail(&err, PD_FAILED_PRECONDITION, "rank %u of job %.100s waits at barrier %llu already: send the next one when this is "
-                "answered", request->rank, job->steps.name, (unsigned long long)sequence);
+        pd_fail(&err, PD_FAILED_PRECONDITION, "rank %u of job %.100s waits at barrier %llu already: send the next one "
+                "when this is answered", request->rank, job->steps.name, (unsigned long long)sequence);
         pd_request_refuse(job->steps.outbox, request, &err);
     } else {
         pd_request_free(rank->barrier);

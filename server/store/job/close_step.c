@@ -1,7 +1,8 @@
 /* close_step.c - a rank ends its step: what it has sent nothing of has no gradient from it.
  *
- * No state of its own: the step that a rank has ended shows in the rounds, as if it had said of each parameter that it is absent. So the
- * same push again changes nothing. What was refused is no silence: who ends a step without having mended it would lose a gradient unawares. */
+ * No state of its own: the step that a rank has ended shows in the rounds, as if it had said of each parameter that
+ * it is absent. So the same push again changes nothing. What was refused is no silence: who ends a step without
+ * having mended it would lose a gradient unawares. */
 #include "close_step.h"
 
 #include "contribute.h"
@@ -10,7 +11,8 @@
 /* The rank has sent nothing of the parameter for that step, and its round is not closed. */
 static bool is_left_out(const pd_param *param, const pd_request *frame)
 {
-    return pd_param_admit(param, frame->rank, frame->u.data.step) != PD_ADMIT_DUPLICATE && pd_round_is_silent(&param->round, frame->rank);
+    return pd_param_admit(param, frame->rank, frame->u.data.step) != PD_ADMIT_DUPLICATE
+           && pd_round_is_silent(&param->round, frame->rank);
 }
 
 static int check_one(const pd_job *job, const pd_param *param, const pd_request *frame, uint64_t number, pd_error *err)
@@ -21,8 +23,9 @@ static int check_one(const pd_job *job, const pd_param *param, const pd_request 
     if (param->seen == number || !is_left_out(param, frame)) return PD_OK;
     if ((rc = pd_push_check_step(job, param, frame->rank, frame->u.data.step, err)) != PD_OK) return rc;
     if (!pd_round_was_refused(&param->round, frame->rank)) return PD_OK;
-    return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: rank %u cannot end step %llu: its push of this parameter was refused; push it again, or say that it is "
-                   "absent", param->name, frame->rank, (unsigned long long)frame->u.data.step);
+    return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: rank %u cannot end step %llu: its push of this parameter was "
+                   "refused; push it again, or say that it is absent", param->name, frame->rank,
+                   (unsigned long long)frame->u.data.step);
 }
 
 int pd_close_step_check(const pd_job *job, const pd_request *frame, uint64_t number, pd_error *err)
@@ -37,7 +40,8 @@ int pd_close_step_check(const pd_job *job, const pd_request *frame, uint64_t num
 void pd_close_step_file(pd_job *job, const pd_request *frame, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < job->steps.n_params; i++)
-        if (is_left_out(&job->steps.params[i], frame)) pd_contribute_absent(&job->steps, &job->steps.params[i], frame->rank, now_ns);
+        if (is_left_out(&job->steps.params[i], frame))
+            pd_contribute_absent(&job->steps, &job->steps.params[i], frame->rank, now_ns);
 }
 
 void pd_close_step_note_refusal(pd_job *job, const pd_request *frame)
@@ -46,7 +50,10 @@ void pd_close_step_note_refusal(pd_job *job, const pd_request *frame)
         const pd_piece *piece = &frame->u.data.pieces[i];
         pd_round *round = piece->param < job->steps.n_params ? &job->steps.params[piece->param].round : NULL;
         int64_t chunk = piece->first / (int64_t)job->steps.config->chunk_elements;
-        if (round == NULL || piece->absent || chunk < 0 || chunk >= round->n_chunks || pd_param_admit(&job->steps.params[piece->param], frame->rank, frame->u.data.step) != PD_ADMIT_NEW) continue;
-        if (pd_chunk_state(&round->chunks[chunk], frame->rank) == PD_SLOT_EMPTY) round->chunks[chunk].slots[frame->rank].refused = true;
+        if (round == NULL || piece->absent || chunk < 0 || chunk >= round->n_chunks
+            || pd_param_admit(&job->steps.params[piece->param], frame->rank,
+                              frame->u.data.step) != PD_ADMIT_NEW) continue;
+        if (pd_chunk_state(&round->chunks[chunk], frame->rank) == PD_SLOT_EMPTY)
+            round->chunks[chunk].slots[frame->rank].refused = true;
     }
 }

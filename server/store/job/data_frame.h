@@ -1,4 +1,5 @@
-/* data_frame.h - frames with data, pushes and initial weights: who may send them, and are their pieces those that a rank has? Step thread. */
+/* data_frame.h - frames with data, pushes and initial weights: who may send them, and are their pieces those that a
+ * rank has? Step thread. */
 #ifndef PD_DATA_FRAME_H
 #define PD_DATA_FRAME_H
 
@@ -20,8 +21,8 @@ int  pd_piece_check_once(pd_param *param, const pd_piece *piece, uint64_t number
 
 /* Checks that the parameter has weights to step. PD_FAILED_PRECONDITION. */
 int  pd_push_check_weights(const pd_job *job, const pd_param *param, pd_error *err);
-/* Checks that the rank may contribute to this step, which the parameter has not closed. PD_FAILED_PRECONDITION: rounds before it are open;
- * PD_UNAVAILABLE: the server drains. */
+/* Checks that the rank may contribute to this step, which the parameter has not closed. PD_FAILED_PRECONDITION: rounds
+ * before it are open; PD_UNAVAILABLE: the server drains. */
 int  pd_push_check_step(const pd_job *job, const pd_param *param, uint32_t rank, uint64_t step, pd_error *err);
 
 #endif

@@ -14,14 +14,16 @@ static int check_name(const char *name, size_t i, pd_error *err)
     size_t n = strlen(name);
     pd_error why;
 
-    if (n == 0 || n > PD_NAME_MAX) return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %zu: a name has 1 to %d bytes, not %zu", i, PD_NAME_MAX, n);
+    if (n == 0 || n > PD_NAME_MAX)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %zu: a name has 1 to %d bytes, not %zu", i, PD_NAME_MAX, n);
     if (pd_text_check("its name", name, &why) == PD_OK) return PD_OK;
     return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %zu: %.300s", i, why.text);
 }
 
 pd_rule *pd_declaration_rule(const pd_job *job, const pd_param_decl *decl)
 {
-    return decl->model_state ? pd_rules_of_state(job->steps.rules, job->steps.n_rules) : pd_rules_match(job->steps.rules, job->steps.n_rules, decl->name);
+    return decl->model_state ? pd_rules_of_state(job->steps.rules, job->steps.n_rules)
+           : pd_rules_match(job->steps.rules, job->steps.n_rules, decl->name);
 }
 
 /* Its optimizer gives updates, in this type. */
@@ -37,10 +39,11 @@ static int check_update(const pd_job *job, const pd_param_decl *decl, pd_error *
     gives = row->update_dtype == NULL ? (pd_dtype)0 : row->update_dtype(rule->hypers.value);
     if (decl->update_dtype == gives) return PD_OK;
     if (gives == 0)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: %s gives no updates here, pull weights (shampoo gives them while communicate_params is off)",
-                       decl->name, row->name);
-    return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: updates of %s are %s here (communication_dtype), this rank asks for %s", decl->name, row->name,
-                   pd_dtype_name(gives), pd_dtype_name(decl->update_dtype));
+        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: %s gives no updates here, pull weights (shampoo "
+                       "gives them while communicate_params is off)", decl->name, row->name);
+    return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: updates of %s are %s here (communication_dtype), "
+                   "this rank asks for %s", decl->name, row->name, pd_dtype_name(gives),
+                   pd_dtype_name(decl->update_dtype));
 }
 
 static int check_axes(const pd_param_decl *decl, pd_error *err)
@@ -64,10 +67,11 @@ int pd_declaration_check(const pd_job *job, const pd_param_decl *decl, size_t i,
                        pd_shape_text(&decl->shape, shape, sizeof shape));
     if (check_axes(decl, err) != PD_OK || pd_range_check(decl, *elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if (pd_dtype_size(decl->pull_dtype) == 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is no element type to pull", decl->name, (int)decl->pull_dtype);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is no element type to pull", decl->name,
+                       (int)decl->pull_dtype);
     if (pd_declaration_rule(job, decl) == NULL)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: none of the job's %zu rules matches it; a last rule \"* sgd\" would",
-                       decl->name, job->steps.n_rules - 1);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: none of the job's %zu rules matches it; a last "
+                       "rule \"* sgd\" would", decl->name, job->steps.n_rules - 1);
     return check_update(job, decl, err);
 }
 
@@ -82,27 +86,30 @@ static int match_facts(const pd_job *job, const pd_param *param, const pd_param_
     char ours[192], theirs[192];
 
     if (!pd_shape_equal(&param->shape, &decl->shape))
-        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: job %.60s has it with shape %s, this rank declares %s", decl->name,
-                       job->steps.name,
-                       pd_shape_text(&param->shape, ours, sizeof ours), pd_shape_text(&decl->shape, theirs, sizeof theirs));
+        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: job %.60s has it with shape %s, this rank "
+                       "declares %s", decl->name, job->steps.name, pd_shape_text(&param->shape, ours, sizeof ours),
+                       pd_shape_text(&decl->shape, theirs, sizeof theirs));
     if (strcmp(axes_text(param->axes), axes_text(decl->axes)) != 0)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.120s: job %.60s has it with axes %.100s, this rank declares %.100s", decl->name, job->steps.name,
-                       axes_text(param->axes), axes_text(decl->axes));
+        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.120s: job %.60s has it with axes %.100s, this rank "
+                       "declares %.100s", decl->name, job->steps.name, axes_text(param->axes), axes_text(decl->axes));
     if (param->model_state != decl->model_state)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: job %.60s has it %s, this rank declares it %s", decl->name, job->steps.name,
-                       trained_text(param->model_state), trained_text(decl->model_state));
+        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: job %.60s has it %s, this rank declares it %s",
+                       decl->name, job->steps.name, trained_text(param->model_state), trained_text(decl->model_state));
     return PD_OK;
 }
 
-int pd_declaration_match(const pd_job *job, pd_param *param, const pd_param_decl *decl, uint32_t rank, uint64_t frame, pd_error *err)
+int pd_declaration_match(const pd_job *job, pd_param *param, const pd_param_decl *decl, uint32_t rank, uint64_t frame,
+                         pd_error *err)
 {
     if (param == NULL)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.256s: job %.100s was declared without it; every rank declares the same",
-                       decl->name, job->steps.name);
+        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.256s: job %.100s was declared without it; every rank "
+                       "declares the same", decl->name, job->steps.name);
     if (match_facts(job, param, decl, err) != PD_OK) return PD_FAILED_PRECONDITION;
     if (pd_dtype_size(decl->pull_dtype) == 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is no element type to pull", decl->name, (int)decl->pull_dtype);
-    if (param->seen == frame) return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s is declared twice", decl->name);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: %d is no element type to pull", decl->name,
+                       (int)decl->pull_dtype);
+    if (param->seen == frame)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s is declared twice", decl->name);
     param->seen = frame;
     if (pd_range_check(decl, param->elements, err) != PD_OK) return PD_INVALID_ARGUMENT;
     if (check_update(job, decl, err) != PD_OK) return PD_FAILED_PRECONDITION;
@@ -120,9 +127,10 @@ void pd_declarations_say(pd_job *job)
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         const char *note = pd_optim_plan(job->steps.params[i].optim)->note;
         if (note[0] == '\0' || n++ >= FEW) continue;
-        pd_say(job->steps.outbox, PD_SAY_WARNING, "job %.60s: parameter %.80s: %s", job->steps.name, job->steps.params[i].name, note);
+        pd_say(job->steps.outbox, PD_SAY_WARNING, "job %.60s: parameter %.80s: %s", job->steps.name,
+               job->steps.params[i].name, note);
     }
     if (n > FEW)
-        pd_say(job->steps.outbox, PD_SAY_WARNING, "job %.60s: the optimizers have something to say of %u more parameters (paramctl params --verbose)",
-               job->steps.name, n - FEW);
+        pd_say(job->steps.outbox, PD_SAY_WARNING, "job %.60s: the optimizers have something to say of %u more "
+               "parameters (paramctl params --verbose)", job->steps.name, n - FEW);
 }

@@ -41,8 +41,9 @@ static void warn_of_ready_roots(pd_job *job)
         n += plan->n_tasks > 0 && plan->root_delay == PD_ROOT_READY;
     }
     if (n > 0)
-        pd_say(job->steps.outbox, PD_SAY_WARNING, "job %s: roots of %u parameters are used as soon as they are ready: in which step depends on timing, so this "
-               "run is not reproducible bit for bit (root_delay = a number of steps is)", job->steps.name, n);
+        pd_say(job->steps.outbox, PD_SAY_WARNING, "job %s: roots of %u parameters are used as soon as they are ready: "
+               "in which step depends on timing, so this run is not reproducible bit for bit (root_delay = a number of "
+               "steps is)", job->steps.name, n);
 }
 
 static void warn_of_values(pd_job *job)
@@ -50,7 +51,9 @@ static void warn_of_values(pd_job *job)
     for (size_t i = 0; i < job->steps.n_rules; i++) {
         const pd_hypers *hypers = &job->steps.rules[i].hypers;
         const char *text = hypers->row->warning == NULL ? NULL : hypers->row->warning(hypers);
-        if (text != NULL) pd_say(job->steps.outbox, PD_SAY_WARNING, "job %s: rule \"%.200s\": %s", job->steps.name, job->steps.rules[i].text, text);
+        if (text != NULL)
+            pd_say(job->steps.outbox, PD_SAY_WARNING, "job %s: rule \"%.200s\": %s", job->steps.name,
+                   job->steps.rules[i].text, text);
     }
 }
 
@@ -77,11 +80,13 @@ static int declare_again(pd_job *job, const pd_request *request, pd_error *err)
     int rc;
 
     for (size_t i = 0; i < request->u.declare.n; i++)
-        if ((rc = pd_declaration_match(job, pd_declared_param(job, request, i), &request->u.declare.params[i], request->rank, frame, err)) != PD_OK) return rc;
+        if ((rc = pd_declaration_match(job, pd_declared_param(job, request, i), &request->u.declare.params[i],
+                                       request->rank, frame, err)) != PD_OK)
+            return rc;
     for (uint32_t i = 0; i < job->steps.n_params; i++)
         if (job->steps.params[i].seen != frame)
-            return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.256s: job %.100s has it, this rank does not declare it; every rank "
-                           "declares the same", job->steps.params[i].name, job->steps.name);
+            return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.256s: job %.100s has it, this rank does not "
+                           "declare it; every rank declares the same", job->steps.params[i].name, job->steps.name);
     if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
     if ((rc = pd_ranges_check_memory(job, request->rank, err)) != PD_OK) pd_ranges_give_back(job, request->rank);
     else count_ranges(job);
@@ -110,7 +115,10 @@ static int publish_types(pd_job *job, const pd_request *request, pd_closed *clos
         const pd_param_decl *decl = &request->u.declare.params[i];
         pd_param *param = pd_declared_param(job, request, i);
         pd_snapshot *again;
-        uint64_t bytes = pd_param_type_bytes(param, decl->pull_dtype) + (decl->update_dtype != 0 ? pd_param_update_bytes(param, decl->update_dtype) : 0);
+        uint64_t bytes = pd_param_type_bytes(param, decl->pull_dtype) + (decl->update_dtype != 0
+                                                                         ? pd_param_update_bytes(param,
+                                                                                                 decl->update_dtype)
+                                                                         : 0);
         if (decl->update_dtype != 0 && pd_param_pull_updates(param, job->steps.pools, decl->update_dtype) != PD_OK)
             return pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for its updates", decl->name);
         if (pd_param_pull(param, job->steps.pools, decl->pull_dtype, &again) != PD_OK)
@@ -124,7 +132,8 @@ static int publish_types(pd_job *job, const pd_request *request, pd_closed *clos
     return PD_OK;
 }
 
-/* The types this rank pulls in are published from now on; weights that are out already are published again with them. */
+/* The types this rank pulls in are published from now on; weights that are out already are published again with
+ * them. */
 static int add_types(pd_job *job, const pd_request *request, pd_error *err)
 {
     uint64_t bytes = types_bytes(job, request);
@@ -210,21 +219,25 @@ static void note_declared(pd_job *job, pd_rank *rank)
     pd_rank_quota(job, rank)->declared = rank->saved.sealed = true;
     pd_rank_quota(job, rank)->conn = rank->conn;
     if (!was_sealed && pd_job_sealed(job))
-        pd_say(job->steps.outbox, PD_SAY_INFO, "job %s: all %u ranks have declared %u parameters", job->steps.name, job->steps.members.ranks, job->steps.n_params);
+        pd_say(job->steps.outbox, PD_SAY_INFO, "job %s: all %u ranks have declared %u parameters", job->steps.name,
+               job->steps.members.ranks, job->steps.n_params);
 }
 
 /* A worker that ends here may leave no other trace of why. */
 static void note_refusal(pd_job *job, pd_rank *rank, uint32_t number, const pd_error *err)
 {
     if (pd_is_power_of_two(++rank->refused_sets))
-        pd_say(job->steps.outbox, PD_SAY_WARNING, "job %.60s: rank %u: what %.60s declares is refused: %.240s", job->steps.name, number, rank->label, err->text);
+        pd_say(job->steps.outbox, PD_SAY_WARNING, "job %.60s: rank %u: what %.60s declares is refused: %.240s",
+               job->steps.name, number, rank->label, err->text);
 }
 
 /* Initial weights of others may have waited to hear what this rank has. */
 static void look_at_open(pd_job *job)
 {
     for (uint32_t i = 0; i < job->steps.n_params; i++)
-        if (job->steps.params[i].ranged && job->steps.params[i].round.open && job->steps.params[i].stage == PD_COLLECTING) pd_chunks_list_anew(&job->steps, &job->steps.params[i]);
+        if (job->steps.params[i].ranged && job->steps.params[i].round.open
+            && job->steps.params[i].stage == PD_COLLECTING)
+            pd_chunks_list_anew(&job->steps, &job->steps.params[i]);
 }
 
 /* The set stands: answers, once the types that this rank pulls are there. */
@@ -299,7 +312,8 @@ void pd_job_declare(pd_job *job, pd_request *request, uint64_t now_ns)
     double batch_ns = job->steps.config->batch_ns, at_once_ns = batch_ns < AT_ONCE_NS ? batch_ns : AT_ONCE_NS;
 
     pd_request_queue_add(&job->declares, request);
-    if (job->declares.first == request && AGAIN_NS * (double)request->u.declare.n <= at_once_ns) pd_job_declare_some(job, at_once_ns, now_ns);
+    if (job->declares.first == request && AGAIN_NS * (double)request->u.declare.n <= at_once_ns)
+        pd_job_declare_some(job, at_once_ns, now_ns);
 }
 
 void pd_job_refuse_declares(pd_job *job, const pd_error *err)

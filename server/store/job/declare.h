@@ -1,4 +1,5 @@
-/* declare.h - a rank declares its set of parameters: the first rank's is planned (planning.h), the others must declare the same. Step thread. */
+/* declare.h - a rank declares its set of parameters: the first rank's is planned (planning.h), the others must
+ * declare the same. Step thread. */
 #ifndef PD_DECLARE_H
 #define PD_DECLARE_H
 

@@ -15,8 +15,9 @@ enum { FRAME_ALIGN = 64, RESERVE_ALIGN = 4096 };
 int pd_range_check(const pd_param_decl *decl, int64_t elements, pd_error *err)
 {
     if (!decl->ranged || (0 <= decl->start && decl->start <= decl->end && decl->end <= elements)) return PD_OK;
-    return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: range of elements %lld to %lld: expected 0 <= start <= end <= %lld, the elements it has",
-                   decl->name, (long long)decl->start, (long long)decl->end, (long long)elements);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s: range of elements %lld to %lld: expected 0 <= start <= "
+                   "end <= %lld, the elements it has", decl->name, (long long)decl->start, (long long)decl->end,
+                   (long long)elements);
 }
 
 int pd_range_match(const pd_job *job, const pd_param *param, const pd_param_decl *decl, uint32_t rank, pd_error *err)
@@ -24,15 +25,17 @@ int pd_range_match(const pd_job *job, const pd_param *param, const pd_param_decl
     const pd_range *range;
 
     if (decl->ranged != param->ranged)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: job %.60s has it %s, this rank declares it %s: a parameter is ranged on every rank or on "
-                       "none (a rank that has all of it gives the range 0 to %lld)", decl->name, job->steps.name, decl->ranged ? "whole" : "in ranges",
-                       decl->ranged ? "in ranges" : "whole", (long long)param->elements);
+        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: job %.60s has it %s, this rank declares it %s: "
+                       "a parameter is ranged on every rank or on none (a rank that has all of it gives the range 0 to "
+                       "%lld)", decl->name, job->steps.name, decl->ranged ? "whole" : "in ranges", decl->ranged
+                       ? "in ranges" : "whole", (long long)param->elements);
     if (!decl->ranged || !job->ranks[rank].saved.sealed) return PD_OK;
     range = &param->round.ranges.at[rank];
     if (range->start == decl->start && range->end == decl->end) return PD_OK;
-    return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: rank %u of job %.60s has declared elements %lld to %lld before, now it declares %lld to %lld: "
-                   "the range of a rank stays the same", decl->name, rank, job->steps.name, (long long)range->start, (long long)range->end,
-                   (long long)decl->start, (long long)decl->end);
+    return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: rank %u of job %.60s has declared elements %lld to "
+                   "%lld before, now it declares %lld to %lld: the range of a rank stays the same", decl->name, rank,
+                   job->steps.name, (long long)range->start, (long long)range->end, (long long)decl->start,
+                   (long long)decl->end);
 }
 
 /* ---- all of them together ---- */
@@ -49,7 +52,8 @@ static void ranges_text(const pd_round *round, char *text, size_t size)
             snprintf(text + used, size - used, ", ...");
             return;
         }
-        used += (size_t)snprintf(text + used, size - used, "%s%u: %lld-%lld", rank > 0 ? ", " : "", rank, (long long)range->start, (long long)range->end);
+        used += (size_t)snprintf(text + used, size - used, "%s%u: %lld-%lld", rank > 0 ? ", " : "", rank,
+                                 (long long)range->start, (long long)range->end);
     }
 }
 
@@ -61,9 +65,10 @@ static int check_cover(const pd_job *job, pd_error *err)
         char ranges[240];
         if (!param->ranged || !pd_round_gap(&param->round, false, &gap)) continue;
         ranges_text(&param->round, ranges, sizeof ranges);
-        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.120s: no rank has elements %lld to %lld of %lld; the ranks' ranges are %s: declare such as cover it, "
-                       "or drop the job where an earlier rank's is wrong", param->name, (long long)gap.start, (long long)gap.end,
-                       (long long)param->elements, ranges);
+        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.120s: no rank has elements %lld to %lld of %lld; the "
+                       "ranks' ranges are %s: declare such as cover it, or drop the job where an earlier rank's is "
+                       "wrong", param->name, (long long)gap.start, (long long)gap.end, (long long)param->elements,
+                       ranges);
     }
     return PD_OK;
 }
@@ -126,8 +131,8 @@ static uint64_t aligned(int64_t elements)
     return ((uint64_t)elements * sizeof(float) + FRAME_ALIGN - 1) / FRAME_ALIGN * FRAME_ALIGN;
 }
 
-/* Bytes of all pieces of a range, each beginning at a multiple of 64: chunks have a multiple of that, so only the first and the last of them may leave a
- * rest. */
+/* Bytes of all pieces of a range, each beginning at a multiple of 64: chunks have a multiple of that, so only the first
+ * and the last of them may leave a rest. */
 static uint64_t pieces_bytes(pd_range range, int64_t chunk)
 {
     int64_t to_grid = chunk - range.start % chunk, n = range.end - range.start, first = to_grid < n ? to_grid : n;
@@ -196,8 +201,9 @@ int pd_reserve_check_world(const pd_job *job, uint64_t own, uint64_t other, pd_e
     uint64_t limit = job->steps.ingest->limit, all = own + (job->steps.members.ranks - 1) * other;
 
     if (all <= limit) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: %u ranks, this one with frames of up to %llu bytes, need %llu bytes of ingest budget, and there are "
-                   "%llu for all jobs (limits.ingest_bytes, limits.chunk_bytes)", job->steps.name, job->steps.members.ranks, (unsigned long long)own,
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: %u ranks, this one with frames of up to %llu bytes, need "
+                   "%llu bytes of ingest budget, and there are %llu for all jobs (limits.ingest_bytes, "
+                   "limits.chunk_bytes)", job->steps.name, job->steps.members.ranks, (unsigned long long)own,
                    (unsigned long long)all, (unsigned long long)limit);
 }
 
@@ -206,9 +212,10 @@ int pd_reserve_check(const pd_job *job, uint32_t rank, uint64_t bytes, pd_error 
     uint64_t others;
 
     if (pd_quota_fits(job->steps.ingest, &job->steps.quotas[rank], bytes, &others)) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: rank %u has frames of up to %llu bytes and needs as much ingest budget; of %llu, %llu are reserved by "
-                   "other ranks: come again when one of their jobs has ended (limits.ingest_bytes, limits.chunk_bytes)", job->steps.name,
-                   rank, (unsigned long long)bytes, (unsigned long long)job->steps.ingest->limit, (unsigned long long)others);
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: rank %u has frames of up to %llu bytes and needs as much "
+                   "ingest budget; of %llu, %llu are reserved by other ranks: come again when one of their jobs has "
+                   "ended (limits.ingest_bytes, limits.chunk_bytes)", job->steps.name, rank, (unsigned long long)bytes,
+                   (unsigned long long)job->steps.ingest->limit, (unsigned long long)others);
 }
 
 int pd_ranges_check_memory(const pd_job *job, uint32_t rank, pd_error *err)

@@ -7,10 +7,13 @@
 /* ---- what is waited for ---- */
 
 /* All contributions to the open round have come: it closes without anybody's help. */
-static bool closes_by_itself(const pd_param *param) { return param->round.open && pd_round_is_complete(&param->round) && param->stage != PD_HELD; }
+static bool closes_by_itself(const pd_param *param)
+{
+    return param->round.open && pd_round_is_complete(&param->round) && param->stage != PD_HELD;
+}
 
-/* Returns a parameter whose open round can still close, the oldest that misses somebody where a worker is connected. NULL: there is none. A round
- * that misses somebody of a job without connected workers is not waited for. */
+/* Returns a parameter whose open round can still close, the oldest that misses somebody where a worker is connected.
+ * NULL: there is none. A round that misses somebody of a job without connected workers is not waited for. */
 static const pd_param *find_open(const pd_job *job)
 {
     bool somebody = job->linger_ns == 0;
@@ -37,20 +40,23 @@ static const pd_job *find_open_job(const pd_jobs *jobs)
 /* What the deadline found open. */
 static void describe(const pd_job *job, pd_error *err)
 {
-    const pd_param *open = find_open(job), *late = open != NULL && open->stage == PD_HELD ? pd_param_awaited(&job->steps, open) : open;
+    const pd_param *open = find_open(job), *late = open != NULL && open->stage == PD_HELD
+        ? pd_param_awaited(&job->steps, open) : open;
     char what[48], ranks[160];
 
     if (late == NULL) {
-        pd_fail(err, PD_DEADLINE_EXCEEDED, "not drained: pushes of job %.100s are still being looked at", job->steps.name);
+        pd_fail(err, PD_DEADLINE_EXCEEDED, "not drained: pushes of job %.100s are still being looked at",
+                job->steps.name);
         return;
     }
     pd_round_text(late, what, sizeof what);
     pd_round_missing(&late->round, ranks, sizeof ranks);
     if (pd_round_is_complete(&late->round))
-        pd_fail(err, PD_DEADLINE_EXCEEDED, "not drained: job %.100s: %s of %.160s is still under way", job->steps.name, what, late->name);
-    else
-        pd_fail(err, PD_DEADLINE_EXCEEDED, "not drained: job %.100s: %s of %.160s still misses %s%s; contributions that came stand, drain again to go on waiting",
-                job->steps.name, what, late->name, late->round.open ? "rank " : "every rank", ranks);
+        pd_fail(err, PD_DEADLINE_EXCEEDED, "not drained: job %.100s: %s of %.160s is still under way", job->steps.name,
+                what, late->name);
+    else pd_fail(err, PD_DEADLINE_EXCEEDED, "not drained: job %.100s: %s of %.160s still misses %s%s; contributions "
+                 "that came stand, drain again to go on waiting", job->steps.name, what, late->name, late->round.open
+                 ? "rank " : "every rank", ranks);
 }
 
 static void answer(pd_effects *outbox, pd_request *request, const pd_job *open)
@@ -90,7 +96,8 @@ static uint64_t furthest_step(const pd_job *job)
     uint64_t step = 0;
 
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
-        uint64_t reached = job->steps.params[i].saved.step + (job->steps.params[i].round.open && job->steps.params[i].current != NULL ? 1 : 0);
+        uint64_t reached = job->steps.params[i].saved.step + (job->steps.params[i].round.open
+                                                              && job->steps.params[i].current != NULL ? 1 : 0);
         if (reached > step) step = reached;
     }
     return step;
@@ -115,7 +122,8 @@ uint64_t pd_drain_next_tick(const pd_drain *drain)
 {
     uint64_t at = UINT64_MAX;
 
-    for (const pd_request *request = drain->waiting; request != NULL; request = (const pd_request *)(const void *)request->mail.next)
+    for (const pd_request *request = drain->waiting; request != NULL;
+         request = (const pd_request *)(const void *)request->mail.next)
         if (request->u.drain.deadline_ns < at) at = request->u.drain.deadline_ns;
     return at;
 }

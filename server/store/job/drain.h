@@ -12,7 +12,8 @@ typedef struct pd_drain {
 
 /* Takes a PD_REQ_DRAIN. From now on no round begins beyond the step that its job is at. */
 void     pd_drain_take(pd_drain *drain, const pd_jobs *jobs, pd_effects *outbox, pd_request *request, uint64_t now_ns);
-/* Answers the drains that are over: every round that can close has, or the deadline has passed (PD_DEADLINE_EXCEEDED, naming an open round). */
+/* Answers the drains that are over: every round that can close has, or the deadline has passed (PD_DEADLINE_EXCEEDED,
+ * naming an open round). */
 void     pd_drain_answer(pd_drain *drain, const pd_jobs *jobs, pd_effects *outbox, uint64_t now_ns);
 /* Returns the next deadline; UINT64_MAX: none. */
 uint64_t pd_drain_next_tick(const pd_drain *drain);

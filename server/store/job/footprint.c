@@ -12,7 +12,8 @@ enum { ALLOCATOR_ENDS = 1024 };         /* of a job's own pieces of memory, its 
 
 #include <math.h>
 
-static uint64_t times(uint64_t bytes, uint64_t n)   { return __builtin_mul_overflow(bytes, n, &bytes) ? UINT64_MAX : bytes; }
+static uint64_t times(uint64_t bytes, uint64_t n)   { return __builtin_mul_overflow(bytes, n, &bytes) ? UINT64_MAX
+                                                      : bytes; }
 
 /* A plan says INT64_MAX where a sum does not fit. */
 static uint64_t known(int64_t bytes) { return bytes == INT64_MAX ? UINT64_MAX : (uint64_t)bytes; }
@@ -45,18 +46,21 @@ static uint64_t root_bytes(const pd_plan *plan)
     return plan->root_delay != 0 ? pd_footprint_plus(once, once) : once;
 }
 
-/* Records of one parameter on both threads, whatever its optimizer is: its own, with hyperparameters that pushes may bring; snapshots and the ends of their
- * buffers, of sums, updates and gathered chunks; what each connection keeps of its declaration. */
+/* Records of one parameter on both threads, whatever its optimizer is: its own, with hyperparameters that pushes may
+ * bring; snapshots and the ends of their buffers, of sums, updates and gathered chunks; what each connection keeps of
+ * its declaration. */
 static uint64_t param_bytes(const pd_sizing *job)
 {
-    uint64_t bytes = sizeof(pd_param) + (uint64_t)pd_block_bytes(sizeof(pd_pushed)) + pd_snapshots_own_bytes() + sizeof(pd_closed) + 2 * sizeof(void *);
+    uint64_t bytes =
+        sizeof(pd_param) + (uint64_t)pd_block_bytes(sizeof(pd_pushed)) + pd_snapshots_own_bytes() + sizeof(pd_closed) + 2 * sizeof(void *);
 
     return bytes + PD_LOOP_PARAM_BYTES + job->world * (uint64_t)PD_LOOP_DECL_BYTES;
 }
 
 static uint64_t record_bytes(const pd_sizing *job, int64_t elements, bool ranged)
 {
-    uint64_t chunks = times(pd_count_chunks(elements, job->chunk_elements), sizeof(pd_chunk) + job->world * sizeof(pd_slot));
+    uint64_t chunks = times(pd_count_chunks(elements, job->chunk_elements),
+                            sizeof(pd_chunk) + job->world * sizeof(pd_slot));
 
     if (PD_PLANTED(records_uncounted)) return 0;
     return pd_footprint_plus(chunks, (ranged ? job->world * sizeof(pd_range) : 0) + param_bytes(job));
@@ -64,23 +68,29 @@ static uint64_t record_bytes(const pd_sizing *job, int64_t elements, bool ranged
 
 uint64_t pd_footprint_name(const pd_sizing *job, const char *name, const char *axes)
 {
-    uint64_t bytes = (uint64_t)pd_block_bytes((int64_t)strlen(name) + 1) + (axes != NULL ? (uint64_t)pd_block_bytes((int64_t)strlen(axes) + 1) : 0);
+    uint64_t bytes = (uint64_t)pd_block_bytes((int64_t)strlen(name) + 1) + (axes != NULL
+                                                                            ? (uint64_t)pd_block_bytes((int64_t)strlen(axes) + 1) : 0);
 
     return bytes * (job->world + 1);            /* the store's, and each connection's */
 }
 
 static uint64_t gather_bytes(const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged)
 {
-    return ranged ? 0 : pd_contributors_bytes(pd_contributors_whole(elements, job->chunk_elements, job->world), how, elements, job->chunk_elements);
+    return ranged ? 0 : pd_contributors_bytes(pd_contributors_whole(elements, job->chunk_elements, job->world), how,
+                                              elements, job->chunk_elements);
 }
 
-void pd_footprint_least(pd_footprint *out, const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged, const bool pulled[4])
+void pd_footprint_least(pd_footprint *out, const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged,
+                        const bool pulled[4])
 {
-    *out = (pd_footprint){ .weights = pd_weight_bytes(elements, pulled), .sums = times((uint64_t)elements, sizeof(float)),
-                      .gathered = gather_bytes(job, how, elements, ranged), .records = record_bytes(job, elements, ranged) };
+    *out = (pd_footprint){ .weights = pd_weight_bytes(elements, pulled), .sums = times((uint64_t)elements,
+                                                                                       sizeof(float)),
+                           .gathered = gather_bytes(job, how, elements, ranged), .records = record_bytes(job, elements,
+                                                                                                         ranged) };
 }
 
-int pd_footprint_of(pd_footprint *out, const pd_sizing *job, pd_aggregation how, const pd_plan *plan, bool ranged, const bool pulled[4])
+int pd_footprint_of(pd_footprint *out, const pd_sizing *job, pd_aggregation how, const pd_plan *plan, bool ranged,
+                    const bool pulled[4])
 {
     int64_t thread;
     int rc = pd_plan_thread_bytes(plan, &thread);
@@ -111,13 +121,15 @@ void pd_footprint_add(pd_footprint *all, const pd_footprint *one, uint64_t n)
     if (one->light > all->light) all->light = one->light;
 }
 
-/* Records of the job itself, of its ranks and rules. A job has one rule more than its workers gave, that of model state. */
+/* Records of the job itself, of its ranks and rules. A job has one rule more than its workers gave, that of model
+ * state. */
 static uint64_t own_bytes(const pd_sizing *job, const pd_rule *rules, size_t n_rules)
 {
     uint64_t bytes = sizeof(pd_job) + 2 * sizeof(pd_effect) + sizeof(pd_rule) + ALLOCATOR_ENDS;
 
     for (size_t r = 0; r < n_rules; r++)
-        if (rules[r].hypers.row != &pd_model_state) bytes += sizeof(pd_rule) + (uint64_t)pd_block_bytes(2 * (int64_t)strlen(rules[r].text));
+        if (rules[r].hypers.row != &pd_model_state)
+            bytes += sizeof(pd_rule) + (uint64_t)pd_block_bytes(2 * (int64_t)strlen(rules[r].text));
     return bytes + job->world * (sizeof(pd_rank) + sizeof(pd_quota) + (uint64_t)PD_LOOP_RANK_BYTES);
 }
 
@@ -132,7 +144,10 @@ void pd_footprint_complete(pd_footprint *all, const pd_sizing *job, const pd_rul
 
 uint64_t pd_footprint_sum(const pd_footprint *n)
 {
-    uint64_t rounds = pd_footprint_plus(pd_footprint_plus(n->weights, n->sums), pd_footprint_plus(n->gathered, n->records)), steps = pd_footprint_plus(pd_footprint_plus(n->state, n->roots), pd_footprint_plus(n->step, n->job));
+    uint64_t rounds = pd_footprint_plus(pd_footprint_plus(n->weights, n->sums), pd_footprint_plus(n->gathered,
+                                                                                                  n->records)),
+                                                                                                      steps =
+                                                                                                          pd_footprint_plus(pd_footprint_plus(n->state, n->roots), pd_footprint_plus(n->step, n->job));
 
     return pd_footprint_plus(rounds, steps);
 }

@@ -1,4 +1,5 @@
-/* need.h - how many bytes do a job's parameters need? Counted before any of it is made: when a worker declares them, and by paramctl plan. Pure. */
+/* need.h - how many bytes do a job's parameters need? Counted before any of it is made: when a worker declares them,
+ * and by paramctl plan. Pure. */
 #ifndef PD_NEED_H
 #define PD_NEED_H
 
@@ -31,7 +32,10 @@ typedef struct pd_footprint {
 } pd_footprint;
 
 /* A sum of bytes that stays at what does not fit. */
-static inline uint64_t pd_footprint_plus(uint64_t bytes, uint64_t more) { return __builtin_add_overflow(bytes, more, &bytes) ? UINT64_MAX : bytes; }
+static inline uint64_t pd_footprint_plus(uint64_t bytes, uint64_t more)
+{
+    return __builtin_add_overflow(bytes, more, &bytes) ? UINT64_MAX : bytes;
+}
 
 /* The number of workers is possible and suits the aggregate. PD_INVALID_ARGUMENT, as a worker is told. */
 int pd_sizing_check(const pd_sizing *job, pd_error *err);
@@ -41,11 +45,15 @@ int pd_sizing_check_param(const pd_sizing *job, pd_aggregation how, const char *
 /* What gradients of a parameter with this optimizer become. */
 pd_aggregation pd_aggregation_of(const pd_job_values *values, const pd_row *row);
 
-/* Bytes of a parameter of which only its size is known, before there is a plan: what does not depend on the optimizer. */
-void pd_footprint_least(pd_footprint *out, const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged, const bool pulled[4]);
+/* Bytes of a parameter of which only its size is known, before there is a plan: what does not depend on the
+ * optimizer. */
+void pd_footprint_least(pd_footprint *out, const pd_sizing *job, pd_aggregation how, int64_t elements, bool ranged,
+                        const bool pulled[4]);
 /* Of a parameter with this plan. `pulled`: by pd_dtype; float32 always counts. PD_NO_MEMORY. */
-int pd_footprint_of(pd_footprint *out, const pd_sizing *job, pd_aggregation how, const pd_plan *plan, bool ranged, const bool pulled[4]);
-/* Bytes of a parameter's name and the names of its dimensions (NULL: none), of all who keep them: they count among the records. */
+int pd_footprint_of(pd_footprint *out, const pd_sizing *job, pd_aggregation how, const pd_plan *plan, bool ranged,
+                    const bool pulled[4]);
+/* Bytes of a parameter's name and the names of its dimensions (NULL: none), of all who keep them: they count among the
+ * records. */
 uint64_t pd_footprint_name(const pd_sizing *job, const char *name, const char *axes);
 /* `n` more like that. */
 void pd_footprint_add(pd_footprint *all, const pd_footprint *one, uint64_t n);

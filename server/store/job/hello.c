@@ -33,15 +33,18 @@ static int check_rule(const char *rule, size_t i, pd_error *err)
     if (at == n) return PD_OK;
     if (pd_utf8_next(rule + at, n - at, &point) == 0)
         return pd_fail(err, PD_INVALID_ARGUMENT, "rule %zu is not UTF-8 at byte %zu: \"%.200s\"", i, at, rule);
-    return pd_fail(err, PD_INVALID_ARGUMENT, "rule %zu has a control character at byte %zu, U+%04X: \"%.200s\"", i, at, (unsigned)point, rule);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "rule %zu has a control character at byte %zu, U+%04X: \"%.200s\"", i, at,
+                   (unsigned)point, rule);
 }
 
 static int check_texts(const pd_request *request, pd_error *err)
 {
     int rc = check_name(request->u.hello.job_name, err);
 
-    for (size_t i = 0; rc == PD_OK && i < request->u.hello.n_options; i++) rc = check_option(&request->u.hello.options[i], i, err);
-    for (size_t i = 0; rc == PD_OK && i < request->u.hello.n_rules; i++) rc = check_rule(request->u.hello.rules[i], i, err);
+    for (size_t i = 0; rc == PD_OK && i < request->u.hello.n_options; i++)
+        rc = check_option(&request->u.hello.options[i], i, err);
+    for (size_t i = 0; rc == PD_OK && i < request->u.hello.n_rules; i++)
+        rc = check_rule(request->u.hello.rules[i], i, err);
     return rc;
 }
 
@@ -51,9 +54,10 @@ int pd_hello_check(const pd_request *request, pd_error *err)
 
     if (rc != PD_OK) return rc;
     if (request->u.hello.world_size == 0 || request->u.hello.world_size > PD_MAX_WORLD)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "a job has 1 to %d workers, not %u", PD_MAX_WORLD, request->u.hello.world_size);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a job has 1 to %d workers, not %u", PD_MAX_WORLD,
+                       request->u.hello.world_size);
     if (request->rank >= request->u.hello.world_size)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "a job of %u workers has ranks 0 to %u, not %u", request->u.hello.world_size,
-                       request->u.hello.world_size - 1, request->rank);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a job of %u workers has ranks 0 to %u, not %u",
+                       request->u.hello.world_size, request->u.hello.world_size - 1, request->rank);
     return PD_OK;
 }

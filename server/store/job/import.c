@@ -72,9 +72,11 @@ static void forget(pd_job *job)
 static int begin(pd_job *job, const pd_request *request, pd_error *err)
 {
     if (job->steps.n_params == 0 || !pd_job_sealed(job))
-        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: its workers have not all declared their parameters yet: import then", job->steps.name);
+        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: its workers have not all declared their parameters "
+                       "yet: import then", job->steps.name);
     forget(job);
-    if ((job->import = calloc(1, sizeof *job->import)) == NULL) return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+    if ((job->import = calloc(1, sizeof *job->import)) == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
     job->import->conn = request->ticket.conn;
     return PD_OK;
 }
@@ -89,18 +91,22 @@ static pd_param *find(const pd_job *job, const pd_request *request, pd_error *er
 }
 
 /* The part that a piece is of, new or the one that came last. */
-static int find_part(const pd_param *param, const pd_request *request, pd_address *address, pd_part *part, pd_error *err)
+static int find_part(const pd_param *param, const pd_request *request, pd_address *address, pd_part *part,
+                     pd_error *err)
 {
     char came[192], wanted[192];
 
-    if (!pd_plan_part(pd_optim_plan(param->optim), request->u.import.slot, request->u.import.number, request->u.import.block, part))
-        return pd_fail(err, PD_NOT_FOUND, "%.160s keeps no state %.60s with number %d and block %d (paramctl state)", param->name, request->u.import.slot,
-                       request->u.import.number, request->u.import.block);
+    if (!pd_plan_part(pd_optim_plan(param->optim), request->u.import.slot, request->u.import.number,
+                      request->u.import.block, part))
+        return pd_fail(err, PD_NOT_FOUND, "%.160s keeps no state %.60s with number %d and block %d (paramctl state)",
+                       param->name, request->u.import.slot, request->u.import.number, request->u.import.block);
     if (!pd_shape_equal(&part->shape, &request->u.import.shape))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: state %.60s has shape %s here, %s came", param->name, request->u.import.slot,
-                       pd_shape_text(&part->shape, wanted, sizeof wanted), pd_shape_text(&request->u.import.shape, came, sizeof came));
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: state %.60s has shape %s here, %s came", param->name,
+                       request->u.import.slot, pd_shape_text(&part->shape, wanted, sizeof wanted),
+                       pd_shape_text(&request->u.import.shape, came, sizeof came));
     memset(address, 0, sizeof *address);
-    *address = (pd_address){ .param = param->index, .block = part->box == NULL ? -1 : request->u.import.block, .slot = part->slot };
+    *address = (pd_address){ .param = param->index, .block = part->box == NULL ? -1 : request->u.import.block,
+                             .slot = part->slot };
     return PD_OK;
 }
 
@@ -117,9 +123,9 @@ static int stage(pd_job *job, const pd_address *address, const pd_part *part, bo
     assert(rc == PD_OK);
     bytes = (uint64_t)elements * size_of(wide) + sizeof *staged;
     if (rc != PD_OK || !pd_budget_fits(budget, bytes))
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: no room to stage %llu more bytes of state: of %llu allowed for all jobs, %llu are in use "
-                       "(limits.max_total_bytes)", job->steps.name, (unsigned long long)bytes, (unsigned long long)budget->limit,
-                       (unsigned long long)budget->used);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: no room to stage %llu more bytes of state: of %llu "
+                       "allowed for all jobs, %llu are in use (limits.max_total_bytes)", job->steps.name,
+                       (unsigned long long)bytes, (unsigned long long)budget->limit, (unsigned long long)budget->used);
     if ((staged = calloc(1, sizeof *staged)) == NULL || (staged->at = pd_pages_new((size_t)bytes)) == NULL) {
         free(staged);
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory to stage state", job->steps.name);
@@ -147,8 +153,9 @@ static int check_piece(const pd_request *request, const pd_staged *staged, pd_er
     int64_t first = request->u.import.first, count = request->u.import.count;
 
     if (first != staged->landed || count > staged->elements - first || request->u.import.wide != staged->wide)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: elements %lld to %lld of state %.60s came, expected those from %lld on, of %lld, in the type of the first",
-                       request->u.import.param, (long long)first, (long long)(first + count), request->u.import.slot, (long long)staged->landed,
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: elements %lld to %lld of state %.60s came, expected those "
+                       "from %lld on, of %lld, in the type of the first", request->u.import.param, (long long)first,
+                       (long long)(first + count), request->u.import.slot, (long long)staged->landed,
                        (long long)staged->elements);
     return PD_OK;
 }
@@ -167,15 +174,16 @@ static int take_piece(pd_job *job, const pd_request *request, pd_error *err)
     if (staged == NULL && (rc = stage(job, &address, &part, request->u.import.wide, &staged, err)) != PD_OK) return rc;
     if ((rc = check_piece(request, staged, err)) != PD_OK) return rc;
     if (request->u.import.count > 0)
-        memcpy(staged->at + (size_t)request->u.import.first * each, request->u.import.buffer->at, (size_t)request->u.import.count * each);
+        memcpy(staged->at + (size_t)request->u.import.first * each, request->u.import.buffer->at,
+               (size_t)request->u.import.count * each);
     staged->landed += request->u.import.count;
     return PD_OK;
 }
 
 static int goes_back(const pd_param *param, int64_t count, pd_error *err)
 {
-    return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s has counted %lld steps: its counter cannot become %lld", param->name,
-                   (long long)pd_optim_count(param->optim), (long long)count);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s has counted %lld steps: its counter cannot become %lld",
+                   param->name, (long long)pd_optim_count(param->optim), (long long)count);
 }
 
 static int take_count(pd_job *job, const pd_request *request, pd_error *err)
@@ -193,7 +201,8 @@ static int take_count(pd_job *job, const pd_request *request, pd_error *err)
         import->counts = more;
         import->room = room;
     }
-    if (import->n_counts == job->steps.n_params) return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s: more counters than parameters", job->steps.name);
+    if (import->n_counts == job->steps.n_params)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s: more counters than parameters", job->steps.name);
     import->counts[import->n_counts++] = (pd_brought){ param->index, request->u.import.value };
     return PD_OK;
 }
@@ -204,8 +213,9 @@ static int check_landed(const pd_job *job, pd_error *err)
 {
     for (const pd_staged *staged = job->import->first; staged != NULL; staged = staged->next)
         if (staged->landed != staged->elements)
-            return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: of a tensor of %lld elements %lld have come", job->steps.params[staged->address.param].name,
-                           (long long)staged->elements, (long long)staged->landed);
+            return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: of a tensor of %lld elements %lld have come",
+                           job->steps.params[staged->address.param].name, (long long)staged->elements,
+                           (long long)staged->landed);
     return PD_OK;
 }
 
@@ -213,8 +223,8 @@ static int check_rest(const pd_job *job, pd_error *err)
 {
     for (uint32_t i = 0; i < job->steps.n_params; i++)
         if (job->steps.params[i].stage != PD_COLLECTING || !pd_optim_rests(job->steps.params[i].optim))
-            return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: a step of %.160s is under way, or a root of it: import before the first step, or try again",
-                           job->steps.name, job->steps.params[i].name);
+            return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: a step of %.160s is under way, or a root of it: "
+                           "import before the first step, or try again", job->steps.name, job->steps.params[i].name);
     return PD_OK;
 }
 
@@ -229,8 +239,10 @@ static int check_covered(const pd_job *job, const size_t *first_slot, const int6
             if (plan->slots[k].temporary || (int)k == plan->errors_slot) continue;
             (void)pd_shape_elements(&plan->slots[k].shape, &elements);
             if (came == elements) continue;
-            return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: of %.160s's state %s %lld of %lld elements have come: bring all of it, or say that part of it is enough",
-                           job->steps.name, job->steps.params[i].name, pd_slot_name(&plan->slots[k], name, sizeof name), (long long)came, (long long)elements);
+            return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: of %.160s's state %s %lld of %lld elements have "
+                           "come: bring all of it, or say that part of it is enough", job->steps.name,
+                           job->steps.params[i].name, pd_slot_name(&plan->slots[k], name, sizeof name),
+                           (long long)came, (long long)elements);
         }
     }
     return PD_OK;
@@ -256,7 +268,8 @@ static int check_complete(const pd_job *job, pd_error *err)
     return rc;
 }
 
-/* No counter goes back, and none of a group is set while its parameters are at different steps: between the piece and now the job went on. */
+/* No counter goes back, and none of a group is set while its parameters are at different steps: between the piece and
+ * now the job went on. */
 static int check_counts(const pd_job *job, pd_error *err)
 {
     for (size_t i = 0; i < job->import->n_counts; i++) {
@@ -264,8 +277,9 @@ static int check_counts(const pd_job *job, pd_error *err)
         const pd_param *param = &job->steps.params[counted->param];
         if (counted->count < pd_optim_count(param->optim)) return goes_back(param, counted->count, err);
         if (param->group != NULL && !pd_step_group_is_even(param->group))
-            return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: the parameters that count their steps with %.160s are at different steps: import before the first "
-                           "step, or try again", job->steps.name, param->name);
+            return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: the parameters that count their steps with %.160s "
+                           "are at different steps: import before the first step, or try again", job->steps.name,
+                           param->name);
     }
     return PD_OK;
 }
@@ -301,7 +315,8 @@ static void finish(pd_job *job)
     pd_import *import = job->import;
 
     set_counts(job);
-    pd_say(job->steps.outbox, PD_SAY_INFO, "job %s: %zu tensors of optimizer state and %zu counters imported", job->steps.name, import->tensors, import->n_counts);
+    pd_say(job->steps.outbox, PD_SAY_INFO, "job %s: %zu tensors of optimizer state and %zu counters imported",
+           job->steps.name, import->tensors, import->n_counts);
     pd_answer_ok(job->steps.outbox, import->commit);
     pd_request_free(import->commit);
     import->commit = NULL;
@@ -352,10 +367,12 @@ static int commit(pd_job *job, pd_request *request, pd_error *err)
 /* PD_OK of a commit: the request is kept until it is written. */
 static int take(pd_job *job, pd_request *request, pd_error *err)
 {
-    if (pd_import_writes(job)) return pd_fail(err, PD_UNAVAILABLE, "job %.100s: an import is being written", job->steps.name);
+    if (pd_import_writes(job))
+        return pd_fail(err, PD_UNAVAILABLE, "job %.100s: an import is being written", job->steps.name);
     if (request->u.import.act == PD_IMPORT_BEGIN) return begin(job, request, err);
     if (job->import == NULL || job->import->conn != request->ticket.conn)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: this connection has begun no import, or another took its place", job->steps.name);
+        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s: this connection has begun no import, or another took "
+                       "its place", job->steps.name);
     if (request->u.import.act == PD_IMPORT_COMMIT) return commit(job, request, err);
     return request->u.import.act == PD_IMPORT_PIECE ? take_piece(job, request, err) : take_count(job, request, err);
 }
@@ -383,7 +400,8 @@ uint64_t pd_import_expires_ns(const pd_job *job)
 void pd_import_tick(pd_job *job, uint64_t now_ns)
 {
     if (now_ns < pd_import_expires_ns(job)) return;
-    pd_say(job->steps.outbox, PD_SAY_WARNING, "job %s: an import of optimizer state was begun and not ended: dropped", job->steps.name);
+    pd_say(job->steps.outbox, PD_SAY_WARNING, "job %s: an import of optimizer state was begun and not ended: dropped",
+           job->steps.name);
     forget(job);
 }
 

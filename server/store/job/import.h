@@ -1,7 +1,9 @@
-/* import.h - optimizer state that an operator brings: tensors of a saved file, put into a job whole or not at all. Step thread.
+/* import.h - optimizer state that an operator brings: tensors of a saved file, put into a job whole or not at all.
+ * Step thread.
  *
- * Begun, tensors are staged piece by piece beside the job, which goes on; the commit checks that all is there and that the job is at rest, and
- * then writes it in bounded batches, in which no step begins. A second begin, a minute's silence or the job's end drop what is staged. */
+ * Begun, tensors are staged piece by piece beside the job, which goes on; the commit checks that all is there and
+ * that the job is at rest, and then writes it in bounded batches, in which no step begins. A second begin, a
+ * minute's silence or the job's end drop what is staged. */
 #ifndef PD_IMPORT_H
 #define PD_IMPORT_H
 

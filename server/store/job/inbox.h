@@ -1,4 +1,5 @@
-/* inbox.h - frames that need arithmetic before they are taken: initial weights, and pushes under nonfinite = reject. Step thread. */
+/* inbox.h - frames that need arithmetic before they are taken: initial weights, and pushes under nonfinite = reject.
+ * Step thread. */
 #ifndef PD_INBOX_H
 #define PD_INBOX_H
 

@@ -1,14 +1,18 @@
-/* initial_weights.c - initial weights: where they come from, what stands where several ranks have the same elements, when they are published.
+/* initial_weights.c - initial weights: where they come from, what stands where several ranks have the same elements,
+ * when they are published.
  *
- * Of a ranged parameter every rank sends those of its range, and what the lowest rank sends of an element stands, in whatever order they come. Of
- * any other rank 0 sends all. What a rank sends of a parameter comes from one process: when another process at the rank sends some, what the one before it
- * has sent, and was not published, does not count any more.
+ * Of a ranged parameter every rank sends those of its range, and what the lowest rank sends of an element stands, in
+ * whatever order they come. Of any other rank 0 sends all. What a rank sends of a parameter comes from one process:
+ * when another process at the rank sends some, what the one before it has sent, and was not published, does not
+ * count any more.
  *
- * Or, with initial_weights = mean, every rank sends what it has of every parameter, and their mean stands (Trax, "make weights and state same across
- * hosts"). Then initial weights are a round like any other, before the first: they wait in the frames they came in, are summed in rank order by work.c whatever
- * the job's aggregate is, are missed by step_timeout, and what came first of a rank counts. Only the end differs: the mean is published, no step is taken.
- * What a process has given of a parameter in part is let go of when another process at its rank gives some, and what it has given whole stands. What is summed
- * cannot be let go of: then the other process is refused. So chunks are summed when all of the parameter has come, and earlier only of ranks over their quota. */
+ * Or, with initial_weights = mean, every rank sends what it has of every parameter, and their mean stands (Trax,
+ * "make weights and state same across hosts"). Then initial weights are a round like any other, before the first:
+ * they wait in the frames they came in, are summed in rank order by work.c whatever the job's aggregate is, are
+ * missed by step_timeout, and what came first of a rank counts. Only the end differs: the mean is published, no step
+ * is taken. What a process has given of a parameter in part is let go of when another process at its rank gives
+ * some, and what it has given whole stands. What is summed cannot be let go of: then the other process is refused.
+ * So chunks are summed when all of the parameter has come, and earlier only of ranks over their quota. */
 #include "initial_weights.h"
 
 #include "chunk_queue.h"
@@ -65,10 +69,12 @@ static bool is_taken_over(const pd_job *job, pd_param *param, uint32_t rank)
 {
     const pd_slot *told = pd_round_first_slot(&param->round, rank);
 
-    return told != NULL && told->weighed && told->process != (uint16_t)job->ranks[rank].saved.process && pd_round_misses(&param->round, rank);
+    return told != NULL && told->weighed && told->process != (uint16_t)job->ranks[rank].saved.process
+           && pd_round_misses(&param->round, rank);
 }
 
-/* Checks that what an earlier process at the rank gave to a mean can be discarded: it cannot once some of it is summed. */
+/* Checks that what an earlier process at the rank gave to a mean can be discarded: it cannot once some of it is
+ * summed. */
 static int check_giver(const pd_job *job, pd_param *param, uint32_t rank, pd_error *err)
 {
     const pd_round *round = &param->round;
@@ -76,25 +82,31 @@ static int check_giver(const pd_job *job, pd_param *param, uint32_t rank, pd_err
     if (!is_taken_over(job, param, rank) || PD_PLANTED(init_mixed)) return PD_OK;
     for (uint32_t c = 0; c < round->n_chunks; c++)
         if (pd_chunk_state(&round->chunks[c], rank) == PD_SLOT_SUMMED)
-            return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: part of rank %u's initial weights has come from another process and is in the "
-                           "mean already; all must come from one process: let that process come back, or drop the job and start anew", param->name, rank);
+            return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: part of rank %u's initial weights has come from "
+                           "another process and is in the mean already; all must come from one process: let that "
+                           "process come back, or drop the job and start anew", param->name, rank);
     return PD_OK;
 }
 
-static int check_piece(const pd_job *job, const pd_piece *piece, const pd_request *frame, uint64_t number, pd_error *err)
+static int check_piece(const pd_job *job, const pd_piece *piece, const pd_request *frame, uint64_t number,
+                       pd_error *err)
 {
     pd_param *param = pd_piece_param(job, piece, err);
     int rc;
 
     if (param == NULL) return PD_INVALID_ARGUMENT;
     if (!param->ranged && frame->rank != 0 && !pd_job_averages_init(job))
-        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: rank 0 sends the initial weights, this is rank %u", param->name, frame->rank);
+        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: rank 0 sends the initial weights, this is rank %u",
+                       param->name, frame->rank);
     if (param->current != NULL && initialiser_of(job, param, frame->rank) != job->ranks[frame->rank].saved.nonce)
         return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s has weights already (step %llu): pull them", param->name,
                        (unsigned long long)param->saved.step);
-    if (piece->absent) return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: initial weights cannot be absent", param->name);
+    if (piece->absent)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: initial weights cannot be absent", param->name);
     if ((rc = pd_piece_check(param, piece, frame, err)) != PD_OK) return rc;
-    if (pd_job_averages_init(job) && param->current == NULL && (rc = check_giver(job, param, frame->rank, err)) != PD_OK) return rc;
+    if (pd_job_averages_init(job) && param->current == NULL && (rc = check_giver(job, param, frame->rank,
+                                                                                 err)) != PD_OK)
+        return rc;
     return pd_piece_check_once(param, piece, number, err);
 }
 
@@ -111,7 +123,8 @@ static int check(pd_job *job, const pd_request *frame, pd_error *err)
 
 /* ---- landing ---- */
 
-/* Initial weights that came before and whose answer was lost: the process that gave them sends them again. They are answered, not written. */
+/* Initial weights that came before and whose answer was lost: the process that gave them sends them again. They are
+ * answered, not written. */
 static bool is_repeated(const pd_param *param)
 {
     return param->current != NULL;
@@ -166,7 +179,8 @@ static void forget_landed(pd_param *param, uint32_t rank)
 
 static void note_initialiser(const pd_job *job, pd_param *param, uint32_t rank)
 {
-    uint64_t *initialiser = param->ranged ? &param->round.ranges.at[rank].initialiser : &param->saved.initialiser, nonce = job->ranks[rank].saved.nonce;
+    uint64_t *initialiser = param->ranged ? &param->round.ranges.at[rank].initialiser : &param->saved.initialiser,
+        nonce = job->ranks[rank].saved.nonce;
 
     if (*initialiser != nonce && !PD_PLANTED(init_mixed)) forget_landed(param, rank);
     *initialiser = nonce;
@@ -184,7 +198,8 @@ static void land(pd_job *job, const pd_piece *piece, uint32_t rank)
     note_initialiser(job, param, rank);
     for (int64_t at = piece->first; (run = free_run(&param->round, chunk, rank, at, end)).n > 0; at = run.first + run.n)
         pd_convert((float *)param->next->at[PD_F32] + run.first, PD_F32,
-                   (const char *)piece->at + (size_t)(run.first - piece->first) * pd_dtype_size(piece->dtype), piece->dtype, run.n);
+                   (const char *)piece->at + (size_t)(run.first - piece->first) * pd_dtype_size(piece->dtype),
+                   piece->dtype, run.n);
     if (!chunk->slots[rank].landed) param->unlanded--;
     chunk->slots[rank].landed = true;
 }
@@ -192,7 +207,8 @@ static void land(pd_job *job, const pd_piece *piece, uint32_t rank)
 bool pd_init_publish_landed(pd_job *job, pd_param *param, pd_closed *closed)
 {
     if (is_repeated(param) || param->unlanded > 0) return false;
-    if (!pd_all_finite(param->next->at[PD_F32], PD_F32, param->elements)) pd_initial_warn_not_finite(&job->steps, param, "so they came");
+    if (!pd_all_finite(param->next->at[PD_F32], PD_F32, param->elements))
+        pd_initial_warn_not_finite(&job->steps, param, "so they came");
     pd_params_convert(&param, 1, job->steps.config->threads);
     pd_param_publish(param, param->next, (pd_outcome)0, closed);
     param->next = NULL;
@@ -221,7 +237,8 @@ void pd_init_take(pd_job *job, pd_request *frame)
     int rc = pd_frame_may_come(job, frame, &err);
 
     if (rc == PD_OK) rc = check(job, frame, &err);
-    if (rc == PD_OK && (effect == NULL || closed == NULL)) rc = pd_fail(&err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
+    if (rc == PD_OK && (effect == NULL || closed == NULL))
+        rc = pd_fail(&err, PD_NO_MEMORY, "job %.100s: out of memory", job->steps.name);
     if (rc == PD_OK) rc = make_weights(job, frame, &err);
     if (rc != PD_OK) {
         free(closed);
@@ -259,7 +276,8 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
     chunk = pd_piece_chunk(param, piece);
     if (pd_chunk_state(chunk, frame->rank) != PD_SLOT_EMPTY) return;        /* what came first counts */
     frame->u.data.buffer->refs++;
-    pd_contribute(&job->steps, chunk, frame->rank, (pd_slot){ .u.at = piece->at, .frame = frame, .state = PD_SLOT_HELD, .dtype = (uint8_t)piece->dtype }, now_ns);
+    pd_contribute(&job->steps, chunk, frame->rank, (pd_slot){ .u.at = piece->at, .frame = frame, .state = PD_SLOT_HELD,
+                                                              .dtype = (uint8_t)piece->dtype }, now_ns);
     pd_weight_keep(job, param, piece, frame);
 }
 

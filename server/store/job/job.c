@@ -55,8 +55,9 @@ int pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_re
     job->drain_step = UINT64_MAX;
     if ((rc = read_values(&job->steps.values, env->presets, hello, err)) != PD_OK) goto fail;
     if ((rc = pd_aggregate_fits(&job->steps.values, world, err)) != PD_OK) goto fail;
-    if ((rc = pd_rules_of_job(&job->steps.rules, &job->steps.n_rules, hello->u.hello.rules, hello->u.hello.n_rules, env->config->rows,
-                              err)) != PD_OK) goto fail;
+    if ((rc = pd_rules_of_job(&job->steps.rules, &job->steps.n_rules, hello->u.hello.rules, hello->u.hello.n_rules,
+                              env->config->rows, err)) != PD_OK)
+        goto fail;
     if (make_ranks(job, world) != PD_OK || (job->steps.name = strdup(hello->u.hello.job_name)) == NULL ||
         (job->gone_notice = pd_effect_new(PD_EFF_JOB_GONE, nobody, number)) == NULL ||
         (job->steps.notice = pd_effect_new(PD_EFF_TIMED_OUT, nobody, number)) == NULL) goto no_memory;
@@ -123,8 +124,8 @@ static bool says_start_step(const pd_request *hello)
     return false;
 }
 
-/* Returns whether the worker accepts the job's own start_step instead of naming one. Only rank 0 knew the step when it started
- * the job anew: so those who rejoin accept it, and those who name no step and find a job with weights. */
+/* Returns whether the worker accepts the job's own start_step instead of naming one. Only rank 0 knew the step when it
+ * started the job anew: so those who rejoin accept it, and those who name no step and find a job with weights. */
 static bool takes_start_step(const pd_job *job, const pd_request *hello)
 {
     bool has_begun = job->steps.n_params > 0 && job->steps.params[0].current != NULL;
@@ -138,8 +139,8 @@ static int values_agree(const pd_job *job, const pd_job_values *theirs, bool any
 
     for (int k = 0; k < PD_JOB_KEYS; k++) {
         if (job->steps.values.at[k] == theirs->at[k] || (k == PD_JOB_KEY_START_STEP && any_start)) continue;
-        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has %s = %s, this worker comes with %s: give every rank the same options",
-                       job->steps.name, pd_job_keys[k].name,
+        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has %s = %s, this worker comes with %s: give every "
+                       "rank the same options", job->steps.name, pd_job_keys[k].name,
                        pd_job_values_text(&job->steps.values, (enum pd_job_key_index)k, ours_text, sizeof ours_text),
                        pd_job_values_text(theirs, (enum pd_job_key_index)k, theirs_text, sizeof theirs_text));
     }
@@ -149,12 +150,12 @@ static int values_agree(const pd_job *job, const pd_job_values *theirs, bool any
 static int rules_agree(const pd_job *job, const pd_rule *theirs, size_t n, pd_error *err)
 {
     if (n != job->steps.n_rules)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has %zu optimizer rules, this worker comes with %zu: give every rank "
-                       "the same", job->steps.name, job->steps.n_rules - 1, n - 1);
+        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has %zu optimizer rules, this worker comes with %zu: "
+                       "give every rank the same", job->steps.name, job->steps.n_rules - 1, n - 1);
     for (size_t i = 0; i < n; i++)
         if (strcmp(job->steps.rules[i].text, theirs[i].text) != 0)
-            return pd_fail(err, PD_FAILED_PRECONDITION, "job %.60s: optimizer rule %zu is \"%.160s\", this worker comes with \"%.160s\"",
-                           job->steps.name, i, job->steps.rules[i].text, theirs[i].text);
+            return pd_fail(err, PD_FAILED_PRECONDITION, "job %.60s: optimizer rule %zu is \"%.160s\", this worker "
+                           "comes with \"%.160s\"", job->steps.name, i, job->steps.rules[i].text, theirs[i].text);
     return PD_OK;
 }
 
@@ -166,11 +167,13 @@ int pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err)
     int rc;
 
     if (hello->u.hello.world_size != job->steps.members.ranks)
-        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has world_size = %u, this worker comes with %u", job->steps.name, job->steps.members.ranks,
-                       hello->u.hello.world_size);
+        return pd_fail(err, PD_FAILED_PRECONDITION, "job %.100s has world_size = %u, this worker comes with %u",
+                       job->steps.name, job->steps.members.ranks, hello->u.hello.world_size);
     if ((rc = read_values(&theirs, job->presets, hello, err)) != PD_OK) return rc;
     if ((rc = values_agree(job, &theirs, takes_start_step(job, hello), err)) != PD_OK) return rc;
-    if ((rc = pd_rules_of_job(&rules, &n, hello->u.hello.rules, hello->u.hello.n_rules, job->steps.config->rows, err)) != PD_OK) return rc;
+    if ((rc = pd_rules_of_job(&rules, &n, hello->u.hello.rules, hello->u.hello.n_rules, job->steps.config->rows,
+                              err)) != PD_OK)
+        return rc;
     rc = rules_agree(job, rules, n, err);
     pd_rules_free(rules, n);
     return rc;

@@ -1,4 +1,5 @@
-/* job.h - one model in training: its configuration, its ranks and the processes that have them, its rounds and steps. Step thread.
+/* job.h - one model in training: its configuration, its ranks and the processes that have them, its rounds and
+ * steps. Step thread.
  *
  *     pd_jobs ── pd_job ─┬─ pd_rank      one per rank: which process has it
  *                        └─ pd_steps     parameters, rounds, optimizers: step/steps.h */
@@ -108,14 +109,18 @@ typedef struct pd_job_env {
 static inline uint64_t pd_job_start_step(const pd_job *job) { return job->steps.values.at[PD_JOB_KEY_START_STEP]; }
 
 /* Returns whether initial weights are the mean of those of all ranks. */
-static inline bool pd_job_averages_init(const pd_job *job) { return job->steps.values.at[PD_JOB_KEY_INITIAL_WEIGHTS] == PD_INIT_MEAN; }
+static inline bool pd_job_averages_init(const pd_job *job)
+{
+    return job->steps.values.at[PD_JOB_KEY_INITIAL_WEIGHTS] == PD_INIT_MEAN;
+}
 
 /* Creates a job as the Hello describes it. Gives *out, in no table yet. PD_INVALID_ARGUMENT, PD_NO_MEMORY. */
 int  pd_job_new(pd_job **out, const pd_job_env *env, uint32_t number, const pd_request *hello, pd_error *err);
-/* Frees the job: all contributions are released (job_end.h), the parameters forgotten (param_set.h), all root tasks back. Accepts NULL. */
+/* Frees the job: all contributions are released (job_end.h), the parameters forgotten (param_set.h), all root tasks
+ * back. Accepts NULL. */
 void pd_job_free(pd_job *job);
-/* Checks that the Hello describes this job. PD_FAILED_PRECONDITION: another job of this name; names the key and both values.
- * PD_INVALID_ARGUMENT. */
+/* Checks that the Hello describes this job. PD_FAILED_PRECONDITION: another job of this name; names the key and both
+ * values. PD_INVALID_ARGUMENT. */
 int  pd_job_agrees(const pd_job *job, const pd_request *hello, pd_error *err);
 /* Returns whether every rank has declared. */
 bool pd_job_sealed(const pd_job *job);

@@ -51,9 +51,9 @@ bool pd_job_tick(pd_job *job, uint64_t now_ns, pd_error *err)
     if (job->steps.retry_ns > 0 && now_ns >= job->steps.retry_ns) job->steps.retry_ns = 0;
     if (job->linger_ns == 0 || now_ns < job->linger_ns) return true;
     if (job->steps.n_params == 0)
-        pd_fail(err, PD_ABORTED, "job %.100s has ended: its last worker has gone, and none had declared parameters", job->steps.name);
-    else
-        pd_fail(err, PD_ABORTED, "job %.100s has ended: its last worker has been gone for %llu s (job_linger)", job->steps.name,
-                (unsigned long long)(job->steps.values.at[PD_JOB_KEY_JOB_LINGER] / second));
+        pd_fail(err, PD_ABORTED, "job %.100s has ended: its last worker has gone, and none had declared parameters",
+                job->steps.name);
+    else pd_fail(err, PD_ABORTED, "job %.100s has ended: its last worker has been gone for %llu s (job_linger)",
+                 job->steps.name, (unsigned long long)(job->steps.values.at[PD_JOB_KEY_JOB_LINGER] / second));
     return false;
 }

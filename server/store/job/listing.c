@@ -21,7 +21,8 @@ static size_t count_blocks(const pd_job *job) { return (job->steps.n_params + BL
 
 static bool is_of(const pd_listing *listing, const pd_job *job, const pd_list_kind *kind, const char *pattern)
 {
-    return listing != NULL && listing->kind == kind && listing->params == job->steps.params && listing->n_blocks == count_blocks(job)
+    return listing != NULL && listing->kind == kind && listing->params == job->steps.params
+           && listing->n_blocks == count_blocks(job)
         && (kind->lasting || listing->changes == job->steps.changes) && strcmp(listing->pattern, pattern) == 0;
 }
 
@@ -91,7 +92,8 @@ static void fill_block(pd_info *info, const pd_listing *listing, const pd_job *j
 
     for (uint32_t i = (uint32_t)block * BLOCK; i < job->steps.n_params && i < (block + 1) * BLOCK && at < end; i++) {
         uint64_t n = entries(listing->kind, listing->pattern, &job->steps.params[i]);
-        if (n > 0 && at + n > info->start) listing->kind->fill(info, &job->steps.params[i], at < info->start ? info->start - at : 0);
+        if (n > 0 && at + n > info->start)
+            listing->kind->fill(info, &job->steps.params[i], at < info->start ? info->start - at : 0);
         at += n;
     }
 }
@@ -106,7 +108,8 @@ int pd_listing_page(pd_info *info, pd_job *job, const pd_list_kind *kind, const 
     info->total = listing->before[listing->n_blocks];
     if (info->start >= info->total) return PD_OK;
     end = info->total - info->start < PD_INFO_PAGE ? info->total : info->start + PD_INFO_PAGE;
-    for (size_t block = find_block(listing, info->start); block < listing->n_blocks && listing->before[block] < end; block++)
+    for (size_t block = find_block(listing, info->start); block < listing->n_blocks && listing->before[block] < end;
+         block++)
         if (listing->before[block + 1] > listing->before[block]) fill_block(info, listing, job, block, end);
     return PD_OK;
 }
@@ -128,8 +131,11 @@ const pd_job_totals *pd_job_count_totals(pd_job *job)
 {
     pd_job_totals *totals = &job->totals;
 
-    if (totals->params == job->steps.params && totals->n == job->steps.n_params && totals->changes == job->steps.changes) return totals;
-    *totals = (pd_job_totals){ .params = job->steps.params, .n = job->steps.n_params, .changes = job->steps.changes, .step_least = job->steps.n_params > 0 ? UINT64_MAX : 0 };
+    if (totals->params == job->steps.params && totals->n == job->steps.n_params
+        && totals->changes == job->steps.changes)
+        return totals;
+    *totals = (pd_job_totals){ .params = job->steps.params, .n = job->steps.n_params, .changes = job->steps.changes,
+                               .step_least = job->steps.n_params > 0 ? UINT64_MAX : 0 };
     for (uint32_t i = 0; i < job->steps.n_params; i++) {
         const pd_param *param = &job->steps.params[i];
         totals->elements += (uint64_t)param->elements;

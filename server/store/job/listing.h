@@ -1,7 +1,8 @@
-/* listing.h - pages of a job's long lists, and sums over its parameters: counted once, not for every request of an operator. Step thread.
+/* listing.h - pages of a job's long lists, and sums over its parameters: counted once, not for every request of an
+ * operator. Step thread.
  *
- * A job may have 65,536 parameters, and an operator may ask for one page after another. What is counted holds until the job changes
- * (pd_job.changes). */
+ * A job may have 65,536 parameters, and an operator may ask for one page after another. What is counted holds until
+ * the job changes (pd_job.changes). */
 #ifndef PD_LISTING_H
 #define PD_LISTING_H
 

@@ -43,8 +43,10 @@ static bool owes_gradient(const pd_job *job, const pd_param *param, uint32_t r)
     return pd_round_misses(&param->round, r);
 }
 
-/* The ranks that owe the parameter something; as many as there is room for, those that are not connected first. Gives how many there are. */
-static uint32_t ranks_text(const pd_job *job, const pd_param *param, owes_it *owes, uint64_t now_ns, char *text, size_t size)
+/* The ranks that owe the parameter something; as many as there is room for, those that are not connected first. Gives
+ * how many there are. */
+static uint32_t ranks_text(const pd_job *job, const pd_param *param, owes_it *owes, uint64_t now_ns, char *text,
+                           size_t size)
 {
     size_t used = 0;
     uint32_t n = 0;
@@ -91,8 +93,9 @@ static bool misses_gone(const pd_job *job, const pd_param *param)
     return false;
 }
 
-/* An overdue round that misses a rank which is not connected. Connected ranks may be late because of it: what they have sent waits for that rank, and has
- * used up the memory for what they still have to send. NULL: none was found among the first. */
+/* An overdue round that misses a rank which is not connected. Connected ranks may be late because of it: what they have
+ * sent waits for that rank, and has used up the memory for what they still have to send. NULL: none was found among the
+ * first. */
 static const pd_param *abandoned(const pd_job *job, uint64_t now_ns)
 {
     const pd_param *param;
@@ -106,8 +109,10 @@ static const pd_param *abandoned(const pd_job *job, uint64_t now_ns)
     return NULL;
 }
 
-/* Writes the error: which ranks the round of `late` misses. `oldest` is the parameter whose round is overdue; it waits for `late`, or is `late`. */
-static void describe(const pd_job *job, const pd_param *oldest, const pd_param *late, uint32_t n, uint64_t now_ns, pd_error *err)
+/* Writes the error: which ranks the round of `late` misses. `oldest` is the parameter whose round is overdue; it waits
+ * for `late`, or is `late`. */
+static void describe(const pd_job *job, const pd_param *oldest, const pd_param *late, uint32_t n, uint64_t now_ns,
+                     pd_error *err)
 {
     unsigned long long ago = (unsigned long long)((now_ns - oldest->round.started_ns) / second);
     char ranks[300], more[48] = "", held[160] = "", what[48], other[48];
@@ -115,19 +120,23 @@ static void describe(const pd_job *job, const pd_param *oldest, const pd_param *
     uint32_t missing = ranks_text(job, late, owes_gradient, now_ns, ranks, sizeof ranks);
 
     if (n > 1) snprintf(more, sizeof more, " (and %u more parameter%s)", n - 1, n > 2 ? "s" : "");
-    if (late != oldest) snprintf(held, sizeof held, ", which %s of %.100s waits for", pd_round_text(oldest, other, sizeof other), oldest->name);
+    if (late != oldest)
+        snprintf(held, sizeof held, ", which %s of %.100s waits for", pd_round_text(oldest, other, sizeof other),
+                 oldest->name);
     pd_round_text(late, what, sizeof what);
     if (missing == 0)
-        pd_fail(err, PD_DEADLINE_EXCEEDED, "%s of %.100s%s ha%s not been taken for %llu s%s; the contributions that came stand, %s again to go on waiting",
-                what, late->name, more, late->current != NULL ? "s" : "ve", ago, held, again);
-    else
-        pd_fail(err, PD_DEADLINE_EXCEEDED, "%s ha%s not contributed to %s of %.100s%s for %llu s%s; the contributions that came stand, "
-                "%s again to go on waiting", ranks, missing == 1 ? "s" : "ve", what, late->name, more, ago, held, again);
+        pd_fail(err, PD_DEADLINE_EXCEEDED, "%s of %.100s%s ha%s not been taken for %llu s%s; the contributions that "
+                "came stand, %s again to go on waiting", what, late->name, more, late->current != NULL ? "s" : "ve",
+                ago, held, again);
+    else pd_fail(err, PD_DEADLINE_EXCEEDED, "%s ha%s not contributed to %s of %.100s%s for %llu s%s; the contributions "
+                 "that came stand, %s again to go on waiting", ranks, missing == 1 ? "s" : "ve", what, late->name,
+                 more, ago, held, again);
 }
 
 static void describe_overdue(const pd_job *job, uint32_t n, uint64_t now_ns, pd_error *err)
 {
-    const pd_param *late = culprit(job, job->steps.waiting), *other = misses_gone(job, late) ? NULL : abandoned(job, now_ns);
+    const pd_param *late = culprit(job, job->steps.waiting), *other = misses_gone(job, late) ? NULL : abandoned(job,
+                                                                                                                now_ns);
 
     if (other != NULL) describe(job, other, other, n, now_ns, err);
     else describe(job, job->steps.waiting, late, n, now_ns, err);
@@ -155,7 +164,8 @@ static void report_overdue(pd_job *job, uint64_t now_ns)
 /* Where initial weights are averaged they are a round, which has a deadline of its own. */
 static uint64_t init_overdue_at(const pd_job *job)
 {
-    return job->steps.n_begun == job->steps.n_params || pd_job_averages_init(job) ? UINT64_MAX : job->init_ns + timeout_of(job);
+    return job->steps.n_begun == job->steps.n_params || pd_job_averages_init(job) ? UINT64_MAX
+           : job->init_ns + timeout_of(job);
 }
 
 /* The first parameter without weights, and how many there are. */
@@ -178,8 +188,9 @@ static void describe_init(const pd_job *job, const pd_param *param, uint32_t n, 
 
     ranks_text(job, param, pd_init_is_owed, now_ns, ranks, sizeof ranks);
     if (n > 1) snprintf(more, sizeof more, " (and of %u more parameter%s)", n - 1, n > 2 ? "s" : "");
-    pd_fail(err, PD_DEADLINE_EXCEEDED, "%s: nothing has come of the initial weights of %.100s%s for %llu s; the weights that came stand, pull again to go on waiting",
-            ranks, param->name, more, (unsigned long long)((now_ns - job->init_ns) / second));
+    pd_fail(err, PD_DEADLINE_EXCEEDED, "%s: nothing has come of the initial weights of %.100s%s for %llu s; the "
+            "weights that came stand, pull again to go on waiting", ranks, param->name, more,
+            (unsigned long long)((now_ns - job->init_ns) / second));
 }
 
 /* Those who pull weights are told whom they wait for. */
@@ -203,7 +214,8 @@ static void report_init(pd_job *job, uint64_t now_ns)
 /* A report a timeout, and never so many that they would take the step thread's time. */
 static uint64_t overdue_at(const pd_job *job)
 {
-    uint64_t timeout = timeout_of(job), between = timeout > PD_STEP_TIMEOUT_LEAST_NS ? timeout : PD_STEP_TIMEOUT_LEAST_NS, at;
+    uint64_t timeout = timeout_of(job), between = timeout > PD_STEP_TIMEOUT_LEAST_NS ? timeout
+        : PD_STEP_TIMEOUT_LEAST_NS, at;
 
     if (job->steps.waiting == NULL) return UINT64_MAX;
     at = job->steps.waiting->round.started_ns + timeout;

@@ -1,7 +1,8 @@
-/* override_command.c - an operator's command: hyperparameters of a job's parameters from a step on. It is checked whole, then taken whole.
+/* override_command.c - an operator's command: hyperparameters of a job's parameters from a step on. It is checked
+ * whole, then taken whole.
  *
- * Each rule reads the options once, into a pd_override that its parameters share; each parameter is asked whether it could take it, in every
- * state that it would come to; then all hold it. */
+ * Each rule reads the options once, into a pd_override that its parameters share; each parameter is asked whether it
+ * could take it, in every state that it would come to; then all hold it. */
 #include "override_command.h"
 
 #include "fixed_hyper.h"
@@ -37,7 +38,10 @@ typedef struct command {
     uint64_t       known;               /* bit i: some row has hyperparameter i of the command */
 } command;
 
-static reading *reading_of(const command *c, const pd_param *param) { return &c->readings[param->rule - c->job->steps.rules]; }
+static reading *reading_of(const command *c, const pd_param *param)
+{
+    return &c->readings[param->rule - c->job->steps.rules];
+}
 
 /* The first step that has not begun. */
 static uint64_t next_step(const pd_param *param)
@@ -59,11 +63,14 @@ static int none_matches(const pd_job *job, const char *pattern, pd_error *err)
 {
     const pd_param *nearest = job->steps.params;
 
-    if (job->steps.n_params == 0) return pd_fail(err, PD_NOT_FOUND, "job %.100s has no parameters yet: its workers have not declared them", job->steps.name);
+    if (job->steps.n_params == 0)
+        return pd_fail(err, PD_NOT_FOUND, "job %.100s has no parameters yet: its workers have not declared them",
+                       job->steps.name);
     for (uint32_t i = 1; i < job->steps.n_params; i++)
-        if (common_length(job->steps.params[i].name, pattern) > common_length(nearest->name, pattern)) nearest = &job->steps.params[i];
-    return pd_fail(err, PD_NOT_FOUND, "no parameter of job %.100s matches \"%.100s\"; it has %u, the nearest is %.160s (paramctl params lists them)", job->steps.name,
-                   pattern, job->steps.n_params, nearest->name);
+        if (common_length(job->steps.params[i].name, pattern) > common_length(nearest->name, pattern))
+            nearest = &job->steps.params[i];
+    return pd_fail(err, PD_NOT_FOUND, "no parameter of job %.100s matches \"%.100s\"; it has %u, the nearest is %.160s "
+                   "(paramctl params lists them)", job->steps.name, pattern, job->steps.n_params, nearest->name);
 }
 
 static int find_params(command *c, pd_error *err)
@@ -99,7 +106,8 @@ static int read_option(command *c, pd_override *override, size_t i, pd_error *er
     if (rc != PD_OK) return rc;
     if ((fixed = pd_fixed_hyper(override->hypers.row, mask)) != NULL)
         return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s is fixed while the job runs", fixed, row);
-    if ((override->mask & mask) != 0) return pd_fail(err, PD_INVALID_ARGUMENT, "%.64s of %s is set twice", option->name, row);
+    if ((override->mask & mask) != 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.64s of %s is set twice", option->name, row);
     override->mask |= mask;
     return PD_OK;
 }
@@ -116,14 +124,16 @@ static int read_for(command *c, const pd_param *param, pd_error *err)
     pd_error why;
 
     if (r->override != NULL) return PD_OK;
-    r->override = pd_override_new(&param->rule->hypers, c->request->u.set.pattern, c->request->u.set.by, &c->job->n_overrides);
+    r->override = pd_override_new(&param->rule->hypers, c->request->u.set.pattern, c->request->u.set.by,
+                                  &c->job->n_overrides);
     if (r->override == NULL) return pd_fail(err, PD_NO_MEMORY, "out of memory for a setting");
     for (size_t i = 0; i < c->request->u.set.n; i++) {
         int rc = read_option(c, r->override, i, &why);
         if (rc != PD_OK) return pd_fail(err, rc, "%.160s: %.330s", param->name, why.text);
     }
     if (c->job->n_overrides <= PD_MAX_JOB_OVERRIDES || is_gone_at_once(c, r->override)) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s has %d settings: withdraw some", c->job->steps.name, PD_MAX_JOB_OVERRIDES);
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s has %d settings: withdraw some", c->job->steps.name,
+                   PD_MAX_JOB_OVERRIDES);
 }
 
 /* As the first parameter's row says it. */
@@ -155,7 +165,8 @@ static int set_from(pd_hypers *merged, const pd_override *override, int h, pd_er
     size_t count;
 
     if ((override->hypers.scheduled >> h & 1) != 0)
-        return pd_hypers_set(merged, pd_row_hypers(merged->row, &count)[h].name, pd_hypers_text(&override->hypers, h, NULL, 0), err);
+        return pd_hypers_set(merged, pd_row_hypers(merged->row, &count)[h].name, pd_hypers_text(&override->hypers, h,
+                                                                                                NULL, 0), err);
     merged->value[h] = override->hypers.value[h];
     merged->scheduled &= ~((uint64_t)1 << h);
     return PD_OK;
@@ -176,7 +187,8 @@ static int check_course(reading *r, const pd_hypers *declared, int64_t count, pd
     int rc = check_at(declared, &r->merged, count, err);
 
     for (const pd_schedule *s = r->merged.schedules; s != NULL && rc == PD_OK && count < r->count; s = s->next)
-        for (size_t i = 0; rc == PD_OK && (r->merged.scheduled >> s->index & 1) != 0 && pd_schedule_corner(s, i, &corner); i++)
+        for (size_t i = 0; rc == PD_OK && (r->merged.scheduled >> s->index & 1) != 0
+             && pd_schedule_corner(s, i, &corner); i++)
             if (corner > count && corner <= r->count) rc = check_at(declared, &r->merged, corner, err);
     if (count < r->count) r->count = count;
     return rc;
@@ -189,7 +201,8 @@ static int check_pushed(const reading *r, const pd_param *param, int64_t count, 
 
     pd_hypers_at(&r->merged, count, pushed.value);
     for (int h = 0; h < PD_MAX_HYPERS; h++)
-        if ((param->pushed->mask >> h & 1) != 0 && r->checked.from[h] == NULL) pushed.value[h] = param->pushed->hypers.value[h];
+        if ((param->pushed->mask >> h & 1) != 0 && r->checked.from[h] == NULL)
+            pushed.value[h] = param->pushed->hypers.value[h];
     return pd_hypers_check_step(&param->rule->hypers, &pushed, err);
 }
 
@@ -222,7 +235,8 @@ static void state_at(state *out, const pd_override_entry *entries, uint32_t n, u
     memset(out, 0, sizeof *out);
     for (uint32_t i = 0; i < n && entries[i].from <= step; i++)
         for (int h = 0; h < PD_MAX_HYPERS; h++)
-            if ((entries[i].mask >> h & 1) != 0) out->from[h] = (entries[i].override->withdrawn >> h & 1) != 0 ? NULL : entries[i].override;
+            if ((entries[i].mask >> h & 1) != 0)
+                out->from[h] = (entries[i].override->withdrawn >> h & 1) != 0 ? NULL : entries[i].override;
 }
 
 /* Every state from its step on, with what is planned after it. */
@@ -236,7 +250,9 @@ static int check_param(command *c, const pd_param *param, pd_override_entry adde
     for (uint32_t i = 0; i < param->n_overrides; i++) entries[i] = param->overrides[i];
     n = pd_overrides_insert(entries, param->n_overrides, added);
     for (uint32_t i = 0; i < n; i++) left += entries[i].mask != 0;
-    if (left > PD_MAX_PARAM_OVERRIDES) return pd_fail(err, PD_RESOURCE_EXHAUSTED, "it has %d settings, in force or planned: withdraw some", PD_MAX_PARAM_OVERRIDES);
+    if (left > PD_MAX_PARAM_OVERRIDES)
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "it has %d settings, in force or planned: withdraw some",
+                       PD_MAX_PARAM_OVERRIDES);
     for (uint32_t i = 0; i < n && rc == PD_OK; i++) {
         bool pushed = entries[i].from == param->saved.step + 1 && param->pushed != NULL && param->pushed->mask != 0;
         if (entries[i].from < added.from) continue;
@@ -254,7 +270,8 @@ static pd_override_entry hold_for(const command *c, const pd_param *param)
     pd_override *override = reading_of(c, param)->override;
     uint64_t step = c->request->u.set.from_step;
 
-    return (pd_override_entry){ override, step > 0 ? step : next_step(param), override->mask & ~(override->withdrawn & ~pd_overrides_mask(param)) };
+    return (pd_override_entry){ override, step > 0 ? step : next_step(param),
+                                override->mask & ~(override->withdrawn & ~pd_overrides_mask(param)) };
 }
 
 static const pd_hypers *source(const state *at, const pd_param *param, int h)
@@ -321,10 +338,12 @@ static int prepare_param(command *c, pd_param *param, pd_error *err)
 
     if (added.mask == 0) return PD_OK;
     if (added.from < next_step(param))
-        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: step %llu has begun or is closed; the earliest it can be is step %llu", param->name,
-                       (unsigned long long)added.from, (unsigned long long)next_step(param));
+        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: step %llu has begun or is closed; the earliest it can be "
+                       "is step %llu", param->name, (unsigned long long)added.from,
+                       (unsigned long long)next_step(param));
     if ((rc = pd_overrides_reserve(param, err)) != PD_OK) return rc;
-    if ((rc = check_param(c, param, added, &why)) != PD_OK) return pd_fail(err, rc, "%.160s: %.330s", param->name, why.text);
+    if ((rc = check_param(c, param, added, &why)) != PD_OK)
+        return pd_fail(err, rc, "%.160s: %.330s", param->name, why.text);
     add_changes(c, param, added);
     return PD_OK;
 }
@@ -336,8 +355,8 @@ static int prepare(command *c, pd_error *err)
         if (rc != PD_OK) return rc;
     }
     if (c->result->params > 0) return PD_OK;
-    return pd_fail(err, PD_FAILED_PRECONDITION, "nothing to withdraw: no operator has set this for a parameter that matches \"%.100s\"",
-                   c->request->u.set.pattern);
+    return pd_fail(err, PD_FAILED_PRECONDITION, "nothing to withdraw: no operator has set this for a parameter that "
+                   "matches \"%.100s\"", c->request->u.set.pattern);
 }
 
 /* ---- taking it ---- */
@@ -358,10 +377,12 @@ static void say(const command *c, const pd_set_change *change)
 {
     char last[48] = "";
 
-    if (change->from_most > change->from_least) snprintf(last, sizeof last, " (the last from %llu)", (unsigned long long)change->from_most);
-    pd_say(c->job->steps.outbox, PD_SAY_INFO, "job %.60s: %.60s %s %s of %u parameters (%.60s): %.60s%s -> %.80s, from step %llu on%s", c->job->steps.name,
-           c->request->u.set.by, change->withdrawn ? "withdraws" : "sets", change->name, change->params, c->request->u.set.pattern, change->before,
-           change->mixed ? " and others" : "", change->value, (unsigned long long)change->from_least, last);
+    if (change->from_most > change->from_least)
+        snprintf(last, sizeof last, " (the last from %llu)", (unsigned long long)change->from_most);
+    pd_say(c->job->steps.outbox, PD_SAY_INFO, "job %.60s: %.60s %s %s of %u parameters (%.60s): %.60s%s -> %.80s, from "
+           "step %llu on%s", c->job->steps.name, c->request->u.set.by, change->withdrawn ? "withdraws" : "sets",
+           change->name, change->params, c->request->u.set.pattern, change->before, change->mixed ? " and others" : "",
+           change->value, (unsigned long long)change->from_least, last);
 }
 
 /* Those that concern somebody. */
@@ -390,7 +411,8 @@ static int check_texts(const pd_request *request, pd_error *err)
     char what[96];
 
     if (pattern[0] == '\0' || strlen(pattern) > PD_NAME_MAX)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "the pattern for parameters has 1 to %d bytes; * is all of them", PD_NAME_MAX);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "the pattern for parameters has 1 to %d bytes; * is all of them",
+                       PD_NAME_MAX);
     if (pd_text_check("the pattern for parameters", pattern, err) != PD_OK) return PD_INVALID_ARGUMENT;
     for (size_t i = 0; i < request->u.set.n; i++) {
         snprintf(what, sizeof what, "the value of %.64s", request->u.set.options[i].name);
@@ -402,7 +424,8 @@ static int check_texts(const pd_request *request, pd_error *err)
 static int check_request(const pd_request *request, bool draining, pd_error *err)
 {
     if (request->u.set.n == 0 || request->u.set.n > PD_MAX_OPTIONS)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "1 to %d hyperparameters can be set at once, not %zu", PD_MAX_OPTIONS, request->u.set.n);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "1 to %d hyperparameters can be set at once, not %zu", PD_MAX_OPTIONS,
+                       request->u.set.n);
     if (check_texts(request, err) != PD_OK) return PD_INVALID_ARGUMENT;
     return draining ? pd_fail(err, PD_UNAVAILABLE, "the server is draining: nothing is set any more") : PD_OK;
 }
@@ -419,7 +442,9 @@ static int make_room(command *c, pd_error *err)
     c->params = calloc(c->job->steps.n_params + 1, sizeof(pd_param *));
     c->readings = calloc(c->job->steps.n_rules, sizeof *c->readings);
     c->result = calloc(1, sizeof *c->result);
-    return c->params != NULL && c->readings != NULL && c->result != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY, "out of memory for a setting");
+    return c->params != NULL && c->readings != NULL && c->result != NULL ? PD_OK : pd_fail(err, PD_NO_MEMORY,
+                                                                                           "out of memory for a "
+                                                                                           "setting");
 }
 
 static void end_command(command *c)

@@ -1,4 +1,5 @@
-/* override_command.h - an operator's command: overrides of hyperparameters from a step on, checked whole and then taken whole. Step thread. */
+/* override_command.h - an operator's command: overrides of hyperparameters from a step on, checked whole and then
+ * taken whole. Step thread. */
 #ifndef PD_OVERRIDE_COMMAND_H
 #define PD_OVERRIDE_COMMAND_H
 

@@ -27,7 +27,8 @@ pd_param *pd_declared_param(const pd_job *job, const pd_request *request, size_t
 {
     const char *name = request->u.declare.params[i].name;
 
-    return i < job->steps.n_params && strcmp(job->steps.params[i].name, name) == 0 ? &job->steps.params[i] : pd_job_param(job, name);
+    return i < job->steps.n_params && strcmp(job->steps.params[i].name, name) == 0 ? &job->steps.params[i]
+           : pd_job_param(job, name);
 }
 
 /* ---- memory ---- */
@@ -37,8 +38,9 @@ int pd_job_check_total(const pd_job *job, uint64_t more, pd_error *err)
     const pd_budget *budget = job->steps.account.budget;
 
     if (pd_budget_fits(budget, more)) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: weights, sums, contributions gathered, optimizer state, roots and snapshots need %llu bytes more; of "
-                   "%llu allowed for all jobs, %llu are in use (limits.max_total_bytes)", job->steps.name, (unsigned long long)more,
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: weights, sums, contributions gathered, optimizer state, "
+                   "roots and snapshots need %llu bytes more; of %llu allowed for all jobs, %llu are in use "
+                   "(limits.max_total_bytes)", job->steps.name, (unsigned long long)more,
                    (unsigned long long)budget->limit, (unsigned long long)budget->used);
 }
 

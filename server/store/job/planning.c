@@ -1,7 +1,9 @@
-/* planning.c - the first set of parameters of a job: checked before anything is made of it, then planned and made in slices of bounded time.
+/* planning.c - the first set of parameters of a job: checked before anything is made of it, then planned and made in
+ * slices of bounded time.
  *
- * A set may have 65,536 parameters, or a parameter 262,144 blocks, and other jobs must not wait for them. The store has no clock, so a slice is bounded by
- * estimated times. Until the last slice the job shows no parameters (n_params is 0): whoever asks meanwhile finds a job that has not declared. */
+ * A set may have 65,536 parameters, or a parameter 262,144 blocks, and other jobs must not wait for them. The store
+ * has no clock, so a slice is bounded by estimated times. Until the last slice the job shows no parameters (n_params
+ * is 0): whoever asks meanwhile finds a job that has not declared. */
 #include "planning.h"
 
 #include "aggregate_fit.h"
@@ -33,7 +35,8 @@
 #define STATE_TASK_NS  300.0
 #define FINISH_NS      500.0        /* all that is left, at the end */
 
-typedef enum pd_planning_stage { PD_ADDING, PD_PLANNING, PD_LAYING, PD_MAKING, PD_FINISHING, PD_PLANNED } pd_planning_stage;
+typedef enum pd_planning_stage { PD_ADDING, PD_PLANNING, PD_LAYING, PD_MAKING, PD_FINISHING,
+                                 PD_PLANNED } pd_planning_stage;
 
 typedef struct pd_planning {
     pd_planning_stage stage;
@@ -58,7 +61,8 @@ static pd_sizing sizing_of(const pd_job *job)
 {
     const pd_store_config *config = job->steps.config;
 
-    return (pd_sizing){ job->steps.values, job->steps.members.ranks, config->chunk_elements, config->threads, config->pool_threads };
+    return (pd_sizing){ job->steps.values, job->steps.members.ranks, config->chunk_elements, config->threads,
+                        config->pool_threads };
 }
 
 static int check_least(const pd_job *job, const pd_param_decl *decl, const pd_survey *survey, pd_error *err)
@@ -68,16 +72,21 @@ static int check_least(const pd_job *job, const pd_param_decl *decl, const pd_su
     uint64_t sum = pd_footprint_sum(n);
 
     if (survey->records > PD_MAX_RECORDS)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: chunks of the parameters up to %.100s, times %u workers, are more than the %u records that a "
-                       "job may have: take larger chunks (limits.chunk_bytes) or fewer workers", job->steps.name, decl->name, job->steps.members.ranks, PD_MAX_RECORDS);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: chunks of the parameters up to %.100s, times %u "
+                       "workers, are more than the %u records that a job may have: take larger chunks "
+                       "(limits.chunk_bytes) or fewer workers", job->steps.name, decl->name, job->steps.members.ranks,
+                       PD_MAX_RECORDS);
     if (pd_budget_fits(budget, sum)) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.50s: parameters up to %.100s need more than %llu bytes (weights and snapshots %llu, sums %llu, "
-                   "contributions gathered %llu, records of the workers %llu, and what their optimizers need); of %llu allowed for all jobs, %llu are in use "
-                   "(limits.max_total_bytes)", job->steps.name, decl->name, (unsigned long long)sum, (unsigned long long)n->weights, (unsigned long long)n->sums,
-                   (unsigned long long)n->gathered, (unsigned long long)n->records, (unsigned long long)budget->limit, (unsigned long long)budget->used);
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.50s: parameters up to %.100s need more than %llu bytes (weights "
+                   "and snapshots %llu, sums %llu, contributions gathered %llu, records of the workers %llu, and what "
+                   "their optimizers need); of %llu allowed for all jobs, %llu are in use (limits.max_total_bytes)",
+                   job->steps.name, decl->name, (unsigned long long)sum, (unsigned long long)n->weights,
+                   (unsigned long long)n->sums, (unsigned long long)n->gathered, (unsigned long long)n->records,
+                   (unsigned long long)budget->limit, (unsigned long long)budget->used);
 }
 
-static int check_one(const pd_job *job, const pd_sizing *sizing, const pd_param_decl *decl, size_t i, pd_survey *survey, pd_error *err)
+static int check_one(const pd_job *job, const pd_sizing *sizing, const pd_param_decl *decl, size_t i,
+                     pd_survey *survey, pd_error *err)
 {
     static const bool pulled[4] = { [PD_F32] = true };
     uint64_t room = job->steps.config->max_total_bytes;
@@ -87,16 +96,21 @@ static int check_one(const pd_job *job, const pd_sizing *sizing, const pd_param_
 
     if (rc != PD_OK) return rc;
     if ((uint64_t)elements > room / sizeof(float))
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: parameter %.100s needs more than the %llu bytes allowed for all jobs (limits.max_total_bytes)", job->steps.name,
-                       decl->name, (unsigned long long)room);
-    pd_footprint_least(&least, sizing, pd_aggregation_of(&job->steps.values, pd_declaration_rule(job, decl)->hypers.row), elements, decl->ranged, pulled);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: parameter %.100s needs more than the %llu bytes "
+                       "allowed for all jobs (limits.max_total_bytes)", job->steps.name, decl->name,
+                       (unsigned long long)room);
+    pd_footprint_least(&least, sizing, pd_aggregation_of(&job->steps.values, pd_declaration_rule(job,
+                                                                                                 decl)->hypers.row),
+                       elements, decl->ranged, pulled);
     least.records = pd_footprint_plus(least.records, pd_footprint_name(sizing, decl->name, decl->axes));
     pd_footprint_add(&survey->least, &least, 1);
-    survey->records = pd_footprint_plus(survey->records, pd_count_chunks(elements, sizing->chunk_elements) * job->steps.members.ranks);
+    survey->records = pd_footprint_plus(survey->records, pd_count_chunks(elements,
+                                                                         sizing->chunk_elements) * job->steps.members.ranks);
     return check_least(job, decl, survey, err);
 }
 
-/* Checks the set with no memory but the stack's: names and shapes, bytes that it takes whatever the optimizers are, and ingest budget. */
+/* Checks the set with no memory but the stack's: names and shapes, bytes that it takes whatever the optimizers are, and
+ * ingest budget. */
 static int check_set(const pd_job *job, const pd_request *request, pd_error *err)
 {
     const pd_sizing sizing = sizing_of(job);
@@ -107,12 +121,13 @@ static int check_set(const pd_job *job, const pd_request *request, pd_error *err
 
     if (n == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s: Declare names no parameter", job->steps.name);
     if (n > job->steps.config->max_params)
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: %zu parameters, at most %u are allowed (limits.max_params)", job->steps.name, n,
-                       job->steps.config->max_params);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.100s: %zu parameters, at most %u are allowed "
+                       "(limits.max_params)", job->steps.name, n, job->steps.config->max_params);
     for (size_t i = 0; i < n; i++)
         if ((rc = check_one(job, &sizing, &request->u.declare.params[i], i, &survey, err)) != PD_OK) return rc;
     own = pd_ranges_reserve_declared(job, request, true);
-    if ((rc = pd_reserve_check_world(job, own, pd_ranges_reserve_declared(job, request, false), err)) != PD_OK) return rc;
+    if ((rc = pd_reserve_check_world(job, own, pd_ranges_reserve_declared(job, request, false), err)) != PD_OK)
+        return rc;
     return pd_reserve_check(job, request->rank, own, err);
 }
 
@@ -122,15 +137,17 @@ static size_t rule_index(const pd_job *job, const pd_param *param) { return (siz
 
 static pd_declaration declaration_of(const pd_job *job, const pd_param *param)
 {
-    return (pd_declaration){ .name = param->name, .shape = param->shape, .world = (int)job->steps.members.ranks, .hypers = param->rule->hypers,
-                             .group = (int)rule_index(job, param), .axes = param->axes, .seed = job->steps.values.at[PD_JOB_KEY_SEED],
+    return (pd_declaration){ .name = param->name, .shape = param->shape, .world = (int)job->steps.members.ranks,
+                             .hypers = param->rule->hypers, .group = (int)rule_index(job, param), .axes = param->axes,
+                             .seed = job->steps.values.at[PD_JOB_KEY_SEED],
                              .start_step = (int64_t)pd_job_start_step(job), .maps = job->planning->maps };
 }
 
 /* Memory for contributions that an aggregate collects comes chunk by chunk. */
 static int join_spills(pd_job *job, pd_param *param, pd_error *err)
 {
-    uint64_t chunk = job->steps.config->chunk_elements, n = (uint64_t)param->elements < chunk ? (uint64_t)param->elements : chunk;
+    uint64_t chunk = job->steps.config->chunk_elements, n = (uint64_t)param->elements < chunk
+        ? (uint64_t)param->elements : chunk;
 
     if (!pd_is_collected(param->how)) return PD_OK;
     param->spills = pd_buffer_pool_join(job->steps.pools, (size_t)n * sizeof(float));
@@ -142,9 +159,11 @@ static int add_name(pd_job *job, pd_param *param, const pd_param_decl *decl, pd_
     pd_planning *planning = job->planning;
     size_t n = strlen(decl->name);
 
-    if ((param->name = strdup(decl->name)) == NULL || (decl->axes != NULL && (param->axes = strdup(decl->axes)) == NULL))
+    if ((param->name = strdup(decl->name)) == NULL || (decl->axes != NULL
+                                                       && (param->axes = strdup(decl->axes)) == NULL))
         return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
-    HASH_ADD_KEYPTR_BYHASHVALUE(hh, planning->names, param->name, n, pd_name_hash(job->steps.config->hash_key, decl->name, n), param);
+    HASH_ADD_KEYPTR_BYHASHVALUE(hh, planning->names, param->name, n, pd_name_hash(job->steps.config->hash_key,
+                                                                                  decl->name, n), param);
     param->pool[PD_F32] = pd_buffer_pool_join(job->steps.pools, (size_t)param->elements * sizeof(float));
     if (param->pool[PD_F32] == NULL || param->hh.tbl == NULL)
         return pd_fail(err, PD_NO_MEMORY, "parameter %.256s: out of memory", decl->name);
@@ -160,7 +179,8 @@ static void survey(const pd_job *job, const pd_param *param)
     if (row->facts == NULL) return;
     declaration = declaration_of(job, param);
     for (size_t r = 0; r < job->steps.n_rules; r++)
-        if (job->steps.rules[r].hypers.row == row) pd_optim_survey_one(row, &declaration, &job->planning->surveyed[r], job->planning->facts[r]);
+        if (job->steps.rules[r].hypers.row == row)
+            pd_optim_survey_one(row, &declaration, &job->planning->surveyed[r], job->planning->facts[r]);
 }
 
 static int add_param(pd_job *job, const pd_param_decl *decl, pd_error *err)
@@ -171,12 +191,15 @@ static int add_param(pd_job *job, const pd_param_decl *decl, pd_error *err)
 
     if (pd_param_named(job, planning->names, decl->name) != NULL)
         return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.256s is declared twice", decl->name);
-    *param = (pd_param){ .index = planning->n++, .shape = decl->shape, .ranged = decl->ranged, .model_state = decl->model_state,
-                         .rule = pd_declaration_rule(job, decl), .saved.step = pd_job_start_step(job) };
+    *param = (pd_param){ .index = planning->n++, .shape = decl->shape, .ranged = decl->ranged,
+                         .model_state = decl->model_state, .rule = pd_declaration_rule(job, decl),
+                         .saved.step = pd_job_start_step(job) };
     pd_shape_elements(&decl->shape, &param->elements);
     param->how = pd_aggregation_of(&job->steps.values, param->rule->hypers.row);
     if ((rc = add_name(job, param, decl, err)) != PD_OK) return rc;
-    if (!param->ranged && (rc = pd_aggregate_fits_whole(&job->steps.values, job->steps.members.ranks, param->how, param->name, err)) != PD_OK) return rc;
+    if (!param->ranged && (rc = pd_aggregate_fits_whole(&job->steps.values, job->steps.members.ranks, param->how,
+                                                        param->name, err)) != PD_OK)
+        return rc;
     survey(job, param);
     return join_spills(job, param, err);
 }
@@ -190,11 +213,13 @@ static int check_need(const pd_job *job, const pd_param *param, const pd_footpri
     uint64_t sum = pd_footprint_sum(n);
 
     if (pd_budget_fits(budget, sum)) return PD_OK;
-    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.50s: parameter %.100s needs %llu bytes (weights and snapshots %llu, sum %llu, contributions gathered "
-                   "%llu, optimizer state %llu, roots under way %llu, temporaries %llu); of %llu allowed for all jobs, %llu are taken by other jobs and by the parameters before it "
-                   "(limits.max_total_bytes)", job->steps.name, param->name, (unsigned long long)sum, (unsigned long long)n->weights, (unsigned long long)n->sums,
-                   (unsigned long long)n->gathered, (unsigned long long)n->state, (unsigned long long)n->roots, (unsigned long long)n->step, (unsigned long long)budget->limit,
-                   (unsigned long long)budget->used);
+    return pd_fail(err, PD_RESOURCE_EXHAUSTED, "job %.50s: parameter %.100s needs %llu bytes (weights and snapshots "
+                   "%llu, sum %llu, contributions gathered %llu, optimizer state %llu, roots under way %llu, "
+                   "temporaries %llu); of %llu allowed for all jobs, %llu are taken by other jobs and by the "
+                   "parameters before it (limits.max_total_bytes)", job->steps.name, param->name,
+                   (unsigned long long)sum, (unsigned long long)n->weights, (unsigned long long)n->sums,
+                   (unsigned long long)n->gathered, (unsigned long long)n->state, (unsigned long long)n->roots,
+                   (unsigned long long)n->step, (unsigned long long)budget->limit, (unsigned long long)budget->used);
 }
 
 static int plan_param(pd_job *job, pd_param *param, double *budget_ns, pd_error *err)
@@ -232,20 +257,23 @@ static int count_job(pd_job *job, pd_error *err)
 
 /* ---- rounds ---- */
 
-/* Chunks, slots and ranges of all parameters in three arrays. The system gives large ones zeroed and makes pages of them when they are touched. */
+/* Chunks, slots and ranges of all parameters in three arrays. The system gives large ones zeroed and makes pages of
+ * them when they are touched. */
 static int make_records(pd_job *job, pd_error *err)
 {
     uint64_t n = 0;
     size_t ranged = 0, n_params = job->planning->n;
 
-    for (size_t i = 0; i < n_params; i++) n += pd_count_chunks(job->steps.params[i].elements, job->steps.config->chunk_elements);
+    for (size_t i = 0; i < n_params; i++)
+        n += pd_count_chunks(job->steps.params[i].elements, job->steps.config->chunk_elements);
     for (size_t i = 0; i < n_params; i++) ranged += job->steps.params[i].ranged;
     job->ranges = calloc(ranged + 1, job->steps.members.ranks * sizeof *job->ranges);
     job->chunks = calloc(n, sizeof *job->chunks);
     job->slots = calloc(n, job->steps.members.ranks * sizeof *job->slots);
     job->steps.batch = calloc(n_params, sizeof *job->steps.batch);
     job->steps.optims = calloc(n_params, sizeof *job->steps.optims);
-    if (job->chunks == NULL || job->slots == NULL || job->ranges == NULL || job->steps.batch == NULL || job->steps.optims == NULL)
+    if (job->chunks == NULL || job->slots == NULL || job->ranges == NULL || job->steps.batch == NULL
+        || job->steps.optims == NULL)
         return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->steps.name);
     return PD_OK;
 }
@@ -255,10 +283,13 @@ static void lay_chunks(pd_job *job, pd_param *param)
     pd_planning *planning = job->planning;
     pd_range *ranges = param->ranged ? job->ranges + (size_t)job->steps.members.ranks * planning->ranged++ : NULL;
 
-    pd_round_init(&param->round, &(pd_round_layout){
-        .policy = pd_policy_of(job->steps.values.at[PD_JOB_KEY_ROUNDS]), .members = &job->steps.members, .param = param, .elements = param->elements,
-        .chunk_elements = (int64_t)job->steps.config->chunk_elements, .chunks = job->chunks + planning->chunks,
-        .slots = job->slots + planning->chunks * job->steps.members.ranks, .ranges = ranges });
+    pd_round_init(&param->round, &(pd_round_layout){ .policy = pd_policy_of(job->steps.values.at[PD_JOB_KEY_ROUNDS]),
+                                                     .members = &job->steps.members, .param = param,
+                                                     .elements = param->elements,
+                                                     .chunk_elements = (int64_t)job->steps.config->chunk_elements,
+                                                     .chunks = job->chunks + planning->chunks,
+                                                     .slots = job->slots + planning->chunks * job->steps.members.ranks,
+                                                     .ranges = ranges });
     param->unlanded = (uint64_t)param->round.n_chunks * (param->ranged ? job->steps.members.ranks : 1);
     planning->chunks += param->round.n_chunks;
 }
@@ -283,10 +314,12 @@ static int make_state(pd_job *job, pd_param *param, double *budget_ns, pd_error 
 
     if (rc != PD_OK) return rc;
     if (!pd_optim_fill(param->optim, &planning->fill, budget_ns, &rc))
-        return rc == PD_OK ? PD_OK : pd_fail(err, rc, "parameter %.160s: no memory for the optimizer's state", param->name);
+        return rc == PD_OK ? PD_OK : pd_fail(err, rc, "parameter %.160s: no memory for the optimizer's state",
+                                             param->name);
     planning->fill = (pd_fill){ 0 };
     planning->at++;
-    return pd_roots_prepare(param) == PD_OK ? PD_OK : pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for what is said of its roots", param->name);
+    return pd_roots_prepare(param) == PD_OK ? PD_OK : pd_fail(err, PD_NO_MEMORY, "parameter %.160s: out of memory for "
+                                                              "what is said of its roots", param->name);
 }
 
 /* ---- the end ---- */
@@ -305,7 +338,8 @@ static int finish(pd_job *job, const pd_request *request, pd_error *err)
     int rc;
 
     show_params(job);
-    if (pd_step_groups_make(&job->steps) != PD_OK || pd_global_clip_make(&job->steps) != PD_OK) return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->steps.name);
+    if (pd_step_groups_make(&job->steps) != PD_OK || pd_global_clip_make(&job->steps) != PD_OK)
+        return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for its rounds", job->steps.name);
     if ((rc = pd_ranges_take(job, request, err)) != PD_OK) return rc;
     return pd_ranges_check_memory(job, request->rank, err);
 }
@@ -363,7 +397,9 @@ int pd_planning_begin(pd_job *job, const pd_request *request, double *budget_ns,
     planning->surveyed = calloc(job->steps.n_rules, sizeof *planning->surveyed);
     planning->maps = pd_name_maps_new(n);
     job->steps.params = calloc(n, sizeof *job->steps.params);
-    if (planning->plans != NULL && planning->facts != NULL && planning->surveyed != NULL && planning->maps != NULL && job->steps.params != NULL) return PD_OK;
+    if (planning->plans != NULL && planning->facts != NULL && planning->surveyed != NULL && planning->maps != NULL
+        && job->steps.params != NULL)
+        return PD_OK;
 no_memory:
     return pd_fail(err, PD_NO_MEMORY, "job %.100s: out of memory for plans", job->steps.name);
 }

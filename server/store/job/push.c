@@ -30,15 +30,16 @@ static int check_earlier(const pd_param *param, const pd_piece *piece, uint32_t 
 {
     if (!param->round.open) return PD_OK;
     if (piece->absent && pd_round_has_given(&param->round, rank))
-        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: rank %u has given a gradient for step %llu before and cannot be without one",
-                       param->name, rank, (unsigned long long)param->saved.step + 1);
+        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: rank %u has given a gradient for step %llu before and "
+                       "cannot be without one", param->name, rank, (unsigned long long)param->saved.step + 1);
     if (!piece->absent && pd_round_is_absent(&param->round, rank))
-        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: rank %u has said that it has no gradient for step %llu and cannot give one",
-                       param->name, rank, (unsigned long long)param->saved.step + 1);
+        return pd_fail(err, PD_FAILED_PRECONDITION, "%.160s: rank %u has said that it has no gradient for step %llu "
+                       "and cannot give one", param->name, rank, (unsigned long long)param->saved.step + 1);
     return PD_OK;
 }
 
-static int check_piece(const pd_job *job, const pd_piece *piece, const pd_request *frame, uint64_t number, uint64_t *known, pd_error *err)
+static int check_piece(const pd_job *job, const pd_piece *piece, const pd_request *frame, uint64_t number,
+                       uint64_t *known, pd_error *err)
 {
     pd_param *param = pd_piece_param(job, piece, err);
     int rc;
@@ -60,18 +61,22 @@ static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_err
     uint64_t number = ++job->frames, known = 0;
     int rc;
 
-    if (frame->u.data.step == 0) return pd_fail(err, PD_INVALID_ARGUMENT, "a push is for step 1 or later; rounds closed + 1");
+    if (frame->u.data.step == 0)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a push is for step 1 or later; rounds closed + 1");
     if (!(frame->u.data.weight >= 0 && isfinite(frame->u.data.weight)))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "a weight is a number of examples, 0 or more, not %g", frame->u.data.weight);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "a weight is a number of examples, 0 or more, not %g",
+                       frame->u.data.weight);
     if (frame->u.data.n_hypers > PD_MAX_OPTIONS)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%zu hyperparameters in a push, at most %d are allowed", frame->u.data.n_hypers,
-                       PD_MAX_OPTIONS);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%zu hyperparameters in a push, at most %d are allowed",
+                       frame->u.data.n_hypers, PD_MAX_OPTIONS);
     for (size_t i = 0; i < frame->u.data.n; i++) {
         rc = check_piece(job, &frame->u.data.pieces[i], frame, number, &known, err);
         if (rc != PD_OK) return rc;
     }
     if (frame->u.data.n > 0 && pd_push_hypers_all_known(frame, known, err) != PD_OK) return PD_INVALID_ARGUMENT;
-    if (frame->u.data.n_scalars > 0 && (rc = pd_scalars_admit(&job->steps, frame, job->ranks[frame->rank].saved.nonce, err)) != PD_OK) return rc;
+    if (frame->u.data.n_scalars > 0 && (rc = pd_scalars_admit(&job->steps, frame, job->ranks[frame->rank].saved.nonce,
+                                                              err)) != PD_OK)
+        return rc;
     return frame->u.data.close_step && settled ? pd_close_step_check(job, frame, number, err) : PD_OK;
 }
 
@@ -85,7 +90,8 @@ static bool file_gradient(pd_job *job, pd_param *param, const pd_piece *piece, p
     param->saved.contributions++;
     job->steps.saved.contributions++;
     job->ranks[frame->rank].saved.contributions++;
-    pd_contribute(&job->steps, chunk, frame->rank, (pd_slot){ .u.at = piece->at, .frame = frame, .state = PD_SLOT_HELD, .dtype = (uint8_t)piece->dtype }, now_ns);
+    pd_contribute(&job->steps, chunk, frame->rank, (pd_slot){ .u.at = piece->at, .frame = frame, .state = PD_SLOT_HELD,
+                                                              .dtype = (uint8_t)piece->dtype }, now_ns);
     return true;
 }
 
@@ -95,8 +101,10 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
     bool news;
 
     if (pd_round_count_chunks(&param->round, frame->rank) == 0) return;         /* it has nothing of it, and is not waited for */
-    news = (!is_closed(param, frame) || PD_PLANTED(duplicate_counted)) &&
-                (piece->absent ? pd_contribute_absent(&job->steps, param, frame->rank, now_ns) : file_gradient(job, param, piece, frame, now_ns));
+    news = (!is_closed(param, frame) || PD_PLANTED(duplicate_counted))
+        && (piece->absent ? pd_contribute_absent(&job->steps, param, frame->rank, now_ns) : file_gradient(job, param,
+                                                                                                          piece, frame,
+                                                                                                          now_ns));
 
     if (!news) job->saved.duplicates++;
     else if (frame->u.data.n_hypers > 0) pd_push_hypers_keep(param, frame->rank);
@@ -127,7 +135,8 @@ static void refuse_push(pd_job *job, pd_request *frame, const pd_error *err)
 
 void pd_job_push(pd_job *job, pd_request *request, uint64_t now_ns)
 {
-    bool scanned = job->steps.values.at[PD_JOB_KEY_NONFINITE] == PD_REJECT && (request->u.data.buffer != NULL || request->u.data.close_step);
+    bool scanned = job->steps.values.at[PD_JOB_KEY_NONFINITE] == PD_REJECT
+        && (request->u.data.buffer != NULL || request->u.data.close_step);
     pd_error err;
 
     if (pd_frame_may_come(job, request, &err) != PD_OK) {
@@ -161,9 +170,10 @@ static int check_finite(const pd_job *job, const pd_request *frame, pd_error *er
     for (size_t i = 0; i < frame->u.data.n; i++) {
         const pd_piece *piece = &frame->u.data.pieces[i];
         if (piece->absent || piece_finite(piece, job->steps.config->threads)) continue;
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.100s: Encountered nan or inf values in the gradient, which job %.60s rejects (nonfinite = reject)! "
-                       "To mitigate, check if nan inputs are being passed into the network or nan gradients are being passed to the optimizer; try a lower learning "
-                       "rate, another schedule, a later start_preconditioning_step, clipping of gradients. Push again for step %llu",
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.100s: Encountered nan or inf values in the gradient, which job "
+                       "%.60s rejects (nonfinite = reject)! To mitigate, check if nan inputs are being passed into the "
+                       "network or nan gradients are being passed to the optimizer; try a lower learning rate, another "
+                       "schedule, a later start_preconditioning_step, clipping of gradients. Push again for step %llu",
                        job->steps.params[piece->param].name, job->steps.name, (unsigned long long)frame->u.data.step);
     }
     return PD_OK;
@@ -174,6 +184,7 @@ void pd_push_take_scanned(pd_job *job, pd_request *frame, uint64_t now_ns)
     pd_error err;
 
     if (pd_frame_may_come(job, frame, &err) != PD_OK) pd_frame_refuse(job, frame, &err);
-    else if (check_finite(job, frame, &err) != PD_OK || check_push(job, frame, true, &err) != PD_OK) refuse_push(job, frame, &err);
+    else if (check_finite(job, frame, &err) != PD_OK || check_push(job, frame, true, &err) != PD_OK)
+        refuse_push(job, frame, &err);
     else file_push(job, frame, now_ns);
 }

@@ -9,7 +9,8 @@
 
 static int cannot_be_sent(const pd_row *row, const char *fixed, pd_error *err)
 {
-    return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s is fixed while the job runs: it cannot be sent with a push", fixed, pd_row_name(row));
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s is fixed while the job runs: it cannot be sent with a push",
+                   fixed, pd_row_name(row));
 }
 
 static int read_hyper(pd_rule *rule, const pd_option *option, bool *known, pd_error *err)
@@ -20,17 +21,19 @@ static int read_hyper(pd_rule *rule, const pd_option *option, bool *known, pd_er
     pd_error why;
     int rc;
 
-    if ((fixed = pd_fixed_hyper(row, pd_hypers_bits(row, option->name))) != NULL) return cannot_be_sent(row, fixed, err);
+    if ((fixed = pd_fixed_hyper(row, pd_hypers_bits(row, option->name))) != NULL)
+        return cannot_be_sent(row, fixed, err);
     if (pd_schedule_is_text(option->value))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s: a push brings a plain value, not a schedule: \"%.64s\"", option->name,
-                       pd_row_name(row), option->value);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%s of %s: a push brings a plain value, not a schedule: \"%.64s\"",
+                       option->name, pd_row_name(row), option->value);
     rc = pd_hypers_set_which(&rule->pushed, option->name, option->value, &mask, &why);
     if (rc == PD_NOT_FOUND) return PD_OK;       /* another piece's row may have it */
     *known = true;
     if (rc != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.400s", why.text);
     if ((fixed = pd_fixed_hyper(row, mask)) != NULL) return cannot_be_sent(row, fixed, err);
     if ((rule->pushed_mask & mask) != 0)
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.64s of %s stands twice in one push: give it one value", option->name, pd_row_name(row));
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.64s of %s stands twice in one push: give it one value",
+                       option->name, pd_row_name(row));
     rule->pushed_mask |= mask;
     return PD_OK;
 }
@@ -63,11 +66,10 @@ static int compare_hypers(const pd_param *param, uint32_t rank, pd_error *err)
 
     for (int h = 0; both != 0; h++, both >>= 1) {
         if ((both & 1) == 0 || before->hypers.value[h] == rule->pushed.value[h]) continue;
-        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: rank %u sent %s = %s for step %llu, rank %u sends %s: all ranks of a round "
-                       "send the same", param->name,
-                       before->rank[h], hypers[h].name, pd_hypers_text(&before->hypers, h, a, sizeof a),
-                       (unsigned long long)param->saved.step + 1, rank,
-                       pd_hypers_text(&rule->pushed, h, b, sizeof b));
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: rank %u sent %s = %s for step %llu, rank %u sends %s: all "
+                       "ranks of a round send the same", param->name, before->rank[h], hypers[h].name,
+                       pd_hypers_text(&before->hypers, h, a, sizeof a), (unsigned long long)param->saved.step + 1,
+                       rank, pd_hypers_text(&rule->pushed, h, b, sizeof b));
     }
     return PD_OK;
 }
@@ -92,13 +94,16 @@ int pd_push_hypers_check(pd_param *param, const pd_request *frame, uint64_t numb
     pd_hypers merged;
     int rc = read_hypers(param->rule, frame, number, known, err);
 
-    if (rc != PD_OK || param->rule->pushed_mask == 0 || pd_param_admit(param, frame->rank, frame->u.data.step) != PD_ADMIT_NEW) return rc;
+    if (rc != PD_OK || param->rule->pushed_mask == 0 || pd_param_admit(param, frame->rank,
+                                                                       frame->u.data.step) != PD_ADMIT_NEW)
+        return rc;
     if (param->pushed == NULL && (param->pushed = calloc(1, sizeof *param->pushed)) == NULL)
         return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for pushed hyperparameters", param->name);
     if ((rc = compare_hypers(param, frame->rank, err)) != PD_OK) return rc;
     merged = merged_hypers(param);
     pd_overrides_next(param, merged.value);              /* what an operator has set goes before it */
-    if (pd_hypers_check_step(&param->rule->hypers, &merged, &why) != PD_OK) return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: %.300s", param->name, why.text);
+    if (pd_hypers_check_step(&param->rule->hypers, &merged, &why) != PD_OK)
+        return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: %.300s", param->name, why.text);
     return PD_OK;
 }
 
@@ -117,7 +122,7 @@ int pd_push_hypers_all_known(const pd_request *frame, uint64_t known, pd_error *
 {
     for (size_t i = 0; i < frame->u.data.n_hypers; i++)
         if ((known >> i & 1) == 0)
-            return pd_fail(err, PD_INVALID_ARGUMENT, "no optimizer of this push's parameters has a hyperparameter %.64s",
-                           frame->u.data.hypers[i].name);
+            return pd_fail(err, PD_INVALID_ARGUMENT, "no optimizer of this push's parameters has a hyperparameter "
+                           "%.64s", frame->u.data.hypers[i].name);
     return PD_OK;
 }

@@ -11,13 +11,13 @@ static void fence(pd_job *job, pd_request *hello, uint64_t old_conn, const char 
     uint32_t number = hello->rank;
     pd_effect *effect = pd_request_become(hello, PD_EFF_FENCED, (pd_ticket){ old_conn, 0 }, job->steps.number);
 
-    pd_fail(&effect->u.error, PD_ABORTED, same_process ? "rank %u of job %.100s: this process (%.100s) has a newer connection"
-                                                       : "rank %u of job %.100s was taken over by another process, %.100s",
-            number, job->steps.name, rank->label);
+    pd_fail(&effect->u.error, PD_ABORTED, same_process ? "rank %u of job %.100s: this process (%.100s) has a newer "
+            "connection" : "rank %u of job %.100s was taken over by another process, %.100s", number, job->steps.name,
+            rank->label);
     pd_effects_add(job->steps.outbox, effect);
     if (!same_process)
-        pd_say(job->steps.outbox, PD_SAY_WARNING, "job %s: rank %u: %s takes over from %s, which was still connected", job->steps.name, number,
-               rank->label, old_label);
+        pd_say(job->steps.outbox, PD_SAY_WARNING, "job %s: rank %u: %s takes over from %s, which was still connected",
+               job->steps.name, number, rank->label, old_label);
 }
 
 static void welcome(pd_job *job, pd_request *hello, bool created)
@@ -36,8 +36,10 @@ int pd_rank_admits(const pd_job *job, const pd_request *hello, pd_error *err)
     const pd_rank *rank = &job->ranks[hello->rank];
 
     for (uint32_t i = 0; i < rank->saved.n_superseded && i < PD_SUPERSEDED; i++)
-        if (rank->saved.superseded[i] == hello->u.hello.nonce && rank->saved.nonce != hello->u.hello.nonce && !PD_PLANTED(zombie_takes_rank))
-            return pd_fail(err, PD_ABORTED, "rank %u of job %.100s was taken over by another process, %.100s: this one stays out", hello->rank, job->steps.name, rank->label);
+        if (rank->saved.superseded[i] == hello->u.hello.nonce && rank->saved.nonce != hello->u.hello.nonce
+            && !PD_PLANTED(zombie_takes_rank))
+            return pd_fail(err, PD_ABORTED, "rank %u of job %.100s was taken over by another process, %.100s: this one "
+                           "stays out", hello->rank, job->steps.name, rank->label);
     return PD_OK;
 }
 
@@ -52,7 +54,8 @@ void pd_rank_join(pd_job *job, pd_request *hello, bool created)
     rank->saved.nonce = hello->u.hello.nonce;
     pd_text_print(rank->label, sizeof rank->label, hello->u.hello.label != NULL ? hello->u.hello.label : "");
     pd_rank_quota(job, rank)->declared = false;
-    if (!same && old.state != PD_RANK_ABSENT) rank->saved.superseded[rank->saved.n_superseded++ % PD_SUPERSEDED] = old.saved.nonce;
+    if (!same && old.state != PD_RANK_ABSENT)
+        rank->saved.superseded[rank->saved.n_superseded++ % PD_SUPERSEDED] = old.saved.nonce;
     if (!same) {                                /* it counts its own barriers, and has been at none */
         rank->saved.process++;
         rank->saved.present = true;
@@ -67,8 +70,9 @@ void pd_rank_join(pd_job *job, pd_request *hello, bool created)
         fence(job, hello, old.conn, old.label, same);
         return;
     }
-    pd_say(job->steps.outbox, PD_SAY_INFO, "job %s: rank %u: %s %s (%u of %u connected)", job->steps.name, hello->rank, rank->label,
-           same ? "is back" : old.state == PD_RANK_ABSENT ? "joined" : "takes over", job->connected, job->steps.members.ranks);
+    pd_say(job->steps.outbox, PD_SAY_INFO, "job %s: rank %u: %s %s (%u of %u connected)", job->steps.name, hello->rank,
+           rank->label, same ? "is back" : old.state == PD_RANK_ABSENT ? "joined" : "takes over", job->connected,
+           job->steps.members.ranks);
     pd_request_free(hello);
 }
 
@@ -77,18 +81,22 @@ pd_rank *pd_rank_speaker(pd_job *job, const pd_request *request, pd_error *err)
     pd_rank *rank = request->rank < job->steps.members.ranks ? &job->ranks[request->rank] : NULL;
 
     if (rank == NULL) {
-        pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s has ranks 0 to %u, this is rank %u", job->steps.name, job->steps.members.ranks - 1, request->rank);
+        pd_fail(err, PD_INVALID_ARGUMENT, "job %.100s has ranks 0 to %u, this is rank %u", job->steps.name,
+                job->steps.members.ranks - 1, request->rank);
     } else if (rank->conn != request->ticket.conn) {
-        pd_fail(err, PD_ABORTED, "rank %u of job %.100s belongs to another process now, %.100s", request->rank, job->steps.name, rank->label);
+        pd_fail(err, PD_ABORTED, "rank %u of job %.100s belongs to another process now, %.100s", request->rank,
+                job->steps.name, rank->label);
         rank = NULL;
     } else if (rank->state != PD_RANK_CONNECTED) {
-        pd_fail(err, PD_ABORTED, "rank %u of job %.100s has left or was given up: say Hello again", request->rank, job->steps.name);
+        pd_fail(err, PD_ABORTED, "rank %u of job %.100s has left or was given up: say Hello again", request->rank,
+                job->steps.name);
         rank = NULL;
     }
     return rank;
 }
 
-/* The rank was connected. A job without parameters has nothing to keep: who was refused comes again with other options. */
+/* The rank was connected. A job without parameters has nothing to keep: who was refused comes again with other
+ * options. */
 static void gone(pd_job *job, pd_rank *rank, pd_rank_state state, uint64_t now_ns)
 {
     job->connected--;
@@ -108,7 +116,8 @@ void pd_rank_lost(pd_job *job, const pd_request *request, uint64_t now_ns)
     if (rank == NULL) return;                   /* of a connection that was superseded, or of a worker that has left */
     gone(job, rank, PD_RANK_LOST, now_ns);
     pd_text_print(rank->reason, sizeof rank->reason, request->u.lost.reason);
-    pd_say(job->steps.outbox, PD_SAY_WARNING, "job %s: rank %u: %s is lost: %s", job->steps.name, request->rank, rank->label, rank->reason);
+    pd_say(job->steps.outbox, PD_SAY_WARNING, "job %s: rank %u: %s is lost: %s", job->steps.name, request->rank,
+           rank->label, rank->reason);
 }
 
 void pd_rank_stalled(pd_job *job, pd_request *request)

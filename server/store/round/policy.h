@@ -1,7 +1,9 @@
-/* policy.h - the contract of a round's policy: which contributions may enter, when a chunk and a round are complete, what a deadline does.
+/* policy.h - the contract of a round's policy: which contributions may enter, when a chunk and a round are complete,
+ * what a deadline does.
  *
- * A policy is one row of a table (base/policy_names.h), pure functions over a round's records. The round asks its row, and nothing else
- * in the store compares numbers of ranks. `sync` (sync.c) is the only row today. How the planned ones fit, on paper:
+ * A policy is one row of a table (base/policy_names.h), pure functions over a round's records. The round asks its
+ * row, and nothing else in the store compares numbers of ranks. `sync` (sync.c) is the only row today. How the
+ * planned ones fit, on paper:
  *
  *   quorum(K, grace)  admit: a rank of the membership's set, for the open step NEW, for a closed one LATE if the rank's contribution is
  *                     not among the counted ones (pd_round_counted), else DUPLICATE. chunk_is_complete: K ranks have come *and the set is

@@ -1,4 +1,5 @@
-/* ranges.h - which elements of a ranged parameter each rank contributes, in the order of the ranks and in that of the elements. Pure. */
+/* ranges.h - which elements of a ranged parameter each rank contributes, in the order of the ranks and in that of
+ * the elements. Pure. */
 #ifndef PD_RANGES_H
 #define PD_RANGES_H
 
@@ -10,8 +11,9 @@ typedef struct pd_range {
     int64_t  start, end;
     bool     known;             /* the rank has declared it; until then the rank may have any elements */
     uint64_t initialiser;       /* nonce of the process whose initial weights of it came last */
-    /* Three lists of ranks: entry i of each list is stored in the range of rank i. The first two hold the ranks whose range is known
-     * and not empty, in the order of their starts and of their ends. The third holds the ranks of the sweep under way, ascending. */
+    /* Three lists of ranks: entry i of each list is stored in the range of rank i. The first two hold the ranks whose
+     * range is known and not empty, in the order of their starts and of their ends. The third holds the ranks of the
+     * sweep under way, ascending. */
     uint32_t by_start, by_end, swept;
 } pd_range;
 
@@ -31,7 +33,11 @@ void pd_ranges_unset(pd_ranges *ranges, uint32_t rank);
 uint32_t pd_ranges_starting(const pd_ranges *ranges, int64_t most);
 uint32_t pd_ranges_ending(const pd_ranges *ranges, int64_t most);
 /* The i-th start, resp. end, in ascending order; i < n_ordered. */
-static inline int64_t pd_ranges_start(const pd_ranges *ranges, uint32_t i) { return ranges->at[ranges->at[i].by_start].start; }
-static inline int64_t pd_ranges_end(const pd_ranges *ranges, uint32_t i)   { return ranges->at[ranges->at[i].by_end].end; }
+static inline int64_t pd_ranges_start(const pd_ranges *ranges, uint32_t i)
+{
+    return ranges->at[ranges->at[i].by_start].start;
+}
+static inline int64_t pd_ranges_end(const pd_ranges *ranges,
+                                    uint32_t i)   { return ranges->at[ranges->at[i].by_end].end; }
 
 #endif

@@ -9,7 +9,8 @@
 
 pd_range pd_round_range(const pd_round *round, uint32_t rank)
 {
-    return round->ranges.at != NULL && round->ranges.at[rank].known ? round->ranges.at[rank] : (pd_range){ .start = 0, .end = round->elements };
+    return round->ranges.at != NULL && round->ranges.at[rank].known ? round->ranges.at[rank] : (pd_range){ .start = 0,
+                                                                                                           .end = round->elements };
 }
 
 pd_run pd_round_run(const pd_round *round, const pd_chunk *chunk, uint32_t rank)
@@ -29,7 +30,8 @@ static pd_span span_of(const pd_round *round, uint32_t rank)
     pd_range range = pd_round_range(round, rank);
 
     if (range.start == range.end) return (pd_span){ 0, 0 };
-    return (pd_span){ (uint32_t)(range.start / round->chunk_elements), (uint32_t)((range.end - 1) / round->chunk_elements) + 1 };
+    return (pd_span){ (uint32_t)(range.start / round->chunk_elements),
+                      (uint32_t)((range.end - 1) / round->chunk_elements) + 1 };
 }
 
 uint32_t pd_round_count_chunks(const pd_round *round, uint32_t rank)
@@ -119,8 +121,9 @@ void pd_round_init(pd_round *round, const pd_round_layout *l)
 {
     int64_t n = (int64_t)pd_count_chunks(l->elements, (uint64_t)l->chunk_elements);
 
-    *round = (pd_round){ .policy = l->policy, .members = l->members, .chunks = l->chunks, .ranges = { .at = l->ranges }, .elements = l->elements,
-                         .chunk_elements = l->chunk_elements, .n_chunks = (uint32_t)n };
+    *round = (pd_round){ .policy = l->policy, .members = l->members, .chunks = l->chunks,
+                         .ranges = { .at = l->ranges }, .elements = l->elements, .chunk_elements = l->chunk_elements,
+                         .n_chunks = (uint32_t)n };
     for (int64_t c = 0; c < n; c++) {
         int64_t first = c * l->chunk_elements, left = l->elements - first;
         l->chunks[c] = (pd_chunk){ .param = l->param, .slots = l->slots + c * l->members->ranks, .first = first,

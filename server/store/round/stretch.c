@@ -8,15 +8,18 @@ pd_run pd_round_stretch(const pd_round *round, int64_t first, int64_t end)
     if (round->ranges.at == NULL) return (pd_run){ first, end - first };
     start = pd_ranges_starting(&round->ranges, first);
     finish = pd_ranges_ending(&round->ranges, first);
-    if (start < round->ranges.n_ordered && pd_ranges_start(&round->ranges, start) < end) end = pd_ranges_start(&round->ranges, start);
-    if (finish < round->ranges.n_ordered && pd_ranges_end(&round->ranges, finish) < end) end = pd_ranges_end(&round->ranges, finish);
+    if (start < round->ranges.n_ordered && pd_ranges_start(&round->ranges, start) < end)
+        end = pd_ranges_start(&round->ranges, start);
+    if (finish < round->ranges.n_ordered && pd_ranges_end(&round->ranges, finish) < end)
+        end = pd_ranges_end(&round->ranges, finish);
     return (pd_run){ first, end - first };
 }
 
 uint32_t pd_round_count_covering(const pd_round *round, pd_run stretch)
 {
     if (round->ranges.at == NULL) return pd_round_ranks(round);
-    return pd_round_ranks(round) - round->ranges.n_known + pd_ranges_starting(&round->ranges, stretch.first) - pd_ranges_ending(&round->ranges, stretch.first);
+    return pd_round_ranks(round) - round->ranges.n_known + pd_ranges_starting(&round->ranges,
+                                                                              stretch.first) - pd_ranges_ending(&round->ranges, stretch.first);
 }
 
 bool pd_round_covers(const pd_round *round, uint32_t rank, pd_run stretch)
@@ -110,8 +113,11 @@ bool pd_sweep_next(pd_sweep *sweep)
     int64_t at = sweep->run.first + sweep->run.n;
 
     if (at >= sweep->end) return false;
-    for (; sweep->ends < round->ranges.n_ordered && pd_ranges_end(&round->ranges, sweep->ends) <= at; sweep->ends++) let_out(sweep, round->ranges.at[sweep->ends].by_end);
-    for (; sweep->starts < round->ranges.n_ordered && pd_ranges_start(&round->ranges, sweep->starts) <= at; sweep->starts++) let_in(sweep, round->ranges.at[sweep->starts].by_start);
+    for (; sweep->ends < round->ranges.n_ordered && pd_ranges_end(&round->ranges, sweep->ends) <= at; sweep->ends++)
+        let_out(sweep, round->ranges.at[sweep->ends].by_end);
+    for (; sweep->starts < round->ranges.n_ordered && pd_ranges_start(&round->ranges, sweep->starts) <= at;
+         sweep->starts++)
+        let_in(sweep, round->ranges.at[sweep->starts].by_start);
     sweep->run = pd_round_stretch(round, at, sweep->end);
     return true;
 }

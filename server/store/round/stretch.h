@@ -4,21 +4,24 @@
 
 #include "round.h"
 
-/* Returns the elements from `first` on, at most up to `end`, that the same ranks contribute: up to where the next range begins or ends. */
+/* Returns the elements from `first` on, at most up to `end`, that the same ranks contribute: up to where the next range
+ * begins or ends. */
 pd_run pd_round_stretch(const pd_round *round, int64_t first, int64_t end);
 /* Returns whether the rank contributes a stretch, and how many ranks do. */
 bool     pd_round_covers(const pd_round *round, uint32_t rank, pd_run stretch);
 uint32_t pd_round_count_covering(const pd_round *round, pd_run stretch);
 
-/* Finds the first elements [gap->start, gap->end) that are in no known range, or with `given` in none of a rank that is not absent.
- * False: there are none. */
+/* Finds the first elements [gap->start, gap->end) that are in no known range, or with `given` in none of a rank that is
+ * not absent. False: there are none. */
 bool pd_round_gap(const pd_round *round, bool given, pd_range *gap);
 
-/* What has come of a complete round. NOTHING: every rank is absent. PART: some elements lie in ranges of absent ranks alone. */
+/* What has come of a complete round. NOTHING: every rank is absent. PART: some elements lie in ranges of absent ranks
+ * alone. */
 typedef enum pd_given { PD_GIVEN_NOTHING, PD_GIVEN_PART, PD_GIVEN_ALL } pd_given;
 pd_given pd_round_given(const pd_round *round);
 
-/* The stretches of a run of elements from the first to the last, each with the ranks that contribute it. One sweep of a round at a time. */
+/* The stretches of a run of elements from the first to the last, each with the ranks that contribute it. One sweep of a
+ * round at a time. */
 typedef struct pd_sweep {
     pd_round *round;
     pd_run    run;              /* the stretch */

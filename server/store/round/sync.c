@@ -9,7 +9,10 @@ static pd_admit admit(const pd_round *round, uint32_t rank, uint64_t closed, uin
     return step == closed + 1 ? PD_ADMIT_NEW : PD_ADMIT_EARLY;
 }
 
-static bool chunk_is_complete(const pd_round *round, const pd_chunk *chunk) { return chunk->came == round->members->expected; }
+static bool chunk_is_complete(const pd_round *round, const pd_chunk *chunk)
+{
+    return chunk->came == round->members->expected;
+}
 
 static bool round_is_complete(const pd_round *round) { return round->missing == 0; }
 

@@ -49,7 +49,8 @@ static int count_given(const pd_round *round, pd_run run, int *all)
 /* Where the tree has a place for it: with several gradients every rank has one, also those without. */
 static bool has_place(const pd_adasum_tree *tree, const pd_round *round, uint32_t rank, pd_run run, int given)
 {
-    return pd_round_covers(round, rank, run) && (has_gradient(round, rank, run) || (tree->form == PD_ADASUM_TREE && given > 1));
+    return pd_round_covers(round, rank, run) && (has_gradient(round, rank, run)
+                                                 || (tree->form == PD_ADASUM_TREE && given > 1));
 }
 
 /* ---- sections ---- */
@@ -61,7 +62,8 @@ static pd_source source_of(const pd_round *round, const pd_chunk *chunk, uint32_
     int64_t skip = first - pd_round_run(round, chunk, rank).first;
 
     if (slot->state != PD_SLOT_HELD && slot->state != PD_SLOT_SPILLED) return (pd_source){ NULL, PD_F32 };
-    return (pd_source){ (const char *)slot->u.at + (size_t)skip * pd_dtype_size((pd_dtype)slot->dtype), (pd_dtype)slot->dtype };
+    return (pd_source){ (const char *)slot->u.at + (size_t)skip * pd_dtype_size((pd_dtype)slot->dtype),
+                        (pd_dtype)slot->dtype };
 }
 
 static void fill_sources(const pd_adasum_tree *tree, section *s, const pd_round *round, int given)
@@ -102,7 +104,8 @@ static size_t count_sections(const pd_round *round)
 {
     size_t n = 0;
 
-    for (pd_run run = { 0, 0 }; run.first + run.n < round->elements; n++) run = pd_round_stretch(round, run.first + run.n, round->elements);
+    for (pd_run run = { 0, 0 }; run.first + run.n < round->elements; n++)
+        run = pd_round_stretch(round, run.first + run.n, round->elements);
     return n;
 }
 
@@ -149,7 +152,8 @@ static int begin_sections(pd_adasum_tree *tree, float *to)
     return rc;
 }
 
-int pd_adasum_tree_begin(pd_adasum_tree **out, const pd_round *round, pd_adasum_form form, float **accumulator, pd_buffer_pool *pool)
+int pd_adasum_tree_begin(pd_adasum_tree **out, const pd_round *round, pd_adasum_form form, float **accumulator,
+                         pd_buffer_pool *pool)
 {
     pd_adasum_tree *tree = calloc(1, sizeof *tree);
     float *taken = NULL;
@@ -224,7 +228,8 @@ uint64_t pd_adasum_tree_bytes(pd_adasum_form form, int64_t elements, uint64_t sl
 {
     uint64_t vectors = (uint64_t)pd_adasum_scratch_vectors(form, (int)most), bytes, sources;
 
-    if (__builtin_mul_overflow(vectors * sizeof(float), (uint64_t)elements, &bytes) || __builtin_mul_overflow(slots, sizeof(pd_source), &sources) ||
-        __builtin_add_overflow(bytes, sources, &bytes)) return UINT64_MAX;
+    if (__builtin_mul_overflow(vectors * sizeof(float), (uint64_t)elements, &bytes)
+        || __builtin_mul_overflow(slots, sizeof(pd_source), &sources) || __builtin_add_overflow(bytes, sources, &bytes))
+        return UINT64_MAX;
     return bytes;
 }

@@ -1,4 +1,5 @@
-/* aggregate_fit.c - checks of an aggregate against the workers, and the memory that it needs for their contributions. */
+/* aggregate_fit.c - checks of an aggregate against the workers, and the memory that it needs for their
+ * contributions. */
 #include "aggregate_fit.h"
 
 #include "adasum_tree.h"
@@ -17,16 +18,19 @@ int pd_aggregate_fits(const pd_job_values *values, uint32_t world, pd_error *err
     uint64_t trim = values->at[PD_JOB_KEY_TRIM];
 
     if (values->at[PD_JOB_KEY_AGGREGATE] == PD_TRIMMED_MEAN && (trim >= world || 2 * trim >= world))
-        return pd_fail(err, PD_INVALID_ARGUMENT, "aggregate = trimmed_mean leaves out the trim = %llu smallest and as many largest of %u contributions, and nothing "
-                       "is left: trim is less than half of the workers (aggregate = median leaves the middle)", (unsigned long long)trim, world);
+        return pd_fail(err, PD_INVALID_ARGUMENT, "aggregate = trimmed_mean leaves out the trim = %llu smallest and as "
+                       "many largest of %u contributions, and nothing is left: trim is less than half of the workers "
+                       "(aggregate = median leaves the middle)", (unsigned long long)trim, world);
     return PD_OK;
 }
 
-int pd_aggregate_fits_whole(const pd_job_values *values, uint32_t world, pd_aggregation how, const char *name, pd_error *err)
+int pd_aggregate_fits_whole(const pd_job_values *values, uint32_t world, pd_aggregation how, const char *name,
+                            pd_error *err)
 {
     if (how != PD_ADASUM || !wants_power_of_two(values) || pd_is_power_of_two(world)) return PD_OK;
-    return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: aggregate = adasum merges workers in pairs and wants a power of two of them, not %u: set adasum_fold = yes "
-                   "(the surplus is merged into the first ones before), take aggregate = adasum_vdot (any number), or another number of workers", name, world);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "parameter %.160s: aggregate = adasum merges workers in pairs and wants a "
+                   "power of two of them, not %u: set adasum_fold = yes (the surplus is merged into the first ones "
+                   "before), take aggregate = adasum_vdot (any number), or another number of workers", name, world);
 }
 
 int pd_aggregate_fits_ranges(const pd_job_values *values, const pd_param *param, pd_error *err)
@@ -34,14 +38,10 @@ int pd_aggregate_fits_ranges(const pd_job_values *values, const pd_param *param,
     const pd_round *round = &param->round;
 
     if (param->how != PD_ADASUM || !wants_power_of_two(values)) return PD_OK;
-    for (pd_run run = { 0, 0 }; run.first + run.n < round->elements;) {
-        uint32_t n;
-        run = pd_round_stretch(round, run.first + run.n, round->elements);
-        n = pd_round_count_covering(round, run);
-        if (pd_is_power_of_two(n)) continue;
-        return pd_fail(err, PD_FAILED_PRECONDITION, "parameter %.160s: %u ranks contribute elements %lld to %lld, and aggregate = adasum wants a power of two of "
-                       "them: set adasum_fold = yes, or declare such ranges", param->name, n, (long long)run.first, (long long)(run.first + run.n));
-    }
+    for (pd_run run = { 0, 0 }; run.first + run.n < round->elements;)
+        { uint32_t n; run = pd_round_stretch(round, run.first + run.n, round->elements);
+          n = pd_round_count_covering(round, run); if (pd_is_power_of_two(n)) continue; return pd_fail(err,
+                                                                                                       PD_FAILED_PRECONDITION, "parameter %.160s: %u ranks contribute elements %lld to %lld, and aggregate = adasum wants a power of two of them: set adasum_fold = yes, or declare such ranges", param->name, n, (long long)run.first, (long long)(run.first + run.n)); }
     return PD_OK;
 }
 
@@ -51,14 +51,17 @@ pd_contributors pd_contributors_whole(int64_t elements, uint64_t chunk_elements,
 {
     uint64_t slots;
 
-    return (pd_contributors){ __builtin_mul_overflow(pd_count_chunks(elements, chunk_elements), world, &slots) ? UINT64_MAX : slots, world };
+    return (pd_contributors){ __builtin_mul_overflow(pd_count_chunks(elements, chunk_elements), world, &slots)
+                              ? UINT64_MAX : slots, world };
 }
 
 static pd_contributors contributors_of(const pd_param *param)
 {
     pd_contributors all = { 0, 0 };
 
-    if (!param->ranged) return pd_contributors_whole(param->elements, (uint64_t)param->round.chunk_elements, pd_round_ranks(&param->round));
+    if (!param->ranged)
+        return pd_contributors_whole(param->elements, (uint64_t)param->round.chunk_elements,
+                                     pd_round_ranks(&param->round));
     for (uint32_t c = 0; c < param->round.n_chunks; c++) {
         uint32_t ranks = pd_round_count_ranks(&param->round, &param->round.chunks[c]);
         all.slots += ranks;
@@ -72,12 +75,15 @@ uint64_t pd_contributors_bytes(pd_contributors all, pd_aggregation how, int64_t 
     uint64_t n = (uint64_t)elements, chunk = n < chunk_elements ? n : chunk_elements, bytes, more = 0;
 
     if (!pd_is_collected(how)) return 0;
-    if (pd_is_adasum(how) && all.most > 0) more = pd_adasum_tree_bytes(pd_adasum_form_of(how), elements, all.slots, all.most);
-    if (__builtin_mul_overflow(chunk * sizeof(float), all.slots, &bytes) || __builtin_add_overflow(bytes, more, &bytes)) return UINT64_MAX;
+    if (pd_is_adasum(how) && all.most > 0)
+        more = pd_adasum_tree_bytes(pd_adasum_form_of(how), elements, all.slots, all.most);
+    if (__builtin_mul_overflow(chunk * sizeof(float), all.slots, &bytes) || __builtin_add_overflow(bytes, more, &bytes))
+        return UINT64_MAX;
     return bytes;
 }
 
 uint64_t pd_collect_bytes(const pd_param *param)
 {
-    return pd_is_collected(param->how) ? pd_contributors_bytes(contributors_of(param), param->how, param->elements, (uint64_t)param->round.chunk_elements) : 0;
+    return pd_is_collected(param->how) ? pd_contributors_bytes(contributors_of(param), param->how, param->elements,
+                                                               (uint64_t)param->round.chunk_elements) : 0;
 }

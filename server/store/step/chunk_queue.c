@@ -47,10 +47,12 @@ static int plan(pd_steps *steps, pd_chunk *chunk, uint32_t upto)
 {
     pd_param *param = chunk->param;
 
-    return pd_sums_plan(steps->sums, &param->round, chunk, upto, pd_param_how(param), &param->accumulator, param->pool[PD_F32]);
+    return pd_sums_plan(steps->sums, &param->round, chunk, upto, pd_param_how(param), &param->accumulator,
+                        param->pool[PD_F32]);
 }
 
-/* Plans the sums that can be made now, within the budget. Returns the parameter for which memory was short; NULL: none. */
+/* Plans the sums that can be made now, within the budget. Returns the parameter for which memory was short; NULL:
+ * none. */
 static pd_param *plan_sums(pd_steps *steps, double budget_ns)
 {
     pd_sums *sums = steps->sums;

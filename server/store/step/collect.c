@@ -68,9 +68,15 @@ void pd_collect_file(pd_steps *steps, pd_chunk *chunk)
     if (pd_is_adasum(param->how) && pd_round_is_complete(&param->round)) list_merge(steps, param);
 }
 
-static bool may_spill(const pd_steps *steps) { return steps->look_loose && steps->loose != NULL && pd_steps_are_over_quota(steps); }
+static bool may_spill(const pd_steps *steps)
+{
+    return steps->look_loose && steps->loose != NULL && pd_steps_are_over_quota(steps);
+}
 
-bool pd_collect_has_work(const pd_steps *steps) { return steps->full != NULL || steps->merging != NULL || may_spill(steps); }
+bool pd_collect_has_work(const pd_steps *steps)
+{
+    return steps->full != NULL || steps->merging != NULL || may_spill(steps);
+}
 
 /* ---- planning ---- */
 
@@ -89,7 +95,10 @@ static void clear(pd_collect_batch *batch)
 }
 
 /* At least something is planned, whatever the budget. */
-static bool is_full(const pd_collect_batch *batch, double budget_ns) { return batch->cost_ns > 0 && batch->cost_ns >= budget_ns; }
+static bool is_full(const pd_collect_batch *batch, double budget_ns)
+{
+    return batch->cost_ns > 0 && batch->cost_ns >= budget_ns;
+}
 
 /* For one pass more, with one unit more of k sources on each of these threads. */
 static int make_room(pd_collect_batch *batch, int k, int threads)
@@ -97,10 +106,11 @@ static int make_room(pd_collect_batch *batch, int k, int threads)
     size_t scratch = k > 1 ? (pd_trimmed_mean_scratch(k) + 63) / 64 * 64 : 0;
 
     if (scratch < batch->scratch_each) scratch = batch->scratch_each;
-    if (pd_grow((void **)&batch->passes, &batch->passes_room, batch->n_passes + 1, sizeof *batch->passes) != PD_OK ||
-        pd_grow((void **)&batch->units, &batch->units_room, batch->n_units + 1, sizeof *batch->units) != PD_OK ||
-        pd_grow((void **)&batch->sources, &batch->sources_room, batch->n_sources + (size_t)k, sizeof *batch->sources) != PD_OK ||
-        pd_grow((void **)&batch->scratch, &batch->scratch_room, scratch * (size_t)threads, 1) != PD_OK)
+    if (pd_grow((void **)&batch->passes, &batch->passes_room, batch->n_passes + 1, sizeof *batch->passes) != PD_OK
+        || pd_grow((void **)&batch->units, &batch->units_room, batch->n_units + 1, sizeof *batch->units) != PD_OK
+        || pd_grow((void **)&batch->sources, &batch->sources_room, batch->n_sources + (size_t)k,
+                   sizeof *batch->sources) != PD_OK || pd_grow((void **)&batch->scratch, &batch->scratch_room,
+                                                               scratch * (size_t)threads, 1) != PD_OK)
         return PD_NO_MEMORY;
     batch->scratch_each = scratch;
     return PD_OK;
@@ -108,7 +118,8 @@ static int make_room(pd_collect_batch *batch, int k, int threads)
 
 static pd_source source_from(const pd_slot *slot, int64_t skip)
 {
-    return (pd_source){ (const char *)slot->u.at + (size_t)skip * pd_dtype_size((pd_dtype)slot->dtype), (pd_dtype)slot->dtype };
+    return (pd_source){ (const char *)slot->u.at + (size_t)skip * pd_dtype_size((pd_dtype)slot->dtype),
+                        (pd_dtype)slot->dtype };
 }
 
 /* ---- spilling ---- */
@@ -119,7 +130,8 @@ static int plan_spill(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk,
     int64_t n = pd_round_run(&param->round, chunk, rank).n;
     float *spill;
 
-    if (make_room(batch, 1, steps->config->threads) != PD_OK || (spill = pd_buffer_pool_take(param->spills)) == NULL) return PD_NO_MEMORY;
+    if (make_room(batch, 1, steps->config->threads) != PD_OK || (spill = pd_buffer_pool_take(param->spills)) == NULL)
+        return PD_NO_MEMORY;
     batch->passes[batch->n_passes++] = (pd_collect_pass){ .chunk = chunk, .spill = spill, .rank = rank };
     batch->units[batch->n_units++] = (pd_collect_unit){ .to = spill, .n = n, .first_source = batch->n_sources, .k = 1 };
     batch->sources[batch->n_sources++] = source_from(&chunk->slots[rank], 0);
@@ -172,7 +184,8 @@ static int count_there(const pd_round *round, const pd_chunk *chunk, pd_run run)
 {
     int k = 0;
 
-    for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++) k += is_there(&chunk->slots[rank]) && pd_round_covers(round, rank, run);
+    for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++)
+        k += is_there(&chunk->slots[rank]) && pd_round_covers(round, rank, run);
     return k;
 }
 
@@ -186,12 +199,15 @@ static int plan_robust(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk
 
     if (k == 0) return PD_OK;
     if (make_room(batch, k, steps->config->threads) != PD_OK) return PD_NO_MEMORY;
-    if (param->accumulator == NULL && (param->accumulator = pd_buffer_pool_take(param->pool[PD_F32])) == NULL) return PD_NO_MEMORY;
-    batch->units[batch->n_units++] = (pd_collect_unit){ .to = param->accumulator + run.first, .n = run.n, .first_source = batch->n_sources, .k = k,
-                                                       .trim = trim_of(steps, param, k) };
+    if (param->accumulator == NULL && (param->accumulator = pd_buffer_pool_take(param->pool[PD_F32])) == NULL)
+        return PD_NO_MEMORY;
+    batch->units[batch->n_units++] = (pd_collect_unit){ .to = param->accumulator + run.first, .n = run.n,
+                                                        .first_source = batch->n_sources, .k = k,
+                                                        .trim = trim_of(steps, param, k) };
     for (uint32_t rank = 0; rank < pd_round_ranks(round); rank++)
         if (is_there(&chunk->slots[rank]) && pd_round_covers(round, rank, run))
-            batch->sources[batch->n_sources++] = source_from(&chunk->slots[rank], run.first - pd_round_run(round, chunk, rank).first);
+            batch->sources[batch->n_sources++] = source_from(&chunk->slots[rank], run.first - pd_round_run(round,
+                                                                                                           chunk, rank).first);
     batch->cost_ns += (double)run.n * k * (NS_PER_VALUE + NS_PER_ROUND * rounds);
     return PD_OK;
 }
@@ -269,7 +285,9 @@ static int plan_merge(pd_steps *steps, pd_collect_batch *batch, pd_param *param,
     pd_collect_unit unit = { 0 };
     int rc = PD_OK;
 
-    if (param->tree == NULL) rc = pd_adasum_tree_begin(&param->tree, &param->round, pd_adasum_form_of(param->how), &param->accumulator, param->pool[PD_F32]);
+    if (param->tree == NULL)
+        rc = pd_adasum_tree_begin(&param->tree, &param->round, pd_adasum_form_of(param->how), &param->accumulator,
+                                  param->pool[PD_F32]);
     if (rc != PD_OK) return rc;
     while (!is_full(batch, budget_ns)) {
         if (make_room(batch, 0, steps->config->threads) != PD_OK) return PD_NO_MEMORY;
@@ -318,7 +336,8 @@ static void run_unit(const pd_collect_batch *batch, pd_collect_unit *unit, int t
         pd_convert(unit->to, PD_F32, x->at, x->dtype, unit->n);
         unit->finite = pd_all_finite(unit->to, PD_F32, unit->n);
     } else {
-        unit->finite = pd_trimmed_mean(unit->to, unit->n, x, unit->k, unit->trim, batch->scratch + (size_t)thread * batch->scratch_each);
+        unit->finite = pd_trimmed_mean(unit->to, unit->n, x, unit->k, unit->trim,
+                                       batch->scratch + (size_t)thread * batch->scratch_each);
     }
 }
 

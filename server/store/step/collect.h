@@ -1,11 +1,13 @@
-/* collect.h - aggregates that need all contributions at once: collects them, makes the aggregate, and frees their memory.
+/* collect.h - aggregates that need all contributions at once: collects them, makes the aggregate, and frees their
+ * memory.
  *
- * Step thread. Median and trimmed mean need all contributions to an element, Adasum all to a parameter (adasum_tree.h). So contributions
- * wait, as long as memory allows in the frames they came in. Where a rank is over its ingest quota (ingest.h), what it holds of chunks
- * that still miss somebody is *spilled*: converted to float32 memory of its own, after which the frame goes home. So no order of
- * parameters or arrivals can lock up. Every element type converts to float32 exactly: both ways give the same bits. Spilled memory is given
- * back when the aggregate is made; the bytes that all ranks could spill were counted at Declare. Weights of pushes do not matter here, nor
- * whether a gradient is a sum.
+ * Step thread. Median and trimmed mean need all contributions to an element, Adasum all to a parameter
+ * (adasum_tree.h). So contributions wait, as long as memory allows in the frames they came in. Where a rank is over
+ * its ingest quota (ingest.h), what it holds of chunks that still miss somebody is *spilled*: converted to float32
+ * memory of its own, after which the frame goes home. So no order of parameters or arrivals can lock up. Every
+ * element type converts to float32 exactly: both ways give the same bits. Spilled memory is given back when the
+ * aggregate is made; the bytes that all ranks could spill were counted at Declare. Weights of pushes do not matter
+ * here, nor whether a gradient is a sum.
  *
  * A robust aggregate is for workers that nobody trusts: whether a round is finite is judged by the result alone. */
 #ifndef PD_COLLECT_H
@@ -48,8 +50,8 @@ void pd_collect_batch_free(pd_collect_batch *batch);      /* frees the arrays, n
 void pd_collect_file(pd_steps *steps, pd_chunk *chunk);
 /* Returns whether there is something to spill, or a chunk or parameter is complete. */
 bool pd_collect_has_work(const pd_steps *steps);
-/* Does some of that, as much as the budget allows but at least something; returns its cost. *starved: the parameter for which memory was
- * short, else NULL. */
+/* Does some of that, as much as the budget allows but at least something; returns its cost. *starved: the parameter for
+ * which memory was short, else NULL. */
 double pd_collect_work(pd_steps *steps, double budget_ns, pd_param **starved);
 /* Gives spilled memory back: nothing is collected any more. Frames are the caller's. */
 void pd_collect_release(pd_param *param);

@@ -10,8 +10,9 @@ static void count_refusal(pd_steps *steps, pd_param *param, const char *why)
 {
     param->saved.refused++;
     if (pd_is_power_of_two(++steps->saved.refused_steps))
-        pd_say(steps->outbox, PD_SAY_WARNING, "job %.60s: step %llu of %.60s is refused: %.200s (%llu so far)", steps->name,
-               (unsigned long long)param->saved.step, param->name, why, (unsigned long long)steps->saved.refused_steps);
+        pd_say(steps->outbox, PD_SAY_WARNING, "job %.60s: step %llu of %.60s is refused: %.200s (%llu so far)",
+               steps->name, (unsigned long long)param->saved.step, param->name, why,
+               (unsigned long long)steps->saved.refused_steps);
 }
 
 static void count_outcome(pd_steps *steps, pd_param *param, pd_outcome outcome)
@@ -20,9 +21,9 @@ static void count_outcome(pd_steps *steps, pd_param *param, pd_outcome outcome)
     if (outcome != PD_SKIPPED) return;
     steps->saved.skipped++;
     if (pd_is_power_of_two(++param->saved.skipped) && !pd_steps_are_whole(steps))
-        pd_say(steps->outbox, PD_SAY_WARNING, "job %s: step %llu of %s is skipped, %s (%llu skipped so far)", steps->name,
-               (unsigned long long)param->saved.step, param->name,
-               param->round.weightless ? "all weights are 0" : "its gradient is not finite", (unsigned long long)param->saved.skipped);
+        pd_say(steps->outbox, PD_SAY_WARNING, "job %s: step %llu of %s is skipped, %s (%llu skipped so far)",
+               steps->name, (unsigned long long)param->saved.step, param->name, param->round.weightless
+               ? "all weights are 0" : "its gradient is not finite", (unsigned long long)param->saved.skipped);
 }
 
 /* Some ranks gave a gradient, but elements that only others have had none: no step is better than half a one. */
@@ -32,8 +33,9 @@ static void count_gap(pd_steps *steps, pd_param *param)
 
     if (pd_round_given(&param->round) != PD_GIVEN_PART || !pd_is_power_of_two(++param->saved.gaps)) return;
     pd_round_gap(&param->round, true, &gap);
-    pd_say(steps->outbox, PD_SAY_WARNING, "job %s: step %llu of %s closes without a gradient: all ranks that have elements %lld to %lld were absent, others "
-           "were not (%llu times so far)", steps->name, (unsigned long long)param->saved.step, param->name, (long long)gap.start, (long long)gap.end,
+    pd_say(steps->outbox, PD_SAY_WARNING, "job %s: step %llu of %s closes without a gradient: all ranks that have "
+           "elements %lld to %lld were absent, others were not (%llu times so far)", steps->name,
+           (unsigned long long)param->saved.step, param->name, (long long)gap.start, (long long)gap.end,
            (unsigned long long)param->saved.gaps);
 }
 

@@ -7,8 +7,9 @@
 
 #include <utlist.h>
 
-/* Initial weights that are averaged can be taken back as long as a rank has not given all of its part (init.c). So chunks count as complete when the last
- * contribution to the parameter has come; before that only ranks over their quota are summed. */
+/* Initial weights that are averaged can be taken back as long as a rank has not given all of its part (init.c). So
+ * chunks count as complete when the last contribution to the parameter has come; before that only ranks over their
+ * quota are summed. */
 static void list_initial(pd_steps *steps, pd_param *param, pd_chunk *chunk)
 {
     pd_round *round = &param->round;
@@ -24,7 +25,8 @@ static void list_initial(pd_steps *steps, pd_param *param, pd_chunk *chunk)
 /* Whether it is still missed by the deadline of its round. */
 static void look_at_waiting(pd_steps *steps, pd_param *param)
 {
-    if (pd_round_is_complete(&param->round) && !pd_param_may_be_held(steps, param)) DL_DELETE2(steps->waiting, param, prev_waiting, next_waiting);
+    if (pd_round_is_complete(&param->round) && !pd_param_may_be_held(steps, param))
+        DL_DELETE2(steps->waiting, param, prev_waiting, next_waiting);
 }
 
 void pd_contribute(pd_steps *steps, pd_chunk *chunk, uint32_t rank, pd_slot slot, uint64_t now_ns)
@@ -55,7 +57,8 @@ void pd_chunks_list_anew(pd_steps *steps, pd_param *param)
         pd_chunk *chunk = &round->chunks[c];
         if (chunk->list == PD_CHUNK_COMPLETE || pd_chunk_ends_at(round, chunk->summed)) continue;
         was_complete = false;
-        pd_chunk_list_to_sum(steps, chunk, pd_chunk_is_complete(round, chunk) && (param->current != NULL || pd_round_is_complete(round)));
+        pd_chunk_list_to_sum(steps, chunk, pd_chunk_is_complete(round, chunk)
+                             && (param->current != NULL || pd_round_is_complete(round)));
     }
     if (!was_complete) look_at_waiting(steps, param);
     steps->look = true;
@@ -67,7 +70,8 @@ bool pd_contribute_absent(pd_steps *steps, pd_param *param, uint32_t rank, uint6
 
     if (round->open && pd_round_is_absent(round, rank)) return false;
     for (uint32_t c = 0; c < round->n_chunks; c++)
-        if (pd_chunk_state(&round->chunks[c], rank) == PD_SLOT_EMPTY) pd_contribute(steps, &round->chunks[c], rank, (pd_slot){ .state = PD_SLOT_ABSENT }, now_ns);
+        if (pd_chunk_state(&round->chunks[c], rank) == PD_SLOT_EMPTY)
+            pd_contribute(steps, &round->chunks[c], rank, (pd_slot){ .state = PD_SLOT_ABSENT }, now_ns);
     return true;
 }
 
@@ -77,10 +81,12 @@ void pd_contribute_no_more(pd_steps *steps, pd_param *param)
 
     round->closing = true;
     for (uint32_t c = 0; c < round->n_chunks; c++) {
-        if (pd_chunk_ends_at(round, round->chunks[c].summed) || !pd_chunk_is_complete(round, &round->chunks[c])) continue;
+        if (pd_chunk_ends_at(round, round->chunks[c].summed)
+            || !pd_chunk_is_complete(round, &round->chunks[c])) continue;
         if (pd_is_collected(pd_param_how(param))) pd_collect_file(steps, &round->chunks[c]);
         if (pd_is_adasum(pd_param_how(param))) break;           /* the whole parameter was queued with its first chunk */
-        if (!pd_is_collected(pd_param_how(param)) && round->chunks[c].list != PD_CHUNK_COMPLETE) pd_chunk_list_to_sum(steps, &round->chunks[c], true);
+        if (!pd_is_collected(pd_param_how(param)) && round->chunks[c].list != PD_CHUNK_COMPLETE)
+            pd_chunk_list_to_sum(steps, &round->chunks[c], true);
     }
     look_at_waiting(steps, param);
 }

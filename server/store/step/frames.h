@@ -1,11 +1,12 @@
-/* frames.h - frames that are held because contributions wait in them: counted against the ingest budget, sent home when the last
- * contribution is summed. Step thread. */
+/* frames.h - frames that are held because contributions wait in them: counted against the ingest budget, sent home
+ * when the last contribution is summed. Step thread. */
 #ifndef PD_FRAMES_H
 #define PD_FRAMES_H
 
 #include "steps.h"
 
-/* Keeps a frame of which every piece was filed: its record stays as long as a piece of its buffer is held. Takes the frame. */
+/* Keeps a frame of which every piece was filed: its record stays as long as a piece of its buffer is held. Takes the
+ * frame. */
 void pd_frame_keep(pd_steps *steps, pd_request *frame);
 /* Is done with one piece of a held frame. The last sends its buffer home and ends the record. */
 void pd_frame_let_go(pd_steps *steps, pd_request *frame);

@@ -42,7 +42,10 @@ static size_t find_scope(const pd_job_values *values, const pd_rule *rules, size
     return scope;
 }
 
-static size_t next_scope(const pd_steps *steps, size_t scope) { return find_scope(&steps->values, steps->rules, steps->n_rules, scope); }
+static size_t next_scope(const pd_steps *steps, size_t scope)
+{
+    return find_scope(&steps->values, steps->rules, steps->n_rules, scope);
+}
 
 static bool has_part(const pd_steps *steps, size_t scope, const pd_param *param)
 {
@@ -103,13 +106,15 @@ static bool next_piece(const pd_steps *steps, pd_clip_piece *piece)
     pd_global_clip *clip = steps->clip;
     const pd_param *param;
 
-    while (clip->param < steps->n_params && (clip->first == steps->params[clip->param].elements || !has_part(steps, clip->scope, &steps->params[clip->param]))) {
+    while (clip->param < steps->n_params && (clip->first == steps->params[clip->param].elements
+                                             || !has_part(steps, clip->scope, &steps->params[clip->param]))) {
         clip->param++;
         clip->first = 0;
     }
     if (clip->param == steps->n_params) return false;
     param = &steps->params[clip->param];
-    *piece = (pd_clip_piece){ .from = param->accumulator + clip->first, .to = param->accumulator + clip->first, .n = param->elements - clip->first };
+    *piece = (pd_clip_piece){ .from = param->accumulator + clip->first, .to = param->accumulator + clip->first,
+                              .n = param->elements - clip->first };
     if (piece->n > PD_CLIP_RANGE) piece->n = PD_CLIP_RANGE;
     clip->first += piece->n;
     clip->seen = true;
@@ -170,4 +175,7 @@ bool pd_global_clip_run(pd_steps *steps, double budget_ns, double *cost_ns)
     return !clip->runs;
 }
 
-pd_global_clip_saved *pd_global_clip_saved_of(const pd_steps *steps) { return steps->clip != NULL ? &steps->clip->saved : NULL; }
+pd_global_clip_saved *pd_global_clip_saved_of(const pd_steps *steps)
+{
+    return steps->clip != NULL ? &steps->clip->saved : NULL;
+}

@@ -1,12 +1,13 @@
-/* global_clip.h - clipping by the global norm: scales the gradients of a step that all parameters of a job begin together. Step thread.
+/* global_clip.h - clipping by the global norm: scales the gradients of a step that all parameters of a job begin
+ * together. Step thread.
  *
- * First all of the job's gradients together, where it has a limit (clip_global_norm); then, rule by rule, those of a rule whose row has
- * a limit (pd_row.clip_norm, of the values declared), as the first pass has left them. Parameters without a gradient in this step, and
- * model state (pd_row.takes_values), have no part.
+ * First all of the job's gradients together, where it has a limit (clip_global_norm); then, rule by rule, those of a
+ * rule whose row has a limit (pd_row.clip_norm, of the values declared), as the first pass has left them. Parameters
+ * without a gradient in this step, and model state (pd_row.takes_values), have no part.
  *
- * Clipping begins when the aggregates of all parameters are there (step_group.h). It goes on in bounded batches, in which no round of the
- * job can move; aggregates are scaled where they lie. Its memory is made at Declare, so it cannot fail. A job that is dropped in the
- * middle of it needs no care. */
+ * Clipping begins when the aggregates of all parameters are there (step_group.h). It goes on in bounded batches, in
+ * which no round of the job can move; aggregates are scaled where they lie. Its memory is made at Declare, so it
+ * cannot fail. A job that is dropped in the middle of it needs no care. */
 #ifndef PD_GLOBAL_CLIP_H
 #define PD_GLOBAL_CLIP_H
 
@@ -30,12 +31,12 @@ uint64_t pd_global_clip_bytes(const pd_job_values *values, const pd_rule *rules,
 /* Begins: the aggregates of all parameters are there, and outcomes are known. */
 void     pd_global_clip_begin(pd_steps *steps);
 bool     pd_global_clip_runs(const pd_steps *steps);
-/* Works on it for about so long, in ns of one core, and at least a little; *cost_ns: what it took. True: it is over, and the
- * parameters may go on (pd_step_groups_go_on). */
+/* Works on it for about so long, in ns of one core, and at least a little; *cost_ns: what it took. True: it is over,
+ * and the parameters may go on (pd_step_groups_go_on). */
 bool     pd_global_clip_run(pd_steps *steps, double budget_ns, double *cost_ns);
 
-/* Returns the norm of the gradients that were looked at last: of all of the job's, or where it has no limit of the first rule's that has
- * one. 0: none yet. */
+/* Returns the norm of the gradients that were looked at last: of all of the job's, or where it has no limit of the
+ * first rule's that has one. 0: none yet. */
 double   pd_global_clip_last(const pd_steps *steps);
 /* Returns in how many steps some limit was exceeded. */
 uint64_t pd_global_clip_clipped(const pd_steps *steps);

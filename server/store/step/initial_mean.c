@@ -3,7 +3,8 @@
 
 void pd_initial_warn_not_finite(const pd_steps *steps, const pd_param *param, const char *why)
 {
-    pd_say(steps->outbox, PD_SAY_WARNING, "job %.60s: the initial weights of %.160s are not finite: %s", steps->name, param->name, why);
+    pd_say(steps->outbox, PD_SAY_WARNING, "job %.60s: the initial weights of %.160s are not finite: %s", steps->name,
+           param->name, why);
 }
 
 int pd_initial_mean_take(const pd_steps *steps, pd_param *param)

@@ -6,7 +6,8 @@
 
 /* Makes param->next of the mean, which is in the accumulator. PD_NO_MEMORY: nothing has changed. */
 int  pd_initial_mean_take(const pd_steps *steps, pd_param *param);
-/* Logs that initial weights are not finite, and why. They are taken all the same: the line tells who looks for the source of a NaN. */
+/* Logs that initial weights are not finite, and why. They are taken all the same: the line tells who looks for the
+ * source of a NaN. */
 void pd_initial_warn_not_finite(const pd_steps *steps, const pd_param *param, const char *why);
 
 #endif

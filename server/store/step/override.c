@@ -46,7 +46,8 @@ int pd_overrides_reserve(pd_param *param, pd_error *err)
     pd_override_entry *entries;
 
     if (param->n_overrides < param->overrides_room) return PD_OK;
-    if ((entries = realloc(param->overrides, room * sizeof *entries)) == NULL) return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for a setting", param->name);
+    if ((entries = realloc(param->overrides, room * sizeof *entries)) == NULL)
+        return pd_fail(err, PD_NO_MEMORY, "%.160s: out of memory for a setting", param->name);
     param->overrides = entries;
     param->overrides_room = room;
     return PD_OK;
@@ -75,10 +76,11 @@ static void say_begun(pd_effects *outbox, const char *job, const pd_param *param
     for (size_t h = 0; h < count && used < sizeof what; h++) {
         if ((entry->mask >> h & 1) == 0) continue;
         pd_overrides_text(&entry->override->hypers, (int)h, value, sizeof value);
-        used += (size_t)snprintf(what + used, sizeof what - used, "%s%s = %s", used > 0 ? ", " : "", hypers[h].name, value);
+        used += (size_t)snprintf(what + used, sizeof what - used, "%s%s = %s", used > 0 ? ", " : "", hypers[h].name,
+                                 value);
     }
-    pd_say(outbox, PD_SAY_INFO, "job %.100s: step %llu has come, %s holds for %.100s, as %.60s has set", job, (unsigned long long)entry->from, what,
-           entry->override->pattern, entry->override->by);
+    pd_say(outbox, PD_SAY_INFO, "job %.100s: step %llu has come, %s holds for %.100s, as %.60s has set", job,
+           (unsigned long long)entry->from, what, entry->override->pattern, entry->override->by);
 }
 
 void pd_overrides_settle(pd_effects *outbox, const char *job, pd_param *param)
@@ -113,7 +115,8 @@ uint64_t pd_overrides_mask(const pd_param *param)
 {
     uint64_t mask = 0;
 
-    for (uint32_t i = 0; i < param->n_overrides; i++) mask |= param->overrides[i].mask & ~param->overrides[i].override->withdrawn;
+    for (uint32_t i = 0; i < param->n_overrides; i++)
+        mask |= param->overrides[i].mask & ~param->overrides[i].override->withdrawn;
     return mask;
 }
 
@@ -144,8 +147,9 @@ static void say_overruled(pd_effects *outbox, const char *job, const pd_param *p
         uint64_t both = param->overrides[i].mask & pushed;
         if (both == 0 || override->overruled) continue;
         override->overruled = true;
-        pd_say(outbox, PD_SAY_INFO, "job %.100s: workers send %s for %.100s with step %llu; what %.60s has set goes before it", job,
-               hypers[__builtin_ctzll(both)].name, param->name, (unsigned long long)param->saved.step + 1, override->by);
+        pd_say(outbox, PD_SAY_INFO, "job %.100s: workers send %s for %.100s with step %llu; what %.60s has set goes "
+               "before it", job, hypers[__builtin_ctzll(both)].name, param->name,
+               (unsigned long long)param->saved.step + 1, override->by);
     }
 }
 

@@ -1,7 +1,9 @@
-/* override.h - values of hyperparameters that operators set while a job runs, and from which step on each of them holds. Step thread.
+/* override.h - values of hyperparameters that operators set while a job runs, and from which step on each of them
+ * holds. Step thread.
  *
- * A command (job/override_command.h) makes one pd_override for the parameters of each rule; each of them has an entry from a step of its
- * own on, until a later command sets the same hyperparameter again. A later command also replaces what was planned for its step or after. */
+ * A command (job/override_command.h) makes one pd_override for the parameters of each rule; each of them has an
+ * entry from a step of its own on, until a later command sets the same hyperparameter again. A later command also
+ * replaces what was planned for its step or after. */
 #ifndef PD_OVERRIDE_H
 #define PD_OVERRIDE_H
 
@@ -38,25 +40,28 @@ void         pd_override_drop(pd_override *override);
 
 /* Reserves room for one more entry. PD_NO_MEMORY. */
 int      pd_overrides_reserve(pd_param *param, pd_error *err);
-/* Inserts an entry, sorted by step. Entries of the same step or later lose its hyperparameters but stay in the list. The caller has reserved
- * room. Returns the new count. */
+/* Inserts an entry, sorted by step. Entries of the same step or later lose its hyperparameters but stay in the list.
+ * The caller has reserved room. Returns the new count. */
 uint32_t pd_overrides_insert(pd_override_entry *entries, uint32_t n, pd_override_entry added);
-/* Drops entries that hold nothing any more, now that the parameter's next step is step + 1; logs which planned ones have come. */
+/* Drops entries that hold nothing any more, now that the parameter's next step is step + 1; logs which planned ones
+ * have come. */
 void     pd_overrides_settle(pd_effects *outbox, const char *job, pd_param *param);
 /* Drops all entries. */
 void     pd_overrides_clear(pd_param *param);
 /* Returns the hyperparameters with an override, in force or planned. */
 uint64_t pd_overrides_mask(const pd_param *param);
 
-/* Writes the overrides of the parameter's next step into value[PD_MAX_HYPERS], and returns which; the other values are not touched. */
+/* Writes the overrides of the parameter's next step into value[PD_MAX_HYPERS], and returns which; the other values are
+ * not touched. */
 uint64_t pd_overrides_next(const pd_param *param, double *value);
-/* Writes the values that the next step takes instead of declared or scheduled ones: those sent with its pushes, and over those the overrides.
- * Returns which. */
+/* Writes the values that the next step takes instead of declared or scheduled ones: those sent with its pushes, and
+ * over those the overrides. Returns which. */
 uint64_t pd_overrides_begin(pd_effects *outbox, const char *job, const pd_param *param, double *value);
 
 /* Writes "0.05", or a schedule's text, cut with "..." where `size` is short. Returns `text`. */
 char *pd_overrides_text(const pd_hypers *hypers, int index, char *text, size_t size);
-/* Writes the same, and of a schedule its value at that count: "cosine(peak=0.1,steps=100), now 0.0999753". size > 48. */
+/* Writes the same, and of a schedule its value at that count: "cosine(peak=0.1,steps=100), now 0.0999753". size >
+ * 48. */
 char *pd_overrides_text_at(const pd_hypers *hypers, int index, int64_t count, char *text, size_t size);
 
 #endif

@@ -29,7 +29,8 @@ static void convert_range(const pd_snapshot *snapshot, const float *added, int64
             pd_convert((char *)snapshot->at[t] + (size_t)first * pd_dtype_size((pd_dtype)t), (pd_dtype)t,
                        (const float *)snapshot->at[PD_F32] + first, PD_F32, n);
     if (added != NULL)
-        pd_convert((char *)snapshot->at[PD_UPDATE] + (size_t)first * pd_dtype_size(snapshot->update_dtype), snapshot->update_dtype, added + first, PD_F32, n);
+        pd_convert((char *)snapshot->at[PD_UPDATE] + (size_t)first * pd_dtype_size(snapshot->update_dtype),
+                   snapshot->update_dtype, added + first, PD_F32, n);
 }
 
 /* A copy with all the types that the parameter has. NULL: out of memory. */
@@ -126,7 +127,8 @@ void pd_param_publish(pd_param *param, pd_snapshot *snapshot, pd_outcome outcome
 
 void pd_param_publish_again(pd_param *param, pd_closed *closed)
 {
-    *closed = (pd_closed){ .param = param->index, .outcome = (pd_outcome)param->saved.outcome, .step = param->saved.step, .snapshot = param->current };
+    *closed = (pd_closed){ .param = param->index, .outcome = (pd_outcome)param->saved.outcome,
+                           .step = param->saved.step, .snapshot = param->current };
     if (param->current != NULL) param->current->store_refs++;
 }
 

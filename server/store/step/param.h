@@ -1,4 +1,5 @@
-/* param.h - one parameter of a job: its weights, its optimizer, and the round that collects its contributions. Step thread. */
+/* param.h - one parameter of a job: its weights, its optimizer, and the round that collects its contributions. Step
+ * thread. */
 #ifndef PD_PARAM_H
 #define PD_PARAM_H
 
@@ -28,7 +29,8 @@ typedef enum pd_stage {
     PD_PARKED,                          /* begun, waits for a root task, or for another member of its atomic group */
 } pd_stage;
 
-/* The part of a parameter that a restart must bring back, beside its weights, its optimizer, its scalars and its overrides: store/image. */
+/* The part of a parameter that a restart must bring back, beside its weights, its optimizer, its scalars and its
+ * overrides: store/image. */
 typedef struct pd_param_saved {
     uint64_t step;                      /* rounds closed */
     uint64_t skipped, refused;          /* of them: skipped; without a step because the optimizer refused it */
@@ -87,7 +89,10 @@ typedef struct pd_param {
 } pd_param;
 
 /* Returns what the contributions to the open round become. Before there are weights the round is of initial ones. */
-static inline pd_aggregation pd_param_how(const pd_param *param) { return param->current == NULL ? PD_MEAN : param->how; }
+static inline pd_aggregation pd_param_how(const pd_param *param)
+{
+    return param->current == NULL ? PD_MEAN : param->how;
+}
 
 /* Asks the policy whether the rank may contribute to a step of the parameter. */
 static inline pd_admit pd_param_admit(const pd_param *param, uint32_t rank, uint64_t step)
@@ -99,19 +104,20 @@ static inline pd_admit pd_param_admit(const pd_param *param, uint32_t rank, uint
 uint64_t pd_weight_bytes(int64_t elements, const bool pulled[4]);
 /* Returns the bytes that publishing this element type takes more; 0 where it is published already. */
 uint64_t pd_param_type_bytes(const pd_param *param, pd_dtype dtype);
-/* Publishes this element type, too, from now on. A published snapshot is immutable: where there is one, *again is a copy that has
- * the type, to be published in its place, else NULL. PD_NO_MEMORY: nothing has changed. */
+/* Publishes this element type, too, from now on. A published snapshot is immutable: where there is one, *again is a
+ * copy that has the type, to be published in its place, else NULL. PD_NO_MEMORY: nothing has changed. */
 int pd_param_pull(pd_param *param, pd_buffer_pools *all, pd_dtype dtype, pd_snapshot **again);
 /* Publishes what each step adds, too, in this element type, always the same one. PD_NO_MEMORY: nothing has changed. */
 int pd_param_pull_updates(pd_param *param, pd_buffer_pools *all, pd_dtype dtype);
 /* Returns the bytes that publishing updates takes more; 0 where they are published already. */
 uint64_t pd_param_update_bytes(const pd_param *param, pd_dtype dtype);
-/* Gives the memory where the step that is about to begin writes its update (of param->next); NULL: nobody pulls it. PD_NO_MEMORY. */
+/* Gives the memory where the step that is about to begin writes its update (of param->next); NULL: nobody pulls it.
+ * PD_NO_MEMORY. */
 int  pd_param_begin_update(pd_param *param, float **update);
 /* Gives that memory back: the step is over, and param->next converted or gone. */
 void pd_param_end_update(pd_param *param);
-/* Makes the snapshot the current one and fills *closed for the loop thread, which gets a reference of its own. Takes `snapshot`; NULL: the
- * weights before stand. */
+/* Makes the snapshot the current one and fills *closed for the loop thread, which gets a reference of its own. Takes
+ * `snapshot`; NULL: the weights before stand. */
 void pd_param_publish(pd_param *param, pd_snapshot *snapshot, pd_outcome outcome, pd_closed *closed);
 
 /* Fills *closed with the weights and the outcome of the last round once more: the loop thread has forgotten them. */
@@ -120,7 +126,8 @@ void pd_param_publish_again(pd_param *param, pd_closed *closed);
 /* Writes the name of the open round: "step 7", or "the initial weights". Returns `text`. */
 char *pd_round_text(const pd_param *param, char *text, size_t size);
 
-/* Fills the other element types of n parameters' `next` from its float32, all under one parallel region. Where `next` is NULL: nothing. */
+/* Fills the other element types of n parameters' `next` from its float32, all under one parallel region. Where `next`
+ * is NULL: nothing. */
 void pd_params_convert(pd_param *const *params, size_t n, int threads);
 
 #endif

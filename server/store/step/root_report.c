@@ -16,7 +16,8 @@ typedef struct pd_root_log {
 
 static size_t count_roots(const pd_param *param) { return pd_optim_plan(param->optim)->n_tasks; }
 
-/* The root that a task recomputes goes by its first output: "preconditioners.3"; what is a block's share of it by the block, too: "block_2.Q.0". */
+/* The root that a task recomputes goes by its first output: "preconditioners.3"; what is a block's share of it by the
+ * block, too: "block_2.Q.0". */
 static pd_slot_spec root_of(const pd_param *param, size_t task)
 {
     const pd_plan *plan = pd_optim_plan(param->optim);
@@ -76,11 +77,11 @@ static void say(pd_steps *steps, const pd_param *param, size_t task, news what, 
     pd_slot_name(&spec, name, sizeof name);
     pd_shape_text(&spec.shape, shape, sizeof shape);
     if (what == FAILED)
-        pd_say(steps->outbox, PD_SAY_WARNING, "job %.100s: root %s of %.160s, size %s, has failed by step %llu (%lld times so far), error %.3g: the last "
-               "good one stays", steps->name, name, param->name, shape, step, (long long)root->failed, root->error);
-    else
-        pd_say(steps->outbox, PD_SAY_INFO, "job %.100s: root %s of %.160s, size %s, is good again at step %llu, error %.3g", steps->name, name,
-               param->name, shape, step, root->error);
+        pd_say(steps->outbox, PD_SAY_WARNING, "job %.100s: root %s of %.160s, size %s, has failed by step %llu (%lld "
+               "times so far), error %.3g: the last good one stays", steps->name, name, param->name, shape, step,
+               (long long)root->failed, root->error);
+    else pd_say(steps->outbox, PD_SAY_INFO, "job %.100s: root %s of %.160s, size %s, is good again at step %llu, error "
+                "%.3g", steps->name, name, param->name, shape, step, root->error);
 }
 
 void pd_roots_watch(pd_steps *steps, pd_param *param)
@@ -96,8 +97,8 @@ void pd_roots_watch(pd_steps *steps, pd_param *param)
         if (what != NO_NEWS && ++lines <= MOST_LINES) say(steps, param, i, what, &root);
     }
     if (lines > MOST_LINES)
-        pd_say(steps->outbox, PD_SAY_WARNING, "job %.100s: so it is with %zu more roots of %.160s (paramctl roots)", steps->name,
-               lines - MOST_LINES, param->name);
+        pd_say(steps->outbox, PD_SAY_WARNING, "job %.100s: so it is with %zu more roots of %.160s (paramctl roots)",
+               steps->name, lines - MOST_LINES, param->name);
 }
 
 /* ---- operators ---- */

@@ -27,8 +27,9 @@ int pd_scalars_make(pd_steps *steps, pd_param *param, pd_error *err)
     uint64_t bytes = bytes_for(steps);
 
     if (!pd_budget_fits(budget, bytes))
-        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%.160s: scalars need %llu bytes; of %llu allowed for all jobs, %llu are in use (limits.max_total_bytes)", param->name,
-                       (unsigned long long)bytes, (unsigned long long)budget->limit, (unsigned long long)budget->used);
+        return pd_fail(err, PD_RESOURCE_EXHAUSTED, "%.160s: scalars need %llu bytes; of %llu allowed for all jobs, "
+                       "%llu are in use (limits.max_total_bytes)", param->name, (unsigned long long)bytes,
+                       (unsigned long long)budget->limit, (unsigned long long)budget->used);
     param->scalars = calloc(1, sizeof(pd_scalars) + steps->members.ranks * sizeof(pd_scalar_row));
     if (param->scalars == NULL) return PD_NO_MEMORY;
     pd_account_take(&steps->account, bytes);
@@ -40,8 +41,11 @@ static int make_room(pd_steps *steps, pd_param *param, pd_error *err)
 {
     int rc = param->scalars != NULL ? PD_OK : pd_scalars_make(steps, param, err);
 
-    if (rc == PD_OK && param->scalars->means == NULL && (param->scalars->means = calloc(1, sizeof(pd_scalar_means))) == NULL) rc = PD_NO_MEMORY;
-    return rc == PD_NO_MEMORY ? pd_fail(err, rc, "%.160s: out of memory for scalars, try again later", param->name) : rc;
+    if (rc == PD_OK && param->scalars->means == NULL && (param->scalars->means = calloc(1,
+                                                                                        sizeof(pd_scalar_means))) == NULL)
+        rc = PD_NO_MEMORY;
+    return rc == PD_NO_MEMORY ? pd_fail(err, rc, "%.160s: out of memory for scalars, try again later", param->name)
+           : rc;
 }
 
 /* ---- what comes ---- */
@@ -63,11 +67,13 @@ static int find(const pd_scalars *scalars, const char *name)
 /* Returns whether another process at the rank has given some in this round. */
 static bool stands(const pd_scalar_row *row, uint64_t nonce) { return row->mask != 0 && row->nonce != nonce; }
 
-static int check_value(const pd_param *param, const pd_scalar_row *row, int i, const pd_scalar_value *scalar, const pd_request *frame, pd_error *err)
+static int check_value(const pd_param *param, const pd_scalar_row *row, int i, const pd_scalar_value *scalar,
+                       const pd_request *frame, pd_error *err)
 {
     if (i < 0 || (row->mask >> i & 1) == 0 || row->value[i] == scalar->value) return PD_OK;
-    return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: rank %u has given %s = %.17g for step %llu before and now gives %.17g: a round takes one value of a name from each rank",
-                   param->name, frame->rank, scalar->name, row->value[i], (unsigned long long)frame->u.data.step, scalar->value);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: rank %u has given %s = %.17g for step %llu before and now gives "
+                   "%.17g: a round takes one value of a name from each rank", param->name, frame->rank, scalar->name,
+                   row->value[i], (unsigned long long)frame->u.data.step, scalar->value);
 }
 
 static int check_values(const pd_param *param, const pd_request *frame, pd_error *err)
@@ -77,13 +83,15 @@ static int check_values(const pd_param *param, const pd_request *frame, pd_error
 
     for (size_t s = 0; s < frame->u.data.n_scalars; s++) {
         const pd_scalar_value *scalar = &frame->u.data.scalars[s];
-        int i = find(scalars, scalar->name), rc = check_value(param, &scalars->rows[frame->rank], i, scalar, frame, err);
+        int i = find(scalars, scalar->name), rc = check_value(param, &scalars->rows[frame->rank], i, scalar, frame,
+                                                              err);
         if (rc != PD_OK) return rc;
         names += i < 0;
     }
     if (names <= PD_MAX_SCALARS) return PD_OK;
-    return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: with this push of rank %u the ranks would have given scalars of %zu names for step %llu: a round takes at most %d; give fewer, or under names that ranks share", param->name,
-                   frame->rank, names, (unsigned long long)frame->u.data.step, PD_MAX_SCALARS);
+    return pd_fail(err, PD_INVALID_ARGUMENT, "%.160s: with this push of rank %u the ranks would have given scalars of "
+                   "%zu names for step %llu: a round takes at most %d; give fewer, or under names that ranks share",
+                   param->name, frame->rank, names, (unsigned long long)frame->u.data.step, PD_MAX_SCALARS);
 }
 
 int pd_scalars_admit(pd_steps *steps, const pd_request *frame, uint64_t nonce, pd_error *err)
@@ -119,7 +127,8 @@ void pd_scalars_file(pd_steps *steps, const pd_request *frame, uint64_t nonce)
     row = &param->scalars->rows[frame->rank];
     if (stands(row, nonce)) return;
     row->nonce = nonce;
-    for (size_t s = 0; s < frame->u.data.n_scalars; s++) keep(param->scalars, row, &frame->u.data.scalars[s], frame->u.data.weight);
+    for (size_t s = 0; s < frame->u.data.n_scalars; s++)
+        keep(param->scalars, row, &frame->u.data.scalars[s], frame->u.data.weight);
 }
 
 /* ---- what the round returns ---- */
@@ -144,7 +153,10 @@ static pd_scalar_mean mean_of(const pd_scalars *scalars, uint32_t world, int i)
     return mean;
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(((const pd_scalar_mean *)a)->name, ((const pd_scalar_mean *)b)->name); }
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const pd_scalar_mean *)a)->name, ((const pd_scalar_mean *)b)->name);
+}
 
 pd_scalar_means *pd_scalars_close(pd_param *param)
 {

@@ -1,8 +1,10 @@
-/* round_scalars.h - numbers that workers give to a round beside their gradients (loss, token count): the mean of each over the ranks that gave it.
+/* round_scalars.h - numbers that workers give to a round beside their gradients (loss, token count): the mean of
+ * each over the ranks that gave it.
  *
- * Step thread. A round waits for nobody's scalars: those that have come when it closes count, weighted as the push that brought them, and
- * sums are taken in rank order. The first value of a name stands; the same process may send it again, but not another one. Scalars of a
- * process whose predecessor at the rank gave some in this round already are not counted twice. */
+ * Step thread. A round waits for nobody's scalars: those that have come when it closes count, weighted as the push
+ * that brought them, and sums are taken in rank order. The first value of a name stands; the same process may send
+ * it again, but not another one. Scalars of a process whose predecessor at the rank gave some in this round already
+ * are not counted twice. */
 #ifndef PD_ROUND_SCALARS_H
 #define PD_ROUND_SCALARS_H
 
@@ -26,8 +28,9 @@ typedef struct pd_scalars {
 
 /* Makes the memory for a parameter's scalars. PD_RESOURCE_EXHAUSTED, PD_NO_MEMORY. */
 int  pd_scalars_make(pd_steps *steps, pd_param *param, pd_error *err);
-/* Checks that a checked push may bring its scalars, and makes memory for them, for good, counted against max_total_bytes. `nonce`: of the
- * process that pushes. PD_INVALID_ARGUMENT: another value of a name; names beyond PD_MAX_SCALARS. PD_RESOURCE_EXHAUSTED, PD_NO_MEMORY. */
+/* Checks that a checked push may bring its scalars, and makes memory for them, for good, counted against
+ * max_total_bytes. `nonce`: of the process that pushes. PD_INVALID_ARGUMENT: another value of a name; names beyond
+ * PD_MAX_SCALARS. PD_RESOURCE_EXHAUSTED, PD_NO_MEMORY. */
 int  pd_scalars_admit(pd_steps *steps, const pd_request *frame, uint64_t nonce, pd_error *err);
 /* Files what was admitted. */
 void pd_scalars_file(pd_steps *steps, const pd_request *frame, uint64_t nonce);

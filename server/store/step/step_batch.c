@@ -39,7 +39,8 @@ static int begin(pd_steps *steps, pd_param *param)
     return PD_OK;
 }
 
-/* Begins the step of a parameter that is ready, or takes the mean for its first weights. Does nothing where a round closes without either. */
+/* Begins the step of a parameter that is ready, or takes the mean for its first weights. Does nothing where a round
+ * closes without either. */
 static int prepare(pd_steps *steps, pd_param *param)
 {
     if (param->stage != PD_READY) return PD_OK;
@@ -48,8 +49,9 @@ static int prepare(pd_steps *steps, pd_param *param)
     return param->outcome == PD_STEPPED ? begin(steps, param) : PD_OK;
 }
 
-/* Moves parameters from steps->ready to steps->batch, as many as the budget holds and at least one; those that step have begun. A bound
- * parameter begins and waits for the others of its atomic group. Returns how many are in the batch. */
+/* Moves parameters from steps->ready to steps->batch, as many as the budget holds and at least one; those that step
+ * have begun. A bound parameter begins and waits for the others of its atomic group. Returns how many are in the
+ * batch. */
 static size_t take_batch(pd_steps *steps, double budget_ns, pd_param **starved)
 {
     double cost_ns = 0;
@@ -122,7 +124,8 @@ static void note_refused(pd_param *const *params, size_t n)
     }
 }
 
-/* Moves finished steps to the front of the batch and returns how many there are. The others wait for a task, or go on in the next batch. */
+/* Moves finished steps to the front of the batch and returns how many there are. The others wait for a task, or go on
+ * in the next batch. */
 static size_t keep_finished(pd_steps *steps, size_t n, bool ran)
 {
     size_t done = 0;
@@ -150,7 +153,8 @@ static void put_back(pd_steps *steps, size_t n)
     for (size_t i = 0; i < n; i++) pd_steps_ready(steps, steps->batch[i], steps->batch[i]->stage);
 }
 
-/* Runs the batch and publishes the finished steps. Returns the parameter for which memory was short, or NULL. Takes effect and closed. */
+/* Runs the batch and publishes the finished steps. Returns the parameter for which memory was short, or NULL. Takes
+ * effect and closed. */
 static pd_param *run_batch(pd_steps *steps, size_t n, pd_effect *effect, pd_closed *closed)
 {
     bool ran = run_steps(steps, n) == PD_OK;

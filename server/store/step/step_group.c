@@ -50,12 +50,19 @@ void pd_step_group_set_count(pd_step_group *group, int64_t count)
 {
     assert(pd_step_group_is_even(group));
     group->saved.brought = count - (int64_t)(group->saved.base - group->saved.missed);
-    for (pd_param *member = group->members; member != NULL; member = member->next_member) pd_optim_set_count(member->optim, count);
+    for (pd_param *member = group->members; member != NULL; member = member->next_member)
+        pd_optim_set_count(member->optim, count);
 }
 
-bool pd_steps_are_whole(const pd_steps *steps) { return steps->clip != NULL || steps->values.at[PD_JOB_KEY_NONFINITE_SCOPE] == PD_SCOPE_JOB; }
+bool pd_steps_are_whole(const pd_steps *steps)
+{
+    return steps->clip != NULL || steps->values.at[PD_JOB_KEY_NONFINITE_SCOPE] == PD_SCOPE_JOB;
+}
 
-bool pd_param_may_be_held(const pd_steps *steps, const pd_param *param) { return param->group != NULL || pd_steps_are_whole(steps); }
+bool pd_param_may_be_held(const pd_steps *steps, const pd_param *param)
+{
+    return param->group != NULL || pd_steps_are_whole(steps);
+}
 
 /* ---- atomic groups ---- */
 
@@ -114,7 +121,8 @@ static pd_outcome own_outcome(const pd_steps *steps, const pd_param *param)
 static void go_on(pd_steps *steps, pd_param *param)
 {
     if (pd_param_may_be_held(steps, param)) DL_DELETE2(steps->waiting, param, prev_waiting, next_waiting);
-    if (param->group != NULL && param->outcome == PD_STEPPED && param->saved.step + 1 == param->group->saved.unknown) param->group->saved.unknown++;
+    if (param->group != NULL && param->outcome == PD_STEPPED && param->saved.step + 1 == param->group->saved.unknown)
+        param->group->saved.unknown++;
     if (param->outcome == PD_STEPPED && pd_param_is_bound(steps, param)) param->group->to_begin++;
     pd_steps_ready(steps, param, PD_READY);
 }
@@ -163,9 +171,11 @@ static const pd_param *find_skipped(const pd_steps *steps)
 static void skip_all(pd_steps *steps, const pd_param *why)
 {
     if (pd_is_power_of_two(++steps->saved.skipped_whole))
-        pd_say(steps->outbox, PD_SAY_WARNING, "job %s: step %llu of all parameters is skipped (%s), %s of %s %s (%llu such steps so far)",
-               steps->name, (unsigned long long)why->saved.step + 1, steps->clip != NULL ? "gradients are clipped together" : "nonfinite_scope = job", why->round.weightless ? "all weights" : "the gradient", why->name,
-               why->round.weightless ? "are 0" : "is not finite", (unsigned long long)steps->saved.skipped_whole);
+        pd_say(steps->outbox, PD_SAY_WARNING, "job %s: step %llu of all parameters is skipped (%s), %s of %s %s (%llu "
+               "such steps so far)", steps->name, (unsigned long long)why->saved.step + 1, steps->clip != NULL
+               ? "gradients are clipped together" : "nonfinite_scope = job", why->round.weightless ? "all weights"
+               : "the gradient", why->name, why->round.weightless ? "are 0" : "is not finite",
+               (unsigned long long)steps->saved.skipped_whole);
     for (uint32_t i = 0; i < steps->n_params; i++)
         if (steps->params[i].outcome == PD_STEPPED) steps->params[i].outcome = PD_SKIPPED;
 }

@@ -1,13 +1,16 @@
-/* steps.h - what a job's rounds and steps work with: its parameters, the queues of chunks and parameters, and what they are allowed to use.
+/* steps.h - what a job's rounds and steps work with: its parameters, the queues of chunks and parameters, and what
+ * they are allowed to use.
  *
- * Step thread. Everything between a contribution that was checked (job/push.h) and the weights that are published hangs here:
+ * Step thread. Everything between a contribution that was checked (job/push.h) and the weights that are published
+ * hangs here:
  *
  *     pd_steps ── pd_param ─┬─ pd_round ── pd_chunk ── pd_slot    who has contributed what            store/round
  *                           ├─ pd_optim                           optimizer and its state             server/optim
  *                           └─ pd_snapshot                        weights
  *
- * contribute.h files a contribution; chunk_queue.h and collect.h make aggregates; step_group.h says which parameters wait for others, and
- * global_clip.h clips them together; step_batch.h runs optimizers; commit.h closes rounds and publishes; work.h does a batch of all that. */
+ * contribute.h files a contribution; chunk_queue.h and collect.h make aggregates; step_group.h says which parameters
+ * wait for others, and global_clip.h clips them together; step_batch.h runs optimizers; commit.h closes rounds and
+ * publishes; work.h does a batch of all that. */
 #ifndef PD_STEPS_H
 #define PD_STEPS_H
 
@@ -73,7 +76,10 @@ typedef struct pd_steps {
 } pd_steps;
 
 /* Returns whether the rank holds more than its part of the ingest budget: pd_quota_is_exceeded. */
-static inline bool pd_rank_is_over_quota(const pd_steps *steps, uint32_t rank) { return pd_quota_is_exceeded(steps->ingest, &steps->quotas[rank]); }
+static inline bool pd_rank_is_over_quota(const pd_steps *steps, uint32_t rank)
+{
+    return pd_quota_is_exceeded(steps->ingest, &steps->quotas[rank]);
+}
 /* Returns whether some rank of the job does. */
 bool pd_steps_are_over_quota(const pd_steps *steps);
 

@@ -75,8 +75,9 @@ static float divisor_of(const tally *all, pd_aggregation how)
 
 static int make_room(pd_sums *sums, size_t ranges, size_t k)
 {
-    if (pd_grow((void **)&sums->sums, &sums->sums_room, sums->n_sums + ranges, sizeof *sums->sums) != PD_OK ||
-        pd_grow((void **)&sums->addends, &sums->addends_room, sums->n_addends + ranges * k, sizeof *sums->addends) != PD_OK)
+    if (pd_grow((void **)&sums->sums, &sums->sums_room, sums->n_sums + ranges, sizeof *sums->sums) != PD_OK
+        || pd_grow((void **)&sums->addends, &sums->addends_room, sums->n_addends + ranges * k,
+                   sizeof *sums->addends) != PD_OK)
         return PD_NO_MEMORY;
     return PD_OK;
 }
@@ -104,19 +105,21 @@ static void add_slots(const planning *p, int64_t first, bool scaled)
         count_slot(&own, slot, p->how);
         skip = first - pd_round_run(p->sweep.round, p->chunk, rank).first;
         p->sums->addends[p->sums->n_addends++] = (pd_addend){
-            (const char *)slot->u.at + (size_t)skip * pd_dtype_size((pd_dtype)slot->dtype), (pd_dtype)slot->dtype, scaled ? own.scale : 1.0f };
+            (const char *)slot->u.at + (size_t)skip * pd_dtype_size((pd_dtype)slot->dtype), (pd_dtype)slot->dtype,
+                scaled ? own.scale : 1.0f };
     }
 }
 
-/* Elements [first, first + n) of a stretch. A first contribution stays as it was given until a second one comes: then it is scaled, as the
- * first addend. Room is there. */
+/* Elements [first, first + n) of a stretch. A first contribution stays as it was given until a second one comes: then
+ * it is scaled, as the first addend. Room is there. */
 static void plan_range(const planning *p, const tally *before, const tally *after, int64_t first, int64_t n)
 {
     pd_sums *sums = p->sums;
     pd_sum *sum = &sums->sums[sums->n_sums++];
     bool again = before->given == 1 && after->given > 1 && before->scale != 1.0f;
 
-    *sum = (pd_sum){ .to = *p->accumulator + first, .n = n, .first_addend = sums->n_addends, .resume = before->given > 0 && !again, .divisor = 1.0f };
+    *sum = (pd_sum){ .to = *p->accumulator + first, .n = n, .first_addend = sums->n_addends,
+                     .resume = before->given > 0 && !again, .divisor = 1.0f };
     if (again) sums->addends[sums->n_addends++] = (pd_addend){ sum->to, PD_F32, before->scale };
     add_slots(p, first, after->given > 1);
     sum->n_addends = (int)(sums->n_addends - sum->first_addend);
@@ -125,7 +128,8 @@ static void plan_range(const planning *p, const tally *before, const tally *afte
 
 static int plan_stretch(const planning *p)
 {
-    tally before = count_upto(&p->sweep, p->chunk, p->chunk->summed, p->how), after = count_upto(&p->sweep, p->chunk, p->upto, p->how);
+    tally before = count_upto(&p->sweep, p->chunk, p->chunk->summed, p->how), after = count_upto(&p->sweep, p->chunk,
+                                                                                                 p->upto, p->how);
     pd_run s = p->sweep.run;
     size_t k = after.given - before.given;
     bool divides = pd_chunk_ends_at(p->sweep.round, p->upto) && after.given > 0 && divisor_of(&after, p->how) != 1.0f;
@@ -139,9 +143,11 @@ static int plan_stretch(const planning *p)
     return PD_OK;
 }
 
-int pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto, pd_aggregation how, float **accumulator, pd_buffer_pool *pool)
+int pd_sums_plan(pd_sums *sums, pd_round *round, pd_chunk *chunk, uint32_t upto, pd_aggregation how,
+                 float **accumulator, pd_buffer_pool *pool)
 {
-    planning p = { sums, pd_sweep_begin(round, chunk->first, chunk->first + chunk->n), chunk, upto, how, accumulator, pool };
+    planning p = { sums, pd_sweep_begin(round, chunk->first, chunk->first + chunk->n), chunk, upto, how, accumulator,
+                   pool };
     size_t first_sum = sums->n_sums, first_addend = sums->n_addends;
     double cost_ns = sums->cost_ns;
     int rc = pd_grow((void **)&sums->passes, &sums->passes_room, sums->n_passes + 1, sizeof *sums->passes);
@@ -166,7 +172,8 @@ void pd_sums_run(pd_sums *sums, int threads)
     #pragma omp parallel for schedule(dynamic, grab) num_threads(threads) if(sums->cost_ns > WORTH_SHARING_NS)
     for (size_t i = 0; i < sums->n_sums; i++) {
         pd_sum *sum = &sums->sums[i];
-        sum->finite = pd_accumulate(sum->to, sum->n, sum->resume, sums->addends + sum->first_addend, sum->n_addends, sum->divisor);
+        sum->finite = pd_accumulate(sum->to, sum->n, sum->resume, sums->addends + sum->first_addend, sum->n_addends,
+                                    sum->divisor);
     }
 }
 

@@ -1,7 +1,7 @@
 /* work.c - one batch of a job's rounds and steps: sums of chunks, collected aggregates, clipping, optimizer steps.
  *
- * When memory is short a batch stops where it is: contributions, sums and steps begun stand, those who wait are told once, and the batch
- * goes on a second later. */
+ * When memory is short a batch stops where it is: contributions, sums and steps begun stand, those who wait are told
+ * once, and the batch goes on a second later. */
 #include "work.h"
 
 #include "chunk_queue.h"
@@ -26,9 +26,11 @@ static void pause(pd_steps *steps, const pd_param *starved, uint64_t now_ns)
     steps->notice = NULL;
     notice->u.timed_out.step = starved->saved.step + 1;
     pd_round_text(starved, what, sizeof what);
-    pd_fail(&notice->u.timed_out.error, PD_RESOURCE_EXHAUSTED, "the server is out of memory for %s of %.160s; contributions stand, and it is tried again every second: "
-            "%s again to go on waiting", what, starved->name, starved->current != NULL ? "push" : "pull");
-    pd_say(steps->outbox, PD_SAY_ERROR, "job %s: out of memory for %s of %s; trying again every second", steps->name, what, starved->name);
+    pd_fail(&notice->u.timed_out.error, PD_RESOURCE_EXHAUSTED, "the server is out of memory for %s of %.160s; "
+            "contributions stand, and it is tried again every second: %s again to go on waiting", what, starved->name,
+            starved->current != NULL ? "push" : "pull");
+    pd_say(steps->outbox, PD_SAY_ERROR, "job %s: out of memory for %s of %s; trying again every second", steps->name,
+           what, starved->name);
     pd_effects_add(steps->outbox, notice);
 }
 
@@ -41,7 +43,8 @@ static double clip(pd_steps *steps, double budget_ns)
     return cost_ns;
 }
 
-/* Does one kind of work after the other within the budget. A starved parameter pauses the job, but not the other kinds in this batch. */
+/* Does one kind of work after the other within the budget. A starved parameter pauses the job, but not the other kinds
+ * in this batch. */
 void pd_steps_work(pd_steps *steps, double budget_ns, uint64_t now_ns)
 {
     pd_param *starved;
@@ -61,7 +64,8 @@ void pd_steps_work(pd_steps *steps, double budget_ns, uint64_t now_ns)
 
 bool pd_steps_have_work(const pd_steps *steps)
 {
-    return pd_global_clip_runs(steps) || pd_chunks_have_work(steps) || pd_collect_has_work(steps) || steps->ready != NULL;
+    return pd_global_clip_runs(steps) || pd_chunks_have_work(steps) || pd_collect_has_work(steps)
+           || steps->ready != NULL;
 }
 
 void pd_steps_task(pd_steps *steps, pd_param *param, struct pd_task *task, bool gone)
@@ -71,6 +75,7 @@ void pd_steps_task(pd_steps *steps, pd_param *param, struct pd_task *task, bool 
     steps->changes++;
     pd_optim_deliver(param->optim, task);
     if (gone) return;
-    if (param->stage == PD_PARKED && !pd_optim_waits(param->optim) && !PD_PLANTED(parked_forever)) pd_steps_ready(steps, param, PD_STEPPING);
+    if (param->stage == PD_PARKED && !pd_optim_waits(param->optim) && !PD_PLANTED(parked_forever))
+        pd_steps_ready(steps, param, PD_STEPPING);
     pd_step_group_look(steps, param->group);
 }

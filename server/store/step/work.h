@@ -4,7 +4,8 @@
 
 #include "steps.h"
 
-/* Works for about so long (ns of one core). Where memory is short those who wait are told once, and steps->retry_ns says when to go on. */
+/* Works for about so long (ns of one core). Where memory is short those who wait are told once, and steps->retry_ns
+ * says when to go on. */
 void pd_steps_work(pd_steps *steps, double budget_ns, uint64_t now_ns);
 /* Returns whether there is something to do, whatever retry_ns says. */
 bool pd_steps_have_work(const pd_steps *steps);
