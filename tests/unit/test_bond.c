@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -226,7 +227,7 @@ static void play(stern_steps *f, outcome *o, int order, int threads)
         while (!stern_all_done(f)) run_in_order(f, order, threads);
         stern_keep_weights(f);
         for (int p = 0; p < STERN_PARAMS; p++)
-            if (pd_optim_refused(f->optim[p]) != NULL) memcpy(o->why[s - 1][p], pd_optim_refused(f->optim[p])->text, 64);
+            if (pd_optim_refused(f->optim[p]) != NULL) snprintf(o->why[s - 1][p], 64, "%.63s", pd_optim_refused(f->optim[p])->text);
     }
     for (int p = 0; p < STERN_PARAMS; p++) {
         pd_root_stats stats = pd_optim_root_stats(f->optim[p]);

@@ -15,6 +15,11 @@
 #include "store_inside.h"
 #include "table.h"
 
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+enum { THOROUGH = 1, SEEDS = 1 };       /* sanitizers slow a test down */
+#else
+enum { THOROUGH = 8, SEEDS = 4 };
+#endif
 enum { WORLD = 3, PARAMS = 3, STEPS = 30, CONN = 10, MOST = 480 };
 
 static const char *const names[PARAMS] = { "layer.weight", "layer.bias", "head.bias" };
@@ -257,7 +262,7 @@ static void coded_and_wide_slots_come_back_byte_for_byte(void **state)
 static void groups_ranges_absences_clipping_and_overrides_come_back(void **state)
 {
     (void)state;
-    for (uint64_t seed = 0; seed < 4; seed++) {
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
         check(&(course){ .rules = "* kron", .absent = true }, 10 + seed);
         check(&(course){ .rules = "* adam", .ranged = true, .absent = true }, 20 + seed);
         check(&(course){ .rules = "layer* adam lr=0.1;* sgd momentum=0.9", .options = "clip_global_norm=0.5",
@@ -317,7 +322,7 @@ static void a_cut_image_is_refused_and_changes_nothing(void **state)
     some_job(&r, &rich);
     save(&r, &image, &n);
     assert_int_equal(try_load(image, n), PD_OK);
-    for (size_t cut = 0; cut < n; cut += cut < 600 || cut + 200 > n ? 1 : 97) {
+    for (size_t cut = 0; cut < n; cut += cut < 100 * THOROUGH || cut + 20 * THOROUGH > n ? 1 : 800 / THOROUGH) {
         uint8_t *part = malloc(cut + 1);        /* of its own: a reader beyond its end is found */
         memcpy(part, image, cut);
         assert_int_not_equal(try_load(part, cut), PD_OK);
@@ -337,7 +342,7 @@ static void a_flipped_byte_is_refused_or_is_another_value(void **state)
     (void)state;
     some_job(&r, &rich);
     save(&r, &image, &n);
-    for (size_t i = 0; i < n; i += i < 3000 ? 1 : 53) {
+    for (size_t i = 0; i < n; i += i < 400 * THOROUGH ? 1 : 400 / THOROUGH) {
         image[i] ^= 0xff;
         (void)try_load(image, n);
         image[i] ^= 0xff;
@@ -387,7 +392,7 @@ static void memory_that_fails_while_reading_leaves_nothing(void **state)
     some_job(&r, &rich);
     save(&r, &at, &image.n);
     image.at = at;
-    for (int64_t fail = 0; ; fail++) {
+    for (int64_t fail = 0; ; fail += 1 + fail % (9 - THOROUGH)) {
         int rc;
         oom_arm(fail);
         rc = attempt(&image);               /* a lost line of the log does no harm */
