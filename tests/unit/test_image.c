@@ -301,6 +301,7 @@ static int try_load(const uint8_t *image, size_t n)
     rig r;
     int rc;
 
+    config.max_total_bytes = 16 << 20;      /* a flipped size may be a large one, as in a Declare */
     rig_new(&r, &config);
     rc = pd_store_load_job(r.store, image, n, r.now, &err);
     if (rc != PD_OK) {
