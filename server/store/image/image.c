@@ -72,36 +72,30 @@ static void visit_scalars(pd_archive *archive, pd_steps *steps, pd_param *param)
     param->scalars->n_last = (uint32_t)n;
 }
 
-/* Makes memory for weights that are read. Initial weights that are not complete are not in the image: workers are asked
- * for them again. */
-static int make_weights(pd_archive *archive, const pd_steps *steps, pd_param *param, uint64_t version)
+static void read_weights(pd_archive *archive, pd_steps *steps, pd_param *param, uint64_t version)
 {
-    if ((param->next = pd_snapshot_new(param->pool, param->elements)) == NULL)
-        return pd_archive_fail(archive, PD_NO_MEMORY, "%.160s: out of memory for its weights", param->name);
+    if (pd_archive_status(archive) != PD_OK) return;
+    if ((param->next = pd_snapshot_new(param->pool, param->elements)) == NULL) {
+        pd_archive_fail(archive, PD_NO_MEMORY, "%.160s: out of memory for its weights", param->name);
+        return;
+    }
     param->next->job = steps->number;
     param->next->param = param->index;
     param->next->version = version;
-    return PD_OK;
-}
-
-static void visit_weights(pd_archive *archive, pd_steps *steps, pd_param *param)
-{
-    bool there = param->current != NULL;
-    uint64_t version = there ? param->current->version : 0;
-
-    pd_archive_value(archive, &there);
-    pd_archive_value(archive, &version);
-    if (pd_archive_status(archive) != PD_OK || !there) return;
-    if (!pd_archive_is_reading(archive)) {
-        pd_archive_bytes(archive, param->current->at[PD_F32], (size_t)param->elements * sizeof(float));
-        return;
-    }
-    if (make_weights(archive, steps, param, version) != PD_OK) return;
     pd_archive_bytes(archive, param->next->at[PD_F32], (size_t)param->elements * sizeof(float));
     pd_params_convert(&param, 1, steps->config->threads);
     param->current = param->next;
     param->next = NULL;
     steps->n_begun++;
+}
+
+static void visit_weights(pd_archive *archive, pd_steps *steps, pd_param *param)
+{
+    uint64_t version = param->current != NULL ? param->current->version : 0;
+
+    pd_archive_value(archive, &version);
+    if (pd_archive_is_reading(archive)) read_weights(archive, steps, param, version);
+    else pd_archive_bytes(archive, param->current->at[PD_F32], (size_t)param->elements * sizeof(float));
 }
 
 static void visit_param(pd_archive *archive, pd_steps *steps, pd_param *param)
@@ -146,7 +140,7 @@ static bool is_at_rest(const pd_param *param)
 
 bool pd_image_is_possible(const pd_job *job)
 {
-    if (job->steps.n_params == 0 || job->planning != NULL || job->import != NULL || job->steps.tasks_out > 0
+    if (job->steps.n_params == 0 || job->steps.n_begun < job->steps.n_params || job->planning != NULL || job->import != NULL || job->steps.tasks_out > 0
         || pd_global_clip_runs(&job->steps))
         return false;
     for (uint32_t i = 0; i < job->steps.n_params; i++)
@@ -184,7 +178,6 @@ static void settle(pd_job *job, uint64_t now_ns)
     }
     job->unpublished = true;
     job->linger_ns = now_ns + job->steps.values.at[PD_JOB_KEY_JOB_LINGER];
-    if (job->steps.n_begun < job->steps.n_params) job->init_ns = now_ns;
 }
 
 /* Reads the declarations, makes the job, and reads its state. *out is the job also after an error, or NULL. */
