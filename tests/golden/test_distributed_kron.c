@@ -1,4 +1,4 @@
-/* Plays every recorded run of Distributed PSGD Kron in $PARAMD_GOLDEN/distributed_kron with the probes that were recorded, and compares updates and state, too; and
+/* Plays every recorded run of Distributed PSGD Kron in distributed_kron with the probes that were recorded, and compares updates and state, too; and
  * the cases of its routines. */
 #include "replayed.h"
 
