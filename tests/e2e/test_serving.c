@@ -121,7 +121,7 @@ static void a_worker_may_come_before_the_daemon(void **state)
     snprintf(url, sizeof url, "tcp://127.0.0.1:%d", ntohs(address.sin_port));
     snprintf(listen_flag, sizeof listen_flag, "--listen=127.0.0.1:%d", ntohs(address.sin_port));
     assert_int_equal(pthread_create(&thread, NULL, train_at, &w), 0);
-    sleep_for(0.3);                         /* no condition: nobody listens who could be asked, and the worker must bear it */
+    sleep_for(0.3);                         /* no condition: nobody listens who could be asked */
     daemon = daemon_start(flags);
     pthread_join(thread, NULL);
     if (w.failure[0] != '\0') fail_msg("%s", w.failure);
@@ -319,7 +319,8 @@ static void four_orders_at_the_smallest_ingest_budget_finish_with_the_same_bits(
     run_everywhere("aggregate=trimmed_mean");
 }
 
-/* Rank 1 is late for a fixed time, longer than silence is borne; rank 0's share is used up, so that the daemon does not read even its heartbeats. */
+/* Rank 1 is late for a fixed time, longer than silence is borne. Rank 0's share is used up, so that the
+ * daemon does not read even its heartbeats. */
 static bool one_is_late(worker *w)
 {
     if (w->rank == 1) sleep_for(1.5);

@@ -1,5 +1,5 @@
-/* What scalable_shampoo plans for every shape of upstream's table, google_shampoo/preconditioner_plan.json: merged shape, sides
- * of statistics, and the root of each with its exponent. */
+/* What scalable_shampoo plans for every shape of upstream's table, google_shampoo/preconditioner_plan.json: merged
+ * shape, sides of statistics, and the root of each with its exponent. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

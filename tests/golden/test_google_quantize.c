@@ -1,5 +1,5 @@
-/* Quantizes what upstream quantized: every case of google_shampoo/quantized_value.safetensors. The input is float32, divided and
- * rounded as here, so everything is equal: codes, bucket sizes, diagonals and the values read back. */
+/* Quantizes what upstream quantized: every case of google_shampoo/quantized_value.safetensors. The input is float32,
+ * divided and rounded as here, so everything is equal: codes, bucket sizes, diagonals and the values read back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

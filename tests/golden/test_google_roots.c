@@ -1,6 +1,7 @@
-/* Inverse roots and power iterations as upstream computed them: every case of google_shampoo/matrix_inverse_pth_root.safetensors and
- * power_iteration.safetensors. Roots may differ by 10 times the trace's noise and 1e-6, relative to their norm; so may eigenvalues, and
- * errors, which are measures of something near 1, in absolute terms. A root that upstream must refuse has to be refused here. */
+/* Inverse roots and power iterations as upstream computed them: every case of
+ * google_shampoo/matrix_inverse_pth_root.safetensors and power_iteration.safetensors. Roots may differ by 10 times the
+ * trace's noise and 1e-6, relative to their norm; so may eigenvalues, and errors, which are measures of something near
+ * 1, in absolute terms. A root that upstream must refuse has to be refused here. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
-/* Computes with symmetric matrices in block rows what upstream computed: every case of google_shampoo/symmetric_matrices.safetensors,
- * to 1e-6 of each tensor's norm (products are summed in another order); what only moves numbers starts from upstream's own block rows and is
- * equal. */
+/* Computes with symmetric matrices in block rows what upstream computed: every case of
+ * google_shampoo/symmetric_matrices.safetensors, to 1e-6 of each tensor's norm (products are summed in another order);
+ * what only moves numbers starts from upstream's own block rows and is equal. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

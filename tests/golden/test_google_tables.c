@@ -1,4 +1,5 @@
-/* Upstream's own tables of shapes in google_shampoo: merged dimensions, blocks and their order, sides of statistics, exponents. */
+/* Upstream's own tables of shapes in google_shampoo: merged dimensions, blocks and their order, sides of statistics,
+ * exponents. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

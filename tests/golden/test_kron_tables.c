@@ -1,5 +1,5 @@
-/* Upstream's own tables in distributed_kron: which factors are diagonal and how dimensions are merged, how blocks are cut and padded, what its einsum
- * expressions say, and where its state lies on several machines. */
+/* Upstream's own tables in distributed_kron: which factors are diagonal and how dimensions are merged, how blocks are
+ * cut and padded, what its einsum expressions say, and where its state lies on several machines. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,6 @@
-/* The four examples of upstream's README stand in server/optim/TUNING.md as rules of a job. They are those of the recorded runs readme_* in
- * meta_shampoo, but for the frequency of roots, which those have smaller to see more of them. */
+/* The four examples of upstream's README stand in server/optim/TUNING.md as rules of a job. They are those of the
+ * recorded runs readme_* in meta_shampoo, but for the frequency of roots, which those have smaller to see more of
+ * them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
-/* Upstream's own tables in meta_shampoo: which options its constructor takes and what it says of others, when roots are computed and from
- * when they are used, merged dimensions, blocks and where their elements lie, and the keys of saved state. */
+/* Upstream's own tables in meta_shampoo: which options its constructor takes and what it says of others, when roots
+ * are computed and from when they are used, merged dimensions, blocks and where their elements lie, and the keys of
+ * saved state. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

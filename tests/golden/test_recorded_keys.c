@@ -1,4 +1,5 @@
-/* Every key under which the recorded runs keep optimizer state, state/TTTT/NAME/FIELD, names a slot of its parameter. */
+/* Every key under which the recorded runs keep optimizer state, state/TTTT/NAME/FIELD, names a slot of its parameter.
+ * */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Computes the learning rates that upstream's own schedules gave, step by step, for every trace below. Those of float32
- * programs agree to one unit in the last place, those in double to 4. */
+/* Computes the learning rates that upstream's own schedules gave, step by step, for every trace below. Those of
+ * float32 programs agree to one unit in the last place, those in double to 4. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>

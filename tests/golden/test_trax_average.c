@@ -1,5 +1,5 @@
-/* Plays every recorded average in trax_average with the arithmetic library and through a daemon, and refuses what upstream refuses
- * (refused.json). */
+/* Plays every recorded average in trax_average with the arithmetic library and through a daemon, and refuses what
+ * upstream refuses (refused.json). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
-/* The negative control of recorded state: with a hyperparameter slightly off, inverse roots must lie beyond their tolerance. Each run is copied
- * with another hyperparameter and without recorded state other than inverse roots, since factors would fail first and hide them. */
+/* The negative control of recorded state: with a hyperparameter slightly off, inverse roots must lie beyond their
+ * tolerance. Each run is copied with another hyperparameter and without recorded state other than inverse roots, since
+ * factors would fail first and hide them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -142,7 +142,8 @@ static bool have_come(void *arg)
 
 void daemon_await_contributions(const test_daemon *daemon, const char *job, int count)
 {
-    if (!await(have_come, &(in_job){ daemon, job, count }, patient(10))) fail_msg("job %s: %d contributions did not come", job, count);
+    if (!await(have_come, &(in_job){ daemon, job, count }, patient(10)))
+        fail_msg("job %s: %d contributions did not come", job, count);
 }
 
 int daemon_port_of(const test_daemon *daemon, const char *text)

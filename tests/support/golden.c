@@ -162,7 +162,8 @@ void golden_list_of(golden_list *list, const char *system)
     for (int i = 0; i < FOLDERS; i++) list_folder(list, folders[i], system);
 }
 
-int golden_folder(const char *system, void (*judge)(void **state), int (*setup)(void **state), int (*teardown)(void **state))
+int golden_folder(const char *system, void (*judge)(void **state), int (*setup)(void **state),
+                  int (*teardown)(void **state))
 {
     static golden_list list;
     struct CMUnitTest tests[GOLDEN_MOST];

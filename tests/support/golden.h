@@ -1,6 +1,6 @@
 /* golden.h - recorded files: numbered cases, for the tests of routines, and folders of runs, a test each.
- * They lie in tests/golden/traces, which is committed, and in ../shared/golden, where that exists. A file that is missing
- * or damaged ends the program. */
+ * They lie in tests/golden/traces, which is committed, and in ../shared/golden, where that exists. A file that is
+ * missing or damaged ends the program. */
 #ifndef PD_GOLDEN_H
 #define PD_GOLDEN_H
 
@@ -49,6 +49,7 @@ void golden_list_of(golden_list *list, const char *system);
 
 /* Runs `judge` on each of them, its path in *state, between `setup` and `teardown`, each of which may be NULL.
  * Returns what main returns. */
-int golden_folder(const char *system, void (*judge)(void **state), int (*setup)(void **state), int (*teardown)(void **state));
+int golden_folder(const char *system, void (*judge)(void **state), int (*setup)(void **state),
+                  int (*teardown)(void **state));
 
 #endif

@@ -248,7 +248,8 @@ static void its_threads_are_nicer_and_have_no_team(void **state)
 static void *open_gate(void *arg)
 {
     (void)arg;
-    nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);        /* no condition: nothing shows that pd_rootpool_stop has begun */
+    /* No condition: nothing shows that stopping has begun. */
+    nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
     atomic_store(&gate_shut, 0);
     return NULL;
 }

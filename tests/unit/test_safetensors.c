@@ -294,8 +294,8 @@ static void without_memory_it_neither_reads_nor_writes(void **state)
 
 static void reads_every_golden_trace(void **state)
 {
-    static const char *const systems[] = { "google_shampoo", "meta_shampoo", "t5x_adafactor", "distributed_kron", "torch_optim",
-                                           "trax_average", "soap", "muon", "psgd" };
+    static const char *const systems[] = { "google_shampoo", "meta_shampoo", "t5x_adafactor", "distributed_kron",
+                                           "torch_optim", "trax_average", "soap", "muon", "psgd" };
     static golden_list found;
     int read_in_all = 0;
     (void)state;
