@@ -411,7 +411,7 @@ static bool conflicting_step(worker *w)
     pd_ticket_id ticket;
 
     if (w->rank == 0) return worker_step(w, NULL, &options);
-    sleep_for(patient(0.3));
+    daemon_await_contributions(w->team->arg, "conflict", 1);
     fill_gradient(w->gradients[0], SIZE, 1, 1, 0);
     if (pd_client_push_pull(w->client, w->items, 1, &options, &ticket, &err) != PD_OK || pd_client_wait(w->client, ticket, 0, &err) == PD_OK)
         return worker_fail(w, "two learning rates in one round were taken", &err);
@@ -426,7 +426,7 @@ static void ranks_that_send_different_learning_rates_are_told_both(void **state)
     static const int64_t size = SIZE;
     test_daemon *daemon = *state;
     model *m = model_new(&size, 1);
-    team t = { .url = daemon->url, .job = "conflict", .world = 2, .model = m, .work = conflicting_step };
+    team t = { .url = daemon->url, .job = "conflict", .world = 2, .model = m, .work = conflicting_step, .arg = daemon };
     worker workers[TEAM_MOST];
 
     team_run(&t, workers);

@@ -235,7 +235,7 @@ static void a_worker_that_computes_for_long_is_not_lost(void **state)
 
     join(&w, &t, 0);
     if (!worker_declare(&w)) fail_msg("%s", w.failure);
-    sleep_for(2.6);
+    sleep_for(2.6);                         /* no condition: nothing must happen in this time */
     if (!worker_step(&w, NULL, NULL)) fail_msg("%s", w.failure);
     assert_int_equal(pd_client_count(w.client).connects, 1);
     leave(&w, 1);

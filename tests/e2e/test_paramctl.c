@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include <jansson.h>
 
 #include "child.h"
+#include "golden.h"
 #include "paramd/client.h"
 #include "tracefile.h"
 
@@ -447,15 +447,10 @@ static void averages_are_taken_by_as_many_workers_as_replicas(void **state)
 
 static void golden_sgd_traces_are_ok_through_the_daemon(void **state)
 {
-    const char *golden = getenv("PARAMD_GOLDEN");
     json_t *answer, *folder;
-    char path[512];
-    struct stat st;
 
     (void)state;
-    snprintf(path, sizeof path, "%s/torch_optim", golden != NULL ? golden : "");
-    if (golden == NULL || stat(path, &st) != 0) skip();
-    assert_int_equal(paramctl("replay --json %s", path), 0);
+    assert_int_equal(paramctl("replay --json %s", golden_path("torch_optim")), 0);
     answer = parsed();
     folder = json_array_get(json_object_get(answer, "summaries"), 0);
     assert_true(json_integer_value(json_object_get(folder, "ok")) >= 7);

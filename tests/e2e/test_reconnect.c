@@ -1,6 +1,7 @@
 /* Connections that break at every place: each contribution counts exactly once. Gradients are ones, so that the weights count the steps. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 
 #include <pthread.h>
 
+#include "await.h"
 #include "daemon_process.h"
 #include "proxy.h"
 #include "team.h"
@@ -74,6 +76,15 @@ static void *direct_life(void *arg)
     return NULL;
 }
 
+/* Threads that will cut a connection of the proxy. */
+static atomic_int cutters;
+
+static bool no_cutter_is_left(void *arg)
+{
+    (void)arg;
+    return cutters == 0;
+}
+
 static pd_client_stats run_so(const test_daemon *daemon, const char *job, trouble what)
 {
     model *m = model_new(sizes, 3);
@@ -98,6 +109,7 @@ static pd_client_stats run_so(const test_daemon *daemon, const char *job, troubl
     for (int r = 0; r < 2; r++)
         if (w[r].failure[0] != '\0') fail_msg("%s", w[r].failure);
     for (int r = 0; r < 2; r++) worker_free(&w[r]);
+    assert_true(await(no_cutter_is_left, NULL, patient(5)));
     proxy_stop(what.between);
     model_free(m);
     return stats;
@@ -159,11 +171,16 @@ static void a_step_that_is_closed_while_connections_break_is_closed_once(void **
 
 /* ---- answers that never arrive ---- */
 
+/* Without weights three answers of 48 bytes come, and one of 40, that of the close: so many bytes mean all are lost. */
+enum { LOST_BYTES = 3 * 48 + 1 };
+
+/* Cuts when the answers of a step are lost. */
 static void *cut_soon(void *arg)
 {
-    sleep_for(0.15);
+    proxy_await_swallowed(arg, LOST_BYTES, patient(5));
     proxy_swallow(arg, false);
     proxy_cut_now(arg);
+    cutters--;
     return NULL;
 }
 
@@ -174,6 +191,7 @@ static void lose_answers(proxy *p, int step)
 
     if (step % 2 != 0) return;
     proxy_swallow(p, true);
+    cutters++;
     assert_int_equal(pthread_create(&thread, NULL, cut_soon, p), 0);
     pthread_detach(thread);
 }
@@ -182,7 +200,6 @@ static void a_push_whose_answer_was_lost_counts_once(void **state)
 {
     pd_client_stats stats = run(*state, "lost", 6, lose_answers);
     assert_true(stats.resent >= 3);
-    sleep_for(0.2);                     /* the last thread that cuts has ended */
 }
 
 static void the_end_of_a_step_whose_answer_was_lost_counts_once(void **state)
@@ -190,7 +207,6 @@ static void the_end_of_a_step_whose_answer_was_lost_counts_once(void **state)
     pd_client_stats stats = run_so(*state, "lost-closes", (trouble){ .steps = 6, .before = lose_answers, .leaves_out = true });
 
     assert_true(stats.resent >= 3);
-    sleep_for(0.2);
 }
 
 static void delay_a_little(proxy *p, int step)

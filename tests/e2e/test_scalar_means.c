@@ -154,7 +154,7 @@ static void a_rounds_scalars_come_back_when_all_its_answers_were_lost(void **sta
         pd_push_options options = { .scalars = &loss, .n_scalars = 1 };
         proxy_swallow(between, true);
         assert_int_equal(pd_client_push(w.client, w.items, 3, &options, &ticket, &err), PD_OK);
-        sleep_for(0.1);                                 /* the round has closed, and its answers went nowhere */
+        assert_true(proxy_await_swallowed(between, 1, patient(5)));     /* the round has closed; its answer is lost */
         assert_false(pd_client_ready(w.client, ticket));
         proxy_swallow(between, false);
         proxy_cut_now(between);

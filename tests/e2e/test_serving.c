@@ -121,7 +121,7 @@ static void a_worker_may_come_before_the_daemon(void **state)
     snprintf(url, sizeof url, "tcp://127.0.0.1:%d", ntohs(address.sin_port));
     snprintf(listen_flag, sizeof listen_flag, "--listen=127.0.0.1:%d", ntohs(address.sin_port));
     assert_int_equal(pthread_create(&thread, NULL, train_at, &w), 0);
-    sleep_for(0.3);
+    sleep_for(0.3);                         /* no condition: nobody listens who could be asked */
     daemon = daemon_start(flags);
     pthread_join(thread, NULL);
     if (w.failure[0] != '\0') fail_msg("%s", w.failure);
@@ -162,7 +162,7 @@ static void sigterm_lets_the_round_under_way_finish_and_takes_no_new_one(void **
 
     open_two(daemon, "drain", m, &t, w);
     begin_count(&w[0], &tickets[0]);
-    sleep_for(patient(0.1));
+    daemon_await_contributions(daemon, "drain", 1);
     kill(daemon->pid, SIGTERM);
     assert_true(daemon_says(daemon, "drain", 2));
     begin_count(&w[1], &tickets[1]);
@@ -190,7 +190,7 @@ static void sigterm_waits_no_longer_than_the_drain_timeout_for_a_rank_that_does_
 
     open_two(daemon, "stuck", m, &t, w);
     begin_count(&w[0], &ticket);
-    sleep_for(patient(0.1));
+    daemon_await_contributions(daemon, "stuck", 1);
     begun = seconds_now();
     kill(daemon->pid, SIGTERM);
     assert_true(daemon_says(daemon, "not drained: job stuck: step 1 of ", patient(4)));
@@ -319,7 +319,8 @@ static void four_orders_at_the_smallest_ingest_budget_finish_with_the_same_bits(
     run_everywhere("aggregate=trimmed_mean");
 }
 
-/* Rank 1 is late, longer than silence is borne; rank 0's share is used up, so that the daemon does not read even its heartbeats. */
+/* Rank 1 is late for a fixed time, longer than silence is borne. Rank 0's share is used up, so that the
+ * daemon does not read even its heartbeats. */
 static bool one_is_late(worker *w)
 {
     if (w->rank == 1) sleep_for(1.5);

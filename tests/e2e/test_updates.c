@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "await.h"
 #include "daemon_process.h"
 #include "proxy.h"
 #include "team.h"
@@ -214,6 +215,18 @@ static void a_process_that_takes_the_rank_over_begins_with_whole_weights(void **
     pair_free(&p);
 }
 
+typedef struct broken {
+    proxy *between;
+    int    connections;
+} broken;
+
+/* The first new connection has broken in the midst of an answer: there is another. */
+static bool has_broken(void *arg)
+{
+    const broken *b = arg;
+    return proxy_connections(b->between) >= b->connections;
+}
+
 static void a_connection_that_breaks_in_the_midst_of_an_answer_adds_nothing_twice(void **state)
 {
     pair p;
@@ -221,12 +234,13 @@ static void a_connection_that_breaks_in_the_midst_of_an_answer_adds_nothing_twic
     (void)state;
     pair_new(&p, bf16, PD_BF16, true);
     for (uint64_t s = 1; s <= 12; s++) {
+        int before = proxy_connections(p.between);
         proxy_cut_after(p.between, 0, 700 + (size_t)(s * 1237) % 7000);         /* an answer has 7,500 bytes */
         proxy_cut_now(p.between);
         begin(&p, UPDATES, s, true, false);
         begin(&p, WHOLE, s, true, false);
         end(&p, WHOLE);
-        sleep_for(0.05);
+        assert_true(await(has_broken, &(broken){ p.between, before + 2 }, patient(5)));
         proxy_cut_after(p.between, 0, 0);
         end(&p, UPDATES);
         assert_same(&p, "through a connection that breaks");

@@ -1,5 +1,5 @@
-/* What scalable_shampoo plans for every shape of upstream's table, $PARAMD_GOLDEN/google_shampoo/preconditioner_plan.json: merged shape, sides
- * of statistics, and the root of each with its exponent. */
+/* What scalable_shampoo plans for every shape of upstream's table, google_shampoo/preconditioner_plan.json: merged
+ * shape, sides of statistics, and the root of each with its exponent. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +11,7 @@
 #include <jansson.h>
 
 #include "forecast.h"
+#include "golden.h"
 #include "table.h"
 
 static json_t *entries;
@@ -69,15 +70,9 @@ static void statistics_and_exponents_are_upstreams(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(statistics_and_exponents_are_upstreams) };
-    const char *golden = getenv("PARAMD_GOLDEN");
-    char path[512];
     int failed;
 
-    snprintf(path, sizeof path, "%s/google_shampoo/preconditioner_plan.json", golden != NULL ? golden : "");
-    if ((entries = json_load_file(path, 0, NULL)) == NULL) {
-        printf("skipped: no table %s (PARAMD_GOLDEN)\n", path);
-        return 77;
-    }
+    entries = golden_table("google_shampoo/preconditioner_plan.json");
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     json_decref(entries);
     return failed;

@@ -1,4 +1,4 @@
-/* Plays every recorded run of Google's Distributed Shampoo in $PARAMD_GOLDEN/google_shampoo, with its state. */
+/* Plays every recorded run of Google's Distributed Shampoo in google_shampoo, with its state. */
 #include "replayed.h"
 
 int main(void)

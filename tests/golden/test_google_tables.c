@@ -1,4 +1,5 @@
-/* Upstream's own tables of shapes in $PARAMD_GOLDEN/google_shampoo: merged dimensions, blocks and their order, sides of statistics, exponents. */
+/* Upstream's own tables of shapes in google_shampoo: merged dimensions, blocks and their order, sides of statistics,
+ * exponents. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,21 +10,11 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "golden.h"
 #include "partition.h"
 #include "shapes.h"
 
 static json_t *merges, *partitions, *plans;
-
-static bool open_table(json_t **table, const char *name)
-{
-    const char *golden = getenv("PARAMD_GOLDEN");
-    char path[512];
-
-    snprintf(path, sizeof path, "%s/google_shampoo/%s.json", golden != NULL ? golden : "", name);
-    *table = json_load_file(path, 0, NULL);
-    if (*table == NULL) printf("skipped: no table %s (PARAMD_GOLDEN)\n", path);
-    return *table != NULL;
-}
 
 static int64_t number(const json_t *entry, const char *key)
 {
@@ -132,7 +123,9 @@ int main(void)
     };
     int failed;
 
-    if (!open_table(&merges, "merge_small_dims") || !open_table(&partitions, "block_partitioner") || !open_table(&plans, "preconditioner_plan")) return 77;
+    merges = golden_table("google_shampoo/merge_small_dims.json");
+    partitions = golden_table("google_shampoo/block_partitioner.json");
+    plans = golden_table("google_shampoo/preconditioner_plan.json");
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     json_decref(merges);
     json_decref(partitions);

@@ -1,5 +1,5 @@
-/* Upstream's own tables in $PARAMD_GOLDEN/distributed_kron: which factors are diagonal and how dimensions are merged, how blocks are cut and padded, what its einsum
- * expressions say, and where its state lies on several machines. */
+/* Upstream's own tables in distributed_kron: which factors are diagonal and how dimensions are merged, how blocks are
+ * cut and padded, what its einsum expressions say, and where its state lies on several machines. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,24 +11,13 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "golden.h"
 #include "kron_shape.h"
 #include "kron_factor.h"
 #include "kron_plan.h"
 #include "optimizer.h"
 
 static json_t *types, *cuts, *products, *places;       /* the tables */
-
-static json_t *open_table(const char *name)
-{
-    const char *golden = getenv("PARAMD_GOLDEN");
-    char path[512];
-    json_t *table;
-
-    snprintf(path, sizeof path, "%s/distributed_kron/table_%s.json", golden != NULL ? golden : "", name);
-    table = json_load_file(path, 0, NULL);
-    if (table == NULL) printf("skipped: no table %s (PARAMD_GOLDEN)\n", path);
-    return table;
-}
 
 static int64_t number(const json_t *entry, const char *key) { return json_integer_value(json_object_get(entry, key)); }
 
@@ -471,11 +460,10 @@ int main(void)
     };
     int failed;
 
-    types = open_table("types_and_merging");
-    cuts = open_table("block_partitioner");
-    products = open_table("einsum_structure");
-    places = open_table("sharding_specs");
-    if (types == NULL || cuts == NULL || products == NULL || places == NULL) return 77;
+    types = golden_table("distributed_kron/table_types_and_merging.json");
+    cuts = golden_table("distributed_kron/table_block_partitioner.json");
+    products = golden_table("distributed_kron/table_einsum_structure.json");
+    places = golden_table("distributed_kron/table_sharding_specs.json");
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     json_decref(types);
     json_decref(cuts);

@@ -1,4 +1,4 @@
-/* Upstream's tables of distribution in $PARAMD_GOLDEN/meta_shampoo: blocks in a flat range of a tensor, and blocks dealt to ranks. */
+/* Upstream's tables of distribution in meta_shampoo: blocks in a flat range of a tensor, and blocks dealt to ranks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,22 +10,19 @@
 #include <jansson.h>
 
 #include "assignment.h"
+#include "golden.h"
 #include "partition.h"
 #include "recovery.h"
 #include "shapes.h"
 
 static json_t *recoveries, *assignments;         /* rows of the tables */
 
-static bool open_table(json_t **table, json_t **rows, const char *name)
+static json_t *open_table(json_t **rows, const char *name)
 {
-    const char *golden = getenv("PARAMD_GOLDEN");
-    char path[512];
+    json_t *table = golden_table(name);
 
-    snprintf(path, sizeof path, "%s/meta_shampoo/%s.json", golden != NULL ? golden : "", name);
-    *table = json_load_file(path, 0, NULL);
-    *rows = json_object_get(*table, "rows");
-    if (*rows == NULL) printf("skipped: no table %s (PARAMD_GOLDEN)\n", path);
-    return *rows != NULL;
+    assert_non_null(*rows = json_object_get(table, "rows"));
+    return table;
 }
 
 static int64_t number(const json_t *entry, const char *key)
@@ -137,7 +134,8 @@ int main(void)
     json_t *tables[2] = { NULL };
     int failed;
 
-    if (!open_table(&tables[0], &recoveries, "table_fsdp_recovery") || !open_table(&tables[1], &assignments, "table_ddp_assignment")) return 77;
+    tables[0] = open_table(&recoveries, "meta_shampoo/table_fsdp_recovery.json");
+    tables[1] = open_table(&assignments, "meta_shampoo/table_ddp_assignment.json");
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     for (int i = 0; i < 2; i++) json_decref(tables[i]);
     return failed;

@@ -1,5 +1,6 @@
-/* Upstream's own tables in $PARAMD_GOLDEN/meta_shampoo: which options its constructor takes and what it says of others, when roots are computed and from
- * when they are used, merged dimensions, blocks and where their elements lie, and the keys of saved state. */
+/* Upstream's own tables in meta_shampoo: which options its constructor takes and what it says of others, when roots
+ * are computed and from when they are used, merged dimensions, blocks and where their elements lie, and the keys of
+ * saved state. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "golden.h"
 #include "partition.h"
 #include "optimizer.h"
 #include "shampoo_plan.h"
@@ -18,16 +20,12 @@
 
 static json_t *validation, *schedules, *merges, *offsets, *checkpoints;        /* rows of the tables */
 
-static bool open_table(json_t **table, json_t **rows, const char *name)
+static json_t *open_table(json_t **rows, const char *name)
 {
-    const char *golden = getenv("PARAMD_GOLDEN");
-    char path[512];
+    json_t *table = golden_table(name);
 
-    snprintf(path, sizeof path, "%s/meta_shampoo/%s.json", golden != NULL ? golden : "", name);
-    *table = json_load_file(path, 0, NULL);
-    *rows = json_object_get(*table, "rows");
-    if (*rows == NULL) printf("skipped: no table %s (PARAMD_GOLDEN)\n", path);
-    return *rows != NULL;
+    assert_non_null(*rows = json_object_get(table, "rows"));
+    return table;
 }
 
 static int64_t number(const json_t *entry, const char *key)
@@ -303,9 +301,11 @@ int main(void)
     json_t *tables[5];
     int failed;
 
-    if (!open_table(&tables[0], &validation, "table_validation") || !open_table(&tables[1], &schedules, "table_schedule")
-        || !open_table(&tables[2], &merges, "table_merge_and_blocks") || !open_table(&tables[3], &offsets, "table_block_offsets")
-        || !open_table(&tables[4], &checkpoints, "table_checkpoint_keys")) return 77;
+    tables[0] = open_table(&validation, "meta_shampoo/table_validation.json");
+    tables[1] = open_table(&schedules, "meta_shampoo/table_schedule.json");
+    tables[2] = open_table(&merges, "meta_shampoo/table_merge_and_blocks.json");
+    tables[3] = open_table(&offsets, "meta_shampoo/table_block_offsets.json");
+    tables[4] = open_table(&checkpoints, "meta_shampoo/table_checkpoint_keys.json");
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     for (int i = 0; i < 5; i++) json_decref(tables[i]);
     return failed;

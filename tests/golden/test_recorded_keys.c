@@ -1,4 +1,5 @@
-/* Every key under which the recorded runs in $PARAMD_GOLDEN keep optimizer state, state/TTTT/NAME/FIELD, names a slot of its parameter. */
+/* Every key under which the recorded runs keep optimizer state, state/TTTT/NAME/FIELD, names a slot of its parameter.
+ * */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -75,12 +76,9 @@ static void names_slots_of_its_parameters(void **state)
 int main(void)
 {
     static const char *const systems[] = { "google_shampoo", "meta_shampoo", "t5x_adafactor", "distributed_kron" };
-    int failed = 0, skipped = 0;
+    int failed = 0;
 
-    for (size_t s = 0; s < sizeof systems / sizeof *systems; s++) {
-        int rc = golden_folder(systems[s], names_slots_of_its_parameters, NULL, NULL);
-        if (rc == 77) skipped++;
-        else failed += rc;
-    }
-    return failed == 0 && skipped > 0 ? 77 : failed;
+    for (size_t s = 0; s < sizeof systems / sizeof *systems; s++)
+        failed += golden_folder(systems[s], names_slots_of_its_parameters, NULL, NULL);
+    return failed;
 }

@@ -1,4 +1,4 @@
-/* Plays every recorded run of T5X's adafactor, with its state, in $PARAMD_GOLDEN/t5x_adafactor. */
+/* Plays every recorded run of T5X's adafactor, with its state, in t5x_adafactor. */
 #include "replayed.h"
 
 int main(void)

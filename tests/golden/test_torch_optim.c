@@ -1,4 +1,4 @@
-/* Plays every recorded run of torch.optim in $PARAMD_GOLDEN/torch_optim; they record no state. */
+/* Plays every recorded run of torch.optim in torch_optim; they record no state. */
 #include "replayed.h"
 
 int main(void)

@@ -1,5 +1,5 @@
-/* Plays every recorded average in $PARAMD_GOLDEN/trax_average with the arithmetic library and through a daemon, and refuses what upstream refuses
- * (refused.json). */
+/* Plays every recorded average in trax_average with the arithmetic library and through a daemon, and refuses what
+ * upstream refuses (refused.json). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "golden.h"
 #include "recipe.h"
 #include "replayed.h"
 
@@ -17,12 +18,9 @@ static json_t *refused;
 
 static int open_refused(void **state)
 {
-    char path[512];
-
     (void)state;
-    snprintf(path, sizeof path, "%s/trax_average/refused.json", getenv("PARAMD_GOLDEN"));
-    refused = json_load_file(path, 0, NULL);
-    return refused != NULL ? 0 : -1;
+    refused = golden_table("trax_average/refused.json");
+    return 0;
 }
 
 static int close_refused(void **state)

@@ -15,6 +15,9 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <jansson.h>
+
+#include "await.h"
 
 enum { MAX_FLAGS = 32 };
 
@@ -90,18 +93,57 @@ static char *read_log(const test_daemon *daemon)
     return text;
 }
 
+typedef struct in_log {
+    const test_daemon *daemon;
+    const char        *text;
+} in_log;
+
+static bool is_in_log(void *arg)
+{
+    const in_log *wanted = arg;
+    char *log = read_log(wanted->daemon), *at = strstr(log, wanted->text);
+    bool found = at != NULL && strchr(at, '\n') != NULL;       /* the line is whole */
+
+    free(log);
+    return found;
+}
+
 bool daemon_says(const test_daemon *daemon, const char *text, double seconds)
 {
-    double until = seconds_now() + seconds;
-    bool found = false;
+    return await(is_in_log, &(in_log){ daemon, text }, seconds);
+}
 
-    do {
-        char *log = read_log(daemon);
-        found = strstr(log, text) != NULL;
-        free(log);
-        if (!found) sleep_for(0.01);
-    } while (!found && seconds_now() < until);
-    return found;
+typedef struct in_job {
+    const test_daemon *daemon;
+    const char        *job;
+    int                count;
+} in_job;
+
+/* Asks paramctl, as an operator would. */
+static bool have_come(void *arg)
+{
+    const in_job *wanted = arg;
+    char line[1024];
+    FILE *pipe;
+    json_t *answer, *entry;
+    size_t i;
+    bool come = false;
+
+    snprintf(line, sizeof line, "PARAMD_URL=%s %s/paramctl jobs --json", wanted->daemon->url, getenv("PARAMD_BIN"));
+    assert_non_null(pipe = popen(line, "r"));
+    answer = json_loadf(pipe, 0, NULL);
+    pclose(pipe);
+    json_array_foreach(json_object_get(answer, "jobs"), i, entry)
+        if (strcmp(json_string_value(json_object_get(entry, "name")), wanted->job) == 0)
+            come = json_integer_value(json_object_get(entry, "contributions")) >= wanted->count;
+    json_decref(answer);
+    return come;
+}
+
+void daemon_await_contributions(const test_daemon *daemon, const char *job, int count)
+{
+    if (!await(have_come, &(in_job){ daemon, job, count }, patient(10)))
+        fail_msg("job %s: %d contributions did not come", job, count);
 }
 
 int daemon_port_of(const test_daemon *daemon, const char *text)
@@ -163,7 +205,6 @@ test_daemon *daemon_start(const char *const *flags)
         show_log(daemon);
         fail_msg("the daemon did not start");
     }
-    sleep_for(0.01);                    /* the line is whole */
     if ((daemon->port = daemon_port_of(daemon, "listening on 127.0.0.1:")) == 0)
         daemon->port = daemon_port_of(daemon, "listening on [::1]:");
     snprintf(daemon->url, sizeof daemon->url, "tcp://127.0.0.1:%d", daemon->port);
@@ -172,14 +213,33 @@ test_daemon *daemon_start(const char *const *flags)
 
 /* ---- ending ---- */
 
+typedef struct ending {
+    test_daemon *daemon;
+    int          status;
+} ending;
+
+static bool has_ended(void *arg)
+{
+    ending *e = arg;
+    return e->daemon->pid == 0 || (e->status = reap(e->daemon, false)) != -1;
+}
+
+/* Its exit status, or -1: not within so many seconds. */
+static int await_end(test_daemon *daemon, double seconds)
+{
+    ending e = { daemon, -1 };
+
+    await(has_ended, &e, seconds);
+    return e.status;
+}
+
 int daemon_stop(test_daemon *daemon, double seconds)
 {
-    double until = seconds_now() + seconds;
-    int status = -1;
+    int status;
 
     if (daemon == NULL) return -1;          /* it never started */
     if (daemon->pid != 0) kill(daemon->pid, SIGTERM);
-    while (daemon->pid != 0 && (status = reap(daemon, false)) == -1 && seconds_now() < until) sleep_for(0.005);
+    status = await_end(daemon, seconds);
     if (daemon->pid != 0) {
         kill(daemon->pid, SIGKILL);
         reap(daemon, true);
@@ -202,11 +262,9 @@ void daemon_kill(test_daemon *daemon)
 int daemon_refuses(const char *const *flags, char *text, size_t size)
 {
     test_daemon *daemon = new_daemon(flags);
-    double until = seconds_now() + patient(10);
-    int status;
+    int status = await_end(daemon, patient(10));
     char *log;
 
-    while ((status = reap(daemon, false)) == -1 && seconds_now() < until) sleep_for(0.005);
     if (status == -1) {
         kill(daemon->pid, SIGKILL);
         reap(daemon, true);

@@ -26,6 +26,8 @@ int  daemon_refuses(const char *const *flags, char *text, size_t size);
 bool daemon_lives(test_daemon *daemon);
 /* Waits until its log holds that text. False: not within so many seconds. */
 bool daemon_says(const test_daemon *daemon, const char *text, double seconds);
+/* Waits until so many contributions to a job have come, counted since it began. Fails the test where they do not. */
+void   daemon_await_contributions(const test_daemon *daemon, const char *job, int count);
 /* The number after the first such text in its log; 0: it is not there. For "listening on [::1]:". */
 int  daemon_port_of(const test_daemon *daemon, const char *text);
 void daemon_freeze(const test_daemon *daemon);      /* SIGSTOP */

@@ -1,3 +1,4 @@
+/* golden.c - finds, reads and plays recorded files in the two folders that hold them. */
 #include "golden.h"
 
 #include <dirent.h>
@@ -7,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -39,25 +41,40 @@ void *golden_read(const char *path, size_t *bytes)
     return at;
 }
 
-bool golden_open(golden_file *file, const char *path)
+/* The committed selection, and all recorded runs, where they lie beside the checkout. */
+static const char *const folders[] = { PD_SOURCE_DIR "/tests/golden/traces", PD_SOURCE_DIR "/../shared/golden" };
+enum { FOLDERS = sizeof folders / sizeof *folders };
+
+const char *golden_path(const char *name)
 {
-    const char *folder = getenv("PARAMD_GOLDEN");
-    char full[1024];
-    FILE *in;
+    static char path[1024];
+
+    for (int i = 0; i < FOLDERS; i++) {
+        snprintf(path, sizeof path, "%s/%s", folders[i], name);
+        if (access(path, R_OK) == 0) return path;
+    }
+    fprintf(stderr, "there is no %s\n", name);
+    give_up("is missing");
+    return NULL;
+}
+
+json_t *golden_table(const char *name)
+{
+    json_t *table = json_load_file(golden_path(name), 0, NULL);
+
+    if (table == NULL) give_up("is no JSON");
+    return table;
+}
+
+void golden_open(golden_file *file, const char *name)
+{
     size_t n;
     pd_error err;
 
-    snprintf(full, sizeof full, "%s/%s", folder != NULL ? folder : "", path);
-    if (folder == NULL || (in = fopen(full, "rb")) == NULL) {
-        printf("skipped: no %s (PARAMD_GOLDEN)\n", full);
-        return false;
-    }
-    file->bytes = read_all(in, &n);
-    fclose(in);
+    file->bytes = golden_read(golden_path(name), &n);
     if (pd_safetensors_read(&file->tensors, file->bytes, n, &err) != PD_OK) give_up(err.text);
     file->config = json_loads(pd_safetensors_meta(file->tensors, "config"), 0, NULL);
     if (!json_is_array(golden_cases(file))) give_up("metadata has no config.cases");
-    return true;
 }
 
 void golden_close(golden_file *file)
@@ -108,37 +125,52 @@ double golden_real(const json_t *entry, const char *key)
     return json_number_value(json_object_get(entry, key));
 }
 
-enum { MOST_TRACES = 256 };
-
 static int safetensors_only(const struct dirent *entry)
 {
     size_t length = strlen(entry->d_name);
     return length > 12 && strcmp(entry->d_name + length - 12, ".safetensors") == 0;
 }
 
-int golden_folder(const char *system, void (*judge)(void **state), int (*setup)(void **state), int (*teardown)(void **state))
+static bool listed(const golden_list *list, const char *name)
 {
-    static char paths[MOST_TRACES][1024];
-    struct CMUnitTest tests[MOST_TRACES];
-    const char *golden = getenv("PARAMD_GOLDEN");
-    char folder[512];
-    struct dirent **entries;
-    int found, n = 0;
+    for (int i = 0; i < list->n; i++)
+        if (strcmp(strrchr(list->path[i], '/') + 1, name) == 0) return true;
+    return false;
+}
 
-    snprintf(folder, sizeof folder, "%s/%s", golden != NULL ? golden : "", system);
-    if (golden == NULL || (found = scandir(folder, &entries, safetensors_only, alphasort)) < 0) {
-        printf("skipped: no traces in %s (PARAMD_GOLDEN)\n", folder);
-        return 77;
-    }
+static void list_folder(golden_list *list, const char *folder, const char *system)
+{
+    char path[512];
+    struct dirent **entries;
+    int found;
+
+    snprintf(path, sizeof path, "%s/%s", folder, system);
+    if ((found = scandir(path, &entries, safetensors_only, alphasort)) < 0) return;
     for (int i = 0; i < found; i++) {
-        if (n < MOST_TRACES) snprintf(paths[n], sizeof paths[n], "%s/%s", folder, entries[i]->d_name);
+        if (!listed(list, entries[i]->d_name)) {
+            if (list->n == GOLDEN_MOST) give_up("there are more than GOLDEN_MOST");
+            snprintf(list->path[list->n++], sizeof list->path[0], "%s/%s", path, entries[i]->d_name);
+        }
         free(entries[i]);
-        if (n >= MOST_TRACES) continue;
-        tests[n] = (struct CMUnitTest){ .name = paths[n], .test_func = judge, .initial_state = paths[n] };
-        n++;
     }
     free(entries);
-    if (n > 0) return _cmocka_run_group_tests(system, tests, (size_t)n, setup, teardown);
-    printf("failed: there is no trace for this test in %s\n", folder);
-    return 1;
+}
+
+void golden_list_of(golden_list *list, const char *system)
+{
+    list->n = 0;
+    for (int i = 0; i < FOLDERS; i++) list_folder(list, folders[i], system);
+}
+
+int golden_folder(const char *system, void (*judge)(void **state), int (*setup)(void **state),
+                  int (*teardown)(void **state))
+{
+    static golden_list list;
+    struct CMUnitTest tests[GOLDEN_MOST];
+
+    golden_list_of(&list, system);
+    if (list.n == 0) give_up("there is no trace of the system");
+    for (int i = 0; i < list.n; i++)
+        tests[i] = (struct CMUnitTest){ .name = list.path[i], .test_func = judge, .initial_state = list.path[i] };
+    return _cmocka_run_group_tests(system, tests, (size_t)list.n, setup, teardown);
 }

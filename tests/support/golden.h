@@ -1,4 +1,6 @@
-/* golden.h - recorded files in $PARAMD_GOLDEN: numbered cases, for the tests of routines, and folders of runs, a test each. */
+/* golden.h - recorded files: numbered cases, for the tests of routines, and folders of runs, a test each.
+ * They lie in tests/golden/traces, which is committed, and in ../shared/golden, where that exists. A file that is
+ * missing or damaged ends the program. */
 #ifndef PD_GOLDEN_H
 #define PD_GOLDEN_H
 
@@ -12,8 +14,12 @@ typedef struct golden_file {
     json_t         *config;
 } golden_file;
 
-/* False: it is not there, and the reason is printed: the test is skipped (exit 77). A file that is there and damaged ends the program. */
-bool golden_open(golden_file *file, const char *path);
+/* Where the file SYSTEM/FILE lies. Borrowed until the next call. */
+const char *golden_path(const char *name);
+/* Reads the table SYSTEM/FILE.json. Gives: the caller drops the reference. */
+json_t *golden_table(const char *name);
+/* Reads numbered cases from SYSTEM/FILE.safetensors. */
+void golden_open(golden_file *file, const char *name);
 void golden_close(golden_file *file);
 
 /* All bytes of a file. Gives. Ends the program where it cannot be read. */
@@ -31,8 +37,19 @@ json_t *golden_cases(const golden_file *file);
 int64_t golden_int(const json_t *entry, const char *key);
 double  golden_real(const json_t *entry, const char *key);
 
-/* What main returns: runs `judge` on each trace of $PARAMD_GOLDEN/SYSTEM, its path in *state, between `setup` and `teardown`, each of which may
- * be NULL. 77: there is no such folder, and the reason is printed. */
-int golden_folder(const char *system, void (*judge)(void **state), int (*setup)(void **state), int (*teardown)(void **state));
+enum { GOLDEN_MOST = 256 };
+
+typedef struct golden_list {
+    char path[GOLDEN_MOST][1024];
+    int  n;
+} golden_list;
+
+/* Lists the traces of a system in both folders; a name that is in both is listed once. */
+void golden_list_of(golden_list *list, const char *system);
+
+/* Runs `judge` on each of them, its path in *state, between `setup` and `teardown`, each of which may be NULL.
+ * Returns what main returns. */
+int golden_folder(const char *system, void (*judge)(void **state), int (*setup)(void **state),
+                  int (*teardown)(void **state));
 
 #endif

@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "await.h"
 #include "daemon_process.h"
 
 enum { MAX_PAIRS = 16, SLICE = 16 * 1024 };
@@ -27,11 +28,12 @@ typedef struct pair {
 
 struct proxy {
     pthread_t       thread;
-    pthread_mutex_t lock;       /* guards the orders, and `made` */
+    pthread_mutex_t lock;       /* guards the orders, `made` and `swallowed` */
     size_t          cut_after[2];
     bool            swallow, cut, stop;
     double          delay;
     int             made;
+    size_t          swallowed;  /* bytes, since the order */
     int             listener, port, server_port;
     pair            pairs[MAX_PAIRS];
 };
@@ -90,6 +92,7 @@ static void forward(proxy *p, pair *at, int from)
     pthread_mutex_lock(&p->lock);
     cut_after = p->cut_after[from];
     swallow = p->swallow && from == 1;
+    if (swallow) p->swallowed += pass;
     delay = p->delay;
     pthread_mutex_unlock(&p->lock);
     cut = cut_after > 0 && at->passed[from] + pass >= cut_after;
@@ -175,6 +178,7 @@ void proxy_swallow(proxy *p, bool answers)
 {
     pthread_mutex_lock(&p->lock);
     p->swallow = answers;
+    if (answers) p->swallowed = 0;
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -190,6 +194,27 @@ void proxy_cut_now(proxy *p)
     pthread_mutex_lock(&p->lock);
     p->cut = true;
     pthread_mutex_unlock(&p->lock);
+}
+
+typedef struct thrown_away {
+    proxy *p;
+    size_t bytes;
+} thrown_away;
+
+static bool are_swallowed(void *arg)
+{
+    const thrown_away *wanted = arg;
+    bool so;
+
+    pthread_mutex_lock(&wanted->p->lock);
+    so = wanted->p->swallowed >= wanted->bytes;
+    pthread_mutex_unlock(&wanted->p->lock);
+    return so;
+}
+
+bool proxy_await_swallowed(proxy *p, size_t bytes, double seconds)
+{
+    return await(are_swallowed, &(thrown_away){ p, bytes }, seconds);
 }
 
 int proxy_connections(proxy *p)

@@ -19,5 +19,7 @@ void   proxy_swallow(proxy *p, bool answers);                           /* what 
 void   proxy_delay(proxy *p, double seconds);                           /* every read is passed on so much later */
 void   proxy_cut_now(proxy *p);                                         /* all connections */
 int    proxy_connections(proxy *p);                                     /* made so far */
+/* Waits until so many bytes of answers are thrown away since proxy_swallow(p, true). False: not within the time. */
+bool   proxy_await_swallowed(proxy *p, size_t bytes, double seconds);
 
 #endif

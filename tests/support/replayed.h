@@ -23,8 +23,9 @@ void assert_fails_without_memory(const tracefile *file);
 /* Is recorded state compared in the library's play? REPLAYED_STATE: every run must have some. */
 typedef enum replayed_state { REPLAYED_NO_STATE, REPLAYED_STATE, REPLAYED_STATE_IF_ANY } replayed_state;
 
-/* What main returns for $PARAMD_GOLDEN/SYSTEM: each parameter's weights may differ from the recorded ones by what pd_trace_tolerance says, and recorded
- * state by what replay_state.h says. What records a defect of upstream's, or no run, is skipped, and why is printed. 77: there is no such folder. */
+/* What main returns for the recorded runs of a system: each parameter's weights may differ from the recorded ones by what
+ * pd_trace_tolerance says, and recorded state by what replay_state.h says. What records a defect
+ * of upstream's, or no run, is skipped, and why is printed. */
 int replayed_folder(const char *system, replayed_state state);
 
 #endif

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "golden.h"
 #include "oom.h"
 #include "optimizer.h"
 
@@ -244,13 +245,9 @@ static void covers_what_upstream_refuses(void **state)
         "no learning rate at update time", "multiply_by_parameter_scale not bool", "rank 3, factored=False", "rule None (unfactored) for rank 3",
         "logical axes ROW, COLUMN and NONE mixed", "unknown logical axis",
     };
-    const char *folder = getenv("PARAMD_GOLDEN");
-    char path[1024];
-    json_t *list, *entry;
+    json_t *list = golden_table("t5x_adafactor/refused.json"), *entry;
     size_t i;
     (void)state;
-    snprintf(path, sizeof path, "%s/t5x_adafactor/refused.json", folder != NULL ? folder : "");
-    if ((list = json_load_file(path, 0, NULL)) == NULL) skip();
     json_array_foreach(list, i, entry) {
         const char *what = json_string_value(json_object_get(entry, "what"));
         bool found = false;

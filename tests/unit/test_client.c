@@ -1,6 +1,7 @@
 /* The handle against a server made of a few lines, over real sockets. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "await.h"
 #include "daemon_process.h"
 #include "message.h"
 #include "options.h"
@@ -28,6 +30,7 @@ typedef struct server {
     int       listener, port, greetings;
     manner    manner;
     int       greets;               /* so many connections are answered, then it ends */
+    atomic_int beats;               /* frames that were answered after the greeting */
     double    late;                 /* seconds before it listens */
 } server;
 
@@ -84,7 +87,10 @@ static void serve_one(server *s, int fd)
     if (s->manner == BABBLES) send(fd, babble, sizeof babble, MSG_NOSIGNAL);
     if (s->manner == POLITE) greet(fd, &prefix);
     while (s->manner != HANGS_UP && next(fd, &prefix))
-        if (s->manner == POLITE) answer(fd, &prefix, &ok.base);
+        if (s->manner == POLITE) {
+            answer(fd, &prefix, &ok.base);
+            s->beats++;
+        }
 }
 
 static void *serve(void *arg)
@@ -196,6 +202,12 @@ static void gives_up_in_time_on_a_server_that_is_silent_talks_nonsense_or_hangs_
     }
 }
 
+static bool has_beaten(void *arg)
+{
+    server *s = arg;
+    return s->beats >= 3;
+}
+
 static void closing_does_not_wait_for_what_is_under_way(void **state)
 {
     server s = { .manner = POLITE, .greets = 1 };
@@ -207,7 +219,7 @@ static void closing_does_not_wait_for_what_is_under_way(void **state)
     bind_server(&s);
     start_server(&s);
     assert_int_equal(open_client(&client, s.port, patient(5), &err), PD_OK);
-    sleep_for(0.1);                     /* idle: heartbeats go out and are answered */
+    assert_true(await(has_beaten, &s, patient(5)));     /* idle: heartbeats go out and are answered */
     begun = seconds_now();
     pd_client_close(client);
     assert_true(seconds_now() - begun < patient(1));

@@ -248,6 +248,7 @@ static void its_threads_are_nicer_and_have_no_team(void **state)
 static void *open_gate(void *arg)
 {
     (void)arg;
+    /* No condition: nothing shows that stopping has begun. */
     nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
     atomic_store(&gate_shut, 0);
     return NULL;
