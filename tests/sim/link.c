@@ -44,6 +44,7 @@ bool sim_end_poll(pd_transport *transport)
     end *e = (end *)transport;
     unsigned events = e->closed ? 0 : happened(e);
 
+    if (transport->ready == NULL) return false;         /* nobody listens at this end yet */
     if (events != 0) transport->ready(transport->arg, events);
     return events != 0;
 }
@@ -78,6 +79,11 @@ static void break_link(sim_link *link)
     sim_note(link->s, "link", 0, "breaks", 0, 0);
     poke(&link->end[0]);
     poke(&link->end[1]);
+}
+
+void sim_links_break(void)
+{
+    for (sim_link *link = all; link != NULL; link = link->next) break_link(link);
 }
 
 void sim_links_calm(void)

@@ -19,6 +19,9 @@ pd_transport *sim_server_connect(sim_server *server, sim_link **link);
 void sim_server_wake_loop(sim_server *server);
 /* A thread does not run for a while. */
 void sim_server_stall(sim_server *server, bool loop, uint64_t ns);
+/* Ends the server as a crash does, and starts it anew from images of its jobs, as soon as these can be taken; not at
+ * all after so long. */
+void sim_server_restart(sim_server *server, uint64_t within_ns);
 /* SIGTERM. */
 void sim_server_interrupt(sim_server *server);
 bool sim_server_stopped(const sim_server *server);

@@ -58,6 +58,7 @@ typedef struct sim_link sim_link;
 /* Connects: gives the two ends. `ready` of each end is called through sim_after. */
 sim_link *sim_link_new(sim *s, pd_transport **server, pd_transport **client);
 void sim_link_break_after(sim_link *link, uint64_t bytes);      /* both sides see it broken */
+void sim_links_break(void);                                     /* all of them: both sides see it broken */
 void sim_links_calm(void);                                      /* cancels what sim_link_break_after has planned */
 void sim_link_swallow(sim_link *link);                          /* nothing arrives any more, and nobody is told */
 uint64_t sim_link_owed(const pd_transport *end);                /* bytes that have arrived at this end and are not read */

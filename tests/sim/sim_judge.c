@@ -17,6 +17,7 @@ typedef struct published {
     pd_outcome outcome[VERSIONS];       /* of the round that closed with this step */
     uint64_t   step, version;
     bool       begun;                   /* there are initial weights */
+    bool       again;                   /* a server that started anew has not reported it yet */
 } published;
 
 /* One job of the store, from its creation to its end. */
@@ -125,11 +126,29 @@ static void keep(sim_history *h, uint32_t p, const pd_snapshot *snapshot)
     pub->version = snapshot->version;
 }
 
+/* What a server reports first that started anew is what the one before it reported last. */
+static void check_again(const sim_history *h, uint32_t p, const pd_closed *closed)
+{
+    const published *pub = &h->params[p];
+    pd_outcome last = pub->step > 0 ? pub->outcome[pub->step] : (pd_outcome)0;
+
+    if (closed->step != pub->step || closed->outcome != last || closed->snapshot == NULL || closed->snapshot->version != pub->version)
+        sim_fail("image", "%s %s comes back at step %llu with outcome %d, it was at step %llu with outcome %d", h->job->name, h->job->params[p].name,
+                 (unsigned long long)closed->step, (int)closed->outcome, (unsigned long long)pub->step, (int)last);
+    if (memcmp(closed->snapshot->at[PD_F32], pub->weights[pub->version], (size_t)h->job->params[p].n * sizeof(float)) != 0)
+        sim_fail("image", "%s %s comes back with other weights", h->job->name, h->job->params[p].name);
+}
+
 static void on_closed(sim *s, sim_history *h, uint32_t p, const pd_closed *closed)
 {
     published *pub = &h->params[p];
     const sim_param *param = &h->job->params[p];
 
+    if (pub->again) {
+        pub->again = false;
+        check_again(h, p, closed);
+        return;
+    }
     sim_note(s, h->job->name, p, closed->outcome == 0 ? "has initial weights" : "closes step", closed->step, closed->outcome);
     if (closed->snapshot != NULL) keep(h, p, closed->snapshot);
     if (closed->outcome == 0) {
@@ -143,6 +162,22 @@ static void on_closed(sim *s, sim_history *h, uint32_t p, const pd_closed *close
                  (unsigned long long)pub->step, (unsigned long long)h->job->steps);
     pub->step = closed->step;
     pub->outcome[closed->step] = closed->outcome;
+}
+
+enum { FORGOTTEN = 1u << 30 };
+
+void sim_judge_forget_numbers(sim *s)
+{
+    for (sim_history *h = s->histories; h != NULL; h = h->next) h->number |= FORGOTTEN;
+}
+
+void sim_judge_renumber(sim *s, uint32_t before, uint32_t now)
+{
+    sim_history *h = history_of(s, before | FORGOTTEN);
+
+    if (h == NULL) return;
+    h->number = now;
+    for (uint32_t p = 0; h->job != NULL && p < h->job->n_params; p++) h->params[p].again = true;
 }
 
 void sim_judge_effect(sim *s, pd_store *store, const pd_effect *effect)

@@ -5,6 +5,10 @@
 #include "sim.h"
 #include "store.h"
 
+/* The server has started anew: job numbers mean nothing any more; and the job that had one number has another one now. Its parameters are reported
+ * once more. */
+void sim_judge_forget_numbers(sim *s);
+void sim_judge_renumber(sim *s, uint32_t before, uint32_t now);
 /* An effect leaves the store. */
 void sim_judge_effect(sim *s, pd_store *store, const pd_effect *effect);
 /* A worker got elements [first, first + n) of a parameter at this version: they are those of one publication. */

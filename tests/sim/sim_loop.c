@@ -55,6 +55,7 @@ static void finish_background(sim *s, void *who, uint64_t what)
     (void)what;
     work->run(work);
     work->done(work);
+    s->server->n_background--;
     sim_enter(before);
     sim_server_wake_loop(s->server);
 }
@@ -63,6 +64,7 @@ static bool background(void *arg, pd_background *work)
 {
     sim_server *server = arg;
 
+    server->n_background++;
     sim_after(server->s, sim_draw(server->s, 20 * SIM_MS), finish_background, work, 0);
     return true;
 }
@@ -293,21 +295,29 @@ static pd_daemon_config daemon_config(const sim_plan *plan)
     };
 }
 
+bool sim_loop_is_caught_up(const sim_server *server) { return server->daemon->backlog == NULL; }
+
+void sim_loop_make(sim_server *server)
+{
+    pd_platform platform = { .arg = server, .now_ms = now_ms, .clock_ns = clock_ns, .random = secret, .wake = wake,
+                             .stop = stop, .end_listening = end_listening, .background = background };
+    pd_daemon_config daemon = daemon_config(server->s->plan);
+    pd_error err;
+
+    if (pd_conversation_make(&server->daemon, &daemon, &platform, &err) != PD_OK)
+        sim_fail("harness", "the server cannot be made: %s", err.text);
+    pd_conversation_start(server->daemon, server->requests);
+}
+
 sim_server *sim_server_new(sim *s)
 {
     sim_server *server = sim_must(calloc(1, sizeof *server));
-    pd_platform platform = { .arg = server, .now_ms = now_ms, .clock_ns = clock_ns, .random = secret, .wake = wake,
-                             .stop = stop, .end_listening = end_listening, .background = background };
-    pd_daemon_config daemon = daemon_config(s->plan);
     sim_side before = sim_enter(SIM_SERVER);
-    pd_error err;
 
     server->s = s;
     server->listens = true;
     sim_step_make(server);
-    if (pd_conversation_make(&server->daemon, &daemon, &platform, &err) != PD_OK)
-        sim_fail("harness", "the server cannot be made: %s", err.text);
-    pd_conversation_start(server->daemon, server->requests);
+    sim_loop_make(server);
     sim_enter(before);
     sim_after(s, TICK_MS * SIM_MS, loop_tick, server, 0);
     return server;

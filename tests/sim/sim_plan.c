@@ -155,7 +155,7 @@ static void draw_job(const sim_plan *plan, sim_job *job, uint32_t number, uint64
 
 static const char *const fault_names[] = {
     "break", "hole", "crash", "gone", "leave", "drop", "import", "set", "flood", "deaf", "half_hello", "noise", "id_zero", "leaver", "puller", "unlike",
-    "no_memory", "stall_step", "stall_loop",
+    "no_memory", "stall_step", "stall_loop", "restart",
 };
 _Static_assert(sizeof fault_names / sizeof fault_names[0] == SIM_FAULT_KINDS, "every fault has a name");
 
@@ -177,7 +177,7 @@ static uint64_t draw_amount(sim_fault_kind kind, uint64_t room_ns, uint64_t *r)
 
 static void draw_fault(sim_plan *plan, sim_fault *fault, uint64_t *r)
 {
-    *fault = (sim_fault){ .kind = (sim_fault_kind)sim_below(r, SIM_FAULT_KINDS), .at_ns = sim_below(r, plan->calm_ns), .job = (uint32_t)sim_below(r, plan->n_jobs) };
+    *fault = (sim_fault){ .kind = (sim_fault_kind)sim_below(r, SIM_RESTART), .at_ns = sim_below(r, plan->calm_ns), .job = (uint32_t)sim_below(r, plan->n_jobs) };
     if (sim_once_in(r, 3)) fault->kind = (sim_fault_kind)sim_below(r, SIM_CRASH + 1);
     fault->rank = (uint32_t)sim_below(r, plan->jobs[fault->job].world);
     if (sim_once_in(r, 3) && plan->jobs[fault->job].start_ns + 100 * SIM_MS < plan->calm_ns)        /* while the job begins */
@@ -207,6 +207,15 @@ static void mark_missing(sim_plan *plan)
     }
 }
 
+/* In a fourth of the plans the server starts anew once. Drawn apart from all else, so that other faults of a seed stay the same. */
+static void draw_restart(sim_plan *plan)
+{
+    uint64_t own = sim_mix(plan->seed, 17, 23, 42);
+
+    if (plan->n_faults == SIM_FAULTS || !sim_once_in(&own, 4)) return;
+    plan->faults[plan->n_faults++] = (sim_fault){ .kind = SIM_RESTART, .at_ns = sim_below(&own, plan->calm_ns), .amount = 1 + sim_below(&own, SIM_S) };
+}
+
 static void draw_faults(sim_plan *plan, uint64_t *r)
 {
     uint64_t most = sim_once_in(r, 4) ? SIM_FAULTS : 6;
@@ -215,6 +224,7 @@ static void draw_faults(sim_plan *plan, uint64_t *r)
     plan->n_faults = (uint32_t)sim_below(r, most + 1);
     for (uint32_t i = 0; i < plan->n_faults; i++) draw_fault(plan, &plan->faults[i], r);
     if (plan->crowded && plan->n_faults < SIM_FAULTS) plan->faults[plan->n_faults++] = draw_crowd_fault(plan, r);
+    draw_restart(plan);
     mark_missing(plan);
 }
 

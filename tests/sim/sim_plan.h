@@ -58,6 +58,7 @@ typedef enum sim_fault_kind {
     SIM_NO_MEMORY,      /* for `amount` ns one of 256 allocations of the server fails */
     SIM_STALL_STEP,     /* the step thread does not run for `amount` ns */
     SIM_STALL_LOOP,     /* the loop thread does not run for `amount` ns */
+    SIM_RESTART,        /* the server starts anew from images of its jobs, as soon as these can be taken, within `amount` ns */
     SIM_FAULT_KINDS
 } sim_fault_kind;
 

@@ -24,7 +24,7 @@ static void on_effects(void *arg, pd_mail *first, pd_mail *last)
     sim_server *server = arg;
     sim_side before = sim_enter(SIM_HARNESS);
 
-    for (pd_mail *mail = first; mail != NULL; mail = mail->next) sim_judge_effect(server->s, server->store, (const pd_effect *)(const void *)mail);
+    for (pd_mail *mail = first; mail != NULL && !server->dying; mail = mail->next) sim_judge_effect(server->s, server->store, (const pd_effect *)(const void *)mail);
     sim_enter(before);
     pd_mailbox_post(pd_conversation_effects(server->daemon), first, last);
 }
@@ -155,6 +155,8 @@ static void wake_step(sim_server *server)
     if (server->step_not_before > s->now_ns + delay) delay = server->step_not_before - s->now_ns;
     sim_after(s, delay, step_turn, server, 0);
 }
+
+void sim_step_wake(sim_server *server) { wake_step(server); }
 
 static void on_mail(void *arg) { wake_step(arg); }
 

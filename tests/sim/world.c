@@ -120,6 +120,8 @@ static void hurt_server(sim *s, const sim_fault *fault)
     if (fault->kind == SIM_NO_MEMORY) {
         sim_fail_allocations(256, s->random);
         sim_after(s, fault->amount, memory_is_back, s, 0);
+    } else if (fault->kind == SIM_RESTART) {
+        sim_server_restart(s->server, fault->amount);
     } else {
         sim_server_stall(s->server, fault->kind == SIM_STALL_LOOP, fault->amount);
     }
@@ -134,7 +136,7 @@ static void begin_fault(sim *s, void *who, uint64_t what)
     switch (fault->kind) {
     case SIM_BREAK: case SIM_HOLE:                              hurt_connection(s, fault); break;
     case SIM_CRASH: case SIM_GONE: case SIM_LEAVE:              hurt_process(s, fault); break;
-    case SIM_NO_MEMORY: case SIM_STALL_STEP: case SIM_STALL_LOOP: hurt_server(s, fault); break;
+    case SIM_NO_MEMORY: case SIM_STALL_STEP: case SIM_STALL_LOOP: case SIM_RESTART: hurt_server(s, fault); break;
     default:                                                    sim_intruder_start(s, fault); break;
     }
 }

@@ -275,6 +275,31 @@ static void groups_ranges_absences_clipping_and_overrides_come_back(void **state
     }
 }
 
+static void a_job_of_one_rank_that_declares_ranges_comes_back(void **state)
+{
+    static const char *const name[] = { "p" };
+    static const pd_shape shape = { 1, { 100 } };
+    static const rig_range all = { 0, 100 };
+    pd_store_config config = rig_config();
+    float values[100] = { 0 };
+    uint8_t *image;
+    size_t n;
+    rig r;
+
+    (void)state;
+    rig_new(&r, &config);
+    assert_int_equal(rig_hello(&r, "job", 0, 1, CONN, CONN, NULL, "* sgd"), PD_OK);
+    assert_int_equal(rig_declare_range(&r, 0, CONN, name[0], &shape, all), PD_OK);
+    assert_int_equal(rig_init(&r, r.job, CONN, 0, values, 100), PD_OK);
+    rig_work(&r);
+    save(&r, &image, &n);
+    rig_free(&r);
+    rig_new(&r, &config);
+    load(&r, image, n);
+    free(image);
+    rig_free(&r);
+}
+
 /* ---- bad images ---- */
 
 static void some_job(rig *r, const course *p)
@@ -411,6 +436,7 @@ int main(void)
         cmocka_unit_test(roots_that_are_not_due_yet_are_adopted_in_their_step),
         cmocka_unit_test(coded_and_wide_slots_come_back_byte_for_byte),
         cmocka_unit_test(groups_ranges_absences_clipping_and_overrides_come_back),
+        cmocka_unit_test(a_job_of_one_rank_that_declares_ranges_comes_back),
         cmocka_unit_test(a_cut_image_is_refused_and_changes_nothing),
         cmocka_unit_test(a_flipped_byte_is_refused_or_is_another_value),
         cmocka_unit_test(an_image_of_a_job_that_exists_is_refused),

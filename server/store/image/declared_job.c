@@ -190,7 +190,18 @@ static void fill_decl(pd_param_decl *out, const pd_declared_param_record *param)
     memcpy(out->shape.dim, param->dim, param->rank * sizeof param->dim[0]);
 }
 
-/* The Declare of a rank that has none of the ranged parameters: ranges are set one by one behind it. */
+/* Fills in the ranges of rank 0: the only rank of a job must have declared all elements. */
+static void fill_ranges(pd_request *declare, const pd_declared_job *d)
+{
+    for (size_t i = 0; i < d->n_ranges; i++) {
+        const pd_declared_range *range = &d->ranges[i];
+        if (range->rank != 0 || range->param >= declare->u.declare.n) continue;
+        declare->u.declare.params[range->param].start = range->start;
+        declare->u.declare.params[range->param].end = range->end;
+    }
+}
+
+/* Makes the Declare of rank 0. */
 static int make_declare(pd_request **out, const pd_declared_job *d)
 {
     pd_request *declare = *out = pd_request_new(PD_REQ_DECLARE, (pd_ticket){ 0, 0 });
@@ -203,6 +214,7 @@ static int make_declare(pd_request **out, const pd_declared_job *d)
         if (decl->name == NULL || (d->params[declare->u.declare.n].axes != NULL && decl->axes == NULL))
             return PD_NO_MEMORY;
     }
+    fill_ranges(declare, d);
     return PD_OK;
 }
 
@@ -261,7 +273,7 @@ static int complete(pd_job *job, const pd_declared_job *d, pd_error *err)
     uint64_t bytes;
     int rc = PD_OK;
 
-    pd_ranges_give_back(job, 0);                /* of the Declare that had none */
+    pd_ranges_give_back(job, 0);                /* all ranges are set one by one */
     for (size_t i = 0; rc == PD_OK && i < d->n_ranges; i++) rc = set_range(job, &d->ranges[i], err);
     for (size_t i = 0; rc == PD_OK && i < d->n_params; i++)
         rc = set_types(job, &job->steps.params[i], &d->params[i], err);
