@@ -6,7 +6,7 @@
 
 /* ---- what is waited for ---- */
 
-/* All contributions to the open round have come: it closes without anybody's help. */
+/* Returns whether all contributions to the open round have come: it closes without further ones. */
 static bool closes_by_itself(const pd_param *param)
 {
     return param->round.open && pd_round_is_complete(&param->round) && param->stage != PD_HELD;
@@ -37,7 +37,7 @@ static const pd_job *find_open_job(const pd_jobs *jobs)
 
 /* ---- answers ---- */
 
-/* What the deadline found open. */
+/* Describes the round that is still open at the deadline. */
 static void describe(const pd_job *job, pd_error *err)
 {
     const pd_param *open = find_open(job), *late = open != NULL && open->stage == PD_HELD
@@ -90,7 +90,8 @@ void pd_drain_answer(pd_drain *drain, const pd_jobs *jobs, pd_effects *outbox, u
 
 /* ---- the request ---- */
 
-/* The step that the job is at: its furthest parameter's, the open round included. The others may still come as far. */
+/* Returns the step that the job is at: that of its furthest parameter, the open round included. The others may still
+ * come as far. */
 static uint64_t furthest_step(const pd_job *job)
 {
     uint64_t step = 0;

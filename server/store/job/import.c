@@ -10,10 +10,10 @@
 #include <string.h>
 
 static const uint64_t SILENCE_NS = 60 * 1000000000ull, RETRY_NS = 1000000000ull;
-/* Of writing a part: read in its own type, widened, read, written. */
+/* Rough time of one core to write an element: it is read, widened, read again and written. */
 #define NS_PER_ELEMENT 3.0
 
-/* What names a tensor of the job: bytes are compared, so gaps are zero. */
+/* The address of a tensor of the job. Addresses are compared as bytes, so padding is zero. */
 typedef struct pd_address {
     uint32_t param;
     int32_t  block;                 /* -1: the whole slot */
@@ -30,7 +30,7 @@ typedef struct pd_staged {
     struct pd_staged *next;         /* in the order in which they came */
 } pd_staged;
 
-/* A counter that was brought. */
+/* A step counter that the import sets. */
 typedef struct pd_brought { uint32_t param; int64_t count; } pd_brought;
 
 typedef struct pd_import {
@@ -90,7 +90,7 @@ static pd_param *find(const pd_job *job, const pd_request *request, pd_error *er
     return param;
 }
 
-/* The part that a piece is of, new or the one that came last. */
+/* Finds the part of the state that a piece belongs to, and its address. */
 static int find_part(const pd_param *param, const pd_request *request, pd_address *address, pd_part *part,
                      pd_error *err)
 {
@@ -110,7 +110,7 @@ static int find_part(const pd_param *param, const pd_request *request, pd_addres
     return PD_OK;
 }
 
-/* Room for a part that begins. */
+/* Makes memory for a part whose first piece has come. */
 static int stage(pd_job *job, const pd_address *address, const pd_part *part, bool wide, pd_staged **out, pd_error *err)
 {
     pd_import *import = job->import;
@@ -298,7 +298,7 @@ static int check_commit(const pd_job *job, bool partial, pd_error *err)
 
 bool pd_import_writes(const pd_job *job) { return job->import != NULL && job->import->commit != NULL; }
 
-/* Of several for one counter the largest holds. */
+/* Sets the counters. Where several came for one counter, the largest holds. */
 static void set_counts(pd_job *job)
 {
     for (size_t i = 0; i < job->import->n_counts; i++) {
@@ -323,7 +323,7 @@ static void finish(pd_job *job)
     forget(job);
 }
 
-/* PD_NO_MEMORY: this part is as it was. */
+/* Writes one staged part into its optimizer. PD_NO_MEMORY: the part is unchanged. */
 static int write_part(pd_job *job, const pd_staged *staged)
 {
     double *wide = job->import->wide;
@@ -364,7 +364,7 @@ static int commit(pd_job *job, pd_request *request, pd_error *err)
 
 /* ---- requests, silence, the end ---- */
 
-/* PD_OK of a commit: the request is kept until it is written. */
+/* Takes one request of the import. A commit that returns PD_OK is kept until all parts are written. */
 static int take(pd_job *job, pd_request *request, pd_error *err)
 {
     if (pd_import_writes(job))

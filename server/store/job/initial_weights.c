@@ -130,7 +130,7 @@ static bool is_repeated(const pd_param *param)
     return param->current != NULL;
 }
 
-/* Memory for the weights of all the frame's parameters, before any is written. */
+/* Makes memory for the weights of all the frame's parameters, before any weight is written. */
 static int make_weights(pd_job *job, const pd_request *frame, pd_error *err)
 {
     for (size_t i = 0; i < frame->u.data.n; i++) {
@@ -145,7 +145,7 @@ static int make_weights(pd_job *job, const pd_request *frame, pd_error *err)
     return PD_OK;
 }
 
-/* Elements of [at, end) from the first that no lower rank has landed, up to the next that one has; none: n is 0. */
+/* Finds the first run of elements in [at, end) that no lower rank has sent. n is 0 where there is none. */
 static pd_run free_run(const pd_round *round, const pd_chunk *chunk, uint32_t rank, int64_t at, int64_t end)
 {
     int64_t stop = end;
@@ -254,7 +254,7 @@ void pd_init_take(pd_job *job, pd_request *frame)
 
 /* ---- the mean ---- */
 
-/* Lets go of what another process at the rank has given. None of it is summed. */
+/* Lets go of the frames of an earlier process at the rank. None of them is summed. */
 static void let_go_of_earlier(pd_job *job, pd_param *param, uint32_t rank)
 {
     for (uint32_t c = 0; c < param->round.n_chunks; c++) {

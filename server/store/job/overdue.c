@@ -43,7 +43,7 @@ static bool owes_gradient(const pd_job *job, const pd_param *param, uint32_t r)
     return pd_round_misses(&param->round, r);
 }
 
-/* The ranks that owe the parameter something; as many as there is room for, those that are not connected first. Gives
+/* Writes the ranks that owe the parameter something, as many as fit, those that are not connected first. Returns
  * how many there are. */
 static uint32_t ranks_text(const pd_job *job, const pd_param *param, owes_it *owes, uint64_t now_ns, char *text,
                            size_t size)
@@ -63,7 +63,7 @@ static uint32_t ranks_text(const pd_job *job, const pd_param *param, owes_it *ow
     return n;
 }
 
-/* Overdue rounds beside the oldest, and the highest step among all of them. */
+/* Counts the overdue rounds, and gives the highest step among them. */
 static uint32_t count_overdue(const pd_job *job, uint64_t now_ns, uint64_t *step)
 {
     const pd_param *param;
@@ -78,7 +78,7 @@ static uint32_t count_overdue(const pd_job *job, uint64_t now_ns, uint64_t *step
     return n;
 }
 
-/* A round that everybody has contributed to waits for another parameter's: that is the one to look at. */
+/* Returns the parameter to report: a round that has all contributions waits for the round of another parameter. */
 static const pd_param *culprit(const pd_job *job, const pd_param *oldest)
 {
     const pd_param *awaited = oldest->stage == PD_HELD ? pd_param_awaited(&job->steps, oldest) : NULL;
@@ -93,9 +93,9 @@ static bool misses_gone(const pd_job *job, const pd_param *param)
     return false;
 }
 
-/* An overdue round that misses a rank which is not connected. Connected ranks may be late because of it: what they have
- * sent waits for that rank, and has used up the memory for what they still have to send. NULL: none was found among the
- * first. */
+/* Finds an overdue round that misses a rank which is not connected. Connected ranks may be late because of it: what
+ * they have sent waits for that rank, and has used up the memory for what they still have to send. NULL: none was
+ * found among the first. */
 static const pd_param *abandoned(const pd_job *job, uint64_t now_ns)
 {
     const pd_param *param;
@@ -161,14 +161,14 @@ static void report_overdue(pd_job *job, uint64_t now_ns)
 
 /* ---- initial weights that do not come ---- */
 
-/* Where initial weights are averaged they are a round, which has a deadline of its own. */
+/* Returns when missing initial weights are reported. Averaged ones are a round, which has a deadline of its own. */
 static uint64_t init_overdue_at(const pd_job *job)
 {
     return job->steps.n_begun == job->steps.n_params || pd_job_averages_init(job) ? UINT64_MAX
            : job->init_ns + timeout_of(job);
 }
 
-/* The first parameter without weights, and how many there are. */
+/* Returns the first parameter without weights, and counts them. */
 static const pd_param *first_without_weights(const pd_job *job, uint32_t *n)
 {
     const pd_param *first = NULL;
@@ -193,7 +193,7 @@ static void describe_init(const pd_job *job, const pd_param *param, uint32_t n, 
             (unsigned long long)((now_ns - job->init_ns) / second));
 }
 
-/* Those who pull weights are told whom they wait for. */
+/* Reports to those who pull weights which ranks they wait for. */
 static void report_init(pd_job *job, uint64_t now_ns)
 {
     uint32_t n;
@@ -211,7 +211,7 @@ static void report_init(pd_job *job, uint64_t now_ns)
 
 /* ---- deadlines ---- */
 
-/* A report a timeout, and never so many that they would take the step thread's time. */
+/* Returns when overdue rounds are reported next: once a timeout, but at least PD_STEP_TIMEOUT_LEAST_NS apart. */
 static uint64_t overdue_at(const pd_job *job)
 {
     uint64_t timeout = timeout_of(job), between = timeout > PD_STEP_TIMEOUT_LEAST_NS ? timeout

@@ -17,10 +17,10 @@
 
 enum { SAID = 16 };                     /* lines in the log, at most */
 
-/* Where each hyperparameter's value comes from: a setting, or NULL, the declaration. */
+/* For each hyperparameter the override that gives its value; NULL: the declaration does. */
 typedef struct state { const pd_override *from[PD_MAX_HYPERS]; } state;
 
-/* As one rule's parameters take the command. */
+/* The command as it applies to the parameters of one rule. */
 typedef struct reading {
     pd_override *override;                /* NULL: none of its parameters is named */
     size_t      first;                  /* of its changes in the result */
@@ -43,7 +43,7 @@ static reading *reading_of(const command *c, const pd_param *param)
     return &c->readings[param->rule - c->job->steps.rules];
 }
 
-/* The first step that has not begun. */
+/* Returns the first step of the parameter that has not begun. */
 static uint64_t next_step(const pd_param *param)
 {
     return param->saved.step + (param->stage >= PD_BEGUN ? 2 : 1);
@@ -84,7 +84,7 @@ static int find_params(command *c, pd_error *err)
 
 /* ---- reading the options for a rule ---- */
 
-/* An empty value withdraws. */
+/* Reads one value into the override. An empty value withdraws. */
 static int read_value(pd_override *override, const pd_option *option, uint64_t *mask, pd_error *err)
 {
     if (option->value[0] == '\0' && (*mask = pd_hypers_bits(override->hypers.row, option->name)) != 0) {
@@ -112,7 +112,7 @@ static int read_option(command *c, pd_override *override, size_t i, pd_error *er
     return PD_OK;
 }
 
-/* It withdraws, and nobody holds it after that. */
+/* Returns whether the override only withdraws, at once: then no parameter keeps it. */
 static bool is_gone_at_once(const command *c, const pd_override *override)
 {
     return override->mask == override->withdrawn && c->request->u.set.from_step == 0;
@@ -136,7 +136,7 @@ static int read_for(command *c, const pd_param *param, pd_error *err)
                    PD_MAX_JOB_OVERRIDES);
 }
 
-/* As the first parameter's row says it. */
+/* Refuses a hyperparameter that no row has, in the words of the first parameter's row. */
 static int nobody_has(const command *c, size_t i, pd_error *err)
 {
     pd_hypers hypers = c->params[0]->rule->hypers;
@@ -180,7 +180,7 @@ static int check_at(const pd_hypers *declared, const pd_hypers *merged, int64_t 
     return pd_hypers_check_step(declared, &now, err);
 }
 
-/* Now, and wherever a schedule turns later, as far as that was not checked before. */
+/* Checks the values now and at every later step where a schedule changes. Skips steps that were checked before. */
 static int check_course(reading *r, const pd_hypers *declared, int64_t count, pd_error *err)
 {
     int64_t corner;
@@ -194,7 +194,7 @@ static int check_course(reading *r, const pd_hypers *declared, int64_t count, pd
     return rc;
 }
 
-/* Values sent with pushes of the round that is being gathered go on holding where nothing was set. */
+/* Checks the values together with those that pushes of the open round have sent: these hold where no override does. */
 static int check_pushed(const reading *r, const pd_param *param, int64_t count, pd_error *err)
 {
     pd_hypers pushed = { .row = r->merged.row };
@@ -206,7 +206,7 @@ static int check_pushed(const reading *r, const pd_param *param, int64_t count, 
     return pd_hypers_check_step(&param->rule->hypers, &pushed, err);
 }
 
-/* The values of a state, in the reading. */
+/* Puts the values of a state into r->merged. */
 static int merge(reading *r, const pd_hypers *declared, const state *now, pd_error *err)
 {
     int rc = PD_OK;
@@ -239,7 +239,7 @@ static void state_at(state *out, const pd_override_entry *entries, uint32_t n, u
                 out->from[h] = (entries[i].override->withdrawn >> h & 1) != 0 ? NULL : entries[i].override;
 }
 
-/* Every state from its step on, with what is planned after it. */
+/* Checks every state that the parameter will have from the new entry on, planned entries included. */
 static int check_param(command *c, const pd_param *param, pd_override_entry added, pd_error *err)
 {
     pd_override_entry entries[PD_MAX_PARAM_OVERRIDES + 1];
@@ -264,7 +264,7 @@ static int check_param(command *c, const pd_param *param, pd_override_entry adde
 
 /* ---- what changes ---- */
 
-/* What the command does to this parameter: nothing is withdrawn where nothing was set. */
+/* Returns the entry that the command adds to this parameter. Where nothing was set, nothing is withdrawn. */
 static pd_override_entry hold_for(const command *c, const pd_param *param)
 {
     pd_override *override = reading_of(c, param)->override;
@@ -315,7 +315,7 @@ static void add_changes(command *c, const pd_param *param, pd_override_entry add
     c->result->params++;
 }
 
-/* Room for a change of each hyperparameter and rule, as many as an answer holds. */
+/* Makes room for one change of each hyperparameter and rule, at most as many as an answer holds. */
 static int make_result(command *c, pd_error *err)
 {
     size_t n = 0;
@@ -385,7 +385,7 @@ static void say(const command *c, const pd_set_change *change)
            change->value, (unsigned long long)change->from_least, last);
 }
 
-/* Those that concern somebody. */
+/* Drops the changes that concern no parameter. */
 static void sweep_changes(pd_set_result *result)
 {
     size_t kept = 0;

@@ -143,7 +143,7 @@ static pd_declaration declaration_of(const pd_job *job, const pd_param *param)
                              .start_step = (int64_t)pd_job_start_step(job), .maps = job->planning->maps };
 }
 
-/* Memory for contributions that an aggregate collects comes chunk by chunk. */
+/* Joins the pool of buffers for collected contributions, each as large as a chunk. */
 static int join_spills(pd_job *job, pd_param *param, pd_error *err)
 {
     uint64_t chunk = job->steps.config->chunk_elements, n = (uint64_t)param->elements < chunk
@@ -170,7 +170,7 @@ static int add_name(pd_job *job, pd_param *param, const pd_param_decl *decl, pd_
     return PD_OK;
 }
 
-/* Rules of the same optimizer share its facts. */
+/* Adds the parameter to the facts of its optimizer. Rules with the same optimizer share them. */
 static void survey(const pd_job *job, const pd_param *param)
 {
     const pd_row *row = param->rule->hypers.row;
@@ -257,8 +257,8 @@ static int count_job(pd_job *job, pd_error *err)
 
 /* ---- rounds ---- */
 
-/* Chunks, slots and ranges of all parameters in three arrays. The system gives large ones zeroed and makes pages of
- * them when they are touched. */
+/* Allocates chunks, slots and ranges of all parameters in three arrays. The system gives large ones zeroed and makes
+ * pages of them when they are touched. */
 static int make_records(pd_job *job, pd_error *err)
 {
     uint64_t n = 0;
@@ -346,7 +346,7 @@ static int finish(pd_job *job, const pd_request *request, pd_error *err)
 
 /* ---- slices ---- */
 
-/* The stage is over. */
+/* Ends the stage. */
 static int next_stage(pd_job *job, pd_error *err)
 {
     pd_planning *planning = job->planning;
@@ -358,7 +358,7 @@ static int next_stage(pd_job *job, pd_error *err)
     return rc;
 }
 
-/* One parameter of the stage, or a part of it. */
+/* Does one parameter of the stage, or a part of one. */
 static int advance(pd_job *job, const pd_request *request, double *budget_ns, pd_error *err)
 {
     pd_planning *planning = job->planning;

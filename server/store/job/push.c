@@ -17,7 +17,7 @@ enum { SCAN_RANGE = 1 << 18 };
 
 /* ---- checking a push ---- */
 
-/* The round that the frame contributes to is closed: with the rank's contribution, or without. */
+/* Returns whether the frame's round is closed, with the rank's contribution or without it. */
 static bool is_closed(const pd_param *param, const pd_request *frame)
 {
     pd_admit admission = pd_param_admit(param, frame->rank, frame->u.data.step);
@@ -80,7 +80,7 @@ static int check_push(pd_job *job, const pd_request *frame, bool settled, pd_err
     return frame->u.data.close_step && settled ? pd_close_step_check(job, frame, number, err) : PD_OK;
 }
 
-/* False: the rank has given it before. */
+/* Files the gradient of a piece. False: the rank has given it before. */
 static bool file_gradient(pd_job *job, pd_param *param, const pd_piece *piece, pd_request *frame, uint64_t now_ns)
 {
     pd_chunk *chunk = pd_piece_chunk(param, piece);
@@ -111,7 +111,7 @@ static void file_piece(pd_job *job, const pd_piece *piece, pd_request *frame, ui
     if (!is_closed(param, frame)) pd_weight_keep(job, param, piece, frame);
 }
 
-/* Takes the frame: its record stays as long as something of its buffer is held. */
+/* Files a checked push. Takes the frame, whose record stays as long as a piece of its buffer is held. */
 static void file_push(pd_job *job, pd_request *frame, uint64_t now_ns)
 {
     pd_rank *rank = &job->ranks[frame->rank];
@@ -126,7 +126,7 @@ static void file_push(pd_job *job, pd_request *frame, uint64_t now_ns)
 
 /* ---- the inbox ---- */
 
-/* Of a rank that may speak. */
+/* Refuses a push of a rank that may send, and remembers its pieces. */
 static void refuse_push(pd_job *job, pd_request *frame, const pd_error *err)
 {
     pd_close_step_note_refusal(job, frame);

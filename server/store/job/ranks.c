@@ -95,7 +95,7 @@ pd_rank *pd_rank_speaker(pd_job *job, const pd_request *request, pd_error *err)
     return rank;
 }
 
-/* The rank was connected. A job without parameters has nothing to keep: who was refused comes again with other
+/* Ends the connection of a rank. A job without parameters has nothing to keep: who was refused comes again with other
  * options. */
 static void gone(pd_job *job, pd_rank *rank, pd_rank_state state, uint64_t now_ns)
 {

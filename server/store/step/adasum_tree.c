@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Elements that the same ranks contribute: an Adasum of its own. */
+/* A section: elements that the same ranks contribute, with an Adasum of their own. */
 typedef struct section {
     pd_run     run;
     pd_vectors vectors;         /* its arrays are the section's */
@@ -32,7 +32,7 @@ static bool has_gradient(const pd_round *round, uint32_t rank, pd_run run)
     return state == PD_SLOT_HELD || state == PD_SLOT_SPILLED;
 }
 
-/* Ranks with a gradient of the section, of those that contribute it: *all. */
+/* Counts the ranks with a gradient of the section, and into *all those that contribute to it. */
 static int count_given(const pd_round *round, pd_run run, int *all)
 {
     int given = 0;
@@ -46,7 +46,7 @@ static int count_given(const pd_round *round, pd_run run, int *all)
     return given;
 }
 
-/* Where the tree has a place for it: with several gradients every rank has one, also those without. */
+/* Returns whether the rank has a place in the tree: with several gradients every rank has one, also a rank without. */
 static bool has_place(const pd_adasum_tree *tree, const pd_round *round, uint32_t rank, pd_run run, int given)
 {
     return pd_round_covers(round, rank, run) && (has_gradient(round, rank, run)
@@ -55,7 +55,7 @@ static bool has_place(const pd_adasum_tree *tree, const pd_round *round, uint32_
 
 /* ---- sections ---- */
 
-/* What a rank gives of a section's part of a chunk; nothing: zeros. */
+/* Returns the rank's gradient of a section's part of a chunk; zeros where it has none. */
 static pd_source source_of(const pd_round *round, const pd_chunk *chunk, uint32_t rank, int64_t first)
 {
     const pd_slot *slot = &chunk->slots[rank];
@@ -123,7 +123,7 @@ static int make_sections(pd_adasum_tree *tree, const pd_round *round)
 
 /* ---- life ---- */
 
-/* Whole parameters, as many as the section with most ranks wants. */
+/* Takes buffers of the size of the parameter, as many as the section with the most ranks needs. */
 static int take_scratch(pd_adasum_tree *tree, pd_buffer_pool *pool)
 {
     size_t most = 0;

@@ -46,7 +46,7 @@ static void list_loose(pd_steps *steps, pd_chunk *chunk)
     chunk->list = PD_CHUNK_LOOSE;
 }
 
-/* Everybody has been heard of: nothing of it is spilled any more. */
+/* Queues a parameter whose contributions are complete for its Adasum: its chunks are not spilled any more. */
 static void list_merge(pd_steps *steps, pd_param *param)
 {
     for (uint32_t c = 0; c < param->round.n_chunks; c++) unlist(steps, &param->round.chunks[c]);
@@ -94,13 +94,13 @@ static void clear(pd_collect_batch *batch)
     batch->cost_ns = 0;
 }
 
-/* At least something is planned, whatever the budget. */
+/* Returns whether the batch has used up the budget. Something is always planned, however small the budget is. */
 static bool is_full(const pd_collect_batch *batch, double budget_ns)
 {
     return batch->cost_ns > 0 && batch->cost_ns >= budget_ns;
 }
 
-/* For one pass more, with one unit more of k sources on each of these threads. */
+/* Makes room for one more pass with one more unit of k contributions, and for the scratch of all threads. */
 static int make_room(pd_collect_batch *batch, int k, int threads)
 {
     size_t scratch = k > 1 ? (pd_trimmed_mean_scratch(k) + 63) / 64 * 64 : 0;
@@ -139,7 +139,7 @@ static int plan_spill(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk,
     return PD_OK;
 }
 
-/* What pressed ranks hold of chunks that miss somebody. */
+/* Plans to spill the frames of ranks that are over quota, in chunks that still miss a rank. */
 static pd_param *plan_spills(pd_steps *steps, pd_collect_batch *batch, double budget_ns)
 {
     pd_chunk *chunk;
@@ -189,7 +189,7 @@ static int count_there(const pd_round *round, const pd_chunk *chunk, pd_run run)
     return k;
 }
 
-/* Elements that the same ranks contribute. */
+/* Plans the aggregate of a run of elements that the same ranks contribute. */
 static int plan_robust(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk, pd_run run)
 {
     pd_param *param = chunk->param;
@@ -219,7 +219,7 @@ static int64_t range_of(uint32_t world)
     return range > LEAST_RANGE ? range : LEAST_RANGE;
 }
 
-/* As much of the chunk as the budget allows. */
+/* Plans as much of the chunk as the budget allows. */
 static int plan_chunk(pd_steps *steps, pd_collect_batch *batch, pd_chunk *chunk, double budget_ns)
 {
     pd_collect_pass pass = { .chunk = chunk, .collected = chunk->collected, .first_unit = batch->n_units };
@@ -248,7 +248,7 @@ static pd_param *plan_full(pd_steps *steps, pd_collect_batch *batch, double budg
     return NULL;
 }
 
-/* The aggregate of the chunk is made. */
+/* Gives back frames and memory of the chunk's contributions: its aggregate is made. */
 static void let_go(pd_steps *steps, pd_chunk *chunk)
 {
     for (uint32_t rank = 0; rank < steps->members.ranks; rank++) {

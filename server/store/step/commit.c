@@ -26,7 +26,8 @@ static void count_outcome(pd_steps *steps, pd_param *param, pd_outcome outcome)
                ? "all weights are 0" : "its gradient is not finite", (unsigned long long)param->saved.skipped);
 }
 
-/* Some ranks gave a gradient, but elements that only others have had none: no step is better than half a one. */
+/* Counts a round in which some elements had no gradient though others had: it closes without a step, since stepping
+ * part of a tensor would be worse. */
 static void count_gap(pd_steps *steps, pd_param *param)
 {
     pd_range gap;
@@ -54,7 +55,7 @@ static void reset_round(pd_steps *steps, pd_param *param)
     steps->n_open--;
 }
 
-/* What the round has left is published. */
+/* Publishes the weights that the step has made, and gives the aggregate back. */
 static void publish_next(pd_param *param, pd_closed *closed)
 {
     pd_buffer_pool_give(param->pool[PD_F32], param->accumulator);

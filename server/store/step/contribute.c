@@ -7,9 +7,9 @@
 
 #include <utlist.h>
 
-/* Initial weights that are averaged can be taken back as long as a rank has not given all of its part (init.c). So
- * chunks count as complete when the last contribution to the parameter has come; before that only ranks over their
- * quota are summed. */
+/* Initial weights that are averaged can be taken back as long as a rank has not given all of its part
+ * (job/initial_weights.h). So chunks count as complete when the last contribution to the parameter has come; before
+ * that only ranks over their quota are summed. */
 static void list_initial(pd_steps *steps, pd_param *param, pd_chunk *chunk)
 {
     pd_round *round = &param->round;
@@ -22,7 +22,7 @@ static void list_initial(pd_steps *steps, pd_param *param, pd_chunk *chunk)
         if (!pd_chunk_ends_at(round, round->chunks[c].summed)) pd_chunk_list_to_sum(steps, &round->chunks[c], true);
 }
 
-/* Whether it is still missed by the deadline of its round. */
+/* Takes the parameter out of steps->waiting where its round is complete and cannot be held. */
 static void look_at_waiting(pd_steps *steps, pd_param *param)
 {
     if (pd_round_is_complete(&param->round) && !pd_param_may_be_held(steps, param))

@@ -15,7 +15,7 @@ int pd_initial_mean_take(const pd_steps *steps, pd_param *param)
     param->next->job = steps->number;
     param->next->param = param->index;
     param->next->version = param->saved.step;
-    param->accumulator = param->next->at[PD_F32];           /* from the same shelf */
+    param->accumulator = param->next->at[PD_F32];           /* from the same pool */
     param->next->at[PD_F32] = mean;
     if (!param->round.finite) pd_initial_warn_not_finite(steps, param, "those of a rank are not, or their sum is not");
     return PD_OK;

@@ -29,7 +29,7 @@ bool pd_slot_counts(const pd_slot *slot, pd_aggregation how)
 
 /* ---- who has part in the sum of some elements ---- */
 
-/* The contributions to a stretch that count, of ranks before a certain one. */
+/* The contributions to a stretch that count, from rank 0 up to some rank. */
 typedef struct tally {
     uint32_t given;
     double   weight;                    /* sum of their weights */
@@ -64,7 +64,7 @@ static tally count_upto(const pd_sweep *sweep, const pd_chunk *chunk, uint32_t u
     return t;
 }
 
-/* The mean of one is what was given, not its product with the weight over the weight. */
+/* Returns what the sum is divided by. One contribution alone is not scaled and divided back, so it keeps its bits. */
 static float divisor_of(const tally *all, pd_aggregation how)
 {
     if (how == PD_MEAN) return (float)all->given;
@@ -82,7 +82,7 @@ static int make_room(pd_sums *sums, size_t ranges, size_t k)
     return PD_OK;
 }
 
-/* One pass over one chunk, as it is being planned. */
+/* One pass over one chunk while it is planned. */
 typedef struct planning {
     pd_sums       *sums;
     pd_sweep       sweep;
@@ -184,7 +184,7 @@ static bool all_finite(const pd_sums *sums, const pd_pass *pass)
     return true;
 }
 
-/* Some element has no contribution that counts. */
+/* Returns whether some element has no contribution that counts. */
 static bool lacks_weight(pd_round *round, const pd_chunk *chunk, pd_aggregation how)
 {
     pd_sweep sweep = pd_sweep_begin(round, chunk->first, chunk->first + chunk->n);
